@@ -1,0 +1,248 @@
+//! The compiler: kernels in, callable code out, each compiled once.
+
+use super::cache::Cache;
+use super::function::Emit;
+use super::jit::Code;
+use crate::CodegenError;
+use crate::args::{ArgsError, KernelArgs, RawArgs};
+use crate::flatten::{elementwise, flatten};
+use crate::verify::verify;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use gnnc_ir::kernel::{At, Body, Kernel};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Compiles kernels for the running processor.
+pub struct Compiler {
+    isa: OwnedTargetIsa,
+    fma: bool,
+    /// Everything but the function that determines its code.
+    target: String,
+    cache: Option<Cache>,
+    memo: Mutex<BTreeMap<String, Arc<Compiled>>>,
+    compiled: AtomicU64,
+    disk_hits: AtomicU64,
+    memory_hits: AtomicU64,
+}
+
+/// What a compiler has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Kernels compiled.
+    pub compiled: u64,
+    /// Kernels found on disk.
+    pub disk_hits: u64,
+    /// Kernels found in memory.
+    pub memory_hits: u64,
+}
+
+/// A kernel that can be called.
+#[derive(Debug)]
+pub struct Compiled {
+    kernel: Kernel,
+    code: Code,
+}
+
+impl Compiled {
+    /// The specification.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Bytes of machine code.
+    pub fn code_len(&self) -> usize {
+        self.code.bytes().len()
+    }
+
+    /// Runs the kernel over the rows `begin .. end`; calls on disjoint rows may run at once.
+    ///
+    /// # Safety
+    /// Everything that the kernel touches over these rows must lie inside the buffers (see
+    /// [`KernelArgs::check`]), and nothing else may use the outputs' elements meanwhile.
+    pub unsafe fn run(&self, args: &RawArgs, begin: u64, end: u64) {
+        // SAFETY: the code was generated for this signature; the caller vouches for `args`.
+        unsafe { self.code.entry()(args, begin, end) }
+    }
+
+    /// Runs the kernel over `rows`. Debug builds check first that all arguments are large
+    /// enough and return what is wrong.
+    ///
+    /// # Safety
+    /// As [`Self::run`].
+    pub unsafe fn run_args(&self, args: &KernelArgs, rows: Range<u64>) -> Result<(), ArgsError> {
+        if cfg!(debug_assertions) {
+            args.check(&self.kernel, rows.clone())?;
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.run(&args.pack().raw(), rows.start, rows.end) };
+        Ok(())
+    }
+}
+
+impl Compiler {
+    /// A compiler for the running processor that keeps compiled code in `cache_dir`, if given.
+    pub fn new(cache_dir: Option<PathBuf>) -> Result<Self, CodegenError> {
+        let mut flags = settings::builder();
+        for (name, value) in [("opt_level", "speed"), ("is_pic", "true")] {
+            flags
+                .set(name, value)
+                .map_err(|e| CodegenError::Target(e.to_string()))?;
+        }
+        let verifier = if cfg!(debug_assertions) {
+            "true"
+        } else {
+            "false"
+        };
+        flags
+            .set("enable_verifier", verifier)
+            .map_err(|e| CodegenError::Target(e.to_string()))?;
+        let isa = cranelift_native::builder()
+            .map_err(|e| CodegenError::Target(e.to_string()))?
+            .finish(settings::Flags::new(flags))
+            .map_err(|e| CodegenError::Target(e.to_string()))?;
+        let isa_flags: Vec<String> = isa.isa_flags().iter().map(ToString::to_string).collect();
+        let x86 = isa.name() == "x64";
+        let fma = !x86 || isa_flags.iter().any(|flag| flag == "has_fma = true");
+        let target = format!(
+            "gnnc-codegen {} cranelift {} {} {}",
+            env!("CARGO_PKG_VERSION"),
+            cranelift_codegen::VERSION,
+            isa.triple(),
+            isa_flags.join(", ")
+        );
+        Ok(Self {
+            isa,
+            fma,
+            target,
+            cache: cache_dir.map(Cache::new),
+            memo: Mutex::default(),
+            compiled: AtomicU64::new(0),
+            disk_hits: AtomicU64::new(0),
+            memory_hits: AtomicU64::new(0),
+        })
+    }
+
+    /// Machine code for a kernel: from memory, from disk, or new.
+    pub fn compile(&self, kernel: &Kernel) -> Result<Arc<Compiled>, CodegenError> {
+        let spec = spec_text(kernel)?;
+        if let Some(known) = self
+            .memo
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&spec)
+        {
+            self.memory_hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(Arc::clone(known));
+        }
+        let function = self.function(kernel)?;
+        let key = format!("{}\n{}", self.target, function.display());
+        let stored = self.cache.as_ref().and_then(|cache| cache.load(&key));
+        let bytes = match stored {
+            Some(bytes) => {
+                self.disk_hits.fetch_add(1, Ordering::Relaxed);
+                bytes
+            }
+            None => {
+                let bytes = self.machine_code(function)?;
+                self.compiled.fetch_add(1, Ordering::Relaxed);
+                if let Some(cache) = &self.cache {
+                    cache.store(&key, &bytes);
+                }
+                bytes
+            }
+        };
+        let code = Code::new(&bytes).map_err(CodegenError::Memory)?;
+        let compiled = Arc::new(Compiled {
+            kernel: kernel.clone(),
+            code,
+        });
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(memo.entry(spec).or_insert(compiled)))
+    }
+
+    /// The kernel in Cranelift's intermediate language, before its optimisations.
+    pub fn clif(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+        Ok(self.function(kernel)?.display().to_string())
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            compiled: self.compiled.load(Ordering::Relaxed),
+            disk_hits: self.disk_hits.load(Ordering::Relaxed),
+            memory_hits: self.memory_hits.load(Ordering::Relaxed),
+        }
+    }
+
+    fn function(&self, kernel: &Kernel) -> Result<Function, CodegenError> {
+        verify(kernel)?;
+        let mut kernel = flatten(kernel);
+        let elements = elementwise(&kernel);
+        if elements.is_some() {
+            one_long_row(&mut kernel);
+        }
+        let mut signature = Signature::new(CallConv::triple_default(self.isa.triple()));
+        signature.params.extend([AbiParam::new(types::I64); 3]);
+        let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
+        let mut context = FunctionBuilderContext::new();
+        let builder = FunctionBuilder::new(&mut function, &mut context);
+        let mut emit = Emit::new(builder, &kernel, self.fma);
+        match &kernel.body {
+            Body::Map { values, .. } => match elements {
+                Some(width) => emit.map_elements(values, width),
+                None => emit.map(values),
+            },
+            Body::Gather {
+                reduce,
+                value,
+                finish,
+                ..
+            } => emit.gather(*reduce, value, finish),
+            Body::RowReduce {
+                axis,
+                reduce,
+                value,
+                finish,
+                ..
+            } => {
+                emit.row_reduce(*axis, *reduce, value, finish);
+            }
+            Body::ColReduce { value, .. } => emit.col_reduce(value),
+            Body::EdgeSoftmax { value, .. } => emit.edge_softmax(value),
+        }
+        emit.finish(self.isa.frontend_config());
+        Ok(function)
+    }
+
+    fn machine_code(&self, function: Function) -> Result<Vec<u8>, CodegenError> {
+        let mut context = cranelift_codegen::Context::for_function(function);
+        let code = context
+            .compile(&*self.isa, &mut ControlPlane::default())
+            .map_err(|e| CodegenError::Cranelift(format!("{:?}", e.inner)))?;
+        let relocations = code.buffer.relocs().len();
+        if relocations > 0 {
+            return Err(CodegenError::Relocations(relocations));
+        }
+        Ok(code.code_buffer().to_vec())
+    }
+}
+
+/// Element-wise kernels walk elements as the columns of row 0.
+fn one_long_row(kernel: &mut Kernel) {
+    for operand in kernel.inputs.iter_mut().chain(&mut kernel.outputs) {
+        if operand.at != At::One {
+            (operand.at, operand.stride, operand.column_step) = (At::One, 0, 1);
+        }
+    }
+}
+
+fn spec_text(kernel: &Kernel) -> Result<String, CodegenError> {
+    serde_json::to_string(kernel).map_err(|e| CodegenError::Spec(e.to_string()))
+}

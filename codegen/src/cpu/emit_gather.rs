@@ -1,0 +1,262 @@
+//! Code for [`gnnc_ir::kernel::Body::Gather`]: sparse matrix times dense matrix, generalised.
+//!
+//! The columns of a row are cut into windows whose sums stay in registers while the arcs go
+//! by. The first window touches the whole rows of coming neighbours, so that the later
+//! windows find them in the cache; arcs are done in blocks whose rows fit into the
+//! first-level cache, between which the sums wait in the output. That leaves the order of
+//! additions as it is.
+
+use super::exprs::Scope;
+use super::function::{Base, Emit, WindowAt, plain};
+use super::schedule::{Pass, Window, passes, peel};
+use crate::walk::Walk;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_frontend::Variable;
+use gnnc_ir::expr::{Expr, Value as Term};
+use gnnc_ir::kernel::{At, Reduce};
+
+/// Accumulators of a window: 8 of the 16 vector registers.
+const TILE: u32 = 8;
+/// Vector registers that may hold values that are the same for all arcs of a row.
+const REGISTERS: usize = 12;
+/// Floats of a cache line.
+const LINE: u32 = 16;
+/// Columns from which rows are touched early: for narrower ones the processor's own
+/// out-of-order window reaches as far.
+const TOUCHED: u32 = 128;
+/// Cache lines of neighbour rows that are under way at the same time.
+const LINES_AHEAD: u32 = 32;
+/// Cache lines of one row that are touched: further ones are streamed by the hardware.
+const LINES_OF_ROW: usize = 64;
+/// Floats of neighbour rows in a block of arcs: half of a first-level cache.
+const BLOCK_FLOATS: u32 = 4096;
+/// Arcs of the smallest block.
+const BLOCK_ARCS: u32 = 16;
+
+/// How far ahead rows are touched, and which.
+#[derive(Clone, Copy)]
+struct Lookahead {
+    input: u16,
+    arcs: i64,
+    /// The last arc of the whole call: indices behind it are not read.
+    last_arc: Value,
+}
+
+/// A block of the arcs of one row.
+#[derive(Clone, Copy)]
+struct Block {
+    row: Value,
+    first: Value,
+    last: Value,
+    /// Whether there are earlier blocks; `None` if the row is one block.
+    begun: Option<Value>,
+    /// Whether this is the last block; `None` if the row is one block.
+    ends: Option<Value>,
+    /// Whether the row has arcs at all.
+    some: Value,
+}
+
+/// The expressions of a gather.
+struct Spec<'a> {
+    reduce: Reduce,
+    value: &'a Expr,
+    finish: &'a Expr,
+}
+
+impl Emit<'_, '_> {
+    /// `out[v] = finish(reduce over the arcs of v of value)`.
+    pub fn gather(&mut self, reduce: Reduce, value: &Expr, finish: &Expr) {
+        let spec = Spec {
+            reduce,
+            value,
+            finish,
+        };
+        let columns = self.kernel.heads * self.kernel.width;
+        let passes = peel(passes(self.kernel.heads, self.kernel.width, TILE));
+        let single = matches!(passes.as_slice(), [Pass::Once(_)]);
+        let wide = self.neighbour_rows(value);
+        let any = self
+            .b
+            .ins()
+            .icmp(IntCC::SignedLessThan, self.begin, self.end);
+        self.when(any, &mut |emit| {
+            // `indptr[end]` is the entry after that of the last row.
+            let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
+            let (_, end) = emit.arc_range(last_row);
+            let last_arc = emit.b.ins().iadd_imm_s(end, -1);
+            let arcs = (LINES_AHEAD / columns.div_ceil(LINE)).max(2);
+            let lookahead = wide.map(|input| Lookahead {
+                input,
+                arcs: i64::from(arcs),
+                last_arc,
+            });
+            emit.for_range(emit.begin, emit.end, 1, &mut |emit, row| {
+                let (first, last) = emit.arc_range(row);
+                let some = emit.b.ins().icmp(IntCC::SignedLessThan, first, last);
+                if single {
+                    let block = Block {
+                        row,
+                        first,
+                        last,
+                        begun: None,
+                        ends: None,
+                        some,
+                    };
+                    emit.block(&spec, &passes, block, lookahead);
+                    return;
+                }
+                let arcs = i64::from((BLOCK_FLOATS / columns).max(BLOCK_ARCS));
+                emit.blocks(first, last, arcs, &mut |emit, from, to, begun, ends| {
+                    let block = Block {
+                        row,
+                        first: from,
+                        last: to,
+                        begun: Some(begun),
+                        ends: Some(ends),
+                        some,
+                    };
+                    emit.block(&spec, &passes, block, lookahead);
+                });
+            });
+        });
+    }
+
+    /// Cuts `first .. last` into blocks of `size`; an empty range is one block.
+    fn blocks(
+        &mut self,
+        first: Value,
+        last: Value,
+        size: i64,
+        body: &mut dyn FnMut(&mut Self, Value, Value, Value, Value),
+    ) {
+        let (inside, after) = (self.b.create_block(), self.b.create_block());
+        let start = self.variables(&[first])[0];
+        self.b.ins().jump(inside, &[]);
+        self.b.switch_to_block(inside);
+        let from = self.b.use_var(start);
+        let full = self.b.ins().iadd_imm_s(from, size);
+        let to = self.b.ins().smin(full, last);
+        let begun = self.b.ins().icmp(IntCC::NotEqual, from, first);
+        let ends = self.b.ins().icmp(IntCC::Equal, to, last);
+        body(self, from, to, begun, ends);
+        self.b.def_var(start, to);
+        let ends = self.b.ins().icmp(IntCC::Equal, to, last);
+        self.b.ins().brif(ends, after, &[], inside, &[]);
+        self.b.seal_block(inside);
+        self.b.switch_to_block(after);
+        self.b.seal_block(after);
+    }
+
+    fn block(&mut self, spec: &Spec, passes: &[Pass], block: Block, lookahead: Option<Lookahead>) {
+        self.for_windows_in(
+            passes,
+            Base::default(),
+            self.kernel.heads,
+            &mut |emit, at, window| {
+                let mut scope = Scope::new(emit, emit.row_place(block.row), at.base);
+                let pointer = emit.output_pointer(0, Some(block.row), at.base);
+                let identity = emit.identity(spec.reduce);
+                let sums = emit.variables(&vec![identity; window.vectors.len()]);
+                if let Some(begun) = block.begun {
+                    emit.when(begun, &mut |emit| {
+                        for (lanes, &sum) in window.vectors.iter().zip(&sums) {
+                            let before = emit.load_output(pointer, lanes);
+                            emit.b.def_var(sum, before);
+                        }
+                    });
+                }
+                emit.prepare_masks(&mut scope);
+                emit.arcs_of_window(spec, &scope, window, at, block, &sums, lookahead);
+                let mut finish = |emit: &mut Self| {
+                    let mut scope = scope.clone();
+                    for (lanes, &sum) in window.vectors.iter().zip(&sums) {
+                        let mut sum = emit.b.use_var(sum);
+                        if spec.reduce == Reduce::Max {
+                            let zero = emit.splat(0.0);
+                            sum = emit.b.ins().select(block.some, sum, zero);
+                        }
+                        let result = emit.eval(spec.finish, &mut scope, lanes, Some(sum));
+                        emit.store_output(0, pointer, lanes, result);
+                    }
+                };
+                match block.ends {
+                    None => finish(emit),
+                    Some(ends) => emit.choose(ends, &mut finish, &mut |emit| {
+                        for (lanes, &sum) in window.vectors.iter().zip(&sums) {
+                            let sum = emit.b.use_var(sum);
+                            emit.store_output(0, pointer, lanes, sum);
+                        }
+                    }),
+                }
+            },
+        );
+    }
+
+    fn arcs_of_window(
+        &mut self,
+        spec: &Spec,
+        scope: &Scope,
+        window: &Window,
+        at: WindowAt,
+        block: Block,
+        sums: &[Variable],
+        lookahead: Option<Lookahead>,
+    ) {
+        let vectors = &window.vectors;
+        let spare = REGISTERS.saturating_sub(vectors.len());
+        let scope = &mut scope.clone();
+        let known = self.invariants(spec.value, spec.reduce, scope, vectors, spare);
+        self.for_range(block.first, block.last, 1, &mut |emit, k| {
+            let mut arc = emit.arc_scope(scope, k);
+            if let (Some(lookahead), Some(heads)) = (lookahead, at.first_of) {
+                emit.touch(lookahead, k, at.base, heads);
+            }
+            for ((lanes, known), &sum) in vectors.iter().zip(&known).zip(sums) {
+                let acc = emit.b.use_var(sum);
+                let acc = emit.accumulate(spec.reduce, spec.value, &mut arc, lanes, acc, known);
+                emit.b.def_var(sum, acc);
+            }
+        });
+    }
+
+    /// The input that is read at the other end of each arc, if its rows are wide.
+    fn neighbour_rows(&self, value: &Expr) -> Option<u16> {
+        let other = if Walk::of(&self.kernel.body) == Walk::ArcsBySource {
+            At::Dst
+        } else {
+            At::Src
+        };
+        value.values.iter().find_map(|term| match *term {
+            Term::Load(input) => {
+                let operand = self.kernel.inputs[usize::from(input)];
+                let columns = self.kernel.heads * self.kernel.width;
+                let wide = operand.column_step == 1 && columns >= TOUCHED;
+                (operand.at == other && wide).then_some(input)
+            }
+            _ => None,
+        })
+    }
+
+    /// Loads one byte of each cache line of `heads` heads of a neighbour further on, so that
+    /// the line is on its way. The index is held below the last arc.
+    fn touch(&mut self, lookahead: Lookahead, k: Value, base: Base, heads: u32) {
+        let operand = self.kernel.inputs[usize::from(lookahead.input)];
+        let later = self.b.ins().iadd_imm_s(k, lookahead.arcs);
+        let later = self.b.ins().umin(later, lookahead.last_arc);
+        let offset = self.b.ins().ishl_imm_u(later, 2);
+        let address = self.b.ins().iadd(self.raw.indices, offset);
+        let row = self.b.ins().uload32(plain(), address, 0);
+        let start = self.inputs[usize::from(lookahead.input)];
+        let pointer = self.row_pointer(start, operand, Some(row), base);
+        let last = (heads - 1) * operand.head_step + (self.kernel.width - 1) * operand.column_step;
+        let floats = (0..=last).step_by(LINE as usize).take(LINES_OF_ROW);
+        for float in floats {
+            // A load that might trap is not removed although nothing uses it.
+            let at = ((operand.offset + float) * 4) as i32;
+            self.b
+                .ins()
+                .load(types::I8, MemFlagsData::new(), pointer, at);
+        }
+    }
+}

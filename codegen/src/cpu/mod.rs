@@ -1,0 +1,17 @@
+//! The Cranelift back end: kernels to machine code of the running processor.
+
+pub mod cache;
+pub mod compiler;
+mod emit_gather;
+mod emit_map;
+mod emit_reduce;
+mod emit_softmax;
+mod exprs;
+mod function;
+pub mod jit;
+mod masks;
+mod math;
+mod schedule;
+mod vectors;
+
+pub use compiler::{Compiled, Compiler, Statistics};

@@ -1,0 +1,263 @@
+//! The oracle: a slow, obvious interpreter of kernels in double precision.
+
+use crate::verify::{SpecError, verify};
+use crate::walk::{self, Walk};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand, Reduce, edge_hash, keep, vertex_hash};
+use std::ops::Range;
+
+/// The arguments of [`run`]: those of [`crate::args::KernelArgs`], in double precision.
+///
+/// Inputs and outputs are apart: a kernel that works in place is given a copy.
+#[derive(Clone, Debug, Default)]
+pub struct OracleArgs<'a> {
+    /// First arc of each row.
+    pub indptr: &'a [u64],
+    /// The local vertex at the other end of each arc.
+    pub indices: &'a [u32],
+    /// In-neighbour CSR position of each arc of the out-neighbour CSR.
+    pub positions: &'a [u32],
+    /// Global id of each local row.
+    pub ids: &'a [u32],
+    /// The row list of [`At::List`].
+    pub list: &'a [u32],
+    /// The inputs.
+    pub inputs: Vec<&'a [f64]>,
+    /// The run-time scalars.
+    pub scalars: &'a [f32],
+    /// The key of each mask.
+    pub keys: &'a [u64],
+}
+
+/// Runs a kernel over `rows`, as the compiled one would: results go to `outputs`, elements
+/// that the kernel does not compute are left alone.
+///
+/// # Panics
+/// If a slice is too short for the kernel, as any slice access.
+pub fn run(
+    kernel: &Kernel,
+    args: &OracleArgs,
+    rows: Range<usize>,
+    outputs: &mut [Vec<f64>],
+) -> Result<(), SpecError> {
+    verify(kernel)?;
+    let oracle = Oracle { kernel, args };
+    match &kernel.body {
+        Body::Map { values, .. } => oracle.each(rows, |place| {
+            for ((value, output), buffer) in values.iter().zip(&kernel.outputs).zip(&mut *outputs) {
+                for (h, c) in elements(kernel.heads, kernel.width) {
+                    buffer[place.address(output, h, c)] = oracle.eval(value, place, h, c, 0.0);
+                }
+            }
+        }),
+        Body::Gather {
+            reduce,
+            value,
+            finish,
+            ..
+        } => {
+            for row in rows {
+                for (h, c) in elements(kernel.heads, kernel.width) {
+                    let terms = oracle
+                        .arcs(row)
+                        .map(|arc| oracle.eval(value, &arc, h, c, 0.0));
+                    let reduced = fold(*reduce, terms);
+                    let place = Place {
+                        row,
+                        src: row,
+                        dst: row,
+                        edge: usize::MAX,
+                        list: None,
+                    };
+                    outputs[0][place.address(&kernel.outputs[0], h, c)] =
+                        oracle.eval(finish, &place, h, c, reduced);
+                }
+            }
+        }
+        Body::RowReduce {
+            axis,
+            reduce,
+            value,
+            finish,
+            ..
+        } => oracle.each(rows, |place| {
+            let (heads, width) = walk::result_shape(kernel);
+            for (h, c) in elements(heads, width) {
+                let reduced = match axis {
+                    Axis::Width => fold(
+                        *reduce,
+                        (0..kernel.width).map(|c| oracle.eval(value, place, h, c, 0.0)),
+                    ),
+                    Axis::Heads => fold(
+                        *reduce,
+                        (0..kernel.heads).map(|h| oracle.eval(value, place, h, c, 0.0)),
+                    ),
+                };
+                outputs[0][place.address(&kernel.outputs[0], h, c)] =
+                    oracle.eval(finish, place, h, c, reduced);
+            }
+        }),
+        Body::ColReduce { value, .. } => {
+            for (h, c) in elements(kernel.heads, kernel.width) {
+                let mut sum = 0.0;
+                oracle.each(rows.clone(), |place| {
+                    sum += oracle.eval(value, place, h, c, 0.0)
+                });
+                outputs[0][(h * kernel.width + c) as usize] = sum;
+            }
+        }
+        Body::EdgeSoftmax { value, .. } => {
+            for row in rows {
+                for h in 0..kernel.heads {
+                    let scores: Vec<f64> = oracle
+                        .arcs(row)
+                        .map(|arc| oracle.eval(value, &arc, h, 0, 0.0))
+                        .collect();
+                    let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
+                    for (arc, score) in oracle.arcs(row).zip(&scores) {
+                        outputs[0][arc.address(&kernel.outputs[0], h, 0)] =
+                            (score - top).exp() / total;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where in the iteration space an element is computed.
+struct Place {
+    row: usize,
+    src: usize,
+    dst: usize,
+    edge: usize,
+    list: Option<usize>,
+}
+
+struct Oracle<'a> {
+    kernel: &'a Kernel,
+    args: &'a OracleArgs<'a>,
+}
+
+impl Oracle<'_> {
+    /// The arcs of a row, in storage order.
+    fn arcs(&self, row: usize) -> impl Iterator<Item = Place> {
+        let walk = Walk::of(&self.kernel.body);
+        let args = self.args;
+        (args.indptr[row] as usize..args.indptr[row + 1] as usize).map(move |k| {
+            let other = args.indices[k] as usize;
+            match walk {
+                Walk::ArcsBySource => {
+                    let edge = args.positions.get(k).map_or(usize::MAX, |&p| p as usize);
+                    Place {
+                        row,
+                        src: row,
+                        dst: other,
+                        edge,
+                        list: None,
+                    }
+                }
+                Walk::ArcsByDestination => Place {
+                    row,
+                    src: other,
+                    dst: row,
+                    edge: k,
+                    list: None,
+                },
+                Walk::Arcs | Walk::Rows => Place {
+                    row: k,
+                    src: other,
+                    dst: row,
+                    edge: k,
+                    list: None,
+                },
+            }
+        })
+    }
+
+    /// Visits the rows, or the arcs of the rows.
+    fn each(&self, rows: Range<usize>, mut visit: impl FnMut(&Place)) {
+        for row in rows {
+            if Walk::of(&self.kernel.body) == Walk::Rows {
+                let list = self.args.list.get(row).map(|&r| r as usize);
+                visit(&Place {
+                    row,
+                    src: row,
+                    dst: row,
+                    edge: row,
+                    list,
+                });
+            } else {
+                self.arcs(row).for_each(|arc| visit(&arc));
+            }
+        }
+    }
+
+    fn eval(&self, expr: &Expr, place: &Place, h: u32, c: u32, acc: f64) -> f64 {
+        let mut values: Vec<f64> = Vec::with_capacity(expr.values.len());
+        for value in &expr.values {
+            let result = match *value {
+                Value::Load(input) => {
+                    let operand = &self.kernel.inputs[usize::from(input)];
+                    self.args.inputs[usize::from(input)][place.address(operand, h, c)]
+                }
+                Value::Const(constant) => f64::from(constant),
+                Value::Scalar(scalar) => f64::from(self.args.scalars[usize::from(scalar)]),
+                Value::Acc => acc,
+                Value::Unary(unary, a) => unary.eval(values[usize::from(a)]),
+                Value::Binary(binary, a, b) => {
+                    binary.eval(values[usize::from(a)], values[usize::from(b)])
+                }
+                Value::Mask(mask) => self.mask(usize::from(mask), place, h, c),
+            };
+            values.push(result);
+        }
+        values[usize::from(expr.result())]
+    }
+
+    fn mask(&self, index: usize, place: &Place, h: u32, c: u32) -> f64 {
+        let (mask, key) = (&self.kernel.masks[index], self.args.keys[index]);
+        let id = |local: usize| self.args.ids[local];
+        let hash = match walk::mask_key(self.kernel, mask.at) {
+            At::Src => vertex_hash(key, id(place.src)),
+            At::Dst => vertex_hash(key, id(place.dst)),
+            At::Edge => edge_hash(key, id(place.src), id(place.dst)),
+            At::Row | At::One | At::List => vertex_hash(key, id(place.row)),
+        };
+        let column = h * mask.head_step + c * mask.column_step;
+        if keep(hash, column, mask.p) {
+            1.0 / (1.0 - f64::from(mask.p))
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Place {
+    fn address(&self, operand: &Operand, h: u32, c: u32) -> usize {
+        let row = match operand.at {
+            At::Row => self.row,
+            At::Src => self.src,
+            At::Dst => self.dst,
+            At::Edge => self.edge,
+            At::One => 0,
+            At::List => self
+                .list
+                .expect("the kernel reads through a row list that was not given"),
+        };
+        row * operand.stride as usize
+            + (operand.offset + h * operand.head_step + c * operand.column_step) as usize
+    }
+}
+
+fn elements(heads: u32, width: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..heads).flat_map(move |h| (0..width).map(move |c| (h, c)))
+}
+
+fn fold(reduce: Reduce, terms: impl Iterator<Item = f64>) -> f64 {
+    match reduce {
+        Reduce::Sum => terms.sum(),
+        Reduce::Max => terms.reduce(f64::max).unwrap_or(0.0),
+    }
+}

@@ -1,0 +1,353 @@
+//! Checks that a kernel specification means something, before code is generated.
+
+use crate::walk::Walk;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Kernel};
+
+/// Largest number of floats from the start of a row to any of its elements, and largest
+/// stride: byte offsets must fit a signed 32-bit displacement.
+pub const MAX_ROW: u64 = 1 << 28;
+
+/// What is wrong with a kernel specification.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// The iteration space is empty or too large.
+    #[error(
+        "a kernel of {heads} heads x {width} columns; both must be at least 1, their product below {MAX_ROW}"
+    )]
+    Shape {
+        /// Heads.
+        heads: u32,
+        /// Columns of a head.
+        width: u32,
+    },
+    /// An expression names something that the kernel does not have.
+    #[error("expression {expr} names {what} {index}, the kernel has {count}")]
+    Unknown {
+        /// Number of the expression in [`Body::exprs`] order.
+        expr: usize,
+        /// `input`, `mask`, `scalar` or `earlier value`.
+        what: &'static str,
+        /// The index that it names.
+        index: u16,
+        /// How many there are.
+        count: usize,
+    },
+    /// An expression without values.
+    #[error("expression {expr} is empty")]
+    Empty {
+        /// Number of the expression.
+        expr: usize,
+    },
+    /// The reduction's result outside a finishing expression.
+    #[error("expression {expr} uses the reduction's result, which only a finishing expression has")]
+    Acc {
+        /// Number of the expression.
+        expr: usize,
+    },
+    /// An operand is placed where this kernel has no such row.
+    #[error("{what} {index} is read at {at:?}, which a {body} kernel does not have{place}")]
+    Place {
+        /// `input`, `mask` or `output`.
+        what: &'static str,
+        /// Which one.
+        index: usize,
+        /// Where.
+        at: At,
+        /// Short name of the body.
+        body: &'static str,
+        /// Where in the kernel, if it matters.
+        place: &'static str,
+    },
+    /// Steps that are not allowed or overrun the limit.
+    #[error(
+        "{what} {index} has column step {column_step}, expected 0 or 1, and spans {span} floats, at most {MAX_ROW} are possible"
+    )]
+    Steps {
+        /// `input`, `mask` or `output`.
+        what: &'static str,
+        /// Which one.
+        index: usize,
+        /// Its column step.
+        column_step: u32,
+        /// Floats from the start of a row to its last element.
+        span: u64,
+    },
+    /// Two elements of a row of an output share an address.
+    #[error(
+        "output {index} writes several elements to one place: steps {head_step} and {column_step} over {heads} heads x {width} columns"
+    )]
+    Overlap {
+        /// Which output.
+        index: usize,
+        /// Floats from head to head.
+        head_step: u32,
+        /// Floats from column to column.
+        column_step: u32,
+        /// Heads of the result.
+        heads: u32,
+        /// Columns of the result.
+        width: u32,
+    },
+    /// The finishing expression of a row reduction steps along the axis that disappeared.
+    #[error("input {index} of the finishing expression steps along the reduced axis")]
+    ReducedAxis {
+        /// Which input.
+        index: usize,
+    },
+    /// A number of outputs that does not fit the body.
+    #[error("a {body} kernel has {found} outputs, expected {expected}")]
+    Outputs {
+        /// Short name of the body.
+        body: &'static str,
+        /// Outputs given.
+        found: usize,
+        /// Outputs expected.
+        expected: usize,
+    },
+    /// An edge softmax over more than one column.
+    #[error("an edge softmax of width {width}, expected 1: fold columns into heads")]
+    SoftmaxWidth {
+        /// The width.
+        width: u32,
+    },
+    /// A dropout probability outside `0 ..= 1`.
+    #[error("mask {index} drops with probability {p}, expected 0 to 1")]
+    Probability {
+        /// Which mask.
+        index: usize,
+        /// Its probability.
+        p: f32,
+    },
+}
+
+/// Checks a kernel; code generators and the oracle accept every kernel that passes.
+pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
+    let (heads, width) = (kernel.heads, kernel.width);
+    if heads == 0 || width == 0 || u64::from(heads) * u64::from(width) >= MAX_ROW {
+        return Err(SpecError::Shape { heads, width });
+    }
+    let body = kernel.body.name();
+    let exprs = kernel.body.exprs();
+    let expected = match &kernel.body {
+        Body::Map { values, .. } => values.len().max(1),
+        _ => 1,
+    };
+    if kernel.outputs.len() != expected {
+        return Err(SpecError::Outputs {
+            body,
+            found: kernel.outputs.len(),
+            expected,
+        });
+    }
+    if matches!(kernel.body, Body::EdgeSoftmax { .. }) && width != 1 {
+        return Err(SpecError::SoftmaxWidth { width });
+    }
+    for (index, expr) in exprs.iter().enumerate() {
+        check_expr(kernel, index, expr, has_finish(&kernel.body) && index == 1)?;
+    }
+    check_operands(kernel)?;
+    if let Body::Gather { finish, .. } = &kernel.body {
+        check_gather_finish(kernel, finish)?;
+    }
+    if let Body::RowReduce { axis, finish, .. } = &kernel.body {
+        for value in &finish.values {
+            if let Value::Load(input) = *value {
+                let operand = &kernel.inputs[usize::from(input)];
+                let stepped = match axis {
+                    gnnc_ir::kernel::Axis::Width => width > 1 && operand.column_step != 0,
+                    gnnc_ir::kernel::Axis::Heads => heads > 1 && operand.head_step != 0,
+                };
+                if stepped {
+                    return Err(SpecError::ReducedAxis {
+                        index: input.into(),
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has_finish(body: &Body) -> bool {
+    matches!(body, Body::Gather { .. } | Body::RowReduce { .. })
+}
+
+fn check_expr(kernel: &Kernel, at: usize, expr: &Expr, finish: bool) -> Result<(), SpecError> {
+    if expr.values.is_empty() {
+        return Err(SpecError::Empty { expr: at });
+    }
+    let inside = |what, index: u16, count: usize| {
+        if usize::from(index) < count {
+            Ok(())
+        } else {
+            Err(SpecError::Unknown {
+                expr: at,
+                what,
+                index,
+                count,
+            })
+        }
+    };
+    for (position, value) in expr.values.iter().enumerate() {
+        match *value {
+            Value::Load(input) => inside("input", input, kernel.inputs.len())?,
+            Value::Scalar(scalar) => inside("scalar", scalar, kernel.scalars.into())?,
+            Value::Mask(mask) => inside("mask", mask, kernel.masks.len())?,
+            Value::Unary(_, a) => inside("earlier value", a, position)?,
+            Value::Binary(_, a, b) => {
+                inside("earlier value", a, position)?;
+                inside("earlier value", b, position)?;
+            }
+            Value::Acc if !finish => return Err(SpecError::Acc { expr: at }),
+            Value::Acc | Value::Const(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
+    let body = kernel.body.name();
+    let walk = Walk::of(&kernel.body);
+    let arcs = walk != Walk::Rows;
+    let exists = |at: At| match at {
+        At::Row | At::One => true,
+        At::Src | At::Dst | At::Edge => arcs,
+        At::List => !arcs,
+    };
+    for (index, operand) in kernel.inputs.iter().enumerate() {
+        if !exists(operand.at) {
+            return Err(SpecError::Place {
+                what: "input",
+                index,
+                at: operand.at,
+                body,
+                place: "",
+            });
+        }
+        check_steps(
+            kernel,
+            "input",
+            index,
+            [
+                operand.stride,
+                operand.offset,
+                operand.head_step,
+                operand.column_step,
+            ],
+        )?;
+    }
+    for (index, mask) in kernel.masks.iter().enumerate() {
+        if !exists(mask.at) || matches!(mask.at, At::One | At::List) {
+            return Err(SpecError::Place {
+                what: "mask",
+                index,
+                at: mask.at,
+                body,
+                place: "",
+            });
+        }
+        check_steps(
+            kernel,
+            "mask",
+            index,
+            [0, 0, mask.head_step, mask.column_step],
+        )?;
+        if !(0.0..=1.0).contains(&mask.p) {
+            return Err(SpecError::Probability { index, p: mask.p });
+        }
+    }
+    let (heads, width) = crate::walk::result_shape(kernel);
+    let column = matches!(kernel.body, Body::ColReduce { .. });
+    for (index, operand) in kernel.outputs.iter().enumerate() {
+        let place = if column {
+            operand.at == At::One
+        } else {
+            operand.at == At::Row || (operand.at == At::Edge && walk == Walk::Arcs)
+        };
+        if !place {
+            return Err(SpecError::Place {
+                what: "output",
+                index,
+                at: operand.at,
+                body,
+                place: " as a result",
+            });
+        }
+        check_steps(
+            kernel,
+            "output",
+            index,
+            [
+                operand.stride,
+                operand.offset,
+                operand.head_step,
+                operand.column_step,
+            ],
+        )?;
+        let columns_meet = width > 1 && operand.column_step == 0;
+        let heads_meet = heads > 1 && operand.head_step < (width - 1) * operand.column_step + 1;
+        if columns_meet || heads_meet {
+            let (head_step, column_step) = (operand.head_step, operand.column_step);
+            return Err(SpecError::Overlap {
+                index,
+                head_step,
+                column_step,
+                heads,
+                width,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// `steps` is stride, offset, head step, column step.
+fn check_steps(
+    kernel: &Kernel,
+    what: &'static str,
+    index: usize,
+    steps: [u32; 4],
+) -> Result<(), SpecError> {
+    let [stride, offset, head_step, column_step] = steps.map(u64::from);
+    let reach = offset
+        + u64::from(kernel.heads - 1) * head_step
+        + u64::from(kernel.width - 1) * column_step;
+    let span = reach.max(stride);
+    if column_step > 1 || span >= MAX_ROW {
+        return Err(SpecError::Steps {
+            what,
+            index,
+            column_step: column_step as u32,
+            span,
+        });
+    }
+    Ok(())
+}
+
+/// After the arcs of a vertex are reduced there is no current arc.
+fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> {
+    let own = if Walk::of(&kernel.body) == Walk::ArcsBySource {
+        At::Src
+    } else {
+        At::Dst
+    };
+    let body = kernel.body.name();
+    let place = " after its arcs are reduced";
+    for value in &finish.values {
+        let (what, index, at) = match *value {
+            Value::Load(input) => ("input", input, kernel.inputs[usize::from(input)].at),
+            Value::Mask(mask) => ("mask", mask, kernel.masks[usize::from(mask)].at),
+            _ => continue,
+        };
+        if !(at == At::Row || at == At::One || at == own) {
+            return Err(SpecError::Place {
+                what,
+                index: index.into(),
+                at,
+                body,
+                place,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! The compile cache: hits, and files that are corrupt, foreign or cannot be written.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use gnnc_codegen::cpu::{Compiler, Statistics};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::op::Unary;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn kernel(width: u32) -> Kernel {
+    let mut value = Expr::leaf(Value::Load(0));
+    value.push(Value::Unary(Unary::Sigmoid, 0));
+    Kernel {
+        body: Body::Map {
+            over: Over::Rows,
+            values: vec![value],
+        },
+        heads: 1,
+        width,
+        inputs: vec![Operand::dense(At::Row, 1, width)],
+        outputs: vec![Operand::dense(At::Row, 1, width)],
+        masks: vec![],
+        scalars: 0,
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gnnc-cache-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn only_file(&self) -> PathBuf {
+        let files: Vec<PathBuf> = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|f| f.unwrap().path())
+            .collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn compile(folder: &Path) -> Statistics {
+    let compiler = Compiler::new(Some(folder.to_path_buf())).unwrap();
+    let part = support::Part::random(&mut support::Random(1), 10, 0, 0);
+    support::check(&compiler, "cached", &kernel(5), &part, 1);
+    compiler.statistics()
+}
+
+#[test]
+fn a_second_compiler_finds_the_code() {
+    let folder = Folder::new("hit");
+    assert_eq!(compile(&folder.0).compiled, 1);
+    let second = compile(&folder.0);
+    assert_eq!((second.compiled, second.disk_hits), (0, 1));
+}
+
+#[test]
+fn memory_comes_before_disk() {
+    let folder = Folder::new("memory");
+    let compiler = Compiler::new(Some(folder.0.clone())).unwrap();
+    let first = compiler.compile(&kernel(5)).unwrap();
+    let second = compiler.compile(&kernel(5)).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &second));
+    assert_eq!(
+        compiler.statistics(),
+        Statistics {
+            compiled: 1,
+            disk_hits: 0,
+            memory_hits: 1
+        }
+    );
+}
+
+#[test]
+fn damaged_files_are_compiled_again() {
+    let folder = Folder::new("damaged");
+    compile(&folder.0);
+    let file = folder.only_file();
+    let good = fs::read(&file).unwrap();
+    let middle = good.len() / 2;
+    let mut flipped = good.clone();
+    flipped[middle] ^= 1;
+    let mut code_flipped = good.clone();
+    let near_end = good.len() - 20;
+    code_flipped[near_end] ^= 0x40;
+    let longer = [good.as_slice(), &[0]].concat();
+    for bad in [
+        vec![],
+        b"gnnc-k01".to_vec(),
+        good[..middle].to_vec(),
+        good[..good.len() - 1].to_vec(),
+        flipped,
+        code_flipped,
+        longer,
+    ] {
+        fs::write(&file, &bad).unwrap();
+        let statistics = compile(&folder.0);
+        assert_eq!((statistics.compiled, statistics.disk_hits), (1, 0));
+        assert_eq!(fs::read(&file).unwrap(), good, "the file was not repaired");
+    }
+}
+
+#[test]
+fn code_of_another_kernel_is_not_taken() {
+    let folder = Folder::new("foreign");
+    compile(&folder.0);
+    let file = folder.only_file();
+    let other = Folder::new("other");
+    Compiler::new(Some(other.0.clone()))
+        .unwrap()
+        .compile(&kernel(9))
+        .unwrap();
+    fs::copy(other.only_file(), &file).unwrap();
+    assert_eq!(compile(&folder.0).compiled, 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_error() {
+    let folder = Folder::new("file");
+    fs::write(&folder.0, "not a folder").unwrap();
+    assert_eq!(compile(&folder.0).compiled, 1);
+    fs::remove_file(&folder.0).unwrap();
+}
+
+#[test]
+fn many_threads_share_a_compiler() {
+    let compiler = Compiler::new(None).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                (1..12).for_each(|width| drop(compiler.compile(&kernel(width)).unwrap()))
+            });
+        }
+    });
+    let statistics = compiler.statistics();
+    assert_eq!(statistics.compiled + statistics.memory_hits, 44);
+    assert!((11..=44).contains(&statistics.compiled));
+}

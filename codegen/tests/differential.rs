@@ -1,0 +1,500 @@
+//! Compiled kernels against the oracle, over bodies, shapes, operand layouts and expressions.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use gnnc_codegen::args::{Buffer, KernelArgs};
+use gnnc_codegen::cpu::Compiler;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
+use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::types::EdgeSet;
+use support::{Part, Random, check, check_with, expression, mask, operand, output};
+
+const SHAPES: [(u32, u32); 22] = [
+    (1, 1),
+    (1, 2),
+    (1, 3),
+    (1, 4),
+    (1, 7),
+    (1, 16),
+    (1, 41),
+    (1, 64),
+    (1, 130),
+    (1, 602),
+    (2, 1),
+    (3, 1),
+    (4, 1),
+    (8, 1),
+    (8, 2),
+    (3, 5),
+    (5, 3),
+    (8, 8),
+    (20, 9),
+    (23, 1),
+    (2, 150),
+    (3, 64),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Map(Over),
+    Gather(End, Reduce),
+    RowReduce(Over, Axis, Reduce),
+    ColReduce(Over),
+    Softmax,
+}
+
+fn forms() -> Vec<Form> {
+    let overs = [Over::Rows, Over::Edges(EdgeSet::Plain)];
+    let mut forms = vec![Form::Softmax];
+    for over in overs {
+        forms.extend([Form::Map(over), Form::ColReduce(over)]);
+        for axis in [Axis::Width, Axis::Heads] {
+            forms.extend(
+                [Reduce::Sum, Reduce::Max].map(|reduce| Form::RowReduce(over, axis, reduce)),
+            );
+        }
+    }
+    for to in [End::Dst, End::Src] {
+        forms.extend([Reduce::Sum, Reduce::Max].map(|reduce| Form::Gather(to, reduce)));
+    }
+    forms
+}
+
+/// A random kernel of a form: operands of all layouts, masks, random expressions.
+fn random_kernel(random: &mut Random, form: Form, heads: u32, width: u32, size: usize) -> Kernel {
+    let arcs = !matches!(
+        form,
+        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
+    );
+    let width = if form == Form::Softmax { 1 } else { width };
+    let ats: &[At] = if arcs {
+        &[At::Src, At::Dst, At::Edge, At::One, At::Row, At::Src]
+    } else {
+        &[At::Row, At::One, At::List, At::Row]
+    };
+    let mask_ats: &[At] = if arcs {
+        &[At::Src, At::Dst, At::Edge, At::Row]
+    } else {
+        &[At::Row]
+    };
+    let mut inputs: Vec<Operand> = ats
+        .iter()
+        .map(|&at| operand(random, at, heads, width))
+        .collect();
+    let mut masks: Vec<_> = mask_ats.iter().map(|&at| mask(random, at, width)).collect();
+    let leaves =
+        |inputs: std::ops::Range<usize>, masks: std::ops::Range<usize>, random: &mut Random| {
+            let mut leaves: Vec<Value> = inputs.map(|n| Value::Load(n as u16)).collect();
+            if random.below(3) == 0 {
+                leaves.extend(masks.map(|n| Value::Mask(n as u16)));
+            }
+            if random.below(3) == 0 {
+                leaves.push(Value::Scalar(random.below(2) as u16));
+            }
+            leaves
+        };
+    let value_leaves = leaves(0..inputs.len(), 0..masks.len(), random);
+    let value = expression(random, &value_leaves, size);
+    // The finishing expression has operands of its own: per row, and no reduced axis.
+    let finish_from = (inputs.len(), masks.len());
+    let (finish_heads, finish_width) = match form {
+        Form::RowReduce(_, Axis::Width, _) => (heads, 1),
+        Form::RowReduce(_, Axis::Heads, _) => (1, width),
+        _ => (heads, width),
+    };
+    for at in [At::Row, At::One] {
+        let mut finish = operand(random, at, finish_heads, finish_width);
+        if finish_width == 1 {
+            finish.column_step = 0;
+        }
+        if finish_heads == 1 {
+            finish.head_step = 0;
+        }
+        inputs.push(finish);
+    }
+    let mut row_mask = mask(random, At::Row, finish_width);
+    if finish_width == 1 {
+        row_mask.column_step = 0;
+    }
+    if finish_heads == 1 {
+        row_mask.head_step = 0;
+    }
+    masks.push(row_mask);
+    let mut finish_leaves = leaves(
+        finish_from.0..inputs.len(),
+        finish_from.1..masks.len(),
+        random,
+    );
+    finish_leaves.push(Value::Acc);
+    let finish = if random.below(3) == 0 {
+        Expr::leaf(Value::Acc)
+    } else {
+        expression(random, &finish_leaves, size / 2)
+    };
+    let set = EdgeSet::Plain;
+    let mut outputs = vec![output(random, At::Row, finish_heads, finish_width)];
+    let body = match form {
+        Form::Map(over) => {
+            let values: Vec<Expr> = (0..1 + random.below(3))
+                .map(|_| expression(random, &value_leaves, size))
+                .collect();
+            outputs = values
+                .iter()
+                .map(|_| output(random, At::Row, heads, width))
+                .collect();
+            Body::Map { over, values }
+        }
+        Form::Gather(to, reduce) => Body::Gather {
+            set,
+            to,
+            reduce,
+            value,
+            finish,
+        },
+        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
+            over,
+            axis,
+            reduce,
+            value,
+            finish,
+        },
+        Form::ColReduce(over) => {
+            outputs[0] = Operand::dense(At::One, heads, width);
+            Body::ColReduce { over, value }
+        }
+        Form::Softmax => Body::EdgeSoftmax { set, value },
+    };
+    Kernel {
+        body,
+        heads,
+        width,
+        inputs,
+        outputs,
+        masks,
+        scalars: 2,
+    }
+}
+
+#[test]
+fn every_body_and_shape_agrees_with_the_oracle() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(1);
+    let part = Part::random(random, 13, 6, 60);
+    for form in forms() {
+        for (heads, width) in SHAPES {
+            let repeats = if heads * width > 100 { 2 } else { 4 };
+            for seed in 0..repeats {
+                let size = 1 + random.below(3);
+                let kernel = random_kernel(random, form, heads, width, size);
+                let name = format!("{form:?} {heads} x {width} seed {seed}");
+                check(&compiler, &name, &kernel, &part, seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn deep_expressions_agree_with_the_oracle() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(2);
+    let part = Part::random(random, 9, 4, 40);
+    for form in forms() {
+        for seed in 0..8 {
+            let (heads, width) = random.pick(&[(1, 1), (1, 6), (3, 2), (8, 4)]);
+            let kernel = random_kernel(random, form, heads, width, 9);
+            check(
+                &compiler,
+                &format!("{form:?} {heads} x {width} deep {seed}"),
+                &kernel,
+                &part,
+                seed,
+            );
+        }
+    }
+}
+
+#[test]
+fn graphs_without_arcs_or_rows() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(3);
+    for (inner, arcs) in [(3, 0), (0, 0), (5, 1)] {
+        let part = Part::random(random, inner, 2, arcs);
+        for form in forms() {
+            let kernel = random_kernel(random, form, 2, 5, 2);
+            check(
+                &compiler,
+                &format!("{form:?} on {inner} vertices, {arcs} arcs"),
+                &kernel,
+                &part,
+                5,
+            );
+        }
+    }
+}
+
+/// Hubs have more arcs than one block, and wide rows more columns than one window.
+#[test]
+fn hubs_and_wide_rows() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(4);
+    let part = Part::random(random, 6, 3, 700);
+    for form in forms() {
+        for (heads, width) in [(1, 64), (1, 300), (8, 8), (6, 40)] {
+            let kernel = random_kernel(random, form, heads, width, 2);
+            check(
+                &compiler,
+                &format!("{form:?} {heads} x {width} hubs"),
+                &kernel,
+                &part,
+                7,
+            );
+        }
+    }
+}
+
+fn map(over: Over, width: u32, inputs: Vec<Operand>, values: Vec<Expr>) -> Kernel {
+    let outputs = values
+        .iter()
+        .map(|_| Operand::dense(At::Row, 1, width))
+        .collect();
+    Kernel {
+        body: Body::Map { over, values },
+        heads: 1,
+        width,
+        inputs,
+        outputs,
+        masks: vec![],
+        scalars: 3,
+    }
+}
+
+/// Momentum: two outputs in place of two of the inputs.
+#[test]
+fn element_wise_kernels_work_in_place() {
+    let compiler = Compiler::new(None).unwrap();
+    let mut momentum = Expr::default();
+    let [g, m] = [1, 2].map(|n| momentum.push(Value::Load(n)));
+    let beta = momentum.push(Value::Scalar(0));
+    let kept = momentum.push(Value::Binary(Binary::Mul, beta, m));
+    momentum.push(Value::Binary(Binary::Add, kept, g));
+    let mut weight = momentum.clone();
+    let sum = weight.result();
+    let (w, step) = (weight.push(Value::Load(0)), weight.push(Value::Scalar(1)));
+    let moved = weight.push(Value::Binary(Binary::Mul, step, sum));
+    weight.push(Value::Binary(Binary::Sub, w, moved));
+    for width in [1, 3, 8, 33] {
+        let row = Operand::dense(At::Row, 1, width);
+        let kernel = map(
+            Over::Rows,
+            width,
+            vec![row; 3],
+            vec![weight.clone(), momentum.clone()],
+        );
+        let compiled = compiler.compile(&kernel).unwrap();
+        let rows = 7;
+        let len = rows * width as usize;
+        let random = &mut Random(u64::from(width));
+        let mut fill = || (0..len).map(|_| random.float()).collect::<Vec<f32>>();
+        let (mut w, g, mut m) = (fill(), fill(), fill());
+        let expected_m: Vec<f32> = m.iter().zip(&g).map(|(m, g)| 0.9 * m + g).collect();
+        let expected_w: Vec<f32> = w
+            .iter()
+            .zip(&expected_m)
+            .map(|(w, m)| w - 0.1 * m)
+            .collect();
+        let (w_buffer, m_buffer) = (Buffer::output(&mut w), Buffer::output(&mut m));
+        let args = KernelArgs {
+            inputs: vec![w_buffer, Buffer::input(&g), m_buffer],
+            outputs: vec![w_buffer, m_buffer],
+            scalars: &[0.9, 0.1, 0.0],
+            ..Default::default()
+        };
+        args.check(&kernel, 0..rows as u64).unwrap();
+        // SAFETY: the buffers have as many floats as rows and columns.
+        unsafe { compiled.run_args(&args, 0..3).unwrap() };
+        // SAFETY: the buffers have as many floats as rows and columns.
+        unsafe { compiled.run_args(&args, 3..rows as u64).unwrap() };
+        for i in 0..len {
+            assert!(
+                (w[i] - expected_w[i]).abs() < 1e-5,
+                "w[{i}] = {}, expected {}",
+                w[i],
+                expected_w[i]
+            );
+            assert!(
+                (m[i] - expected_m[i]).abs() < 1e-5,
+                "m[{i}] = {}, expected {}",
+                m[i],
+                expected_m[i]
+            );
+        }
+    }
+}
+
+/// Every function on points of its whole domain, against double precision.
+#[test]
+fn functions_are_accurate_to_units_in_the_last_place() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(11);
+    let mut points: Vec<f32> = (0..4000).map(|i| (i as f32 - 2000.0) * 0.05).collect();
+    points.extend((0..4000).map(|_| random.float()));
+    points.extend((-149..128).flat_map(|e| [1.0f32, 1.3, -1.7].map(|m| m * 2f32.powi(e))));
+    points.extend([
+        0.0,
+        88.722_83,
+        88.722_84,
+        -87.336_55,
+        -103.972_08,
+        -103.972_1,
+        f32::MAX,
+        f32::MIN,
+    ]);
+    points.extend([f32::INFINITY, f32::NEG_INFINITY]);
+    let unaries = [
+        Unary::Neg,
+        Unary::Relu,
+        Unary::Step,
+        Unary::LeakyRelu(0.2),
+        Unary::LeakyRelu(0.0),
+        Unary::LeakyRelu(-2.0),
+        Unary::LeakyRelu(1.5),
+        Unary::LeakyStep(0.3),
+        Unary::Elu,
+        Unary::EluStep,
+        Unary::Exp,
+        Unary::Log,
+        Unary::Sigmoid,
+        Unary::Tanh,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Recip,
+    ];
+    for unary in unaries {
+        let mut expr = Expr::leaf(Value::Load(0));
+        expr.push(Value::Unary(unary, 0));
+        let kernel = map(
+            Over::Rows,
+            1,
+            vec![Operand::dense(At::Row, 1, 1)],
+            vec![expr],
+        );
+        let compiled = compiler.compile(&kernel).unwrap();
+        let mut out = vec![0f32; points.len()];
+        let args = KernelArgs {
+            inputs: vec![Buffer::input(&points)],
+            outputs: vec![Buffer::output(&mut out)],
+            scalars: &[0.0; 3],
+            ..Default::default()
+        };
+        // SAFETY: the buffers have as many floats as rows and columns.
+        unsafe { compiled.run_args(&args, 0..points.len() as u64).unwrap() };
+        for (&x, &found) in points.iter().zip(&out) {
+            let exact = unary.eval(f64::from(x));
+            let rounded = exact as f32;
+            let relative = match unary {
+                // Sums of numbers that cancel.
+                Unary::Elu => 1e-7,
+                // 1 + exp(-x) and the quotient round once more each.
+                _ => 4.0 * f64::from(f32::EPSILON) * exact.abs(),
+            };
+            let smallest = f64::from(f32::MIN_POSITIVE);
+            let close = found == rounded
+                || (found.is_nan() && rounded.is_nan())
+                || (f64::from(found) - exact).abs() <= relative + smallest;
+            assert!(close, "{unary:?}({x:e}) = {found:e}, expected {exact:e}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_so() {
+    let compiler = Compiler::new(None).unwrap();
+    for unary in [
+        Unary::Exp,
+        Unary::Log,
+        Unary::Tanh,
+        Unary::Sigmoid,
+        Unary::Sqrt,
+        Unary::LeakyRelu(0.1),
+        Unary::Elu,
+    ] {
+        let mut expr = Expr::leaf(Value::Load(0));
+        expr.push(Value::Unary(unary, 0));
+        let kernel = map(
+            Over::Rows,
+            1,
+            vec![Operand::dense(At::Row, 1, 1)],
+            vec![expr],
+        );
+        let mut out = [0f32; 9];
+        let args = KernelArgs {
+            inputs: vec![Buffer::input(&[f32::NAN; 9])],
+            outputs: vec![Buffer::output(&mut out)],
+            scalars: &[0.0; 3],
+            ..Default::default()
+        };
+        // SAFETY: the buffers have as many floats as rows and columns.
+        unsafe {
+            compiler
+                .compile(&kernel)
+                .unwrap()
+                .run_args(&args, 0..9)
+                .unwrap()
+        };
+        assert!(out.iter().all(|x| x.is_nan()), "{unary:?}: {out:?}");
+    }
+}
+
+/// Integers tie often; maxima of all-negative neighbourhoods are not 0, empty ones are.
+#[test]
+fn maxima_with_ties_and_empty_neighbourhoods() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(17);
+    let part = Part::random(random, 11, 3, 50);
+    for (to, width) in [(End::Dst, 1), (End::Dst, 6), (End::Src, 5)] {
+        let at = if to == End::Dst { At::Src } else { At::Dst };
+        let kernel = Kernel {
+            body: Body::Gather {
+                set: EdgeSet::Plain,
+                to,
+                reduce: Reduce::Max,
+                value: Expr::leaf(Value::Load(0)),
+                finish: Expr::leaf(Value::Acc),
+            },
+            heads: 1,
+            width,
+            inputs: vec![Operand::dense(at, 1, width)],
+            outputs: vec![Operand::dense(At::Row, 1, width)],
+            masks: vec![],
+            scalars: 0,
+        };
+        let x: Vec<f32> = (0..14 * width)
+            .map(|_| -(random.below(3) as f32) - 1.0)
+            .collect();
+        check_with(&compiler, "negative maxima", &kernel, &part, &[x], random);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn random_kernels_agree_with_the_oracle(
+        seed in 0u64..1 << 40,
+        form in 0usize..15,
+        heads in 1u32..10,
+        width in 1u32..40,
+        size in 0usize..7,
+        inner in 0usize..12,
+        arcs in 0usize..90,
+    ) {
+        let random = &mut Random(seed);
+        let part = Part::random(random, inner, 3, if inner == 0 { 0 } else { arcs });
+        let forms = forms();
+        let form = forms[form % forms.len()];
+        let kernel = random_kernel(random, form, heads, width, size);
+        check(&Compiler::new(None).unwrap(), "random kernel", &kernel, &part, seed);
+    }
+}

@@ -1,0 +1,363 @@
+//! Random graphs, buffers and kernels, and the comparison of compiled code with the oracle.
+#![allow(dead_code)]
+
+use gnnc_codegen::args::{Buffer, KernelArgs};
+use gnnc_codegen::cpu::Compiler;
+use gnnc_codegen::oracle::{self, OracleArgs};
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Kernel, Mask, Operand};
+use gnnc_ir::op::{Binary, Unary};
+
+/// SplitMix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// In -2 .. 2; one in eight is a small integer, so that zeros and ties occur.
+    pub fn float(&mut self) -> f32 {
+        if self.below(8) == 0 {
+            return self.below(5) as f32 - 2.0;
+        }
+        (self.next() >> 40) as f32 / (1u32 << 24) as f32 * 4.0 - 2.0
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// A part of a graph: arcs into `inner` vertices from those and `halo` others.
+pub struct Part {
+    pub inner: usize,
+    pub halo: usize,
+    pub in_indptr: Vec<u64>,
+    pub in_indices: Vec<u32>,
+    pub out_indptr: Vec<u64>,
+    pub out_indices: Vec<u32>,
+    pub positions: Vec<u32>,
+    pub ids: Vec<u32>,
+    pub list: Vec<u32>,
+}
+
+impl Part {
+    pub fn random(random: &mut Random, inner: usize, halo: usize, arcs: usize) -> Self {
+        let local = inner + halo;
+        let mut pairs: Vec<(u32, u32)> = (0..arcs)
+            // Vertex 1 and the last one stay isolated, vertex 0 is a hub.
+            .map(|_| (random.below(inner.max(3)), random.below(local)))
+            .map(|(d, s)| {
+                if d == 1 || d + 1 >= inner {
+                    (0, s)
+                } else {
+                    (d, s)
+                }
+            })
+            .map(|(d, s)| (d as u32, s as u32))
+            .collect();
+        pairs.sort_unstable();
+        let mut in_indptr = vec![0u64; inner + 1];
+        pairs
+            .iter()
+            .for_each(|&(d, _)| in_indptr[d as usize + 1] += 1);
+        (0..inner).for_each(|v| in_indptr[v + 1] += in_indptr[v]);
+        let mut order: Vec<u32> = (0..arcs as u32).collect();
+        order.sort_by_key(|&k| (pairs[k as usize].1, k));
+        let mut out_indptr = vec![0u64; local + 1];
+        pairs
+            .iter()
+            .for_each(|&(_, s)| out_indptr[s as usize + 1] += 1);
+        (0..local).for_each(|v| out_indptr[v + 1] += out_indptr[v]);
+        Self {
+            inner,
+            halo,
+            in_indptr,
+            in_indices: pairs.iter().map(|&(_, s)| s).collect(),
+            out_indptr,
+            out_indices: order.iter().map(|&k| pairs[k as usize].0).collect(),
+            positions: order,
+            ids: (0..local).map(|_| random.next() as u32).collect(),
+            list: (0..inner).map(|_| random.below(local) as u32).collect(),
+        }
+    }
+
+    /// Rows that a kernel runs over.
+    pub fn rows(&self, kernel: &Kernel) -> usize {
+        match Walk::of(&kernel.body) {
+            Walk::ArcsBySource => self.inner + self.halo,
+            _ => self.inner,
+        }
+    }
+
+    /// Rows of a buffer.
+    fn buffer_rows(&self, at: At, walk: Walk) -> usize {
+        match (at, walk) {
+            (At::One, _) => 1,
+            (At::Edge, _) | (At::Row, Walk::Arcs) => self.in_indices.len(),
+            _ => self.inner + self.halo,
+        }
+    }
+}
+
+fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
+    let rows = part.buffer_rows(operand.at, Walk::of(&kernel.body));
+    let row = operand.offset
+        + (kernel.heads - 1) * operand.head_step
+        + (kernel.width - 1) * operand.column_step
+        + 1;
+    rows.saturating_sub(1) * operand.stride as usize + row as usize
+}
+
+/// What elements hold that no kernel may touch.
+const UNTOUCHED: f32 = 12345.5;
+
+/// Compares compiled code with the oracle, for all rows and for rows in several calls.
+///
+/// Sums of tens of terms in single precision are good to about 1e-6 of their largest term
+/// (unit roundoff 6e-8), the polynomials to 3e-7; so elements must agree to 1e-5 of the
+/// largest result, or of 1.
+pub fn check(compiler: &Compiler, name: &str, kernel: &Kernel, part: &Part, seed: u64) {
+    let random = &mut Random(seed);
+    let inputs: Vec<Vec<f32>> = kernel
+        .inputs
+        .iter()
+        .map(|operand| {
+            (0..buffer_len(part, kernel, operand))
+                .map(|_| random.float())
+                .collect()
+        })
+        .collect();
+    check_with(compiler, name, kernel, part, &inputs, random);
+}
+
+pub fn check_with(
+    compiler: &Compiler,
+    name: &str,
+    kernel: &Kernel,
+    part: &Part,
+    inputs: &[Vec<f32>],
+    random: &mut Random,
+) {
+    let scalars: Vec<f32> = (0..kernel.scalars).map(|_| random.float()).collect();
+    let keys: Vec<u64> = kernel.masks.iter().map(|_| random.next()).collect();
+    let by_source = Walk::of(&kernel.body) == Walk::ArcsBySource;
+    let column = matches!(kernel.body, Body::ColReduce { .. });
+    let (indptr, indices) = if by_source {
+        (&part.out_indptr, &part.out_indices)
+    } else {
+        (&part.in_indptr, &part.in_indices)
+    };
+    let rows = part.rows(kernel);
+    let lengths: Vec<usize> = kernel
+        .outputs
+        .iter()
+        .map(|o| {
+            if column {
+                (kernel.heads * kernel.width) as usize
+            } else {
+                buffer_len(part, kernel, o)
+            }
+        })
+        .collect();
+
+    let wide: Vec<Vec<f64>> = inputs
+        .iter()
+        .map(|x| x.iter().map(|&x| f64::from(x)).collect())
+        .collect();
+    let mut expected: Vec<Vec<f64>> = lengths
+        .iter()
+        .map(|&len| vec![f64::from(UNTOUCHED); len])
+        .collect();
+    let oracle_args = OracleArgs {
+        indptr,
+        indices,
+        positions: &part.positions,
+        ids: &part.ids,
+        list: &part.list,
+        inputs: wide.iter().map(Vec::as_slice).collect(),
+        scalars: &scalars,
+        keys: &keys,
+    };
+    oracle::run(kernel, &oracle_args, 0..rows, &mut expected)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+
+    let compiled = compiler
+        .compile(kernel)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let run = |ranges: &[(usize, usize)]| {
+        let mut outputs: Vec<Vec<f32>> = lengths.iter().map(|&len| vec![UNTOUCHED; len]).collect();
+        let args = KernelArgs {
+            indptr,
+            indices,
+            positions: &part.positions,
+            ids: &part.ids,
+            list: &part.list,
+            inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
+            outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
+            scalars: &scalars,
+            keys: &keys,
+        };
+        for &(begin, end) in ranges {
+            let rows = begin as u64..end as u64;
+            args.check(kernel, rows.clone())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            // SAFETY: the arguments were checked.
+            unsafe { compiled.run_args(&args, rows) }.unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        outputs
+    };
+    let found = run(&[(0, rows)]);
+    for (output, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let largest = expected
+            .iter()
+            .filter(|&&x| x != f64::from(UNTOUCHED))
+            .fold(1.0f64, |m, x| m.max(x.abs()));
+        for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
+            let close = (f64::from(f) - e).abs() <= 1e-5 * largest || (f.is_nan() && e.is_nan());
+            assert!(
+                close,
+                "{name}: output {output}[{i}] is {f}, expected {e} (largest {largest})\n{kernel:?}"
+            );
+        }
+    }
+    if column {
+        return;
+    }
+    let (a, b) = (rows / 3, rows / 3 + rows / 2);
+    let split = run(&[(b, rows), (0, 0), (a, b), (b, b), (0, a)]);
+    for (whole, split) in found.iter().zip(&split) {
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(
+            bits(whole),
+            bits(split),
+            "{name}: rows in several calls differ\n{kernel:?}"
+        );
+    }
+}
+
+/// An operand of one of the layouts that planners make.
+pub fn operand(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
+    let columns = heads * width;
+    let of = |stride, offset, head_step, column_step| Operand {
+        at,
+        stride,
+        offset,
+        head_step,
+        column_step,
+    };
+    match random.below(9) {
+        0..3 => of(columns, 0, width, 1),
+        3 => of(heads, 0, 1, 0),
+        4 => of(1, 0, 0, 0),
+        5 => of(width, 0, 0, 1),
+        6 => of(columns + 5, 3, width, 1),
+        7 => of((width + 2) * heads + 1, 1, width + 2, 1),
+        _ => Operand::dense(at, heads, width),
+    }
+}
+
+/// An output: dense, or a part of wider rows.
+pub fn output(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
+    let of = |stride, offset, head_step, column_step| Operand {
+        at,
+        stride,
+        offset,
+        head_step,
+        column_step,
+    };
+    match random.below(4) {
+        0 => of(heads * width + 6, 5, width, 1),
+        1 => of((width + 3) * heads, 2, width + 3, 1),
+        _ => Operand::dense(at, heads, width),
+    }
+}
+
+pub fn mask(random: &mut Random, at: At, width: u32) -> Mask {
+    let (head_step, column_step) = random.pick(&[(width, 1), (1, 0), (0, 1), (0, 0)]);
+    Mask {
+        p: random.pick(&[0.1, 0.5, 0.6]),
+        at,
+        head_step,
+        column_step,
+    }
+}
+
+/// A random expression over leaves, continuous except where its argument is exact.
+pub fn expression(random: &mut Random, leaves: &[Value], size: usize) -> Expr {
+    let mut expr = Expr::default();
+    let mut smooth: Vec<u16> = Vec::new();
+    let first = expr.push(leaves[random.below(leaves.len())]);
+    smooth.push(first);
+    for _ in 0..size {
+        let leaf = expr.push(random.pick(leaves));
+        let a = random.pick(&smooth);
+        let id = match random.below(16) {
+            0..3 => expr.push(Value::Binary(Binary::Add, a, leaf)),
+            3..6 => expr.push(Value::Binary(Binary::Mul, a, leaf)),
+            6 => expr.push(Value::Binary(Binary::Sub, leaf, a)),
+            7 => expr.push(Value::Binary(Binary::Max, a, leaf)),
+            8 => {
+                let bounded = expr.push(Value::Unary(Unary::Tanh, a));
+                let unary = random.pick(&[Unary::Exp, Unary::Neg, Unary::Sigmoid, Unary::Elu]);
+                expr.push(Value::Unary(unary, bounded))
+            }
+            9 => expr.push(Value::Unary(Unary::Sigmoid, a)),
+            10 => {
+                let unary = random.pick(&[
+                    Unary::Relu,
+                    Unary::LeakyRelu(0.2),
+                    Unary::Elu,
+                    Unary::LeakyRelu(-0.5),
+                ]);
+                let bounded = expr.push(Value::Unary(Unary::Tanh, a));
+                expr.push(Value::Unary(unary, bounded))
+            }
+            11 => {
+                let unary = random.pick(&[Unary::Step, Unary::LeakyStep(0.1), Unary::EluStep]);
+                expr.push(Value::Unary(unary, leaf))
+            }
+            12 => {
+                let (square, half) = (
+                    expr.push(Value::Binary(Binary::Mul, leaf, leaf)),
+                    expr.push(Value::Const(0.5)),
+                );
+                let positive = expr.push(Value::Binary(Binary::Add, square, half));
+                let unary = random.pick(&[Unary::Log, Unary::Sqrt, Unary::Rsqrt, Unary::Recip]);
+                expr.push(Value::Unary(unary, positive))
+            }
+            13 => {
+                let (square, half) = (
+                    expr.push(Value::Binary(Binary::Mul, leaf, leaf)),
+                    expr.push(Value::Const(0.5)),
+                );
+                let positive = expr.push(Value::Binary(Binary::Add, square, half));
+                expr.push(Value::Binary(Binary::Div, a, positive))
+            }
+            14 => {
+                let other = expr.push(random.pick(leaves));
+                expr.push(Value::Binary(Binary::Eq, leaf, other))
+            }
+            _ => expr.push(Value::Const(random.float())),
+        };
+        smooth.push(id);
+    }
+    // Reductions treat a product at the top in a way of its own: see both kinds.
+    if random.below(2) == 0 {
+        let last = expr.result();
+        let scale = expr.push(Value::Const(0.75));
+        expr.values.push(Value::Binary(Binary::Mul, last, scale));
+    }
+    expr
+}

@@ -1,0 +1,55 @@
+//! Parse, plan, lower and run a model in about ten lines: `cargo run --release --example quickstart`.
+
+#![allow(clippy::print_stdout)] // an example shows what it does
+
+use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::{Objective, Partitioner};
+use gnnc::planner::placement::Placement;
+use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Parse: the text of a model, and the data graph that it names.
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let source = Source::read(format!("{folder}/gcn_cora.gir"))?;
+    let loaded = Loaded::new(&source, &LoadOptions::default())?;
+
+    // Rewrite it to the cheapest equal form, and derive the gradients.
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+
+    // Plan: what would eight GPUs do?
+    let options = PlanOptions {
+        cluster: Cluster::named("h100x8")?,
+        objective: Objective::Time,
+        partitioners: vec![Partitioner::Metis],
+    };
+    let plan = gnnc::plan(&loaded, &compiled, &options)?;
+    println!("{}", gnnc::planner::report::text(&plan));
+
+    // Lower: what each of two workers does in an epoch.
+    let program = compiled.program(Placement::Graph { ranks: 2 })?;
+    println!("an epoch has {} instructions\n", program.step.len());
+
+    // Run: 20 epochs on two workers, which are threads of this process.
+    let options = TrainOptions {
+        workers: 2,
+        epochs: Some(20),
+        ..TrainOptions::default()
+    };
+    let summary = gnnc::train(&loaded, &compiled, &options, &mut |progress| {
+        println!(
+            "epoch {}: loss {:.4}",
+            progress.epoch.epoch, progress.epoch.loss
+        );
+    })?;
+    println!("test accuracy {:.1} %", summary.test_accuracy * 100.0);
+    assert_eq!(summary.bytes_sent, summary.bytes_predicted);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn it_runs() {
+        super::main().unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! Fuzz targets for everything that gnnc reads. Each takes any bytes, and panics if a reader
+//! does, or if what was read breaks a promise of the reader.
+
+pub mod seeds;
+
+use gnnc_graph::read::{Format, LoadOptions, npy as npy_file, parse_bytes};
+use gnnc_graph::summarise;
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::diagnostic::{has_errors, render, to_json};
+use gnnc_ir::model::GraphFacts;
+use gnnc_ir::plan::Plan;
+use gnnc_ir::{Workload, check, syntax};
+use gnnc_runtime::{Tensor, parse_checkpoint};
+
+/// A target: its name and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    ("gir", gir),
+    ("npz", npz),
+    ("npz_array", npz_array),
+    ("npy", npy),
+    ("mtx", mtx),
+    ("metis", metis),
+    ("edges", edges),
+    ("cluster", cluster),
+    ("plan", plan),
+    ("workload", workload),
+    ("checkpoint", checkpoint),
+];
+
+/// Model files: parser, printer, checker and the printing of diagnostics. What is printed
+/// parses to what prints the same.
+pub fn gir(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (module, mut diagnostics) = syntax::parse(text);
+    if !has_errors(&diagnostics) {
+        let printed = syntax::print(&module);
+        let (again, found) = syntax::parse(&printed);
+        assert!(
+            !has_errors(&found),
+            "printed text does not parse:\n{printed}"
+        );
+        assert_eq!(syntax::print(&again), printed, "printing is not stable");
+    }
+    let (model, found) = check::elaborate(&module, &GraphFacts::PLACEHOLDER, &[]);
+    // The checker is silent about what the parser has reported.
+    let checked = model.is_some();
+    assert!(!(checked && has_errors(&found)), "a model with errors");
+    if let Some(model) = model {
+        model.graph.verify().expect("a checked model is valid");
+    }
+    diagnostics.extend(found);
+    assert!(checked || has_errors(&diagnostics), "no model and no error");
+    render(&diagnostics, "fuzz.gir", text, false);
+    to_json(&diagnostics, "fuzz.gir", text);
+}
+
+/// Graphs as NumPy archives.
+pub fn npz(data: &[u8]) {
+    graph(Format::Npz, data);
+}
+
+/// Arrays inside a valid archive: the first byte says which array the others take the place
+/// of. Checksums of the archive would stop nearly every other change.
+pub fn npz_array(data: &[u8]) {
+    let Some((&which, content)) = data.split_first() else {
+        return;
+    };
+    npz(&seeds::archive_with(usize::from(which), content));
+}
+
+/// Feature matrices.
+pub fn npy(data: &[u8]) {
+    if let Ok(features) = npy_file::parse("features", data) {
+        let _ = features.in_best_storage();
+    }
+}
+
+/// Matrix Market files.
+pub fn mtx(data: &[u8]) {
+    graph(Format::MatrixMarket, data);
+}
+
+/// METIS files.
+pub fn metis(data: &[u8]) {
+    graph(Format::Metis, data);
+}
+
+/// Edge lists.
+pub fn edges(data: &[u8]) {
+    graph(Format::Edges, data);
+}
+
+/// Cluster files. What is written reads as the same cluster.
+pub fn cluster(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(cluster) = Cluster::parse(text) {
+        let written = cluster.to_toml();
+        let again = Cluster::parse(&written).expect("a written cluster can be read");
+        assert_eq!(again, cluster, "{written}");
+    }
+}
+
+/// Plan files. What is written can be read.
+pub fn plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(plan) = Plan::from_json(text) {
+        let written = plan.to_json().expect("a plan that was read can be written");
+        Plan::from_json(&written).expect("a written plan can be read");
+    }
+}
+
+/// Workload files. What is written can be read.
+pub fn workload(data: &[u8]) {
+    if let Ok(workload) = serde_json::from_slice::<Workload>(data) {
+        let written = serde_json::to_string(&workload).expect("a workload can be written");
+        serde_json::from_str::<Workload>(&written).expect("a written workload can be read");
+    }
+}
+
+/// Checkpoints of the tensors of [`seeds::tensors`].
+pub fn checkpoint(data: &[u8]) {
+    let expected = seeds::tensors();
+    if let Ok((_, found)) = parse_checkpoint(data, &expected) {
+        let shape = |t: &Tensor| (t.name.clone(), t.shape, t.values.len());
+        assert!(found.iter().map(shape).eq(expected.iter().map(shape)));
+    }
+}
+
+/// A graph that is read is valid, with the reverse arcs too, and can be summarised.
+fn graph(format: Format, data: &[u8]) {
+    for symmetrise in [false, true] {
+        let options = LoadOptions {
+            symmetrise,
+            ..LoadOptions::default()
+        };
+        if let Ok(graph) = parse_bytes(format, data, &options) {
+            assert_eq!(graph.validate(), []);
+            summarise(&graph, &[]).expect("a valid graph has a summary");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Valid inputs to start from: the examples, and small files in every format.
+
+use gnnc_graph::{GraphData, example, summarise, write};
+use gnnc_runtime::Tensor;
+use std::fs;
+use std::io::{Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
+
+/// Inputs of a target.
+///
+/// # Panics
+/// If the repository lacks the files that seeds are taken from, or there is no such target.
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    let graph = example::g8();
+    match target {
+        "gir" => files(&["examples", "benches/models", "ir/src"], "gir"),
+        "npz" => vec![archive(&graph)],
+        "npz_array" => {
+            let arrays = ARRAYS.iter().zip(0u8..);
+            arrays.map(|((_, bytes), i)| prefixed(i, bytes)).collect()
+        }
+        "npy" => {
+            let named = |(name, _): &&(String, Vec<u8>)| name.starts_with("features");
+            let found = ARRAYS.iter().filter(named).map(|(_, bytes)| bytes.clone());
+            found.chain([matrix()]).collect()
+        }
+        "mtx" => vec![
+            text(|out| write::matrix_market(&graph.topology, out)),
+            b"%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 0.5\n3 2 1e3\n".to_vec(),
+        ],
+        "metis" => vec![
+            text(|out| write::metis(&graph.topology, out)),
+            b"% weighted\n3 2 011 1\n7 2 1\n3 1 1 3 5\n9 2 5\n".to_vec(),
+        ],
+        "edges" => [',', '\t', ' ']
+            .map(|separator| text(|out| write::edges(&graph.topology, separator, out)))
+            .into(),
+        "cluster" => files(&["examples/clusters"], "toml"),
+        "plan" => {
+            let path = "planner/tests/plan/snapshots/plan__report__a_plan_as_json.snap";
+            let snapshot = fs::read_to_string(root().join(path)).expect("a plan");
+            let plan = snapshot
+                .splitn(3, "---\n")
+                .nth(2)
+                .expect("a header before the plan");
+            vec![plan.as_bytes().to_vec()]
+        }
+        "workload" => {
+            let workload = summarise(&graph, &[]).expect("a summary");
+            vec![serde_json::to_vec_pretty(&workload).expect("JSON")]
+        }
+        "checkpoint" => vec![checkpoint()],
+        other => panic!("there is no target `{other}`"),
+    }
+}
+
+/// The tensors whose checkpoints are read.
+pub fn tensors() -> Vec<Tensor> {
+    let tensor = |name: &str, shape: [u32; 3]| Tensor {
+        name: name.to_owned(),
+        shape,
+        values: vec![0.5; shape.iter().product::<u32>() as usize],
+    };
+    vec![tensor("b", [1, 1, 3]), tensor("w", [2, 2, 3])]
+}
+
+/// A valid archive in which one array is replaced.
+pub fn archive_with(which: usize, content: &[u8]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (i, (name, bytes)) in ARRAYS.iter().enumerate() {
+        let bytes = if i == which % ARRAYS.len() {
+            content
+        } else {
+            bytes
+        };
+        zip.start_file(name.as_str(), SimpleFileOptions::default())
+            .expect("an entry");
+        zip.write_all(bytes).expect("memory");
+    }
+    zip.finish().expect("an archive").into_inner()
+}
+
+/// Names and contents of the arrays of an archive.
+static ARRAYS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
+    let mut zip = ZipArchive::new(Cursor::new(archive(&example::g8()))).expect("an archive");
+    let mut arrays = Vec::new();
+    for i in 0..zip.len() {
+        let mut file = zip.by_index(i).expect("an entry");
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).expect("its content");
+        arrays.push((file.name().to_owned(), bytes));
+    }
+    arrays
+});
+
+fn archive(graph: &GraphData) -> Vec<u8> {
+    let out = write::npz(graph, Cursor::new(Vec::new()));
+    out.expect("memory").into_inner()
+}
+
+fn prefixed(first: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[first], bytes].concat()
+}
+
+/// A matrix of 64-bit floats, column by column.
+fn matrix() -> Vec<u8> {
+    let mut header = b"{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }".to_vec();
+    header.resize(117, b' ');
+    header.push(b'\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header);
+    bytes.extend((0..6).flat_map(|i| f64::from(i).to_le_bytes()));
+    bytes
+}
+
+fn text(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes).expect("memory");
+    bytes
+}
+
+/// A checkpoint of [`tensors`].
+fn checkpoint() -> Vec<u8> {
+    let mut data = Vec::new();
+    let mut header = serde_json::Map::new();
+    let progress = serde_json::json!({
+        "version": 1, "epoch": 3, "step": 3, "seed": 0, "learning_rate": 0.1,
+        "model": "gcn", "program": 7, "best": null,
+    });
+    let metadata = serde_json::json!({ "gnnc": progress.to_string() });
+    header.insert("__metadata__".to_owned(), metadata);
+    for tensor in tensors() {
+        let start = data.len();
+        data.extend(tensor.values.iter().flat_map(|x| x.to_le_bytes()));
+        let info = serde_json::json!({
+            "dtype": "F32", "shape": tensor.shape, "data_offsets": [start, data.len()],
+        });
+        header.insert(tensor.name, info);
+    }
+    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The files of folders with an ending, in order.
+fn files(folders: &[&str], ending: &str) -> Vec<Vec<u8>> {
+    let mut paths = Vec::new();
+    for folder in folders {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder of the repository") {
+            paths.push(entry.expect("an entry").path());
+        }
+    }
+    paths.retain(|path| path.extension().is_some_and(|e| e == ending));
+    paths.sort();
+    let read = |path: PathBuf| fs::read(path).expect("a file of the repository");
+    paths.into_iter().map(read).collect()
+}

@@ -1,0 +1,382 @@
+//! A data graph with what is known of its vertices.
+
+use crate::{Features, Topology};
+use std::fmt;
+
+/// A data graph: arcs, features, labels and the split into training, validation and test
+/// vertices. Each mask has one entry a vertex.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphData {
+    /// Name for people, taken from the file.
+    pub name: String,
+    /// The arcs.
+    pub topology: Topology,
+    /// The input features, one row a vertex.
+    pub features: Features,
+    /// The labels, one a vertex.
+    pub labels: Labels,
+    /// Vertices whose loss is minimised.
+    pub train: Vec<bool>,
+    /// Vertices that choose the epoch or the hyperparameters.
+    pub val: Vec<bool>,
+    /// Vertices that the reported accuracy is measured on.
+    pub test: Vec<bool>,
+}
+
+/// What the vertices are to be classified as.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Labels {
+    /// There are none.
+    #[default]
+    None,
+    /// One class a vertex, -1 where it is unknown.
+    Single(Vec<i32>),
+    /// Any number of classes a vertex.
+    Multi {
+        /// Number of classes.
+        classes: u32,
+        /// `vertices * classes` values in 0 to 1, row-major.
+        values: Vec<f32>,
+    },
+}
+
+/// Something that is wrong with a [`GraphData`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// There is no vertex.
+    Empty,
+    /// An array does not have one entry (or row) a vertex.
+    Length {
+        /// `features`, `labels`, `train_mask`, `val_mask` or `test_mask`.
+        array: &'static str,
+        /// Entries.
+        found: usize,
+        /// Vertices.
+        vertices: u32,
+    },
+    /// Features are NaN or infinite.
+    NotFinite {
+        /// `features` or `labels`.
+        array: &'static str,
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        row: usize,
+        /// Column of the first.
+        column: u32,
+        /// The first.
+        value: f32,
+    },
+    /// Labels below -1, or at least the number of vertices.
+    LabelOutOfRange {
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        vertex: usize,
+        /// The first.
+        label: i32,
+        /// One past the largest label allowed.
+        limit: u32,
+    },
+    /// Multi-label values outside 0 to 1.
+    LabelNotProbability {
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        vertex: usize,
+        /// The first.
+        value: f32,
+    },
+    /// Vertices of the split have no label.
+    Unlabelled {
+        /// `train`, `val` or `test`.
+        split: &'static str,
+        /// How many.
+        count: usize,
+        /// The first.
+        vertex: usize,
+    },
+    /// Vertices belong to two splits.
+    Overlap {
+        /// A split.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// How many.
+        count: usize,
+        /// The first vertex.
+        vertex: usize,
+    },
+}
+
+impl GraphData {
+    /// A graph that is only a topology.
+    pub fn new(name: impl Into<String>, topology: Topology) -> Self {
+        let none = vec![false; topology.vertices() as usize];
+        Self {
+            name: name.into(),
+            topology,
+            features: Features::None,
+            labels: Labels::None,
+            train: none.clone(),
+            val: none.clone(),
+            test: none,
+        }
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> u32 {
+        self.topology.vertices()
+    }
+
+    /// Number of classes: one more than the largest label, or the labels of a vertex if it
+    /// can have several; 0 without labels.
+    pub fn classes(&self) -> u32 {
+        match &self.labels {
+            Labels::None => 0,
+            Labels::Single(labels) => labels
+                .iter()
+                .max()
+                .map_or(0, |&max| (i64::from(max) + 1).max(0) as u32),
+            Labels::Multi { classes, .. } => *classes,
+        }
+    }
+
+    /// Everything that is wrong with the graph; empty if it can be trained on.
+    pub fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let n = self.vertices();
+        if n == 0 {
+            problems.push(Problem::Empty);
+        }
+        let mut length = |array, found: usize, vertices: u32| {
+            if found != vertices as usize {
+                problems.push(Problem::Length {
+                    array,
+                    found,
+                    vertices,
+                });
+            }
+        };
+        if let Some(rows) = self.features.rows() {
+            length("features", rows, n);
+        }
+        match &self.labels {
+            Labels::None => {}
+            Labels::Single(labels) => length("labels", labels.len(), n),
+            // A trailing piece of a row counts as a row, so that it is noticed.
+            Labels::Multi { classes, values } => length(
+                "labels",
+                values.len().div_ceil((*classes).max(1) as usize),
+                n,
+            ),
+        }
+        let splits = [
+            ("train", &self.train),
+            ("val", &self.val),
+            ("test", &self.test),
+        ];
+        for (array, (_, mask)) in ["train_mask", "val_mask", "test_mask"]
+            .into_iter()
+            .zip(splits)
+        {
+            length(array, mask.len(), n);
+        }
+
+        let values = self.features.values();
+        if let Some((count, first)) = matches(values.iter().map(|x| !x.is_finite())) {
+            let (row, column) = self.features.place(first);
+            problems.push(Problem::NotFinite {
+                array: "features",
+                count,
+                row,
+                column,
+                value: values[first],
+            });
+        }
+        match &self.labels {
+            Labels::None => {}
+            Labels::Single(labels) => {
+                let bad = labels
+                    .iter()
+                    .map(|&l| l < -1 || i64::from(l) >= i64::from(n));
+                if let Some((count, vertex)) = matches(bad) {
+                    problems.push(Problem::LabelOutOfRange {
+                        count,
+                        vertex,
+                        label: labels[vertex],
+                        limit: n,
+                    });
+                }
+                for (split, mask) in splits {
+                    let unknown = labels
+                        .iter()
+                        .zip(mask)
+                        .map(|(&l, &in_split)| in_split && l == -1);
+                    if let Some((count, vertex)) = matches(unknown) {
+                        problems.push(Problem::Unlabelled {
+                            split,
+                            count,
+                            vertex,
+                        });
+                    }
+                }
+            }
+            Labels::Multi { classes, values } => {
+                // A NaN is in no range, so it is found here as well.
+                if let Some((count, first)) =
+                    matches(values.iter().map(|x| !(0.0..=1.0).contains(x)))
+                {
+                    let vertex = first / (*classes).max(1) as usize;
+                    problems.push(Problem::LabelNotProbability {
+                        count,
+                        vertex,
+                        value: values[first],
+                    });
+                }
+            }
+        }
+        for (i, (first, a)) in splits.into_iter().enumerate() {
+            for (second, b) in splits.into_iter().skip(i + 1) {
+                if let Some((count, vertex)) =
+                    matches(a.iter().zip(b.iter()).map(|(&a, &b)| a && b))
+                {
+                    problems.push(Problem::Overlap {
+                        first,
+                        second,
+                        count,
+                        vertex,
+                    });
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// How many are true, and which is the first.
+fn matches(found: impl Iterator<Item = bool>) -> Option<(usize, usize)> {
+    let mut hits = found.enumerate().filter(|(_, hit)| *hit).map(|(i, _)| i);
+    let first = hits.next()?;
+    Some((1 + hits.count(), first))
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the graph has no vertices; give it at least one"),
+            Self::Length {
+                array,
+                found,
+                vertices,
+            } => {
+                write!(
+                    f,
+                    "`{array}` has {found} rows, expected one for each of {vertices} vertices"
+                )
+            }
+            Self::NotFinite {
+                array,
+                count,
+                row,
+                column,
+                value,
+            } => write!(
+                f,
+                "{count} of `{array}` are not finite, the first is {value} at vertex {row}, column {column}; \
+                 replace them by numbers"
+            ),
+            Self::LabelOutOfRange {
+                count,
+                vertex,
+                label,
+                limit,
+            } => write!(
+                f,
+                "{count} labels are out of range, the first is {label} of vertex {vertex}; expected 0 to {}, \
+                 or -1 for unknown",
+                i64::from(*limit) - 1
+            ),
+            Self::LabelNotProbability {
+                count,
+                vertex,
+                value,
+            } => write!(
+                f,
+                "{count} label values are outside 0 to 1, the first is {value} of vertex {vertex}; expected \
+                 0 or 1 for each class"
+            ),
+            Self::Unlabelled {
+                split,
+                count,
+                vertex,
+            } => write!(
+                f,
+                "{count} vertices of the {split} split have no label, the first is vertex {vertex}; label them \
+                 or take them out of {split}_mask"
+            ),
+            Self::Overlap {
+                first,
+                second,
+                count,
+                vertex,
+            } => write!(
+                f,
+                "{count} vertices are in both the {first} and the {second} split, the first is vertex {vertex}; \
+                 take them out of one"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn a_good_graph_has_no_problems() {
+        assert_eq!(example::g8().validate(), []);
+        assert_eq!(example::g8().classes(), 2);
+    }
+
+    #[test]
+    fn every_problem_is_found_in_one_go() {
+        let mut data = example::g8();
+        let mut values = data.features.values().to_vec();
+        (values[6], values[9]) = (f32::NAN, f32::INFINITY);
+        data.features = Features::dense(8, 4, values);
+        data.labels = Labels::Single(vec![0, -1, -2, 9, 1, 1, 1, 1]);
+        data.train = vec![true; 7];
+        data.val = vec![true; 8];
+        data.test = vec![false; 8];
+        let problems = data.validate();
+        let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 6, "{text:#?}");
+        assert!(
+            text[1]
+                .contains("2 of `features` are not finite, the first is NaN at vertex 1, column 2")
+        );
+        assert!(
+            text[2].contains(
+                "2 labels are out of range, the first is -2 of vertex 2; expected 0 to 7"
+            )
+        );
+    }
+
+    #[test]
+    fn several_labels_a_vertex_are_probabilities() {
+        let mut data = example::g8();
+        let mut values = vec![1.0; 24];
+        data.labels = Labels::Multi {
+            classes: 3,
+            values: values.clone(),
+        };
+        assert_eq!((data.validate(), data.classes()), (vec![], 3));
+        (values[4], values[5]) = (f32::NAN, 2.0);
+        values.push(0.0);
+        data.labels = Labels::Multi { classes: 3, values };
+        assert_eq!(data.validate().len(), 2);
+    }
+}

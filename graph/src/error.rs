@@ -1,0 +1,308 @@
+//! Everything that can be wrong with a data graph or its file.
+
+use crate::data::Problem;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a graph could not be read, built, partitioned or written.
+///
+/// `at` names the place: a file, and the array inside it where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// The operating system refused to read or write.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Neither the name nor the first bytes tell the format.
+    #[error(
+        "{at}: not a graph file that is known ({found}); expected .npz, .mtx, .graph, or an edge list \
+         (.csv, .tsv, .txt, .edges, each also with .gz); rename it or convert it"
+    )]
+    UnknownFormat {
+        /// The file.
+        at: String,
+        /// What it looks like.
+        found: String,
+    },
+    /// A zip or gzip container is damaged.
+    #[error(
+        "{at}: damaged archive: {reason}; the file is truncated or was altered, fetch it again"
+    )]
+    Archive {
+        /// The file or the entry.
+        at: String,
+        /// The decoder's reason.
+        reason: String,
+    },
+    /// The arrays of an archive are not those of a known layout.
+    #[error(
+        "{at}: no array `{array}` (there are: {present}); expected gnnc's layout (indptr, indices) or \
+         SciPy's (adj_data, adj_indices, adj_indptr, adj_shape)"
+    )]
+    MissingArray {
+        /// The file.
+        at: String,
+        /// The array that is missing.
+        array: String,
+        /// The arrays that are there.
+        present: String,
+    },
+    /// The file is well formed, but something in it is not supported.
+    #[error("{at}: {found} is not supported; expected {expected}")]
+    Unsupported {
+        /// The file or the array.
+        at: String,
+        /// What was found.
+        found: String,
+        /// What can be read, and what to do.
+        expected: String,
+    },
+    /// The header of an array cannot be read.
+    #[error("{at}: bad array header: {found}; save the array again with numpy.save or numpy.savez")]
+    ArrayHeader {
+        /// The array.
+        at: String,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// A header claims more than the file can hold.
+    #[error(
+        "{at}: the header claims {claimed} bytes, but the file can hold at most {available}; it is \
+         damaged or hostile, fetch it again"
+    )]
+    ClaimTooLarge {
+        /// The array.
+        at: String,
+        /// Bytes that the header claims.
+        claimed: u128,
+        /// Bytes that can be there.
+        available: u64,
+    },
+    /// The content is shorter or longer than its header says.
+    #[error(
+        "{at}: found {found} {unit}, the header promises {expected}; the file is truncated or was altered"
+    )]
+    WrongLength {
+        /// The file or the array.
+        at: String,
+        /// What is counted.
+        unit: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// An array has elements of a type that makes no sense for it.
+    #[error(
+        "{at}: elements of type {found}, expected {expected}; convert the array with .astype(...)"
+    )]
+    ElementType {
+        /// The array.
+        at: String,
+        /// Its type, as NumPy writes it.
+        found: String,
+        /// The types that are read.
+        expected: &'static str,
+    },
+    /// An array has the wrong shape.
+    #[error("{at}: shape {found}, expected {expected}")]
+    Shape {
+        /// The array.
+        at: String,
+        /// Its shape.
+        found: String,
+        /// The shape that it should have.
+        expected: String,
+    },
+    /// A row pointer is not a row pointer.
+    #[error("{at}: row pointer at position {position} is {found}, expected {expected}")]
+    RowPointer {
+        /// The array.
+        at: String,
+        /// Where in it.
+        position: usize,
+        /// What stands there.
+        found: i128,
+        /// What should.
+        expected: String,
+    },
+    /// An index does not name a vertex (or a column).
+    #[error("{at}: index {found} at position {position}, expected 0 to {}; {}", limit.saturating_sub(1), index_help(*found))]
+    IndexOutOfRange {
+        /// The array or the file.
+        at: String,
+        /// Position in the array, or line of the file.
+        position: u64,
+        /// The index.
+        found: i128,
+        /// One past the largest index allowed.
+        limit: u64,
+    },
+    /// The neighbours of a vertex are not in ascending order, or repeat.
+    #[error(
+        "{at}: the neighbours of vertex {vertex} are not strictly ascending ({before} is followed by \
+         {after}); build the topology with Topology::from_edges, which sorts and removes repeats"
+    )]
+    Unsorted {
+        /// The topology.
+        at: String,
+        /// The row.
+        vertex: u32,
+        /// A neighbour.
+        before: u32,
+        /// The neighbour after it.
+        after: u32,
+    },
+    /// A topology stores a self loop.
+    #[error(
+        "{at}: vertex {vertex} has a self loop; leave self loops out, a model adds them where it wants them"
+    )]
+    SelfLoop {
+        /// The topology.
+        at: String,
+        /// The vertex.
+        vertex: u32,
+    },
+    /// A line of a text file cannot be read.
+    #[error("{at}:{line}: found {found}, expected {expected}")]
+    Syntax {
+        /// The file.
+        at: String,
+        /// The line, from 1.
+        line: u64,
+        /// What stands there.
+        found: String,
+        /// What should.
+        expected: String,
+    },
+    /// More vertices than the file can reasonably mean, or than an index can name.
+    #[error(
+        "{at}: {found} vertices for {arcs} arcs, more than the limit of {limit}; number the vertices \
+         consecutively from 0, or state their number (LoadOptions::vertices)"
+    )]
+    TooManyVertices {
+        /// The file.
+        at: String,
+        /// Vertices claimed.
+        found: u128,
+        /// Arcs in the file.
+        arcs: u64,
+        /// Vertices allowed.
+        limit: u64,
+    },
+    /// An undirected format meets arcs without their reverse.
+    #[error(
+        "{at}: the arc {source_vertex} -> {destination} has no reverse, but the format holds undirected graphs; symmetrise the graph first"
+    )]
+    NotSymmetric {
+        /// The file.
+        at: String,
+        /// Source of the arc, from 0.
+        source_vertex: u32,
+        /// Destination of the arc, from 0.
+        destination: u32,
+    },
+    /// The graph was read, but its content is wrong.
+    #[error("{at}: {}", list(problems))]
+    Invalid {
+        /// The file.
+        at: String,
+        /// Everything that was found.
+        problems: Vec<Problem>,
+    },
+    /// Zero parts were asked for.
+    #[error("cannot make 0 parts; ask for at least 1")]
+    NoParts,
+    /// More parts than vertices were asked for.
+    #[error("cannot make {parts} parts of {vertices} vertices; ask for at most {vertices}")]
+    TooManyParts {
+        /// Parts asked for.
+        parts: u32,
+        /// Vertices there are.
+        vertices: u32,
+    },
+    /// A partition does not fit its graph.
+    #[error(
+        "the partition covers {found} vertices, the graph has {expected}; partition this graph"
+    )]
+    PartitionLength {
+        /// Vertices of the partition.
+        found: usize,
+        /// Vertices of the graph.
+        expected: usize,
+    },
+    /// A partition names a part that does not exist.
+    #[error("vertex {vertex} belongs to part {part}, but there are {parts} parts (0 to {})", parts.saturating_sub(1))]
+    NoSuchPart {
+        /// The vertex.
+        vertex: u32,
+        /// Its part.
+        part: u32,
+        /// Parts there are.
+        parts: u32,
+    },
+    /// A partitioner gave up.
+    #[error(
+        "{partitioner} failed on {vertices} vertices and {arcs} arcs: {reason}; use another partitioner"
+    )]
+    Partitioner {
+        /// Its name.
+        partitioner: &'static str,
+        /// Vertices of the graph.
+        vertices: u32,
+        /// Arcs of the symmetrised graph.
+        arcs: u64,
+        /// Its reason.
+        reason: String,
+    },
+    /// A generator cannot do what is asked.
+    #[error("cannot generate the graph: {parameter} is {found}, expected {expected}")]
+    Generator {
+        /// The parameter.
+        parameter: &'static str,
+        /// Its value.
+        found: String,
+        /// Values that work.
+        expected: String,
+    },
+}
+
+/// An item for the sentence "expected ..." of a shape.
+pub(crate) fn shape_text(shape: &[u64]) -> String {
+    let mut text = String::from("(");
+    for (i, n) in shape.iter().enumerate() {
+        if i > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(&n.to_string());
+    }
+    text.push(')');
+    text
+}
+
+fn index_help(found: i128) -> &'static str {
+    if found < 0 {
+        "indices count from 0 and are never negative"
+    } else {
+        "the file is damaged, or its indices count from 1"
+    }
+}
+
+fn list(problems: &[Problem]) -> String {
+    struct Bullets<'a>(&'a [Problem]);
+    impl fmt::Display for Bullets<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for (i, problem) in self.0.iter().enumerate() {
+                let lead = if i == 0 { "" } else { "; " };
+                write!(f, "{lead}{problem}")?;
+            }
+            Ok(())
+        }
+    }
+    Bullets(problems).to_string()
+}

@@ -1,0 +1,134 @@
+//! Features, labels and split of generated graphs.
+
+use super::{purpose, wrong};
+use crate::rng::Stream;
+use crate::topology::check_vertices;
+use crate::{Features, GraphData, GraphError, Labels, Topology};
+use rayon::prelude::*;
+
+/// Features, labels and split of a generated graph.
+///
+/// The features of a vertex are `signal` times the centre of its class, a vector of 1 and
+/// -1, and noise of variance 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attributes {
+    /// Features of a vertex, 0 for none.
+    pub features: u32,
+    /// Classes of nearly equal size, 0 for no labels and no split.
+    pub classes: u32,
+    /// How far apart the classes are; 0 for pure noise.
+    pub signal: f32,
+    /// Fraction of the vertices to train on.
+    pub train: f64,
+    /// Fraction of the vertices to validate on; those left are for the test.
+    pub val: f64,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            features: 0,
+            classes: 0,
+            signal: 0.5,
+            train: 0.6,
+            val: 0.2,
+        }
+    }
+}
+
+/// The number of vertices, if the attributes make sense for it.
+pub(super) fn check_attributes(vertices: u32, attributes: &Attributes) -> Result<u32, GraphError> {
+    if vertices == 0 {
+        return Err(wrong("vertices", "0".to_owned(), "at least 1"));
+    }
+    let n = check_vertices("generator", u128::from(vertices), 0)?;
+    if attributes.classes > n {
+        return Err(wrong(
+            "classes",
+            attributes.classes.to_string(),
+            format!("at most {n}, one a vertex"),
+        ));
+    }
+    if !attributes.signal.is_finite() {
+        return Err(wrong(
+            "signal",
+            attributes.signal.to_string(),
+            "a finite number",
+        ));
+    }
+    let (train, val) = (attributes.train, attributes.val);
+    if !(0.0..=1.0).contains(&train) || !(0.0..=1.0).contains(&val) || train + val > 1.0 + 1e-9 {
+        return Err(wrong(
+            "train and val",
+            format!("{train} and {val}"),
+            "fractions with a sum of at most 1",
+        ));
+    }
+    Ok(n)
+}
+
+/// The class of each vertex; classes differ by at most one in size. Empty without classes.
+pub(super) fn classes_of(n: u32, attributes: &Attributes, seed: u64) -> Vec<i32> {
+    match attributes.classes {
+        0 => Vec::new(),
+        classes => {
+            let order = Stream::new(seed, purpose::LABELS).permutation(n);
+            order
+                .into_iter()
+                .map(|place| (place % classes) as i32)
+                .collect()
+        }
+    }
+}
+
+/// The graph of a topology, with features, the labels and a split.
+pub(super) fn with_attributes(
+    name: &str,
+    topology: Topology,
+    labels: Vec<i32>,
+    attributes: &Attributes,
+    seed: u64,
+) -> Result<GraphData, GraphError> {
+    let n = topology.vertices();
+    let mut data = GraphData::new(name, topology);
+    let width = attributes.features as usize;
+    if width > 0 {
+        let centres = Stream::new(seed, purpose::CENTRES);
+        let noise = Stream::new(seed, purpose::NOISE);
+        let mut values = vec![0f32; n as usize * width];
+        values
+            .par_chunks_mut(width)
+            .enumerate()
+            .for_each(|(v, row)| {
+                let class = labels.get(v).copied().unwrap_or(0) as u64;
+                for (j, x) in row.iter_mut().enumerate() {
+                    let side = centres.bits(class * width as u64 + j as u64) >> 63;
+                    let centre = if side == 0 {
+                        attributes.signal
+                    } else {
+                        -attributes.signal
+                    };
+                    *x = centre + noise.normal((v * width + j) as u64);
+                }
+            });
+        data.features = Features::dense(n as usize, attributes.features, values);
+    }
+    if !labels.is_empty() {
+        data.labels = Labels::Single(labels);
+        let train = (attributes.train * f64::from(n)).round() as u32;
+        let val = train + (attributes.val * f64::from(n)).round() as u32;
+        for (v, place) in Stream::new(seed, purpose::SPLIT)
+            .permutation(n)
+            .into_iter()
+            .enumerate()
+        {
+            let split = match place {
+                p if p < train => &mut data.train,
+                p if p < val => &mut data.val,
+                _ => &mut data.test,
+            };
+            split[v] = true;
+        }
+    }
+    Ok(data)
+}

@@ -1,0 +1,75 @@
+//! Load, convert, generate, partition and summarise data graphs.
+//!
+//! A [`GraphData`] is a [`Topology`] (rows of in-neighbours) with features, labels and a
+//! split. It comes from a file or from a generator:
+//!
+//! ```
+//! use gnnc_graph::generate::PlantedPartition;
+//! use gnnc_graph::{LoadOptions, load, write};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let graph = PlantedPartition { vertices: 500, arcs: 4000, ..Default::default() }.generate()?;
+//! assert_eq!((graph.vertices(), graph.topology.edges(), graph.classes()), (500, 4000, 4));
+//!
+//! let file = std::env::temp_dir().join(format!("planted-{}.npz", std::process::id()));
+//! write::save(&graph, &file)?;
+//! let again = load(&file, &LoadOptions::default())?;
+//! assert_eq!(again.topology, graph.topology);
+//! # std::fs::remove_file(file)?;
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Partitioner`] gives every vertex an owner. What that costs is a [`Replication`]; what
+//! each rank holds is a [`LocalPart`]; what a planner needs to know is a
+//! [`Workload`](gnnc_ir::Workload):
+//!
+//! ```
+//! use gnnc_graph::partition::{Metis, Partitioner};
+//! use gnnc_graph::{LocalPart, example, replication, summarise};
+//! use gnnc_ir::EdgeSet;
+//!
+//! # fn main() -> Result<(), gnnc_graph::GraphError> {
+//! let graph = example::g8();
+//! let halves = Metis::default().partition(&graph.topology, 2)?;
+//! assert_eq!(replication(&graph.topology, &halves)?.alpha, 3.0 / 8.0);
+//!
+//! let parts = LocalPart::build_all(&graph.topology, &halves)?;
+//! let arcs = parts[0].arcs(EdgeSet::Looped);
+//! assert_eq!(arcs.in_csr.rows(), parts[0].inner);
+//! // What one rank sends is what the other keeps in its halo.
+//! assert_eq!(parts[0].send[1].len(), parts[1].halo_of[0].len());
+//!
+//! let workload = summarise(&graph, &[(2, &Metis::default())])?;
+//! assert_eq!(workload.replication[&2], 0.375);
+//! # Ok(()) }
+//! ```
+//!
+//! Nothing here panics on what a file contains: every mistake is a [`GraphError`] that says
+//! what was found, what was expected and what to do.
+
+pub mod csr;
+pub mod data;
+pub mod error;
+pub mod example;
+pub mod features;
+pub mod generate;
+pub mod local;
+pub mod partition;
+pub mod read;
+pub mod reorder;
+pub mod replication;
+pub mod rng;
+pub mod summary;
+pub mod topology;
+pub mod write;
+
+pub use csr::Csr;
+pub use data::{GraphData, Labels, Problem};
+pub use error::GraphError;
+pub use features::{DenseValues, Features};
+pub use local::{LocalArcs, LocalPart};
+pub use partition::{Partition, Partitioner};
+pub use read::{LoadOptions, load};
+pub use replication::{Replication, replication};
+pub use summary::summarise;
+pub use topology::{Dropped, Topology};

@@ -1,0 +1,332 @@
+//! A rank's own piece of the data graph.
+
+use crate::csr::Csr;
+use crate::partition::Partition;
+use crate::{GraphError, Topology};
+use gnnc_ir::EdgeSet;
+use std::ops::Range;
+
+/// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
+/// sends to whom, and the arcs into its inner vertices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPart {
+    /// The rank that owns the part.
+    pub rank: u32,
+    /// Number of parts.
+    pub parts: u32,
+    /// Number of inner vertices; they are local rows `0..inner`.
+    pub inner: usize,
+    /// Global id of each local row: the inner vertices, ascending (of a large skewed graph by
+    /// descending degree, so that the rows that are read most lie together), then the halo,
+    /// grouped by owner in rank order and ascending within a group.
+    pub global: Vec<u32>,
+    /// For each owner rank the local rows of its vertices in the halo; empty for `rank`.
+    pub halo_of: Vec<Range<usize>>,
+    /// For each reader rank the local inner rows to send it, in ascending global id: the
+    /// order of the reader's halo. Empty for `rank`.
+    pub send: Vec<Vec<u32>>,
+    /// Arcs into each local row in the whole graph, self loops not counted.
+    in_degree: Vec<u32>,
+    /// Arcs out of each local row in the whole graph, self loops not counted.
+    out_degree: Vec<u32>,
+    /// For each inner vertex its sources as local rows, in ascending global id.
+    arcs: Csr,
+}
+
+/// The arcs into the inner vertices of a part, seen from both ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalArcs {
+    /// Rows: inner vertices. Entries: sources as local rows, in ascending global id.
+    pub in_csr: Csr,
+    /// Rows: all local rows as sources. Entries: destinations as local inner rows, ascending.
+    pub out_csr: Csr,
+    /// For each entry of `out_csr` the position of the same arc in `in_csr.indices`.
+    pub positions: Vec<u32>,
+    /// For each entry of `in_csr` its destination as a local inner row.
+    pub destinations: Vec<u32>,
+}
+
+impl LocalPart {
+    /// All parts of a partition, in rank order, in time linear in vertices and arcs (and a
+    /// sort of each boundary).
+    ///
+    /// # Errors
+    /// A partition of another graph; a part with 2^32 arcs or more, self loops included.
+    pub fn build_all(topology: &Topology, partition: &Partition) -> Result<Vec<Self>, GraphError> {
+        partition.check(topology)?;
+        let owner = partition.owner();
+        let parts = partition.parts() as usize;
+        let in_degrees = topology.in_degrees();
+        let out_degrees = topology.out_degrees();
+        let mut members = partition.members();
+        if skewed(&in_degrees) {
+            for members in &mut members {
+                members.sort_by_key(|&v| {
+                    let degree = in_degrees[v as usize] + out_degrees[v as usize];
+                    (std::cmp::Reverse(degree), v)
+                });
+            }
+        }
+        // Local row of each vertex in its own part.
+        let mut inner_row = vec![0u32; owner.len()];
+        for members in &members {
+            for (row, &v) in members.iter().enumerate() {
+                inner_row[v as usize] = row as u32;
+            }
+        }
+        // Local row of each vertex in the halo of the part at hand, valid where `read_by` names it.
+        let mut halo_row = vec![0u32; owner.len()];
+        let mut read_by = vec![u32::MAX; owner.len()];
+        let mut send = vec![vec![Vec::new(); parts]; parts];
+        let mut built = Vec::with_capacity(parts);
+        for (rank, members) in members.into_iter().enumerate() {
+            let mut halo = Vec::new();
+            let mut arc_count = members.len() as u64;
+            for &v in &members {
+                arc_count += u64::from(in_degrees[v as usize]);
+                for &u in topology.in_neighbours(v) {
+                    if owner[u as usize] as usize != rank && read_by[u as usize] != rank as u32 {
+                        read_by[u as usize] = rank as u32;
+                        halo.push(u);
+                    }
+                }
+            }
+            if arc_count > u64::from(u32::MAX) {
+                return Err(GraphError::Unsupported {
+                    at: format!("part {rank}"),
+                    found: format!("{arc_count} arcs in one part"),
+                    expected: format!("at most {}; make more parts", u32::MAX),
+                });
+            }
+            halo.sort_unstable_by_key(|&u| (owner[u as usize], u));
+            let inner = members.len();
+            let mut halo_of = vec![inner..inner; parts];
+            for (i, &u) in halo.iter().enumerate() {
+                let row = inner + i;
+                let part = owner[u as usize] as usize;
+                if halo_of[part].is_empty() {
+                    halo_of[part] = row..row;
+                }
+                halo_of[part].end = row + 1;
+                halo_row[u as usize] = row as u32;
+                send[part][rank].push(inner_row[u as usize]);
+            }
+            let mut indptr = Vec::with_capacity(inner + 1);
+            let mut indices = Vec::with_capacity(arc_count as usize - inner);
+            indptr.push(0);
+            for &v in &members {
+                indices.extend(topology.in_neighbours(v).iter().map(|&u| {
+                    let rows = if owner[u as usize] as usize == rank {
+                        &inner_row
+                    } else {
+                        &halo_row
+                    };
+                    rows[u as usize]
+                }));
+                indptr.push(indices.len() as u64);
+            }
+            let mut global = members;
+            global.extend(halo);
+            built.push(Self {
+                rank: rank as u32,
+                parts: parts as u32,
+                inner,
+                in_degree: global.iter().map(|&v| in_degrees[v as usize]).collect(),
+                out_degree: global.iter().map(|&v| out_degrees[v as usize]).collect(),
+                global,
+                halo_of,
+                send: Vec::new(),
+                arcs: Csr { indptr, indices },
+            });
+        }
+        for (part, send) in built.iter_mut().zip(send) {
+            part.send = send;
+        }
+        Ok(built)
+    }
+
+    /// Local rows: inner and halo.
+    pub fn rows(&self) -> usize {
+        self.global.len()
+    }
+
+    /// Halo rows.
+    pub fn halo(&self) -> usize {
+        self.global.len() - self.inner
+    }
+
+    /// For each local row the arcs of `set` into its vertex, in the whole graph.
+    pub fn in_degrees(&self, set: EdgeSet) -> Vec<u32> {
+        with_loops(&self.in_degree, set)
+    }
+
+    /// For each local row the arcs of `set` out of its vertex, in the whole graph.
+    pub fn out_degrees(&self, set: EdgeSet) -> Vec<u32> {
+        with_loops(&self.out_degree, set)
+    }
+
+    /// The arcs of `set` into the inner vertices.
+    pub fn arcs(&self, set: EdgeSet) -> LocalArcs {
+        let in_csr = match set {
+            EdgeSet::Plain => self.arcs.clone(),
+            EdgeSet::Looped => self.looped(),
+        };
+        let mut destinations = Vec::with_capacity(in_csr.indices.len());
+        for v in 0..self.inner {
+            destinations.resize(in_csr.indptr[v + 1] as usize, v as u32);
+        }
+        let (out_csr, positions) = in_csr.transposed(self.rows());
+        LocalArcs {
+            in_csr,
+            out_csr,
+            positions,
+            destinations,
+        }
+    }
+
+    /// The stored arcs with a self loop of every inner vertex at its place by global id.
+    fn looped(&self) -> Csr {
+        let mut indptr = Vec::with_capacity(self.inner + 1);
+        let mut indices = Vec::with_capacity(self.arcs.indices.len() + self.inner);
+        indptr.push(0);
+        for v in 0..self.inner {
+            let row = self.arcs.row(v);
+            let place = row.partition_point(|&u| self.global[u as usize] < self.global[v]);
+            indices.extend_from_slice(&row[..place]);
+            indices.push(v as u32);
+            indices.extend_from_slice(&row[place..]);
+            indptr.push(indices.len() as u64);
+        }
+        Csr { indptr, indices }
+    }
+}
+
+/// Vertices from which on rows do not all stay in a cache whatever their order.
+const MANY: usize = 1 << 14;
+
+/// Largest degree over the mean from which on a few rows get most of the reads.
+const SKEW: u64 = 32;
+
+/// Whether ordering vertices by degree pays: there are many, and the hubs are large. Graphs
+/// without hubs (meshes) keep their order, whose locality is worth more.
+fn skewed(degrees: &[u32]) -> bool {
+    let arcs: u64 = degrees.iter().map(|d| u64::from(*d)).sum();
+    let top = degrees.iter().copied().max().unwrap_or(0);
+    degrees.len() >= MANY && u64::from(top) * degrees.len() as u64 >= SKEW * arcs
+}
+
+fn with_loops(degrees: &[u32], set: EdgeSet) -> Vec<u32> {
+    let extra = u32::from(set == EdgeSet::Looped);
+    degrees.iter().map(|d| d + extra).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use crate::partition::{Partitioner, Range as ByRange};
+    use crate::replication::replication;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_halves_of_g8() {
+        let g8 = example::g8().topology;
+        let parts = LocalPart::build_all(&g8, &ByRange.partition(&g8, 2).unwrap()).unwrap();
+        let [left, right] = &parts[..] else { panic!() };
+        assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(right.global, [4, 5, 6, 7, 3]);
+        assert_eq!(
+            (left.halo_of[1].clone(), right.halo_of[0].clone()),
+            (4..6, 4..5)
+        );
+        assert_eq!((&left.send[1], &right.send[0]), (&vec![3], &vec![0, 1]));
+        assert_eq!(right.in_degrees(EdgeSet::Plain), [3, 3, 2, 2, 3]);
+        assert_eq!(right.out_degrees(EdgeSet::Looped), [4, 4, 3, 3, 4]);
+
+        let plain = right.arcs(EdgeSet::Plain);
+        assert_eq!(plain.in_csr.row(0), [4, 1, 2]); // 3, 5, 6
+        let looped = right.arcs(EdgeSet::Looped);
+        assert_eq!(looped.in_csr.row(0), [4, 0, 1, 2]); // 3, 4, 5, 6
+        assert_eq!(looped.out_csr.row(4), [0, 1]); // 3 -> 4, 5
+        assert_eq!(looped.destinations[..5], [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn hubs_of_a_large_graph_come_first() {
+        let vertices = MANY as u32;
+        let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
+        let (topology, _) = Topology::from_edges(vertices, star).unwrap();
+        let parts =
+            LocalPart::build_all(&topology, &ByRange.partition(&topology, 2).unwrap()).unwrap();
+        assert_eq!(parts[0].global[0], 7);
+        let sources = |row: &[u32]| -> Vec<u32> {
+            row.iter().map(|&u| parts[0].global[u as usize]).collect()
+        };
+        let arcs = parts[0].arcs(EdgeSet::Looped);
+        assert_eq!(
+            sources(arcs.in_csr.row(0)),
+            (1..vertices).collect::<Vec<_>>()
+        );
+        assert!(!skewed(&[3; MANY]) && !skewed(&[0, 0, 900]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn parts_fit_together(
+            edges in prop::collection::vec((0u32..30, 0u32..30), 0..150),
+            owner in prop::collection::vec(0u32..5, 30),
+        ) {
+            let (topology, _) = Topology::from_edges(30, edges).unwrap();
+            let partition = Partition::new(5, owner).unwrap();
+            let parts = LocalPart::build_all(&topology, &partition).unwrap();
+            let boundary = replication(&topology, &partition).unwrap().boundary;
+            let mut seen = BTreeSet::new();
+            for part in &parts {
+                let mut halo = part.global[part.inner..].to_vec();
+                halo.sort_unstable();
+                prop_assert_eq!(&halo, &boundary[part.rank as usize]);
+                for other in &parts {
+                    let received = &part.global[part.halo_of[other.rank as usize].clone()];
+                    let sent: Vec<u32> =
+                        other.send[part.rank as usize].iter().map(|&row| other.global[row as usize]).collect();
+                    prop_assert_eq!(received, &sent[..]);
+                    prop_assert!(received.is_sorted());
+                }
+                for set in [EdgeSet::Plain, EdgeSet::Looped] {
+                    let arcs = part.arcs(set);
+                    prop_assert_eq!(arcs.out_csr.rows(), part.rows());
+                    for v in 0..part.inner {
+                        let sources: Vec<u32> =
+                            arcs.in_csr.row(v).iter().map(|&u| part.global[u as usize]).collect();
+                        let mut want = topology.in_neighbours(part.global[v]).to_vec();
+                        if set == EdgeSet::Looped {
+                            want.push(part.global[v]);
+                            want.sort_unstable();
+                        } else {
+                            seen.extend(want.iter().map(|&u| (u, part.global[v])));
+                        }
+                        prop_assert_eq!(part.in_degrees(set)[v] as usize, want.len());
+                        prop_assert_eq!(sources, want);
+                    }
+                    for u in 0..part.rows() {
+                        prop_assert!(arcs.out_csr.row(u).is_sorted());
+                        for p in arcs.out_csr.indptr[u]..arcs.out_csr.indptr[u + 1] {
+                            let position = arcs.positions[p as usize] as usize;
+                            prop_assert_eq!(arcs.in_csr.indices[position] as usize, u);
+                            prop_assert_eq!(arcs.destinations[position], arcs.out_csr.indices[p as usize]);
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(seen.len() as u64, topology.edges());
+            let out: Vec<u32> = topology.out_degrees();
+            for part in &parts {
+                for (row, &v) in part.global.iter().enumerate() {
+                    prop_assert_eq!(part.out_degrees(EdgeSet::Plain)[row], out[v as usize]);
+                }
+            }
+        }
+    }
+}

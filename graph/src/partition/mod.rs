@@ -1,0 +1,195 @@
+//! Which rank owns which vertex.
+
+mod hash;
+mod metis;
+mod range;
+
+pub use hash::Hash;
+pub use metis::Metis;
+pub use range::Range;
+
+use crate::{GraphError, Topology};
+
+/// A disjoint cover of the vertices: one part a rank. A part may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    parts: u32,
+    owner: Vec<u32>,
+}
+
+/// A way to partition a graph.
+pub trait Partitioner {
+    /// Its name in plans and on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Divides the vertices among `parts` parts. The same input gives the same result.
+    ///
+    /// # Errors
+    /// No parts, more parts than vertices, or a graph that the method cannot handle.
+    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError>;
+}
+
+/// The partitioner of that name (`metis`, `hash` or `range`), if there is one.
+pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
+    match name {
+        "metis" => Some(Box::new(Metis {
+            seed,
+            balance_edges: false,
+        })),
+        "metis-edges" => Some(Box::new(Metis {
+            seed,
+            balance_edges: true,
+        })),
+        "hash" => Some(Box::new(Hash)),
+        "range" => Some(Box::new(Range)),
+        _ => None,
+    }
+}
+
+/// Names that [`by_name`] knows.
+pub const NAMES: [&str; 4] = ["metis", "metis-edges", "hash", "range"];
+
+impl Partition {
+    /// A partition from the owner of each vertex.
+    ///
+    /// # Errors
+    /// No parts, or an owner that is not below `parts`.
+    pub fn new(parts: u32, owner: Vec<u32>) -> Result<Self, GraphError> {
+        if parts == 0 {
+            return Err(GraphError::NoParts);
+        }
+        match owner.iter().position(|&part| part >= parts) {
+            Some(vertex) => Err(GraphError::NoSuchPart {
+                vertex: vertex as u32,
+                part: owner[vertex],
+                parts,
+            }),
+            None => Ok(Self { parts, owner }),
+        }
+    }
+
+    /// All vertices in one part.
+    pub fn whole(vertices: u32) -> Self {
+        Self {
+            parts: 1,
+            owner: vec![0; vertices as usize],
+        }
+    }
+
+    /// Number of parts.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// The part that owns each vertex.
+    pub fn owner(&self) -> &[u32] {
+        &self.owner
+    }
+
+    /// The vertices of each part, ascending.
+    pub fn members(&self) -> Vec<Vec<u32>> {
+        let mut members = vec![Vec::new(); self.parts as usize];
+        for (v, &part) in self.owner.iter().enumerate() {
+            members[part as usize].push(v as u32);
+        }
+        members
+    }
+
+    /// Checks that the partition is one of `topology`.
+    pub(crate) fn check(&self, topology: &Topology) -> Result<(), GraphError> {
+        let (found, expected) = (self.owner.len(), topology.vertices() as usize);
+        if found == expected {
+            Ok(())
+        } else {
+            Err(GraphError::PartitionLength { found, expected })
+        }
+    }
+}
+
+/// Checks that `parts` parts can be made.
+fn check_parts(topology: &Topology, parts: u32) -> Result<(), GraphError> {
+    let vertices = topology.vertices();
+    match parts {
+        0 => Err(GraphError::NoParts),
+        _ if parts > vertices => Err(GraphError::TooManyParts { parts, vertices }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use proptest::prelude::*;
+
+    #[test]
+    fn impossible_numbers_of_parts_are_refused() {
+        let g8 = example::g8().topology;
+        for name in NAMES {
+            let partitioner = by_name(name, 1).unwrap();
+            assert!(matches!(
+                partitioner.partition(&g8, 0),
+                Err(GraphError::NoParts)
+            ));
+            assert!(matches!(
+                partitioner.partition(&g8, 9),
+                Err(GraphError::TooManyParts {
+                    parts: 9,
+                    vertices: 8
+                })
+            ));
+            assert_eq!(partitioner.partition(&g8, 1).unwrap(), Partition::whole(8));
+        }
+        assert!(by_name("kahip", 1).is_none());
+        assert!(Partition::new(2, vec![0, 2]).is_err());
+        assert!(Partition::new(0, vec![]).is_err());
+    }
+
+    #[test]
+    fn hash_and_range_are_as_documented() {
+        let g8 = example::g8().topology;
+        assert_eq!(
+            Hash.partition(&g8, 2).unwrap().owner(),
+            [0, 1, 0, 1, 0, 1, 0, 1]
+        );
+        assert_eq!(
+            Range.partition(&g8, 2).unwrap().owner(),
+            [0, 0, 0, 0, 1, 1, 1, 1]
+        );
+        assert_eq!(
+            Range.partition(&g8, 3).unwrap().owner(),
+            [0, 0, 1, 1, 1, 2, 2, 2]
+        );
+    }
+
+    #[test]
+    fn metis_finds_the_halves_of_g8() {
+        let g8 = example::g8().topology;
+        let partition = Metis::default().partition(&g8, 2).unwrap();
+        let owner = partition.owner();
+        assert!(owner[..4].iter().all(|&p| p == owner[0]), "{owner:?}");
+        assert!(owner[4..].iter().all(|&p| p == 1 - owner[0]), "{owner:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_vertex_has_an_owner(
+            n in 1u32..24,
+            edges in prop::collection::vec((0u32..24, 0u32..24), 0..60),
+            parts in 1u32..24,
+        ) {
+            let parts = parts.min(n);
+            let (topology, _) = Topology::from_edges(n, edges.into_iter().map(|(u, v)| (u % n, v % n))).unwrap();
+            for name in NAMES {
+                let partitioner = by_name(name, 3).unwrap();
+                let partition = partitioner.partition(&topology, parts).unwrap();
+                prop_assert_eq!(partition.owner().len(), n as usize);
+                prop_assert_eq!(partition.parts(), parts);
+                prop_assert!(partition.owner().iter().all(|&p| p < parts));
+                prop_assert_eq!(partition.members().iter().map(Vec::len).sum::<usize>(), n as usize);
+                prop_assert_eq!(&partitioner.partition(&topology, parts).unwrap(), &partition);
+            }
+        }
+    }
+}

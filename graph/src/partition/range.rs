@@ -1,0 +1,26 @@
+//! Consecutive vertices together.
+
+use super::{Partition, Partitioner, check_parts};
+use crate::{GraphError, Topology};
+
+/// Part `i` of `k` gets the vertices from `i * n / k` up to `(i + 1) * n / k`: sizes differ by
+/// at most one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Range;
+
+impl Partitioner for Range {
+    fn name(&self) -> &'static str {
+        "range"
+    }
+
+    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
+        check_parts(topology, parts)?;
+        let n = u64::from(topology.vertices());
+        let k = u64::from(parts);
+        let mut owner = Vec::with_capacity(n as usize);
+        for part in 0..k {
+            owner.resize(((part + 1) * n / k) as usize, part as u32);
+        }
+        Partition::new(parts, owner)
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading data graphs from files.
+//!
+//! One file a format, each with a function from bytes, so that it can be tested without
+//! files. Whatever the bytes are, the result is a graph or an error: nothing panics, and
+//! nothing is allocated because a header says so.
+
+mod array;
+pub mod edges;
+pub mod metis;
+pub mod mtx;
+pub mod npy;
+pub mod npz;
+mod text;
+
+use crate::topology::Dropped;
+use crate::{GraphData, GraphError};
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Largest text that is decompressed from a `.gz` file.
+const MAX_GZIP_TEXT: u64 = 8 << 30;
+
+/// What to do while reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Add the reverse of every arc where it is missing.
+    pub symmetrise: bool,
+    /// A `.npy` file of dense features, for formats without features or to replace them.
+    pub features: Option<PathBuf>,
+    /// Number of vertices, where the file does not say it or to insist on it.
+    pub vertices: Option<u32>,
+}
+
+/// A format of graph files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// NumPy archive, gnnc's or SciPy's layout.
+    Npz,
+    /// Matrix Market.
+    MatrixMarket,
+    /// METIS graph file.
+    Metis,
+    /// Edge list.
+    Edges,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 4] = [Self::Npz, Self::MatrixMarket, Self::Metis, Self::Edges];
+
+    /// The format that a file name stands for; `.gz` at the end is passed over.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        match name.rsplit_once('.')?.1 {
+            "npz" => Some(Self::Npz),
+            "mtx" => Some(Self::MatrixMarket),
+            "graph" | "metis" => Some(Self::Metis),
+            "csv" | "tsv" | "txt" | "edges" | "edgelist" | "el" => Some(Self::Edges),
+            _ => None,
+        }
+    }
+
+    /// The format that the first bytes of a file show, if they do.
+    fn of_content(start: &[u8]) -> Option<Self> {
+        if start.starts_with(b"PK\x03\x04") {
+            Some(Self::Npz)
+        } else if start
+            .get(..14)
+            .is_some_and(|s| s.eq_ignore_ascii_case(b"%%MatrixMarket"))
+        {
+            Some(Self::MatrixMarket)
+        } else {
+            None
+        }
+    }
+}
+
+/// Reads a graph file. The format is that of the content where it can be told, that of the
+/// name otherwise. Features come in the storage that suits them
+/// ([`Features::in_best_storage`](crate::Features::in_best_storage)).
+///
+/// # Errors
+/// A file that cannot be read, is not of its format, or whose graph is not valid
+/// ([`GraphData::validate`]).
+pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<GraphData, GraphError> {
+    load_counting(path, options).map(|(data, _)| data)
+}
+
+/// [`load`], and what was left out: self loops, repeated arcs and arcs of weight 0.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_counting(
+    path: impl AsRef<Path>,
+    options: &LoadOptions,
+) -> Result<(GraphData, Dropped), GraphError> {
+    let path = path.as_ref();
+    let at = place(path);
+    let failed = |source| GraphError::Io {
+        file: path.to_owned(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref()
+        .take(64)
+        .read_to_end(&mut start)
+        .map_err(failed)?;
+    let format = Format::of_content(&start)
+        .or_else(|| Format::of_name(path))
+        .ok_or_else(|| {
+            let found = match &start[..] {
+                [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
+                    "a single array; give it as the features of a graph"
+                }
+                [] => "an empty file",
+                _ => "neither the name nor the content of one",
+            };
+            GraphError::UnknownFormat {
+                at: at.clone(),
+                found: found.to_owned(),
+            }
+        })?;
+    let (mut data, dropped) = if format == Format::Npz {
+        let reader = BufReader::new(File::open(path).map_err(failed)?);
+        npz::read(&at, reader, options)?
+    } else if start.starts_with(&[0x1f, 0x8b]) {
+        let mut text = Vec::new();
+        flate2::read::MultiGzDecoder::new(File::open(path).map_err(failed)?)
+            .take(MAX_GZIP_TEXT + 1)
+            .read_to_end(&mut text)
+            .map_err(|e| GraphError::Archive {
+                at: at.clone(),
+                reason: e.to_string(),
+            })?;
+        if text.len() as u64 > MAX_GZIP_TEXT {
+            return Err(GraphError::Unsupported {
+                at,
+                found: "a text of more than 8 GiB in a .gz file".to_owned(),
+                expected: "a smaller one, or the decompressed file".to_owned(),
+            });
+        }
+        let format = Format::of_content(&text).unwrap_or(format);
+        parse(format, &at, &text, options)?
+    } else {
+        parse(format, &at, &std::fs::read(path).map_err(failed)?, options)?
+    };
+    data.name = name(path);
+    if let Some(features) = &options.features {
+        data.features = npy::map(features)?;
+    }
+    Ok((finish(&at, data, options)?, dropped))
+}
+
+/// Reads a graph from the bytes of a file. [`LoadOptions::features`] is not looked at.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse_bytes(
+    format: Format,
+    bytes: &[u8],
+    options: &LoadOptions,
+) -> Result<GraphData, GraphError> {
+    let (data, _) = parse(format, "graph", bytes, options)?;
+    finish("graph", data, options)
+}
+
+fn parse(
+    format: Format,
+    at: &str,
+    bytes: &[u8],
+    options: &LoadOptions,
+) -> Result<(GraphData, Dropped), GraphError> {
+    let (topology, dropped) = match format {
+        Format::Npz => return npz::read(at, Cursor::new(bytes), options),
+        Format::MatrixMarket => mtx::parse(at, bytes, options)?,
+        Format::Metis => metis::parse(at, bytes, options)?,
+        Format::Edges => edges::parse(at, bytes, options)?,
+    };
+    Ok((GraphData::new("graph", topology), dropped))
+}
+
+fn finish(at: &str, mut data: GraphData, options: &LoadOptions) -> Result<GraphData, GraphError> {
+    let problems = data.validate();
+    if !problems.is_empty() {
+        return Err(GraphError::Invalid {
+            at: at.to_owned(),
+            problems,
+        });
+    }
+    if options.symmetrise {
+        data.topology = data.topology.symmetrised();
+    }
+    data.features = data.features.in_best_storage();
+    Ok(data)
+}
+
+/// How messages name a file.
+pub(crate) fn place(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The name of a graph: the file name without what tells the format.
+fn name(path: &Path) -> String {
+    let name = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    stem.rsplit_once('.')
+        .map_or(stem, |(stem, _)| stem)
+        .to_owned()
+}

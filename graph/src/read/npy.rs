@@ -1,0 +1,60 @@
+//! `.npy` files: a dense feature matrix, mapped where it can be used in place.
+
+use super::array::{Array, Header};
+use crate::features::DenseValues;
+use crate::{Features, GraphError};
+use memmap2::Mmap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Dense features from the bytes of a `.npy` file. `at` names it in messages.
+pub fn parse(at: &str, bytes: &[u8]) -> Result<Features, GraphError> {
+    let array = Array::read(at.to_owned(), &mut &bytes[..], bytes.len() as u64)?;
+    dense(&array)
+}
+
+/// Dense features of a `.npy` file. A row-major little-endian `float32` matrix is mapped,
+/// not read: the file must not change while the features are in use. Anything else is
+/// converted in memory.
+pub fn map(path: &Path) -> Result<Features, GraphError> {
+    let failed = |source| GraphError::Io {
+        file: path.to_owned(),
+        source,
+    };
+    let at = super::place(path);
+    let file = File::open(path).map_err(failed)?;
+    // SAFETY: the map is read-only. That the file stays as it is while it is mapped is asked
+    // of the caller; the values have no invalid bit patterns.
+    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+    let header = Header::read(&at, &mut &map[..])?;
+    if let [rows, columns] = header.shape[..]
+        && header.descr == "<f4"
+        && !header.fortran_order
+        && header.claimed(4) == (map.len() - header.size) as u128
+        && let Ok(columns) = u32::try_from(columns)
+        && let Some(values) = DenseValues::mapped(
+            Arc::new(map),
+            header.size..header.size + header.claimed(4) as usize,
+        )
+    {
+        return Ok(Features::Dense {
+            rows: rows as usize,
+            columns,
+            values,
+        });
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    parse(&at, &bytes)
+}
+
+/// A matrix as features.
+pub(super) fn dense(array: &Array) -> Result<Features, GraphError> {
+    match array.header.shape[..] {
+        [rows, columns] => match (usize::try_from(rows), u32::try_from(columns)) {
+            (Ok(rows), Ok(columns)) => Ok(Features::dense(rows, columns, array.floats())),
+            _ => Err(array.wrong_shape("fewer than 2^32 columns".to_owned())),
+        },
+        _ => Err(array.wrong_shape("two dimensions, vertices by features".to_owned())),
+    }
+}

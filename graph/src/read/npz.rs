@@ -1,0 +1,353 @@
+//! `.npz` archives: gnnc's layout, and SciPy's as the gnn-benchmark files use it.
+//!
+//! gnnc's: `indptr`, `indices` (rows of in-neighbours); `features` or `feat_indptr`,
+//! `feat_indices`, `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`,
+//! `test_mask`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
+//! column `v` is the arc `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
+//! ignored, and so are arc weights, except that a weight of 0 means no arc.
+
+use super::LoadOptions;
+use super::array::Array;
+use crate::csr::check_indptr;
+use crate::error::shape_text;
+use crate::topology::{Dropped, check_vertices};
+use crate::{Features, GraphData, GraphError, Labels, Topology};
+use std::io::{Read, Seek};
+use zip::ZipArchive;
+
+/// Deflate cannot shrink data more than this; an entry that claims more is lying.
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// Reads an archive. `at` names it in messages.
+pub fn read(
+    at: &str,
+    reader: impl Read + Seek,
+    options: &LoadOptions,
+) -> Result<(GraphData, Dropped), GraphError> {
+    let mut arrays = Arrays::open(at, reader)?;
+    let (topology, dropped) = if arrays.has("adj_indptr") {
+        adjacency(&mut arrays)?
+    } else {
+        in_neighbours(&mut arrays)?
+    };
+    let vertices = topology.vertices() as usize;
+    if let Some(stated) = options.vertices.filter(|&n| n as usize != vertices) {
+        return Err(GraphError::WrongLength {
+            at: at.to_owned(),
+            unit: "vertices",
+            found: vertices as u64,
+            expected: u64::from(stated),
+        });
+    }
+    let mut data = GraphData::new("", topology);
+    data.features = features(&mut arrays)?;
+    if let Some(array) = arrays.optional("labels")? {
+        data.labels = labels(&array)?;
+    }
+    for (name, mask) in [
+        ("train_mask", &mut data.train),
+        ("val_mask", &mut data.val),
+        ("test_mask", &mut data.test),
+    ] {
+        if let Some(array) = arrays.optional(name)? {
+            *mask = array.mask()?;
+        }
+    }
+    Ok((data, dropped))
+}
+
+/// The arrays of an archive, read one at a time.
+struct Arrays<R> {
+    at: String,
+    archive: ZipArchive<R>,
+}
+
+impl<R: Read + Seek> Arrays<R> {
+    fn open(at: &str, reader: R) -> Result<Self, GraphError> {
+        let archive = ZipArchive::new(reader).map_err(|e| GraphError::Archive {
+            at: at.to_owned(),
+            reason: e.to_string(),
+        })?;
+        Ok(Self {
+            at: at.to_owned(),
+            archive,
+        })
+    }
+
+    fn has(&self, array: &str) -> bool {
+        self.archive
+            .index_for_name(&format!("{array}.npy"))
+            .is_some()
+    }
+
+    fn required(&mut self, array: &str) -> Result<Array, GraphError> {
+        match self.optional(array)? {
+            Some(array) => Ok(array),
+            None => {
+                let mut present: Vec<&str> = self
+                    .archive
+                    .file_names()
+                    .map(|n| n.trim_end_matches(".npy"))
+                    .collect();
+                present.sort_unstable();
+                present.truncate(20);
+                let present = if present.is_empty() {
+                    "none".to_owned()
+                } else {
+                    present.join(", ")
+                };
+                Err(GraphError::MissingArray {
+                    at: self.at.clone(),
+                    array: array.to_owned(),
+                    present,
+                })
+            }
+        }
+    }
+
+    fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
+        let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
+            return Ok(None);
+        };
+        let at = format!("{}: `{array}`", self.at);
+        let mut entry = self
+            .archive
+            .by_index(index)
+            .map_err(|e| GraphError::Archive {
+                at: at.clone(),
+                reason: e.to_string(),
+            })?;
+        let possible = entry
+            .compressed_size()
+            .saturating_mul(MAX_DEFLATE_RATIO)
+            .saturating_add(1024);
+        let available = entry.size().min(possible);
+        Array::read(at, &mut entry, available).map(Some)
+    }
+}
+
+fn in_neighbours<R: Read + Seek>(
+    arrays: &mut Arrays<R>,
+) -> Result<(Topology, Dropped), GraphError> {
+    if arrays.has("format") {
+        return Err(GraphError::Unsupported {
+            at: arrays.at.clone(),
+            found: "a matrix saved by scipy.sparse.save_npz".to_owned(),
+            expected:
+                "rows of in-neighbours; save `indptr` and `indices` of the transposed matrix with \
+                       numpy.savez"
+                    .to_owned(),
+        });
+    }
+    let indptr = arrays.required("indptr")?;
+    let indices = arrays.required("indices")?;
+    let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;
+    let sorted = (0..vertices as usize).all(|v| {
+        let row = &indices[indptr[v] as usize..indptr[v + 1] as usize];
+        row.is_sorted_by(|a, b| a < b) && row.binary_search(&(v as u32)).is_err()
+    });
+    if sorted {
+        return Ok((Topology::new(indptr, indices)?, Dropped::default()));
+    }
+    let arcs = (0..vertices).flat_map(|v| {
+        indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize]
+            .iter()
+            .map(move |&u| (u, v))
+    });
+    Topology::from_edges(vertices, arcs)
+}
+
+fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Dropped), GraphError> {
+    let [indptr, indices, shape] = [
+        arrays.required("adj_indptr")?,
+        arrays.required("adj_indices")?,
+        arrays.required("adj_shape")?,
+    ];
+    let claimed = shape.offsets()?;
+    let [n, m] = claimed[..] else {
+        return Err(shape.wrong_shape("two numbers".to_owned()));
+    };
+    if n != m {
+        return Err(GraphError::Shape {
+            at: shape.at,
+            found: shape_text(&claimed),
+            expected: "a square matrix".to_owned(),
+        });
+    }
+    let (vertices, indptr, indices) = rows(&indptr, &indices, Some(n))?;
+    let mut zero_weights = 0;
+    let weights = match arrays.optional("adj_data")? {
+        Some(array) if array.len() != indices.len() => {
+            return Err(array.wrong_shape(format!("({}), one weight an index", indices.len())));
+        }
+        Some(array) => array.floats(),
+        None => vec![1.0; indices.len()],
+    };
+    let mut arcs = Vec::with_capacity(indices.len());
+    for u in 0..vertices {
+        for p in indptr[u as usize] as usize..indptr[u as usize + 1] as usize {
+            if weights[p] == 0.0 {
+                zero_weights += 1;
+            } else {
+                arcs.push((u, indices[p]));
+            }
+        }
+    }
+    let (topology, dropped) = Topology::from_edges(vertices, arcs)?;
+    Ok((
+        topology,
+        Dropped {
+            zero_weights,
+            ..dropped
+        },
+    ))
+}
+
+/// Row pointers and indices of a square matrix, checked.
+fn rows(
+    indptr: &Array,
+    indices: &Array,
+    stated: Option<u64>,
+) -> Result<(u32, Vec<u64>, Vec<u32>), GraphError> {
+    indptr.dimensions(1, "one dimension")?;
+    indices.dimensions(1, "one dimension")?;
+    let pointers = indptr.offsets()?;
+    check_indptr(&indptr.at, &pointers, indices.len())?;
+    let rows = pointers.len() as u64 - 1;
+    if let Some(stated) = stated.filter(|&n| n != rows) {
+        return Err(indptr.wrong_shape(format!(
+            "({}), one more than there are rows",
+            u128::from(stated) + 1
+        )));
+    }
+    let vertices = check_vertices(&indptr.at, u128::from(rows), indices.len() as u64)?;
+    let indices = indices.indices(rows)?;
+    Ok((vertices, pointers, indices))
+}
+
+fn features<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Features, GraphError> {
+    for dense in ["features", "attr_matrix"] {
+        if let Some(array) = arrays.optional(dense)? {
+            return super::npy::dense(&array);
+        }
+    }
+    for prefix in ["feat", "attr"] {
+        if arrays.has(&format!("{prefix}_indptr")) {
+            return sparse_features(arrays, prefix);
+        }
+    }
+    Ok(Features::None)
+}
+
+fn sparse_features<R: Read + Seek>(
+    arrays: &mut Arrays<R>,
+    prefix: &str,
+) -> Result<Features, GraphError> {
+    let indptr = arrays.required(&format!("{prefix}_indptr"))?;
+    let indices = arrays.required(&format!("{prefix}_indices"))?;
+    let data = arrays.required(&format!("{prefix}_data"))?;
+    let shape = arrays.required(&format!("{prefix}_shape"))?;
+    let claimed = shape.offsets()?;
+    let [rows, columns] = claimed[..] else {
+        return Err(shape.wrong_shape("two numbers".to_owned()));
+    };
+    let columns = u32::try_from(columns).map_err(|_| GraphError::Shape {
+        at: shape.at.clone(),
+        found: shape_text(&claimed),
+        expected: "fewer than 2^32 columns".to_owned(),
+    })?;
+    let mut pointers = indptr.offsets()?;
+    check_indptr(&indptr.at, &pointers, indices.len())?;
+    if pointers.len() as u64 - 1 != rows {
+        return Err(indptr.wrong_shape(format!(
+            "({}), one more than there are rows",
+            u128::from(rows) + 1
+        )));
+    }
+    if data.len() != indices.len() {
+        return Err(data.wrong_shape(format!("({}), one value an index", indices.len())));
+    }
+    let mut columns_of = indices.indices(u64::from(columns))?;
+    let mut values = data.floats();
+    sort_rows(&mut pointers, &mut columns_of, &mut values);
+    Ok(Features::Sparse {
+        columns,
+        indptr: pointers,
+        indices: columns_of,
+        values,
+    })
+}
+
+/// Sorts the entries of each row by column and adds those of one column up, as SciPy means
+/// them.
+fn sort_rows(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Vec<f32>) {
+    let rows = indptr.len() - 1;
+    let ascending = (0..rows)
+        .all(|r| indices[indptr[r] as usize..indptr[r + 1] as usize].is_sorted_by(|a, b| a < b));
+    if ascending {
+        return;
+    }
+    let (mut new_indices, mut new_values) = (
+        Vec::with_capacity(indices.len()),
+        Vec::with_capacity(values.len()),
+    );
+    let mut start = 0;
+    for r in 0..rows {
+        let end = indptr[r + 1] as usize;
+        let mut row: Vec<(u32, f32)> = indices[start..end]
+            .iter()
+            .copied()
+            .zip(values[start..end].iter().copied())
+            .collect();
+        row.sort_by_key(|&(column, _)| column);
+        let first = new_indices.len();
+        for (column, value) in row {
+            if new_indices.len() > first && new_indices.last() == Some(&column) {
+                if let Some(last) = new_values.last_mut() {
+                    *last += value;
+                }
+            } else {
+                new_indices.push(column);
+                new_values.push(value);
+            }
+        }
+        start = end;
+        indptr[r + 1] = new_indices.len() as u64;
+    }
+    (*indices, *values) = (new_indices, new_values);
+}
+
+fn labels(array: &Array) -> Result<Labels, GraphError> {
+    match array.header.shape[..] {
+        [_] => Ok(Labels::Single(array.labels()?)),
+        [_, classes] => {
+            let classes = u32::try_from(classes)
+                .ok()
+                .filter(|&c| c > 0)
+                .ok_or_else(|| array.wrong_shape("1 to 2^32 - 1 classes".to_owned()))?;
+            Ok(Labels::Multi {
+                classes,
+                values: array.floats(),
+            })
+        }
+        _ => {
+            Err(array.wrong_shape("one dimension (one class a vertex) or two (several)".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_one_column_are_added() {
+        let (mut indptr, mut indices, mut values) =
+            (vec![0, 3, 3, 4], vec![2, 0, 2, 1], vec![1.0, 5.0, 2.0, 7.0]);
+        sort_rows(&mut indptr, &mut indices, &mut values);
+        assert_eq!(
+            (indptr, indices, values),
+            (vec![0, 2, 2, 3], vec![0, 2, 1], vec![5.0, 3.0, 7.0])
+        );
+    }
+}

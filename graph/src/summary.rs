@@ -1,0 +1,128 @@
+//! What a planner needs to know of a data graph.
+
+use crate::partition::{Partition, Partitioner};
+use crate::replication::replication;
+use crate::{GraphData, GraphError};
+use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+use std::collections::BTreeMap;
+
+/// Counts everything in a [`Workload`], and partitions the graph once for each entry of
+/// `parts`. Of several entries with the same number of parts the last one stays.
+///
+/// # Errors
+/// Those of the partitioners.
+pub fn summarise(
+    data: &GraphData,
+    parts: &[(u32, &dyn Partitioner)],
+) -> Result<Workload, GraphError> {
+    let mut replication = BTreeMap::new();
+    let mut partitions = BTreeMap::new();
+    for &(count, partitioner) in parts {
+        let partition = partitioner.partition(&data.topology, count)?;
+        let summary = summarise_partition(data, &partition, partitioner.name())?;
+        replication.insert(count, summary.alpha);
+        partitions.insert(count, summary);
+    }
+    let degrees = data.topology.in_degrees();
+    let count = |mask: &[bool]| mask.iter().filter(|&&in_split| in_split).count() as u64;
+    Ok(Workload {
+        name: data.name.clone(),
+        origin: Origin::Measured,
+        vertices: u64::from(data.vertices()),
+        edges: data.topology.edges(),
+        features: data.features.columns(),
+        feature_nonzeros: data.features.stored(),
+        classes: data.classes(),
+        split: [count(&data.train), count(&data.val), count(&data.test)],
+        max_degree: u64::from(degrees.iter().copied().max().unwrap_or(0)),
+        degree_histogram: degree_histogram(&degrees),
+        replication,
+        partitions,
+    })
+}
+
+/// Counts what each part of a partition holds and reads.
+///
+/// # Errors
+/// A partition of another graph.
+pub fn summarise_partition(
+    data: &GraphData,
+    partition: &Partition,
+    partitioner: &str,
+) -> Result<PartitionSummary, GraphError> {
+    let replication = replication(&data.topology, partition)?;
+    let mut loads: Vec<PartLoad> = replication
+        .boundary
+        .iter()
+        .map(|boundary| PartLoad {
+            halo: boundary.len() as u64,
+            ..PartLoad::default()
+        })
+        .collect();
+    for (v, &part) in partition.owner().iter().enumerate() {
+        let load = &mut loads[part as usize];
+        load.inner += 1;
+        load.edges += data.topology.in_neighbours(v as u32).len() as u64;
+        load.train += u64::from(data.train.get(v).copied().unwrap_or(false));
+        load.feature_nonzeros += data.features.stored_in_row(v);
+    }
+    Ok(PartitionSummary {
+        partitioner: partitioner.to_owned(),
+        alpha: replication.alpha,
+        parts: loads,
+        messages: replication.messages,
+    })
+}
+
+/// Entry 0 counts the vertices of degree 0, entry `k` those of degree `2^(k-1)` to `2^k - 1`.
+pub fn degree_histogram(degrees: &[u32]) -> Vec<u64> {
+    let mut histogram = Vec::new();
+    for degree in degrees {
+        let bucket = (u32::BITS - degree.leading_zeros()) as usize;
+        if histogram.len() <= bucket {
+            histogram.resize(bucket + 1, 0);
+        }
+        histogram[bucket] += 1;
+    }
+    histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use crate::partition::{Hash, Range};
+
+    #[test]
+    fn g8_summed_up() {
+        let workload = summarise(&example::g8(), &[(2, &Range), (4, &Hash)]).unwrap();
+        assert_eq!(
+            (workload.vertices, workload.edges, workload.classes),
+            (8, 20, 2)
+        );
+        assert_eq!((workload.features, workload.feature_nonzeros), (4, 32));
+        assert_eq!(workload.split, [4, 2, 2]);
+        assert_eq!(
+            (workload.max_degree, workload.degree_histogram),
+            (3, vec![0, 0, 8])
+        );
+        let halves = &workload.partitions[&2];
+        assert_eq!(halves.partitioner, "range");
+        assert_eq!(workload.replication[&2], 0.375);
+        let load = PartLoad {
+            inner: 4,
+            halo: 2,
+            edges: 10,
+            train: 2,
+            feature_nonzeros: 16,
+        };
+        assert_eq!(halves.parts, [load, PartLoad { halo: 1, ..load }]);
+        assert_eq!(halves.messages, [[0, 1], [2, 0]]);
+    }
+
+    #[test]
+    fn the_histogram_has_powers_of_two() {
+        assert_eq!(degree_histogram(&[0, 1, 2, 3, 4, 7, 8]), [1, 1, 2, 2, 1]);
+        assert_eq!(degree_histogram(&[]), [0; 0]);
+    }
+}

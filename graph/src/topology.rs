@@ -1,0 +1,288 @@
+//! The data graph's arcs, as rows of in-neighbours.
+
+use crate::GraphError;
+use crate::csr::{check_indices, check_indptr, row};
+use rayon::prelude::*;
+
+/// The arcs of a data graph: compressed sparse rows over in-neighbours.
+///
+/// `indices[indptr[v]..indptr[v + 1]]` are the sources `u` of the arcs `u -> v`, strictly
+/// ascending. Self loops are not stored; a model adds them where it wants them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    indptr: Vec<u64>,
+    indices: Vec<u32>,
+}
+
+/// What was left out of a list of arcs to make a [`Topology`] of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Arcs from a vertex to itself.
+    pub self_loops: u64,
+    /// Arcs that were there already.
+    pub repeats: u64,
+    /// Arcs with an explicit weight of zero.
+    pub zero_weights: u64,
+}
+
+impl Topology {
+    /// A topology from its two arrays, which are checked.
+    ///
+    /// # Errors
+    /// A row pointer that does not start at 0, descends or does not end at the number of
+    /// indices; an index that names no vertex; neighbours that are not strictly ascending;
+    /// self loops.
+    pub fn new(indptr: Vec<u64>, indices: Vec<u32>) -> Result<Self, GraphError> {
+        const AT: &str = "topology";
+        check_indptr(AT, &indptr, indices.len())?;
+        let vertices = check_vertices(AT, indptr.len() as u128 - 1, indices.len() as u64)?;
+        check_indices(AT, &indices, u64::from(vertices))?;
+        for v in 0..vertices {
+            let row = row(&indptr, &indices, v as usize);
+            if let Some(w) = row.windows(2).find(|w| w[0] >= w[1]) {
+                return Err(GraphError::Unsorted {
+                    at: AT.to_owned(),
+                    vertex: v,
+                    before: w[0],
+                    after: w[1],
+                });
+            }
+            if row.binary_search(&v).is_ok() {
+                return Err(GraphError::SelfLoop {
+                    at: AT.to_owned(),
+                    vertex: v,
+                });
+            }
+        }
+        Ok(Self { indptr, indices })
+    }
+
+    /// A topology from `(source, destination)` pairs in any order. Repeats and self loops
+    /// are left out and counted.
+    ///
+    /// # Errors
+    /// An end of an arc that is not below `vertices`.
+    pub fn from_edges(
+        vertices: u32,
+        edges: impl IntoIterator<Item = (u32, u32)>,
+    ) -> Result<(Self, Dropped), GraphError> {
+        let mut dropped = Dropped::default();
+        let mut keys = Vec::new();
+        for (position, (src, dst)) in edges.into_iter().enumerate() {
+            if src.max(dst) >= vertices {
+                return Err(GraphError::IndexOutOfRange {
+                    at: "edges".to_owned(),
+                    position: position as u64,
+                    found: i128::from(src.max(dst)),
+                    limit: u64::from(vertices),
+                });
+            }
+            if src == dst {
+                dropped.self_loops += 1;
+            } else {
+                keys.push(u64::from(dst) << 32 | u64::from(src));
+            }
+        }
+        keys.par_sort_unstable();
+        let before = keys.len();
+        keys.dedup();
+        dropped.repeats = (before - keys.len()) as u64;
+        Ok((Self::from_sorted_keys(vertices, &keys), dropped))
+    }
+
+    /// A topology from `destination << 32 | source`, ascending, without repeats or loops,
+    /// every end below `vertices`.
+    pub(crate) fn from_sorted_keys(vertices: u32, keys: &[u64]) -> Self {
+        let mut indptr = vec![0u64; vertices as usize + 1];
+        for key in keys {
+            indptr[(key >> 32) as usize + 1] += 1;
+        }
+        for v in 0..vertices as usize {
+            indptr[v + 1] += indptr[v];
+        }
+        Self {
+            indptr,
+            indices: keys.par_iter().map(|&key| key as u32).collect(),
+        }
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> u32 {
+        (self.indptr.len() - 1) as u32
+    }
+
+    /// Number of stored arcs; an undirected edge is two.
+    pub fn edges(&self) -> u64 {
+        self.indices.len() as u64
+    }
+
+    /// `vertices + 1` offsets into [`indices`](Self::indices).
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// Sources of the arcs, in order of their destinations.
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// Sources of the arcs into `v`, ascending. Panics if there is no such vertex.
+    pub fn in_neighbours(&self, v: u32) -> &[u32] {
+        row(&self.indptr, &self.indices, v as usize)
+    }
+
+    /// For each vertex the number of arcs into it.
+    pub fn in_degrees(&self) -> Vec<u32> {
+        self.indptr
+            .windows(2)
+            .map(|w| (w[1] - w[0]) as u32)
+            .collect()
+    }
+
+    /// For each vertex the number of arcs out of it.
+    pub fn out_degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0u32; self.vertices() as usize];
+        for &u in &self.indices {
+            degrees[u as usize] += 1;
+        }
+        degrees
+    }
+
+    /// The same graph with every arc reversed.
+    pub fn transposed(&self) -> Self {
+        let n = self.vertices() as usize;
+        let mut indptr = vec![0u64; n + 1];
+        for &u in &self.indices {
+            indptr[u as usize + 1] += 1;
+        }
+        for v in 0..n {
+            indptr[v + 1] += indptr[v];
+        }
+        let mut next = indptr.clone();
+        let mut indices = vec![0u32; self.indices.len()];
+        for v in 0..n as u32 {
+            for &u in self.in_neighbours(v) {
+                let slot = &mut next[u as usize];
+                indices[*slot as usize] = v;
+                *slot += 1;
+            }
+        }
+        Self { indptr, indices }
+    }
+
+    /// The graph with the reverse of every arc added where it is missing.
+    pub fn symmetrised(&self) -> Self {
+        let reverse = self.transposed();
+        let mut indptr = Vec::with_capacity(self.indptr.len());
+        let mut indices = Vec::with_capacity(self.indices.len());
+        indptr.push(0);
+        for v in 0..self.vertices() {
+            merge(
+                self.in_neighbours(v),
+                reverse.in_neighbours(v),
+                &mut indices,
+            );
+            indptr.push(indices.len() as u64);
+        }
+        Self { indptr, indices }
+    }
+
+    /// Whether the reverse of every arc is there too.
+    pub fn is_symmetric(&self) -> bool {
+        *self == self.transposed()
+    }
+}
+
+/// The number of vertices as an index type, which also has to leave room for sentinels.
+pub(crate) fn check_vertices(at: &str, found: u128, arcs: u64) -> Result<u32, GraphError> {
+    let limit = u32::MAX - 1;
+    u32::try_from(found)
+        .ok()
+        .filter(|&n| n <= limit)
+        .ok_or_else(|| GraphError::TooManyVertices {
+            at: at.to_owned(),
+            found,
+            arcs,
+            limit: u64::from(limit),
+        })
+}
+
+/// Appends the union of two ascending lists.
+fn merge(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let next = a[i].min(b[j]);
+        i += usize::from(a[i] == next);
+        j += usize::from(b[j] == next);
+        out.push(next);
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend_from_slice(&b[j..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn bad_arrays_are_refused() {
+        let new =
+            |indptr: &[u64], indices: &[u32]| Topology::new(indptr.to_vec(), indices.to_vec());
+        assert!(matches!(new(&[], &[]), Err(GraphError::Shape { .. })));
+        assert!(matches!(
+            new(&[0, 2], &[0]),
+            Err(GraphError::RowPointer { .. })
+        ));
+        assert!(matches!(
+            new(&[0, 1, 1], &[2]),
+            Err(GraphError::IndexOutOfRange {
+                found: 2,
+                limit: 2,
+                ..
+            })
+        ));
+        assert!(matches!(
+            new(&[0, 2, 2, 2], &[2, 1]),
+            Err(GraphError::Unsorted { vertex: 0, .. })
+        ));
+        assert!(matches!(
+            new(&[0, 2, 2, 2], &[1, 1]),
+            Err(GraphError::Unsorted { .. })
+        ));
+        assert!(matches!(
+            new(&[0, 0, 1], &[1]),
+            Err(GraphError::SelfLoop { vertex: 1, .. })
+        ));
+        assert!(new(&[0], &[]).is_ok());
+    }
+
+    #[test]
+    fn repeats_and_loops_are_counted() {
+        let (t, dropped) = Topology::from_edges(3, [(0, 1), (2, 2), (0, 1), (1, 0)]).unwrap();
+        assert_eq!((t.edges(), dropped.self_loops, dropped.repeats), (2, 1, 1));
+        assert!(Topology::from_edges(3, [(0, 3)]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arcs_survive_every_view(edges in prop::collection::vec((0u32..20, 0u32..20), 0..80)) {
+            let (t, dropped) = Topology::from_edges(20, edges.iter().copied()).unwrap();
+            let want: BTreeSet<_> = edges.iter().copied().filter(|(u, v)| u != v).collect();
+            let arcs = |t: &Topology| -> BTreeSet<(u32, u32)> {
+                (0..20).flat_map(|v| t.in_neighbours(v).iter().map(move |&u| (u, v))).collect()
+            };
+            prop_assert_eq!(&arcs(&t), &want);
+            prop_assert_eq!(t.edges() + dropped.self_loops + dropped.repeats, edges.len() as u64);
+            prop_assert_eq!(&Topology::new(t.indptr().to_vec(), t.indices().to_vec()).unwrap(), &t);
+            prop_assert_eq!(&t.transposed().transposed(), &t);
+            prop_assert_eq!(t.transposed().in_degrees(), t.out_degrees());
+            let both = t.symmetrised();
+            let want_both: BTreeSet<_> = want.iter().flat_map(|&(u, v)| [(u, v), (v, u)]).collect();
+            prop_assert_eq!(&arcs(&both), &want_both);
+            prop_assert!(both.is_symmetric());
+            prop_assert_eq!(t.is_symmetric(), want == want_both);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Writing data graphs to files, aside first and then renamed.
+
+use crate::read::metis::check_symmetric;
+use crate::read::{Format, place};
+use crate::{Features, GraphData, GraphError, Labels, Topology};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+/// Writes a graph in the format that the file name stands for, `.gz` included. What was
+/// there before stays until the new file is complete. Text formats hold only the topology;
+/// the result names what was left out (`features`, `labels`, `split`).
+///
+/// # Errors
+/// A name without a known ending, a METIS file of a graph that is not symmetric, whatever
+/// the system refuses.
+pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str>, GraphError> {
+    let path = path.as_ref();
+    let format = Format::of_name(path).ok_or_else(|| GraphError::UnknownFormat {
+        at: place(path),
+        found: "the name does not say which".to_owned(),
+    })?;
+    if format == Format::Metis {
+        check_symmetric(&place(path), &data.topology)?;
+    }
+    let ending = path
+        .extension()
+        .and_then(|e| e.to_str())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let compress = ending == "gz";
+    let separator = match path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .map(str::to_ascii_lowercase)
+    {
+        Some(name) if name.ends_with(".csv") || name.ends_with(".csv.gz") => ',',
+        Some(name) if name.ends_with(".tsv") || name.ends_with(".tsv.gz") => '\t',
+        _ => ' ',
+    };
+    let failed = |source| GraphError::Io {
+        file: path.to_owned(),
+        source,
+    };
+    replace(path, |file| {
+        let topology = &data.topology;
+        if format == Format::Npz {
+            return npz(data, file).map(drop);
+        }
+        let text = |out: &mut dyn Write| match format {
+            Format::MatrixMarket => matrix_market(topology, out),
+            Format::Metis => metis(topology, out),
+            _ => edges(topology, separator, out),
+        };
+        if compress {
+            let mut encoder = GzEncoder::new(file, Compression::default());
+            text(&mut encoder)?;
+            encoder.finish().map(drop)
+        } else {
+            text(file)
+        }
+    })
+    .map_err(failed)?;
+    let has_split = [&data.train, &data.val, &data.test]
+        .into_iter()
+        .any(|mask| mask.contains(&true));
+    let kept = [
+        ("features", data.features != Features::None),
+        ("labels", data.labels != Labels::None),
+        ("split", has_split),
+    ];
+    let is_text = format != Format::Npz;
+    Ok(kept
+        .into_iter()
+        .filter(|(_, present)| is_text && *present)
+        .map(|(what, _)| what)
+        .collect())
+}
+
+/// Writes a graph as an `.npz` archive in gnnc's layout ([`read::npz`](crate::read::npz)).
+/// Equal graphs give equal bytes.
+///
+/// # Errors
+/// Those of `out`.
+pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
+    let mut archive = Archive(ZipWriter::new(out));
+    let (n, arcs) = (data.vertices() as usize, data.topology.indices().len());
+    archive.array(
+        "indptr",
+        "<i8",
+        &[n + 1],
+        data.topology.indptr().iter().map(|p| p.to_le_bytes()),
+    )?;
+    archive.array(
+        "indices",
+        index_type(n),
+        &[arcs],
+        data.topology.indices().iter().map(|u| u.to_le_bytes()),
+    )?;
+    match &data.features {
+        Features::None => {}
+        Features::Dense {
+            rows,
+            columns,
+            values,
+        } => {
+            let values = values.as_slice().iter().map(|x| x.to_le_bytes());
+            archive.array("features", "<f4", &[*rows, *columns as usize], values)?;
+        }
+        Features::Sparse {
+            columns,
+            indptr,
+            indices,
+            values,
+        } => {
+            let shape = [indptr.len() as u64 - 1, u64::from(*columns)];
+            let stored = indices.len();
+            archive.array(
+                "feat_indptr",
+                "<i8",
+                &[indptr.len()],
+                indptr.iter().map(|p| p.to_le_bytes()),
+            )?;
+            archive.array(
+                "feat_indices",
+                index_type(*columns as usize),
+                &[stored],
+                indices.iter().map(|c| c.to_le_bytes()),
+            )?;
+            archive.array(
+                "feat_data",
+                "<f4",
+                &[stored],
+                values.iter().map(|x| x.to_le_bytes()),
+            )?;
+            archive.array(
+                "feat_shape",
+                "<i8",
+                &[2],
+                shape.iter().map(|x| x.to_le_bytes()),
+            )?;
+        }
+    }
+    match &data.labels {
+        Labels::None => {}
+        Labels::Single(labels) => {
+            archive.array(
+                "labels",
+                "<i4",
+                &[labels.len()],
+                labels.iter().map(|l| l.to_le_bytes()),
+            )?;
+        }
+        Labels::Multi { classes, values } => {
+            let classes = *classes as usize;
+            let shape = [values.len() / classes.max(1), classes];
+            archive.array(
+                "labels",
+                "<f4",
+                &shape,
+                values.iter().map(|x| x.to_le_bytes()),
+            )?;
+        }
+    }
+    for (name, mask) in [
+        ("train_mask", &data.train),
+        ("val_mask", &data.val),
+        ("test_mask", &data.test),
+    ] {
+        if mask.contains(&true) {
+            archive.array(
+                name,
+                "|b1",
+                &[mask.len()],
+                mask.iter().map(|&m| [u8::from(m)]),
+            )?;
+        }
+    }
+    archive.0.finish().map_err(io::Error::from)
+}
+
+/// Writes a topology as a Matrix Market file ([`read::mtx`](crate::read::mtx)).
+///
+/// # Errors
+/// Those of `out`.
+pub fn matrix_market(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
+    let n = topology.vertices();
+    writeln!(out, "%%MatrixMarket matrix coordinate pattern general")?;
+    writeln!(out, "{n} {n} {}", topology.edges())?;
+    for v in 0..n {
+        for &u in topology.in_neighbours(v) {
+            writeln!(out, "{} {}", u64::from(u) + 1, u64::from(v) + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a symmetric topology as a METIS graph file ([`read::metis`](crate::read::metis)).
+///
+/// # Errors
+/// Those of `out`.
+pub fn metis(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{} {}", topology.vertices(), topology.edges() / 2)?;
+    for v in 0..topology.vertices() {
+        for (i, &u) in topology.in_neighbours(v).iter().enumerate() {
+            let space = if i == 0 { "" } else { " " };
+            write!(out, "{space}{}", u64::from(u) + 1)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Writes a topology as an edge list ([`read::edges`](crate::read::edges)).
+///
+/// # Errors
+/// Those of `out`.
+pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# vertices {} arcs {}",
+        topology.vertices(),
+        topology.edges()
+    )?;
+    for v in 0..topology.vertices() {
+        for u in topology.in_neighbours(v) {
+            writeln!(out, "{u}{separator}{v}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file aside and renames it when it is complete and on the disk.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let aside = aside(path);
+    let result = (|| {
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&aside)?);
+        write(&mut out)?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        std::fs::rename(&aside, path)
+    })();
+    if result.is_err() {
+        // Nothing more can be done if this fails too.
+        let _ = std::fs::remove_file(&aside);
+    }
+    result
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let name = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
+}
+
+struct Archive<W: Write + Seek>(ZipWriter<W>);
+
+impl<W: Write + Seek> Archive<W> {
+    fn array<const N: usize>(
+        &mut self,
+        name: &str,
+        descr: &str,
+        shape: &[usize],
+        elements: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        let bytes = shape
+            .iter()
+            .fold(N as u64, |product, &n| product.saturating_mul(n as u64));
+        let options = SimpleFileOptions::default().large_file(bytes > 1 << 31);
+        self.0.start_file(format!("{name}.npy"), options)?;
+        self.0.write_all(&header(descr, shape))?;
+        let mut buffer = Vec::with_capacity(1 << 16);
+        for element in elements {
+            buffer.extend_from_slice(&element);
+            if buffer.len() >= (1 << 16) - N {
+                self.0.write_all(&buffer)?;
+                buffer.clear();
+            }
+        }
+        self.0.write_all(&buffer)
+    }
+}
+
+/// NumPy's type for 32-bit indices below `limit`: signed, as SciPy wants them, while they fit.
+fn index_type(limit: usize) -> &'static str {
+    if limit <= 1 << 31 { "<i4" } else { "<u4" }
+}
+
+/// The header of a `.npy` file, padded so that the elements are aligned to 64 bytes.
+fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+    let sizes: String = shape.iter().map(|n| format!("{n}, ")).collect();
+    let text = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}",
+        sizes.trim_end()
+    );
+    let length = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((length as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.resize(10 + length - 1, b' ');
+    bytes.push(b'\n');
+    bytes
+}

@@ -1,0 +1,314 @@
+//! Damaged and hostile files: an error that names the fact, never a panic.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
+
+use gnnc_graph::read::{Format, npy, parse_bytes};
+use gnnc_graph::{GraphData, GraphError, LoadOptions, Problem, example, write};
+use proptest::prelude::*;
+use std::io::{Cursor, Write};
+
+fn load(bytes: &[u8]) -> Result<GraphData, GraphError> {
+    parse_bytes(Format::Npz, bytes, &LoadOptions::default())
+}
+
+fn array(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.extend(elements);
+    bytes
+}
+
+fn i64s(values: &[i64]) -> Vec<u8> {
+    let elements: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    array("<i8", &format!("({},)", values.len()), &elements)
+}
+
+fn archive(arrays: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in arrays {
+        zip.start_file(
+            format!("{name}.npy"),
+            zip::write::SimpleFileOptions::default(),
+        )
+        .unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// A triangle 0 <-> 1 <-> 2 <-> 0 with some arrays replaced or added.
+fn with(changes: &[(&str, Vec<u8>)]) -> Result<GraphData, GraphError> {
+    let mut arrays = vec![
+        ("indptr", i64s(&[0, 2, 4, 6])),
+        ("indices", i64s(&[1, 2, 0, 2, 0, 1])),
+    ];
+    for (name, bytes) in changes {
+        arrays.retain(|(n, _)| n != name);
+        arrays.push((*name, bytes.clone()));
+    }
+    load(&archive(&arrays))
+}
+
+#[test]
+fn the_triangle_itself_is_fine() {
+    assert_eq!(with(&[]).unwrap().topology.edges(), 6);
+}
+
+#[test]
+fn truncated_archives() {
+    let bytes = write::npz(&example::g8(), Cursor::new(Vec::new()))
+        .unwrap()
+        .into_inner();
+    for length in 0..bytes.len() {
+        assert!(
+            matches!(load(&bytes[..length]), Err(GraphError::Archive { .. })),
+            "{length}"
+        );
+    }
+}
+
+#[test]
+fn missing_arrays() {
+    let error = load(&archive(&[("indptr", i64s(&[0])), ("x", i64s(&[]))])).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no array `indices` (there are: indptr, x)"),
+        "{error}"
+    );
+    assert!(matches!(
+        load(&archive(&[])),
+        Err(GraphError::MissingArray { .. })
+    ));
+    let scipy = with(&[("format", array("|S3", "()", b"csr"))]);
+    assert!(matches!(scipy, Err(GraphError::Unsupported { .. })));
+}
+
+#[test]
+fn huge_claims() {
+    let claims = [
+        "(1000000000000,)",
+        "(18446744073709551615, 18446744073709551615)",
+        "(4294967296,)",
+    ];
+    for claim in claims {
+        let result = with(&[("indices", array("<i4", claim, &[0; 24]))]);
+        assert!(
+            matches!(result, Err(GraphError::ClaimTooLarge { .. })),
+            "{claim}"
+        );
+        let result = with(&[("features", array("<f4", claim, &[0; 24]))]);
+        assert!(
+            matches!(result, Err(GraphError::ClaimTooLarge { .. })),
+            "{claim}"
+        );
+    }
+    let empty = with(&[("features", array("<f4", "(1000000000000000000, 0)", &[]))]);
+    assert!(matches!(empty, Err(GraphError::Invalid { .. })));
+    let wide = [
+        ("feat_indptr", i64s(&[0, 0, 0, 0])),
+        ("feat_indices", i64s(&[])),
+        ("feat_data", i64s(&[])),
+        ("feat_shape", i64s(&[3, 1 << 40])),
+    ];
+    assert!(matches!(with(&wide), Err(GraphError::Shape { .. })));
+}
+
+#[test]
+fn bad_row_pointers() {
+    for bad in [
+        [1, 2, 4, 6],
+        [0, 4, 2, 6],
+        [0, 2, 4, 5],
+        [0, -2, 4, 6],
+        [0, 2, 4, i64::MAX],
+    ] {
+        let result = with(&[("indptr", i64s(&bad))]);
+        assert!(
+            matches!(result, Err(GraphError::RowPointer { .. })),
+            "{bad:?}"
+        );
+    }
+    assert!(matches!(
+        with(&[("indptr", i64s(&[]))]),
+        Err(GraphError::Shape { .. })
+    ));
+    let empty = with(&[("indptr", i64s(&[0])), ("indices", i64s(&[]))]);
+    assert!(
+        matches!(empty, Err(GraphError::Invalid { problems, .. }) if problems == [Problem::Empty])
+    );
+}
+
+#[test]
+fn bad_indices() {
+    for (bad, found) in [
+        ([1, 2, 0, 3, 0, 1], 3),
+        ([1, 2, 0, 2, -1, 1], -1),
+        ([1, 2, 0, 1 << 40, 0, 1], 1 << 40),
+    ] {
+        match with(&[("indices", i64s(&bad))]) {
+            Err(GraphError::IndexOutOfRange {
+                found: f, limit: 3, ..
+            }) => assert_eq!(f, found),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Out of order, repeated, looped: mended, not refused.
+    let mended = with(&[("indices", i64s(&[2, 1, 0, 0, 2, 1]))]).unwrap();
+    assert_eq!(mended.topology.in_neighbours(0), [1, 2]);
+    assert_eq!(mended.topology.edges(), 4);
+}
+
+#[test]
+fn wrong_types_and_shapes() {
+    assert!(matches!(
+        with(&[("indices", array("<f4", "(6,)", &[0; 24]))]),
+        Err(GraphError::ElementType { .. })
+    ));
+    assert!(matches!(
+        with(&[("indptr", array("<U4", "(4,)", &[0; 64]))]),
+        Err(GraphError::ElementType { .. })
+    ));
+    assert!(matches!(
+        with(&[("features", array("<c8", "(3, 1)", &[0; 24]))]),
+        Err(GraphError::ElementType { .. })
+    ));
+    assert!(matches!(
+        with(&[("indices", array("<i4", "(3, 2)", &[0; 24]))]),
+        Err(GraphError::Shape { .. })
+    ));
+    assert!(matches!(
+        with(&[("train_mask", array("|b1", "(3, 10)", &[0; 30]))]),
+        Err(GraphError::Shape { .. })
+    ));
+    assert!(matches!(
+        with(&[("train_mask", i64s(&[0, 1, 2]))]),
+        Err(GraphError::IndexOutOfRange { .. })
+    ));
+    assert!(matches!(
+        with(&[("labels", array("<f4", "(3,)", &[0; 12]))]),
+        Err(GraphError::ElementType { .. })
+    ));
+    assert!(matches!(
+        with(&[("indices", array("<i4", "(6,)", &[0; 20]))]),
+        Err(GraphError::ClaimTooLarge { .. } | GraphError::WrongLength { .. })
+    ));
+    assert!(matches!(
+        with(&[("indices", vec![0; 40])]),
+        Err(GraphError::ArrayHeader { .. })
+    ));
+    let scipy = [
+        ("adj_indptr", i64s(&[0, 0])),
+        ("adj_indices", i64s(&[])),
+        ("adj_shape", i64s(&[1, 2])),
+    ];
+    assert!(matches!(
+        load(&archive(&scipy)),
+        Err(GraphError::Shape { .. })
+    ));
+}
+
+#[test]
+fn invalid_content_is_listed() {
+    let features: Vec<u8> = [1f32, f32::NAN, 0.5]
+        .iter()
+        .flat_map(|x| x.to_le_bytes())
+        .collect();
+    let error = with(&[
+        ("features", array("<f4", "(3, 1)", &features)),
+        ("labels", i64s(&[0, 7, -1])),
+        ("train_mask", array("|b1", "(3,)", &[0, 0, 1])),
+        ("val_mask", array("|b1", "(2,)", &[0, 0])),
+    ])
+    .unwrap_err()
+    .to_string();
+    for part in [
+        "1 of `features` are not finite, the first is NaN at vertex 1, column 0",
+        "1 labels are out of range, the first is 7 of vertex 1; expected 0 to 2",
+        "1 vertices of the train split have no label, the first is vertex 2",
+        "`val_mask` has 2 rows, expected one for each of 3 vertices",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+}
+
+#[test]
+fn a_lying_zip_directory_allocates_little() {
+    // 100 MB of zeros in 100 KB, under a header of four bytes: read no further than claimed.
+    let mut bomb = array("|u1", "(4,)", &[]);
+    bomb.resize(100_000_000, 0);
+    assert!(matches!(
+        with(&[("indptr", bomb)]),
+        Err(GraphError::WrongLength {
+            found: 5,
+            expected: 4,
+            ..
+        })
+    ));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn corrupt_archives_never_panic(changes in prop::collection::vec((0usize..1 << 16, any::<u8>()), 1..6)) {
+        let mut bytes = write::npz(&example::g8(), Cursor::new(Vec::new())).unwrap().into_inner();
+        for (place, byte) in changes {
+            let place = place % bytes.len();
+            bytes[place] = byte;
+        }
+        if let Ok(data) = load(&bytes) {
+            prop_assert_eq!(data.validate(), []);
+        }
+    }
+
+    /// Bytes changed inside the arrays, where no checksum notices.
+    #[test]
+    fn corrupt_arrays_never_panic(
+        which in 0usize..6,
+        changes in prop::collection::vec((0usize..1 << 16, any::<u8>()), 1..6),
+    ) {
+        let mut arrays = vec![
+            ("indptr", i64s(&[0, 2, 4, 6])),
+            ("indices", i64s(&[1, 2, 0, 2, 0, 1])),
+            ("feat_indptr", i64s(&[0, 1, 1, 2])),
+            ("feat_indices", i64s(&[3, 0])),
+            ("feat_shape", i64s(&[3, 4])),
+            ("labels", i64s(&[0, -1, 1])),
+            ("feat_data", array("|u1", "(2,)", &[1, 2])),
+        ];
+        let bytes = &mut arrays[which].1;
+        for (place, byte) in changes {
+            let place = place % bytes.len();
+            bytes[place] = byte;
+        }
+        if let Ok(data) = load(&archive(&arrays)) {
+            prop_assert_eq!(data.validate(), []);
+        }
+    }
+
+    #[test]
+    fn random_text_never_panics(
+        format in prop::sample::select(vec![Format::MatrixMarket, Format::Metis, Format::Edges]),
+        text in "(%%MatrixMarket matrix coordinate (pattern|real) (general|symmetric)\n)?[-0-9 .,%#a-c\n]{0,80}",
+    ) {
+        if let Ok(data) = parse_bytes(format, text.as_bytes(), &LoadOptions::default()) {
+            prop_assert_eq!(data.validate(), []);
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        for format in Format::ALL {
+            if let Ok(data) = parse_bytes(format, &bytes, &LoadOptions::default()) {
+                prop_assert_eq!(data.validate(), []);
+            }
+        }
+        let _ = npy::parse("t", &bytes);
+        let mut headed = b"\x93NUMPY\x01\x00".to_vec();
+        headed.extend(&bytes);
+        let _ = npy::parse("t", &headed);
+    }
+}

@@ -1,0 +1,231 @@
+//! The functions of the language, in one table.
+
+/// A function that is not written in the language itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Element by element.
+    Elementwise(Elementwise),
+    /// `max(a, b)`
+    Max,
+    /// `min(a, b)`
+    Min,
+    /// `dropout(x, p)`
+    Dropout,
+    /// `linear(x, width, ..)`
+    Linear,
+    /// `parameter(width, ..)`
+    Parameter,
+    /// `uniform(bound)`
+    Uniform,
+    /// `matmul(x, w)`
+    MatMul,
+    /// `gather(e, reduce)`
+    Gather,
+    /// `softmax(e)`
+    Softmax,
+    /// `aggregate(h, reduce, ..)`
+    Aggregate,
+    /// `concat(a, b, ..)`
+    Concat,
+    /// `slice(x, start, len)`
+    Slice,
+    /// `dot(a, b)`
+    Dot,
+    /// `sum_cols(x)`
+    SumCols,
+    /// `mean_cols(x)`
+    MeanCols,
+    /// `split_heads(x, heads)`
+    SplitHeads,
+    /// `merge_heads(x)`
+    MergeHeads,
+    /// `sum_heads(x)`
+    SumHeads,
+    /// `mean_heads(x)`
+    MeanHeads,
+    /// `width(x)`
+    Width,
+    /// `heads(x)`
+    Heads,
+    /// `cross_entropy(logits, labels, on)`
+    CrossEntropy,
+    /// `bce_with_logits(logits, labels, on)`
+    BceWithLogits,
+}
+
+/// Functions of every element of a tensor, or of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elementwise {
+    /// `max(x, 0)`
+    Relu,
+    /// `x > 0 ? x : slope * x`
+    LeakyRelu,
+    /// `x > 0 ? x : exp(x) - 1`
+    Elu,
+    /// The exponential.
+    Exp,
+    /// The natural logarithm.
+    Log,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The square root.
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// `1 / x`, and 0 where `x` is 0.
+    Recip,
+}
+
+/// An entry of [`BUILTINS`].
+#[derive(Clone, Copy, Debug)]
+pub struct Builtin {
+    /// The function.
+    pub function: Function,
+    /// Its name.
+    pub name: &'static str,
+    /// Its parameters in order.
+    pub params: &'static [Formal],
+    /// Whether any number of further arguments may follow.
+    pub variadic: bool,
+    /// What it does, in a line.
+    pub doc: &'static str,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Formal {
+    /// Its name.
+    pub name: &'static str,
+    /// Its default as it is written; `None` if it must be given.
+    pub default: Option<&'static str>,
+}
+
+const fn need(name: &'static str) -> Formal {
+    Formal {
+        name,
+        default: None,
+    }
+}
+
+const fn opt(name: &'static str, default: &'static str) -> Formal {
+    Formal {
+        name,
+        default: Some(default),
+    }
+}
+
+const fn row(
+    name: &'static str,
+    function: Function,
+    params: &'static [Formal],
+    doc: &'static str,
+) -> Builtin {
+    Builtin {
+        function,
+        name,
+        params,
+        variadic: false,
+        doc,
+    }
+}
+
+const X: Formal = need("x");
+const LOSS: &[Formal] = &[need("logits"), need("labels"), opt("on", "train")];
+const PARAMETER: &[Formal] = &[
+    need("width"),
+    opt("rows", "1"),
+    opt("heads", "1"),
+    opt("init", "glorot"),
+    opt("fan_in", "rows"),
+    opt("fan_out", "heads * width"),
+    opt("decay", "none"),
+    opt("name", "\"parameter_k\""),
+];
+const LINEAR: &[Formal] = &[
+    X,
+    need("width"),
+    opt("bias", "true"),
+    opt("init", "glorot"),
+    opt("decay", "none"),
+];
+const AGGREGATE: &[Formal] = &[
+    need("h"),
+    need("reduce"),
+    opt("norm", "none"),
+    opt("self_loops", "false"),
+];
+
+/// Every function, in the order of the reference.
+#[rustfmt::skip]
+pub const BUILTINS: &[Builtin] = &[
+    row("relu",            Function::Elementwise(Elementwise::Relu),      &[X],                            "`max(x, 0)`"),
+    row("leaky_relu",      Function::Elementwise(Elementwise::LeakyRelu), &[X, opt("slope", "0.2")],       "`x` where it is positive, `slope * x` elsewhere"),
+    row("elu",             Function::Elementwise(Elementwise::Elu),       &[X],                            "`x` where it is positive, `exp(x) - 1` elsewhere"),
+    row("exp",             Function::Elementwise(Elementwise::Exp),       &[X],                            "the exponential"),
+    row("log",             Function::Elementwise(Elementwise::Log),       &[X],                            "the natural logarithm"),
+    row("sigmoid",         Function::Elementwise(Elementwise::Sigmoid),   &[X],                            "`1 / (1 + exp(-x))`"),
+    row("tanh",            Function::Elementwise(Elementwise::Tanh),      &[X],                            "the hyperbolic tangent"),
+    row("sqrt",            Function::Elementwise(Elementwise::Sqrt),      &[X],                            "the square root"),
+    row("rsqrt",           Function::Elementwise(Elementwise::Rsqrt),     &[X],                            "`1 / sqrt(x)`"),
+    row("recip",           Function::Elementwise(Elementwise::Recip),     &[X],                            "`1 / x`, and 0 where `x` is 0"),
+    row("max",             Function::Max,           &[need("a"), need("b")],                               "the larger of two numbers, or of two tensors' elements"),
+    row("min",             Function::Min,           &[need("a"), need("b")],                               "the smaller of two numbers"),
+    row("dropout",         Function::Dropout,       &[X, need("p")],                                       "zeroes elements with probability `p` in training and scales the others by `1 / (1 - p)`"),
+    row("linear",          Function::Linear,        LINEAR,                                                "`x W + b`; with `init = kaiming`, `W` and `b` are uniform within `1 / sqrt(d_in)`"),
+    row("parameter",       Function::Parameter,     PARAMETER,                                             "a trainable tensor `[rows x heads x width]`"),
+    row("uniform",         Function::Uniform,       &[need("bound")],                                      "a start value for `init`: uniform within `bound` of 0"),
+    row("matmul",          Function::MatMul,        &[X, need("w")],                                       "the matrix product; heads of `x` count as columns"),
+    row("gather",          Function::Gather,        &[need("e"), need("reduce")],                          "edge rows to the vertices that they point at: `sum`, `mean` or `max`, 0 without edges"),
+    row("softmax",         Function::Softmax,       &[need("e")],                                          "softmax over the edges into each vertex, head by head"),
+    row("aggregate",       Function::Aggregate,     AGGREGATE,                                             "the rows of all in-neighbours reduced; `norm = sym` scales by `1 / sqrt(out_degree * in_degree)`"),
+    Builtin { variadic: true, ..row("concat", Function::Concat, &[need("a"), need("b")],                   "columns of several tensors beside each other, head by head") },
+    row("slice",           Function::Slice,         &[X, need("start"), need("len")],                      "columns `start .. start + len` of each head"),
+    row("dot",             Function::Dot,           &[need("a"), need("b")],                               "the inner product of two rows, head by head: one column"),
+    row("sum_cols",        Function::SumCols,       &[X],                                                  "the sum of the columns of each head: one column"),
+    row("mean_cols",       Function::MeanCols,      &[X],                                                  "the mean of the columns of each head: one column"),
+    row("split_heads",     Function::SplitHeads,    &[X, need("heads")],                                   "columns cut into heads of equal width"),
+    row("merge_heads",     Function::MergeHeads,    &[X],                                                  "the heads beside each other as columns"),
+    row("sum_heads",       Function::SumHeads,      &[X],                                                  "the sum of the heads"),
+    row("mean_heads",      Function::MeanHeads,     &[X],                                                  "the mean of the heads"),
+    row("width",           Function::Width,         &[X],                                                  "the number of columns of a head"),
+    row("heads",           Function::Heads,         &[X],                                                  "the number of heads"),
+    row("cross_entropy",   Function::CrossEntropy,  LOSS,                                                  "the loss for one class a vertex: mean of `-log softmax(logits)[label]`"),
+    row("bce_with_logits", Function::BceWithLogits, LOSS,                                                  "the loss for several labels a vertex: mean binary cross-entropy"),
+];
+
+/// Words with a meaning of their own where no variable has their name.
+pub const WORDS: &[&str] = &[
+    "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
+];
+
+/// Tensors of the data graph that every layer and model can read, `[V x 1]`.
+pub const GRAPH_TENSORS: &[&str] = &["in_degree", "out_degree"];
+
+/// Variables that every model starts with: the input features, the number of classes and of
+/// features.
+pub const MODEL_VARIABLES: &[&str] = &["x", "classes", "features"];
+
+/// The function of a name.
+pub fn builtin(name: &str) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|entry| entry.name == name)
+}
+
+impl Builtin {
+    /// `name(a, b = default)`.
+    pub fn signature(&self) -> String {
+        let mut params: Vec<String> = self
+            .params
+            .iter()
+            .map(|p| {
+                p.default
+                    .map_or(p.name.to_owned(), |d| format!("{} = {d}", p.name))
+            })
+            .collect();
+        if self.variadic {
+            params.push("..".to_owned());
+        }
+        format!("{}({})", self.name, params.join(", "))
+    }
+}

@@ -1,0 +1,63 @@
+//! Suggestions for misspelt names.
+
+/// The candidate that a misspelt name most probably means, as a sentence.
+pub fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let limit = (name.chars().count() / 3).max(1);
+    let scored = candidates.into_iter().map(|c| (distance(name, c), c));
+    let (best, candidate) = scored.filter(|(_, c)| *c != name).min()?;
+    (best <= limit).then(|| format!("did you mean `{candidate}`?"))
+}
+
+/// "`a`, `b` or `c`"
+pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
+    match names.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// Edit distance with swaps of neighbours (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let above = &rows[1];
+            let change = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[0][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows[2] = row;
+    }
+    rows[2][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swaps_and_slips_are_near() {
+        assert_eq!(distance("rleu", "relu"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("dropuot", "dropout"), 1);
+        let names = ["relu", "elu", "linear"];
+        assert_eq!(
+            did_you_mean("rellu", names).as_deref(),
+            Some("did you mean `relu`?")
+        );
+        assert_eq!(did_you_mean("conv", names), None);
+        assert_eq!(one_of(names), "`relu`, `elu` or `linear`");
+    }
+}

@@ -1,0 +1,291 @@
+//! The machines that a program is planned for: devices, links and how well they are used.
+
+mod calibration;
+mod error;
+mod parse;
+mod profile;
+
+pub use calibration::{Basis, Calibration, Efficiency};
+pub use error::ClusterError;
+pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, link_profile};
+
+use crate::units::{Bytes, Seconds};
+use crate::work::KernelClass;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The version of cluster files that this library reads and writes.
+pub const CLUSTER_VERSION: i64 = 1;
+/// Devices that a cluster has at most.
+pub const MAX_DEVICES: u64 = 65_536;
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// A core, or several that work as one.
+    Cpu,
+    /// A graphics processor.
+    Gpu,
+}
+
+/// One device; a rank runs on one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Name, as in "H100".
+    pub name: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Peak operations a second in 32-bit floats, tensor cores not counted.
+    pub flops: f64,
+    /// Peak operations a second of tensor cores by type (`tf32`, `bf16`), dense.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tensor_flops: BTreeMap<String, f64>,
+    /// Peak bytes a second to and from memory.
+    pub memory_bandwidth: f64,
+    /// Memory.
+    pub memory: Bytes,
+    /// The shortest time that a kernel takes.
+    pub launch_floor: Seconds,
+}
+
+/// Who has a link for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharedBy {
+    /// Every rank has its own.
+    Rank,
+    /// The ranks of a node share one.
+    Node,
+}
+
+/// A link between devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Name, as in "nvlink4".
+    pub name: String,
+    /// Peak bytes a second in each direction.
+    pub bandwidth: f64,
+    /// Time from the start of a message to its first byte at the other end.
+    pub latency: Seconds,
+    /// Who shares it.
+    pub shared_by: SharedBy,
+}
+
+/// Nodes of equal devices. Ranks fill the first node, then the second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Name, for reports.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Devices of a node.
+    pub devices_per_node: u32,
+    /// What every device is.
+    pub device: Device,
+    /// The links inside a node.
+    pub inside: Link,
+    /// The links between nodes.
+    pub between: Link,
+    /// How much of the peaks is reached.
+    pub calibration: Calibration,
+}
+
+impl Cluster {
+    /// Reads a cluster file.
+    ///
+    /// ```
+    /// let cluster = gnnc_ir::cluster::Cluster::parse(r#"
+    ///     version = 1
+    ///     nodes = 2
+    ///     devices_per_node = 4
+    ///     device.profile = "A5000"
+    ///     inside.profile = "pcie4"
+    ///     between.profile = "200gb"
+    /// "#)?;
+    /// assert_eq!(cluster.devices(), 8);
+    /// # Ok::<(), gnnc_ir::cluster::ClusterError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Text that is not TOML, an unknown version, unknown or missing keys, unknown profiles,
+    /// numbers out of range.
+    pub fn parse(text: &str) -> Result<Self, ClusterError> {
+        parse::parse(text)
+    }
+
+    /// A built-in cluster: `cpu`, or a device profile and the number of devices in a node, as
+    /// in `h100x8`.
+    ///
+    /// # Errors
+    /// A name that is neither.
+    pub fn named(name: &str) -> Result<Self, ClusterError> {
+        profile::cluster(name)
+    }
+
+    /// The same devices and links with another number of devices, of nodes, or both.
+    ///
+    /// `gpus` counts the devices of all nodes. Without `nodes` they fill nodes of the present
+    /// size; fewer than that take one node.
+    ///
+    /// # Errors
+    /// 0 of either, devices that do not divide evenly among the nodes, or too many.
+    pub fn resized(self, gpus: Option<u32>, nodes: Option<u32>) -> Result<Self, ClusterError> {
+        let per_node = self.devices_per_node;
+        let (nodes, devices) = match (gpus, nodes) {
+            (None, None) => (self.nodes, self.nodes.saturating_mul(per_node)),
+            (None, Some(nodes)) => (nodes, nodes.saturating_mul(per_node)),
+            (Some(gpus), Some(nodes)) => (nodes, gpus),
+            (Some(gpus), None) if gpus <= per_node || self.device.kind == DeviceKind::Cpu => {
+                (1, gpus)
+            }
+            (Some(gpus), None) => (gpus.div_ceil(per_node), gpus),
+        };
+        if nodes == 0 || devices == 0 {
+            let key = if nodes == 0 { "nodes" } else { "devices" };
+            return Err(ClusterError::NotPositive {
+                key: key.to_owned(),
+                found: "0".to_owned(),
+            });
+        }
+        if devices % nodes != 0 {
+            return Err(ClusterError::Uneven { devices, nodes });
+        }
+        let resized = Self {
+            nodes,
+            devices_per_node: devices / nodes,
+            ..self
+        };
+        resized.check()?;
+        Ok(resized)
+    }
+
+    /// Number of devices.
+    pub fn devices(&self) -> u32 {
+        self.nodes.saturating_mul(self.devices_per_node)
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: u32) -> u32 {
+        rank / self.devices_per_node.max(1)
+    }
+
+    /// The same cluster as a file that [`Cluster::parse`] reads.
+    pub fn to_toml(&self) -> String {
+        let mut text = format!(
+            "version = {CLUSTER_VERSION}\nname = {:?}\nnodes = {}\ndevices_per_node = {}\n",
+            self.name, self.nodes, self.devices_per_node
+        );
+        let device = &self.device;
+        let kind = match device.kind {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Gpu => "gpu",
+        };
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "\n[device]\nname = {:?}\nkind = \"{kind}\"\nflops = {:e}\nmemory_bandwidth = {:e}\n\
+             memory_bytes = {}\nlaunch_floor = {:e}\n",
+            device.name,
+            device.flops,
+            device.memory_bandwidth,
+            device.memory.0,
+            device.launch_floor.0
+        );
+        if !device.tensor_flops.is_empty() {
+            text.push_str("\n[device.tensor_flops]\n");
+            for (name, flops) in &device.tensor_flops {
+                let _ = writeln!(text, "{name} = {flops:e}");
+            }
+        }
+        for (key, link) in [("inside", &self.inside), ("between", &self.between)] {
+            let shared_by = match link.shared_by {
+                SharedBy::Rank => "rank",
+                SharedBy::Node => "node",
+            };
+            let _ = write!(
+                text,
+                "\n[{key}]\nname = {:?}\nbandwidth = {:e}\nlatency = {:e}\nshared_by = \"{shared_by}\"\n",
+                link.name, link.bandwidth, link.latency.0
+            );
+        }
+        let calibration = &self.calibration;
+        let _ = write!(
+            text,
+            "\n[calibration]\nbasis = \"{}\"\nspread = {}\nlink_efficiency = {}\nmessage_gap = {:e}\n\
+             \n[calibration.efficiency]\n",
+            calibration.basis,
+            calibration.spread,
+            calibration.link_efficiency,
+            calibration.message_gap.0
+        );
+        for class in KernelClass::ALL {
+            let Efficiency { compute, memory } = calibration.of(class);
+            let _ = writeln!(
+                text,
+                "{class} = {{ compute = {compute}, memory = {memory} }}"
+            );
+        }
+        text
+    }
+
+    /// Checks every number, so that no estimate is infinite or negative.
+    ///
+    /// # Errors
+    /// The first number out of range, with its key.
+    pub fn check(&self) -> Result<(), ClusterError> {
+        let counts = [
+            ("nodes", self.nodes),
+            ("devices_per_node", self.devices_per_node),
+        ];
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ClusterError::NotPositive {
+                key: key.to_owned(),
+                found: "0".to_owned(),
+            });
+        }
+        let devices = u64::from(self.nodes) * u64::from(self.devices_per_node);
+        if devices > MAX_DEVICES {
+            return Err(ClusterError::TooManyDevices {
+                found: devices,
+                limit: MAX_DEVICES,
+            });
+        }
+        let positive = [
+            ("device.flops", self.device.flops),
+            ("device.memory_bandwidth", self.device.memory_bandwidth),
+            ("device.memory_bytes", self.device.memory.0 as f64),
+            ("inside.bandwidth", self.inside.bandwidth),
+            ("between.bandwidth", self.between.bandwidth),
+        ];
+        for (key, value) in positive {
+            if !(value > 0.0 && value.is_finite()) {
+                return Err(ClusterError::NotPositive {
+                    key: key.to_owned(),
+                    found: value.to_string(),
+                });
+            }
+        }
+        let durations = [
+            ("device.launch_floor", self.device.launch_floor),
+            ("inside.latency", self.inside.latency),
+            ("between.latency", self.between.latency),
+        ];
+        for (key, Seconds(value)) in durations {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(ClusterError::Negative {
+                    key: key.to_owned(),
+                    found: value.to_string(),
+                });
+            }
+        }
+        self.calibration.check()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! How much of its peak a device reaches, by class of kernel.
+
+use super::{ClusterError, DeviceKind};
+use crate::units::Seconds;
+use crate::work::KernelClass;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How a number was obtained, from the firmest to the loosest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Measured, on this machine and this graph.
+    Measured,
+    /// From a built-in profile of the device or link.
+    Profile,
+    /// From statistics that were written down, or estimated from such.
+    Declared,
+}
+
+/// The shares of a device's peaks that a class of kernels reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Efficiency {
+    /// Share of the peak operations a second.
+    pub compute: f64,
+    /// Share of the peak memory bandwidth, for bytes as [`crate::work`] counts them; above 1
+    /// where a cache serves repeated reads.
+    pub memory: f64,
+}
+
+/// How much of the peaks is reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Where the numbers come from.
+    pub basis: Basis,
+    /// The factor by which a time may be off, up or down.
+    pub spread: f64,
+    /// Share of a link's peak bandwidth.
+    pub link_efficiency: f64,
+    /// Time between the starts of two messages that a rank sends to different ranks.
+    pub message_gap: Seconds,
+    /// By class; classes that are missing take the built-in numbers of a GPU.
+    pub efficiency: BTreeMap<KernelClass, Efficiency>,
+}
+
+impl Calibration {
+    /// Built-in numbers, rough: see `docs/cost-model.md` for where each comes from.
+    pub fn profile(kind: DeviceKind) -> Self {
+        let efficiency = KernelClass::ALL
+            .into_iter()
+            .map(|class| (class, built_in(kind, class)));
+        let (link_efficiency, message_gap) = match kind {
+            DeviceKind::Cpu => (1.0, Seconds(1e-6)),
+            DeviceKind::Gpu => (0.5, Seconds(1e-6)),
+        };
+        Self {
+            basis: Basis::Profile,
+            spread: 1.6,
+            link_efficiency,
+            message_gap,
+            efficiency: efficiency.collect(),
+        }
+    }
+
+    /// The efficiency of a class.
+    pub fn of(&self, class: KernelClass) -> Efficiency {
+        let known = self.efficiency.get(&class).copied();
+        known.unwrap_or_else(|| built_in(DeviceKind::Gpu, class))
+    }
+
+    /// Checks that every number is in range.
+    ///
+    /// # Errors
+    /// The first that is not, with its key.
+    pub fn check(&self) -> Result<(), ClusterError> {
+        let not_positive = |key: String, found: f64| {
+            Err(ClusterError::NotPositive {
+                key,
+                found: found.to_string(),
+            })
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        if !positive(self.link_efficiency) {
+            return not_positive(
+                "calibration.link_efficiency".to_owned(),
+                self.link_efficiency,
+            );
+        }
+        if !(self.spread >= 1.0 && self.spread.is_finite()) {
+            return Err(ClusterError::Spread {
+                found: self.spread.to_string(),
+            });
+        }
+        if !(self.message_gap.0 >= 0.0 && self.message_gap.0.is_finite()) {
+            let key = "calibration.message_gap".to_owned();
+            return Err(ClusterError::Negative {
+                key,
+                found: self.message_gap.0.to_string(),
+            });
+        }
+        for (class, efficiency) in &self.efficiency {
+            for (part, value) in [
+                ("compute", efficiency.compute),
+                ("memory", efficiency.memory),
+            ] {
+                if !positive(value) {
+                    return not_positive(format!("calibration.efficiency.{class}.{part}"), value);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Efficiency by class where nothing was measured.
+fn built_in(kind: DeviceKind, class: KernelClass) -> Efficiency {
+    let (compute, memory) = match (kind, class) {
+        (DeviceKind::Gpu, KernelClass::Gemm) => (0.7, 0.8),
+        (DeviceKind::Gpu, KernelClass::SparseGemm) => (0.2, 0.5),
+        (DeviceKind::Gpu, KernelClass::Spmm) => (0.3, 0.9),
+        (DeviceKind::Gpu, KernelClass::SpmmT) => (0.3, 0.8),
+        (DeviceKind::Gpu, KernelClass::Arcs) => (0.3, 0.5),
+        (DeviceKind::Gpu, KernelClass::EdgeSoftmax) => (0.2, 0.4),
+        (DeviceKind::Gpu, KernelClass::Map) => (0.3, 0.8),
+        (DeviceKind::Gpu, KernelClass::Reduce) => (0.3, 0.7),
+        (DeviceKind::Gpu, KernelClass::Copy) => (0.3, 0.7),
+        (DeviceKind::Gpu, KernelClass::Loss) => (0.2, 0.5),
+        (DeviceKind::Cpu, KernelClass::Gemm) => (0.7, 0.9),
+        (DeviceKind::Cpu, KernelClass::SparseGemm) => (0.1, 0.7),
+        (DeviceKind::Cpu, KernelClass::Spmm) => (0.2, 1.0),
+        (DeviceKind::Cpu, KernelClass::SpmmT) => (0.2, 0.9),
+        (DeviceKind::Cpu, KernelClass::Arcs) => (0.1, 0.7),
+        (DeviceKind::Cpu, KernelClass::EdgeSoftmax) => (0.05, 0.5),
+        (DeviceKind::Cpu, KernelClass::Map) => (0.1, 0.8),
+        (DeviceKind::Cpu, KernelClass::Reduce) => (0.1, 0.8),
+        (DeviceKind::Cpu, KernelClass::Copy) => (0.1, 0.6),
+        (DeviceKind::Cpu, KernelClass::Loss) => (0.03, 0.5),
+    };
+    Efficiency { compute, memory }
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Measured => "measured",
+            Self::Profile => "profile",
+            Self::Declared => "declared",
+        })
+    }
+}

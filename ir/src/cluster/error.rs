@@ -1,0 +1,157 @@
+//! What can be wrong with the description of a cluster.
+
+use thiserror::Error;
+
+/// A cluster that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ClusterError {
+    /// Not TOML.
+    #[error("line {line}, column {column} of the cluster file: {message}")]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What the TOML reader says.
+        message: String,
+    },
+    /// Written for another version.
+    #[error("the cluster file says version = {found}; this gnnc reads version = {expected}")]
+    UnknownVersion {
+        /// The version that was found.
+        found: String,
+        /// The version that can be read.
+        expected: i64,
+    },
+    /// A key that means nothing.
+    #[error("unknown key `{key}`; expected one of {}{}", list(.expected), did_you_mean(.suggestion))]
+    UnknownKey {
+        /// The key, with its tables.
+        key: String,
+        /// Keys that may stand there.
+        expected: Vec<String>,
+        /// The one that was probably meant.
+        suggestion: Option<String>,
+    },
+    /// A key that must be there.
+    #[error("`{key}` is missing; {help}")]
+    MissingKey {
+        /// The key, with its tables.
+        key: String,
+        /// What to write.
+        help: &'static str,
+    },
+    /// A value of the wrong type.
+    #[error("`{key}` is {found}, expected {expected}")]
+    WrongType {
+        /// The key, with its tables.
+        key: String,
+        /// What was found.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A number that must be above 0.
+    #[error("`{key}` is {found}, expected a number above 0")]
+    NotPositive {
+        /// The key, with its tables.
+        key: String,
+        /// The number.
+        found: String,
+    },
+    /// A number that must not be below 0.
+    #[error("`{key}` is {found}, expected 0 or more")]
+    Negative {
+        /// The key, with its tables.
+        key: String,
+        /// The number.
+        found: String,
+    },
+    /// A spread below 1.
+    #[error("`calibration.spread` is {found}, expected a factor of 1 or more")]
+    Spread {
+        /// The number.
+        found: String,
+    },
+    /// A device or link that is not built in.
+    #[error("unknown {what} profile `{found}`; known are {}{}", list(.known), did_you_mean(.suggestion))]
+    UnknownProfile {
+        /// `device` or `link`.
+        what: &'static str,
+        /// The name.
+        found: String,
+        /// Names that are built in.
+        known: Vec<String>,
+        /// The one that was probably meant.
+        suggestion: Option<String>,
+    },
+    /// A cluster that is not built in.
+    #[error(
+        "unknown cluster `{found}`; expected a cluster file, `cpu`, or a device and a number as in `h100x8`{}",
+        did_you_mean(.suggestion)
+    )]
+    UnknownCluster {
+        /// The name.
+        found: String,
+        /// The one that was probably meant.
+        suggestion: Option<String>,
+    },
+    /// Devices that do not fill the nodes evenly.
+    #[error(
+        "{devices} devices do not divide evenly among {nodes} nodes; give a multiple of {nodes}, or another number of nodes"
+    )]
+    Uneven {
+        /// Devices of all nodes.
+        devices: u32,
+        /// Nodes.
+        nodes: u32,
+    },
+    /// A cluster beyond any that can be priced.
+    #[error("{found} devices are more than the {limit} that can be planned for")]
+    TooManyDevices {
+        /// Devices of all nodes.
+        found: u64,
+        /// The most that there may be.
+        limit: u64,
+    },
+}
+
+/// The known name that is closest to a misspelt one, if it is close.
+pub(super) fn closest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let found: Vec<char> = found.to_lowercase().chars().take(64).collect();
+    let scored = known
+        .into_iter()
+        .map(|name| (distance(&found, &name.to_lowercase()), name));
+    let (best, name) = scored.min()?;
+    (best <= (found.len() / 2).clamp(1, 3)).then(|| name.to_owned())
+}
+
+/// Insertions, deletions and changes from one word to the other (Levenshtein).
+fn distance(a: &[char], b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn list(names: &[String]) -> String {
+    names
+        .iter()
+        .map(|n| format!("`{n}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn did_you_mean(suggestion: &Option<String>) -> String {
+    suggestion
+        .as_ref()
+        .map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"))
+}

@@ -1,0 +1,178 @@
+//! Data sheets: devices, links and whole machines that need not be described.
+
+use super::error::closest;
+use super::{Calibration, Cluster, ClusterError, Device, DeviceKind, Link, SharedBy};
+use crate::units::{Bytes, Seconds};
+use std::collections::BTreeMap;
+
+/// A row of [`DEVICES`].
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceRow {
+    /// Name, in cluster files and (in lower case) in the names of clusters.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Peak 32-bit operations a second, in units of 1e12.
+    teraflops: f64,
+    /// Peak dense TF32 operations a second, in units of 1e12; 0 if there are none.
+    tf32_teraflops: f64,
+    /// Peak memory bandwidth in units of 1e9 bytes a second.
+    gigabytes_per_second: f64,
+    /// Memory in MiB.
+    mebibytes: u64,
+    /// Shortest kernel in microseconds.
+    floor: f64,
+    /// Link inside a node in built-in clusters.
+    inside: &'static str,
+    /// Link between nodes in built-in clusters.
+    between: &'static str,
+    /// Whether each device of a node has a network card of its own there.
+    own_card: bool,
+}
+
+/// Built-in devices. Peaks from the vendors' data sheets, memory as the driver reports it;
+/// `cpu-core` is one core of a server with AVX-512.
+#[rustfmt::skip]
+pub const DEVICES: &[DeviceRow] = &[
+    row("cpu-core", DeviceKind::Cpu, 0.213,  0.0,   14.0,   8_192, 2.0, "shared-memory", "25gb", false),
+    row("T4",       DeviceKind::Gpu, 8.1,    0.0,  320.0,  15_360, 6.0, "pcie3",    "50gb", false),
+    row("P100",     DeviceKind::Gpu, 9.3,    0.0,  732.0,  16_280, 6.0, "pcie3",    "10gb", false),
+    row("V100",     DeviceKind::Gpu, 15.7,   0.0,  900.0,  16_160, 5.0, "nvlink2", "100gb", false),
+    row("A5000",    DeviceKind::Gpu, 27.8,  55.6,  768.0,  24_564, 5.0, "pcie4",   "200gb", false),
+    row("A100-40",  DeviceKind::Gpu, 19.5, 156.0, 1555.0,  40_960, 5.0, "nvlink3", "200gb", true),
+    row("A100-80",  DeviceKind::Gpu, 19.5, 156.0, 2039.0,  81_920, 5.0, "nvlink3", "200gb", true),
+    row("H100",     DeviceKind::Gpu, 67.0, 494.7, 3350.0,  81_559, 4.0, "nvlink4", "400gb", true),
+    row("H200",     DeviceKind::Gpu, 67.0, 494.7, 4800.0, 143_771, 4.0, "nvlink4", "400gb", true),
+];
+
+/// Built-in links: name, gigabytes a second in each direction, latency in microseconds, who
+/// shares it. PCIe and NVLink (all links of a GPU together) as specified, networks 1/8 of
+/// their bit rate, `shared-memory` as measured between processes on two cores.
+pub const LINKS: &[(&str, f64, f64, SharedBy)] = &[
+    ("shared-memory", 17.0, 10.0, SharedBy::Node),
+    ("pcie3", 15.75, 10.0, SharedBy::Rank),
+    ("pcie4", 31.5, 10.0, SharedBy::Rank),
+    ("pcie5", 63.0, 10.0, SharedBy::Rank),
+    ("nvlink2", 150.0, 6.0, SharedBy::Rank),
+    ("nvlink3", 300.0, 6.0, SharedBy::Rank),
+    ("nvlink4", 450.0, 6.0, SharedBy::Rank),
+    ("10gb", 1.25, 30.0, SharedBy::Node),
+    ("25gb", 3.125, 25.0, SharedBy::Node),
+    ("50gb", 6.25, 20.0, SharedBy::Node),
+    ("100gb", 12.5, 12.0, SharedBy::Node),
+    ("200gb", 25.0, 10.0, SharedBy::Node),
+    ("400gb", 50.0, 10.0, SharedBy::Node),
+];
+
+/// Names of built-in clusters, for help texts; every device profile with any number works.
+pub const CLUSTERS: &[&str] = &[
+    "cpu", "t4x4", "p100x4", "v100x8", "a5000x4", "a100x8", "h100x8", "h200x8",
+];
+
+#[rustfmt::skip]
+const fn row(
+    name: &'static str, kind: DeviceKind, teraflops: f64, tf32_teraflops: f64, gigabytes_per_second: f64,
+    mebibytes: u64, floor: f64, inside: &'static str, between: &'static str, own_card: bool,
+) -> DeviceRow {
+    DeviceRow {
+        name, kind, teraflops, tf32_teraflops, gigabytes_per_second, mebibytes, floor, inside, between, own_card,
+    }
+}
+
+/// A built-in device; `A100` is the one with 80 GB. Case does not matter.
+///
+/// # Errors
+/// A name that is not built in.
+pub fn device_profile(name: &str) -> Result<Device, ClusterError> {
+    device_row(name).map(device).ok_or_else(|| {
+        let known = DEVICES.iter().map(|row| row.name);
+        ClusterError::UnknownProfile {
+            what: "device",
+            found: name.to_owned(),
+            suggestion: closest(name, known.clone()),
+            known: known.map(str::to_owned).collect(),
+        }
+    })
+}
+
+/// A built-in link. Case does not matter.
+///
+/// # Errors
+/// A name that is not built in.
+pub fn link_profile(name: &str) -> Result<Link, ClusterError> {
+    let wanted = name.to_lowercase();
+    let known = LINKS.iter().map(|row| row.0);
+    match LINKS.iter().find(|row| row.0 == wanted) {
+        Some(&(name, gigabytes_per_second, latency, shared_by)) => Ok(Link {
+            name: name.to_owned(),
+            bandwidth: gigabytes_per_second * 1e9,
+            latency: Seconds(latency / 1e6),
+            shared_by,
+        }),
+        None => Err(ClusterError::UnknownProfile {
+            what: "link",
+            found: name.to_owned(),
+            suggestion: closest(name, known.clone()),
+            known: known.map(str::to_owned).collect(),
+        }),
+    }
+}
+
+/// One node of a built-in cluster.
+pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
+    let unknown = || ClusterError::UnknownCluster {
+        found: name.to_owned(),
+        suggestion: closest(name, CLUSTERS.iter().copied()),
+    };
+    let lower = name.to_lowercase();
+    let (row, devices) = if lower == "cpu" {
+        (device_row("cpu-core"), 2)
+    } else {
+        match lower.rsplit_once('x') {
+            Some((device, count))
+                if !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                (device_row(device), count.parse().map_err(|_| unknown())?)
+            }
+            _ => (device_row(&lower), 1),
+        }
+    };
+    let row = row.ok_or_else(unknown)?;
+    let mut between = link_profile(row.between)?;
+    if row.own_card {
+        between.shared_by = SharedBy::Rank;
+    }
+    let cluster = Cluster {
+        name: lower,
+        nodes: 1,
+        devices_per_node: devices,
+        device: device(row),
+        inside: link_profile(row.inside)?,
+        between,
+        calibration: Calibration::profile(row.kind),
+    };
+    cluster.check()?;
+    Ok(cluster)
+}
+
+fn device_row(name: &str) -> Option<&'static DeviceRow> {
+    let wanted = name.to_lowercase();
+    let wanted = if wanted == "a100" { "a100-80" } else { &wanted };
+    DEVICES.iter().find(|row| row.name.to_lowercase() == wanted)
+}
+
+fn device(row: &DeviceRow) -> Device {
+    let mut tensor_flops = BTreeMap::new();
+    if row.tf32_teraflops > 0.0 {
+        tensor_flops.insert("tf32".to_owned(), row.tf32_teraflops * 1e12);
+    }
+    Device {
+        name: row.name.to_owned(),
+        kind: row.kind,
+        flops: row.teraflops * 1e12,
+        tensor_flops,
+        memory_bandwidth: row.gigabytes_per_second * 1e9,
+        memory: Bytes(row.mebibytes << 20),
+        launch_floor: Seconds(row.floor / 1e6),
+    }
+}

@@ -1,0 +1,223 @@
+//! Cluster files, good and bad.
+
+use super::*;
+use proptest::prelude::*;
+
+fn refused(text: &str) -> String {
+    Cluster::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn profiles_may_be_overridden() {
+    let cluster = Cluster::parse(
+        "version = 1\nnodes = 2\ndevices_per_node = 4\n[device]\nprofile = 'a5000'\nmemory_bytes = 1e9\n\
+         [inside]\nprofile = 'pcie4'\nlatency = 0\n[between]\nprofile = '200gb'\nshared_by = 'rank'\n\
+         [calibration.efficiency]\nspmm = { memory = 0.25 }",
+    )
+    .unwrap();
+    assert_eq!((cluster.name.as_str(), cluster.devices()), ("a5000", 8));
+    assert_eq!(
+        (cluster.device.memory, cluster.device.flops),
+        (Bytes(1_000_000_000), 27.8e12)
+    );
+    assert_eq!(
+        (cluster.inside.latency, cluster.between.shared_by),
+        (Seconds(0.0), SharedBy::Rank)
+    );
+    let spmm = cluster.calibration.of(KernelClass::Spmm);
+    assert_eq!(
+        spmm,
+        Efficiency {
+            compute: 0.3,
+            memory: 0.25
+        }
+    );
+    assert_eq!([0, 3, 4, 7].map(|rank| cluster.node_of(rank)), [0, 0, 1, 1]);
+}
+
+#[test]
+fn the_examples_are_read() {
+    let devices = |text: &str| Cluster::parse(text).map(|cluster| cluster.devices());
+    let boxes = include_str!("../../../examples/clusters/two-a5000-boxes.toml");
+    let described = include_str!("../../../examples/clusters/described.toml");
+    let cores = include_str!("../../../examples/clusters/four-cores.toml");
+    assert_eq!(
+        [boxes, described, cores].map(devices),
+        [Ok(8), Ok(8), Ok(4)]
+    );
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for name in CLUSTERS {
+        let cluster = Cluster::named(name)
+            .unwrap()
+            .resized(None, Some(3))
+            .unwrap();
+        assert_eq!(
+            Cluster::parse(&cluster.to_toml()).unwrap(),
+            cluster,
+            "{name}"
+        );
+        let json = serde_json::to_string(&cluster).unwrap();
+        assert_eq!(serde_json::from_str::<Cluster>(&json).unwrap(), cluster);
+    }
+}
+
+#[test]
+fn messages_say_what_to_do() {
+    let device = "device.profile = 'T4'\n";
+    let says = |text: &str, wanted: &str| {
+        let found = refused(text);
+        assert!(found.contains(wanted), "{found:?} lacks {wanted:?}");
+    };
+    says("", "`version` is missing; write `version = 1`");
+    says(
+        "version = 2",
+        "says version = 2; this gnnc reads version = 1",
+    );
+    says(
+        "version = 'x'",
+        "says version = \"x\"; this gnnc reads version = 1",
+    );
+    says("version = 1\nversion", "line 2, column 8");
+    says("version = 1", "`device` is missing");
+    says(
+        &format!("version = 1\n{device}node = 2"),
+        "unknown key `node`",
+    );
+    says(
+        &format!("version = 1\n{device}node = 2"),
+        "did you mean `nodes`?",
+    );
+    says(
+        &format!("version = 1\n{device}nodes = 0"),
+        "`nodes` is 0, expected a number above 0",
+    );
+    says(&format!("version = 1\n{device}nodes = -3"), "`nodes` is -3");
+    says(
+        &format!("version = 1\n{device}nodes = 2.5"),
+        "`nodes` is 2.5, expected a whole number",
+    );
+    says(
+        &format!("version = 1\n{device}nodes = 9999999999"),
+        "9999999999 devices are more than",
+    );
+    says(
+        &format!(
+            "version = 1\n{device}nodes = 60000\ndevices_per_node = 60000\ninside.profile = 'pcie3'\nbetween.profile = '10gb'"
+        ),
+        "3600000000 devices are more than",
+    );
+    says(
+        &format!("version = 1\n{device}device.flops = -1"),
+        "`device.flops` is -1, expected a number above 0",
+    );
+    says(
+        &format!("version = 1\n{device}device.flops = nan"),
+        "`device.flops` is NaN",
+    );
+    says(
+        &format!("version = 1\n{device}device.flops = inf"),
+        "`device.flops` is inf",
+    );
+    says(
+        &format!("version = 1\n{device}device.flops = '3'"),
+        "`device.flops` is \"3\", expected a number",
+    );
+    says(
+        &format!("version = 1\n{device}nodes = 2"),
+        "`between` is missing",
+    );
+    says("version = 1\ndevice = 3", "`device` is 3, expected a table");
+    says(
+        "version = 1\ndevice.profile = 'H10'",
+        "did you mean `H100`?",
+    );
+    says(
+        "version = 1\ndevice.kind = 'tpu'",
+        "unknown key `device.kind = tpu`; expected one of `cpu`, `gpu`",
+    );
+    says(
+        "version = 1\ndevice.kind = 'gpu'",
+        "`device.memory_bytes` is missing",
+    );
+    says(
+        &format!("version = 1\n{device}inside.profile = 'pcie6'"),
+        "did you mean `pcie",
+    );
+    says(
+        &format!("version = 1\n{device}inside.latency = 1"),
+        "is missing",
+    );
+    says(
+        &format!("version = 1\n{device}inside.latency = -1"),
+        "is missing",
+    );
+    says(
+        &format!("version = 1\n{device}calibration.spread = 0.5"),
+        "is 0.5, expected a factor of 1 or more",
+    );
+    says(
+        &format!("version = 1\n{device}calibration.efficiency.spmm.memory = 0"),
+        "`calibration.efficiency.spmm.memory` is 0",
+    );
+    says(
+        &format!("version = 1\n{device}calibration.efficiency.smpm = 0"),
+        "did you mean `spmm`?",
+    );
+}
+
+#[test]
+fn named_clusters_have_any_number_of_devices() {
+    assert_eq!(Cluster::named("H100x8").unwrap().devices(), 8);
+    assert_eq!(Cluster::named("a100").unwrap().device.name, "A100-80");
+    assert_eq!(Cluster::named("a100-40x16").unwrap().devices(), 16);
+    assert_eq!(Cluster::named("cpu").unwrap().device.kind, DeviceKind::Cpu);
+    assert!(Cluster::named("h100x0").is_err());
+    assert!(Cluster::named("x").is_err());
+    let error = Cluster::named("h10x8").unwrap_err().to_string();
+    assert!(error.contains("did you mean `h100x8`?"), "{error}");
+}
+
+#[test]
+fn resizing_fills_nodes() {
+    let h100 = || Cluster::named("h100x8").unwrap();
+    let shape = |c: Result<Cluster, _>| c.map(|c| (c.nodes, c.devices_per_node));
+    assert_eq!(shape(h100().resized(Some(64), None)), Ok((8, 8)));
+    assert_eq!(shape(h100().resized(Some(4), None)), Ok((1, 4)));
+    assert_eq!(shape(h100().resized(Some(16), Some(4))), Ok((4, 4)));
+    assert_eq!(shape(h100().resized(None, Some(4))), Ok((4, 8)));
+    assert_eq!(
+        shape(h100().resized(Some(9), Some(2))),
+        Err(ClusterError::Uneven {
+            devices: 9,
+            nodes: 2
+        })
+    );
+    assert_eq!(
+        shape(Cluster::named("cpu").unwrap().resized(Some(5), None)),
+        Ok((1, 5))
+    );
+    assert!(h100().resized(Some(0), None).is_err());
+    assert!(h100().resized(Some(8), Some(0)).is_err());
+    assert!(h100().resized(None, Some(u32::MAX)).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in ".{0,200}") {
+        let _ = Cluster::parse(&text);
+        let _ = Cluster::named(&text);
+    }
+
+    #[test]
+    fn no_edit_of_a_good_file_panics(at in 0usize..1500, what in "[-\\[\\]={}.\"0-9a-z\n]{0,6}") {
+        let mut text = Cluster::named("h100x8").unwrap().to_toml();
+        let at = at.min(text.len());
+        text.insert_str(at, &what);
+        if let Ok(cluster) = Cluster::parse(&text) {
+            prop_assert_eq!(cluster.check(), Ok(()));
+        }
+    }
+}

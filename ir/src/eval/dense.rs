@@ -1,0 +1,215 @@
+//! Operators on plain tensors, row by row.
+
+use super::{EvalError, Machine, Tensor};
+use crate::kernel::{Axis, Reduce, edge_hash, keep, mask_key, vertex_hash};
+use crate::op::{Loss, Op};
+use crate::types::{Rows, Type};
+
+impl Machine<'_> {
+    /// An operator on plain tensors; `ty` is the type of the result.
+    pub(super) fn apply_plain(
+        &self,
+        op: &Op,
+        ty: Type,
+        operands: &[&Tensor],
+        iteration: u32,
+    ) -> Result<Tensor, EvalError> {
+        let rows = self.rows(ty.rows);
+        let x = operands.first().copied();
+        let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
+            Tensor::new(ty, rows, x.data.iter().map(|x| f(*x)).collect())
+        };
+        Ok(match (op, x) {
+            (Op::Const(value), _) => Tensor::full(ty, 1, f64::from(*value)),
+            (Op::Unary(f), Some(x)) => map(x, &|x| f.eval(x)),
+            (Op::Binary(f), Some(a)) => {
+                let b = operands[1];
+                build(ty, rows, |r, h, c| f.eval(a.at(r, h, c), b.at(r, h, c)))
+            }
+            (Op::Dropout { p, site }, Some(x)) => self.dropout(*p, *site, iteration, x),
+            (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            (Op::Take(set, end), Some(x)) => self.arcs(*set).take(ty, *end, x),
+            (Op::Gather(set, end, reduce), Some(x)) => self.arcs(*set).gather(ty, *end, *reduce, x),
+            (Op::GatherMean(set), Some(x)) => self.arcs(*set).mean(ty, x),
+            (Op::EdgeSoftmax(set), Some(x)) => self.arcs(*set).softmax(ty, x),
+            (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
+                matmul(op, ty, rows, a, operands[1])
+            }
+            (Op::Reshape { .. }, Some(x)) => Tensor::new(ty, rows, x.data.clone()),
+            (Op::Concat, Some(_)) => {
+                build(ty, rows, |r, h, c| {
+                    let mut c = c;
+                    for part in operands {
+                        let width = part.ty.width as usize;
+                        if c < width {
+                            // Not `at`: an operand of width 1 is not repeated here.
+                            return part.row(r)[h * width + c];
+                        }
+                        c -= width;
+                    }
+                    0.0
+                })
+            }
+            (Op::SliceCols { start, .. }, Some(x)) => {
+                let start = *start as usize;
+                build(ty, rows, |r, h, c| {
+                    x.row(r)[h * x.ty.width as usize + start + c]
+                })
+            }
+            (Op::PadCols { before, .. }, Some(x)) => {
+                let (before, width) = (*before as usize, x.ty.width as usize);
+                build(ty, rows, |r, h, c| match c.checked_sub(before) {
+                    Some(c) if c < width => x.row(r)[h * width + c],
+                    _ => 0.0,
+                })
+            }
+            (Op::SliceRows { start, .. }, Some(x)) => {
+                let start = *start as usize * ty.columns() as usize;
+                let len = rows * ty.columns() as usize;
+                Tensor::new(ty, rows, x.data[start..start + len].to_vec())
+            }
+            (Op::PadRows { before, .. }, Some(x)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let start = *before as usize * ty.columns() as usize;
+                out.data[start..start + x.data.len()].copy_from_slice(&x.data);
+                out
+            }
+            (Op::ReduceCols(axis, reduce), Some(x)) => {
+                let count = match axis {
+                    Axis::Width => x.ty.width as usize,
+                    Axis::Heads => x.ty.heads as usize,
+                };
+                build(ty, rows, |r, h, c| {
+                    let terms = (0..count).map(|i| match axis {
+                        Axis::Width => x.at(r, h, i),
+                        Axis::Heads => x.at(r, i, c),
+                    });
+                    match reduce {
+                        Reduce::Sum => terms.sum(),
+                        Reduce::Max => terms.reduce(f64::max).unwrap_or(0.0),
+                    }
+                })
+            }
+            (Op::SumRows, Some(x)) => {
+                build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum())
+            }
+            (Op::Loss(loss), Some(z)) => Tensor::full(ty, 1, self.loss(*loss, z, |_, _, _| ())?),
+            (Op::LossGrad(loss), Some(z)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let columns = ty.columns() as usize;
+                self.loss(*loss, z, |v, c, grad| out.data[v * columns + c] = grad)?;
+                out
+            }
+            // The interpreter's loop has already handled leaves and scans, and a verified
+            // graph has operands where they are needed.
+            _ => Tensor::full(ty, rows, 0.0),
+        })
+    }
+
+    fn dropout(&self, p: f32, site: u32, iteration: u32, x: &Tensor) -> Tensor {
+        let Some(dropout) = self.context.dropout else {
+            return x.clone();
+        };
+        let key = mask_key(dropout.seed, dropout.epoch, site, iteration);
+        let scale = 1.0 / (1.0 - f64::from(p));
+        let mut out = x.clone();
+        for (r, row) in out
+            .data
+            .chunks_mut(x.ty.columns().max(1) as usize)
+            .enumerate()
+        {
+            let hash = match x.ty.rows {
+                Rows::Edges(set) => {
+                    let (src, dst) = self.arcs(set).list[r];
+                    edge_hash(key, src, dst)
+                }
+                Rows::Vertices | Rows::Fixed(_) => vertex_hash(key, r as u32),
+            };
+            for (c, value) in row.iter_mut().enumerate() {
+                *value = if keep(hash, c as u32, p) {
+                    *value * scale
+                } else {
+                    0.0
+                };
+            }
+        }
+        out
+    }
+
+    /// The loss of logits; `grad(vertex, column, derivative)` is told every derivative.
+    fn loss(
+        &self,
+        loss: Loss,
+        logits: &Tensor,
+        mut grad: impl FnMut(usize, usize, f64),
+    ) -> Result<f64, EvalError> {
+        let (labels, train) = (&self.context.labels, &self.context.train);
+        let classes = logits.ty.width as usize;
+        let expected = match loss {
+            Loss::CrossEntropy => self.vertices,
+            Loss::BinaryCrossEntropy => self.vertices * classes,
+        };
+        self.check_count("labels", expected, labels.len())?;
+        let trained = train.iter().filter(|t| **t).count() as f64;
+        let mut total = 0.0;
+        for v in (0..self.vertices).filter(|v| train[*v]) {
+            let z = logits.row(v);
+            match loss {
+                Loss::CrossEntropy => {
+                    let label = labels[v];
+                    let target = usize::try_from(label).ok().filter(|t| *t < classes);
+                    let Some(target) = target else {
+                        let classes = logits.ty.width;
+                        return Err(EvalError::Label {
+                            vertex: v,
+                            label,
+                            classes,
+                        });
+                    };
+                    let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
+                    total += (sum.ln() + top - z[target]) / trained;
+                    for (c, z) in z.iter().enumerate() {
+                        let hit = f64::from(u8::from(c == target));
+                        grad(v, c, ((z - top).exp() / sum - hit) / trained);
+                    }
+                }
+                Loss::BinaryCrossEntropy => {
+                    let n = trained * classes as f64;
+                    for (c, z) in z.iter().enumerate() {
+                        let y = f64::from(labels[v * classes + c]);
+                        // max(z, 0) - z y + ln(1 + exp(-|z|)): no overflow for large |z|.
+                        total += (z.max(0.0) - z * y + (-z.abs()).exp().ln_1p()) / n;
+                        grad(v, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
+                    }
+                }
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// A tensor from a function of row, head and column.
+fn build(ty: Type, rows: usize, f: impl Fn(usize, usize, usize) -> f64) -> Tensor {
+    let mut data = Vec::with_capacity(rows * ty.columns() as usize);
+    for r in 0..rows {
+        for h in 0..ty.heads as usize {
+            data.extend((0..ty.width as usize).map(|c| f(r, h, c)));
+        }
+    }
+    Tensor::new(ty, rows, data)
+}
+
+fn matmul(op: &Op, ty: Type, rows: usize, a: &Tensor, b: &Tensor) -> Tensor {
+    let (m, n) = (a.ty.columns() as usize, b.ty.columns() as usize);
+    build(ty, rows, |r, h, c| {
+        let c = h * ty.width as usize + c;
+        match op {
+            Op::MatMulNT => (0..m).map(|k| a.data[r * m + k] * b.data[c * n + k]).sum(),
+            Op::MatMulTN => (0..a.rows)
+                .map(|k| a.data[k * m + r] * b.data[k * n + c])
+                .sum(),
+            _ => (0..m).map(|k| a.data[r * m + k] * b.data[k * n + c]).sum(),
+        }
+    })
+}

@@ -1,0 +1,371 @@
+//! The operator DAG of a model (never the data graph, which is a topology).
+
+use crate::infer::{TypeError, infer};
+use crate::op::{Op, Scan};
+use crate::types::{Rows, Type};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Index of a node; operands always come before their users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// Index of a trainable tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParamId(pub u32);
+
+/// How a parameter starts. Draws are keyed by seed, parameter name and element.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Init {
+    /// All 0.
+    Zeros,
+    /// All 1.
+    Ones,
+    /// All the same.
+    Constant(f32),
+    /// Uniform in `-bound ..= bound`.
+    Uniform(f32),
+}
+
+/// A trainable tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParamSpec {
+    /// `layer_1.weight`; unique in a model.
+    pub name: String,
+    /// Shape; stacked if the parameter belongs to a repeated layer.
+    pub ty: Type,
+    /// Start value.
+    pub init: Init,
+    /// Weight decay of this parameter; `None` takes the optimizer's.
+    pub decay: Option<f64>,
+}
+
+/// One operator applied to its operands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The operator.
+    pub op: Op,
+    /// Operands, all earlier nodes.
+    pub inputs: Vec<NodeId>,
+    /// Type of the result. For a scan, that of its first result.
+    pub ty: Type,
+    /// Index into [`Graph::scopes`].
+    pub scope: u32,
+}
+
+/// An operator DAG in evaluation order: a whole model, or the body of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// Width of the input features.
+    pub features: u32,
+    /// Nodes in evaluation order.
+    pub nodes: Vec<Node>,
+    /// Trainable tensors; empty in a scan body.
+    pub params: Vec<ParamSpec>,
+    /// Argument types; empty for a model.
+    pub args: Vec<Type>,
+    /// Results. For a model: the loss, then the logits.
+    pub results: Vec<NodeId>,
+    /// Names of layer instances; entry 0 is the model itself.
+    pub scopes: Vec<String>,
+}
+
+impl Graph {
+    /// An empty graph on inputs of a width.
+    pub fn new(features: u32) -> Self {
+        Self {
+            features,
+            scopes: vec![String::new()],
+            ..Self::default()
+        }
+    }
+
+    /// An empty scan body.
+    pub fn body(features: u32, args: Vec<Type>) -> Self {
+        Self {
+            args,
+            ..Self::new(features)
+        }
+    }
+
+    /// Appends an operator; its result type is inferred.
+    ///
+    /// # Errors
+    /// If the operands do not fit the operator.
+    pub fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, TypeError> {
+        let ty = infer(self, &op, inputs)?;
+        self.nodes.push(Node {
+            op,
+            inputs: inputs.to_vec(),
+            ty,
+            scope,
+        });
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    /// Declares a trainable tensor.
+    pub fn param(&mut self, spec: ParamSpec) -> ParamId {
+        self.params.push(spec);
+        ParamId(self.params.len() as u32 - 1)
+    }
+
+    /// Declares a scope and returns its index.
+    pub fn scope(&mut self, name: &str) -> u32 {
+        self.scopes.push(name.to_owned());
+        self.scopes.len() as u32 - 1
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The type of a node's result.
+    pub fn ty(&self, id: NodeId) -> Type {
+        self.node(id).ty
+    }
+
+    /// All nodes with their ids, in evaluation order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator {
+        self.nodes
+            .iter()
+            .enumerate()
+            .map(|(i, node)| (NodeId(i as u32), node))
+    }
+
+    /// `users[n]`: the nodes that read node `n`, once each.
+    pub fn users(&self) -> Vec<Vec<NodeId>> {
+        let mut users = vec![Vec::new(); self.nodes.len()];
+        for (id, node) in self.iter() {
+            for input in &node.inputs {
+                let list: &mut Vec<NodeId> = &mut users[input.0 as usize];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        users
+    }
+
+    /// Trainable floats.
+    pub fn trainable(&self) -> u64 {
+        self.params.iter().map(|p| floats(p.ty)).sum()
+    }
+
+    /// The same graph without the nodes that no result needs.
+    pub fn pruned(&self) -> Self {
+        let mut needed = vec![false; self.nodes.len()];
+        let mut work = self.results.clone();
+        while let Some(id) = work.pop() {
+            if !std::mem::replace(&mut needed[id.0 as usize], true) {
+                work.extend(&self.node(id).inputs);
+            }
+        }
+        let mut new_id = vec![NodeId(0); self.nodes.len()];
+        let mut nodes = Vec::new();
+        for (id, node) in self.iter().filter(|(id, _)| needed[id.0 as usize]) {
+            new_id[id.0 as usize] = NodeId(nodes.len() as u32);
+            let inputs = node.inputs.iter().map(|i| new_id[i.0 as usize]).collect();
+            nodes.push(Node {
+                inputs,
+                ..node.clone()
+            });
+        }
+        let results = self.results.iter().map(|r| new_id[r.0 as usize]).collect();
+        Self {
+            nodes,
+            results,
+            ..self.clone_without_nodes()
+        }
+    }
+
+    /// The same parameters, arguments and scopes, without any node or result.
+    pub fn clone_without_nodes(&self) -> Self {
+        Self {
+            features: self.features,
+            nodes: Vec::new(),
+            params: self.params.clone(),
+            args: self.args.clone(),
+            results: Vec::new(),
+            scopes: self.scopes.clone(),
+        }
+    }
+
+    /// Checks every invariant: operands before users, inferred types, result ids.
+    ///
+    /// # Errors
+    /// The first broken invariant, with the node printed.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        for (id, node) in self.iter() {
+            let broken = |why: String| VerifyError {
+                node: id,
+                text: self.line(id),
+                why,
+            };
+            if let Some(late) = node.inputs.iter().find(|i| **i >= id) {
+                return Err(broken(format!("reads {late}, which is not before it")));
+            }
+            let ty = infer(self, &node.op, &node.inputs).map_err(|e| broken(e.to_string()))?;
+            if ty != node.ty {
+                return Err(broken(format!("has type {}, expected {ty}", node.ty)));
+            }
+            if node.scope as usize >= self.scopes.len() {
+                return Err(broken(format!("names scope {}", node.scope)));
+            }
+            if let Op::Scan(scan) = &node.op {
+                scan.body
+                    .verify()
+                    .map_err(|e| broken(format!("in its body, {e}")))?;
+            }
+        }
+        match self
+            .results
+            .iter()
+            .find(|r| r.0 as usize >= self.nodes.len())
+        {
+            Some(id) => Err(VerifyError {
+                node: *id,
+                text: String::new(),
+                why: "is a result but not a node".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// One node as text.
+    fn line(&self, id: NodeId) -> String {
+        let node = self.node(id);
+        let inputs: Vec<String> = node.inputs.iter().map(NodeId::to_string).collect();
+        let name = match &node.op {
+            Op::Param(p) => match self.params.get(p.0 as usize) {
+                Some(spec) => format!("param {}", spec.name),
+                None => format!("param {}", p.0),
+            },
+            op => op.to_string(),
+        };
+        format!("{id}: {} = {name} {}", node.ty, inputs.join(", "))
+            .trim_end()
+            .to_owned()
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, indent: usize) -> fmt::Result {
+        let mut scope = 0;
+        for (id, node) in self.iter() {
+            if node.scope != scope {
+                scope = node.scope;
+                writeln!(f, "{:indent$}# {}", "", self.scopes[scope as usize])?;
+            }
+            writeln!(f, "{:indent$}{}", "", self.line(id))?;
+            if let Op::Scan(scan) = &node.op {
+                scan.body.write(f, indent + 4)?;
+            }
+        }
+        let results: Vec<String> = self.results.iter().map(NodeId::to_string).collect();
+        writeln!(f, "{:indent$}return {}", "", results.join(", "))
+    }
+}
+
+/// Floats of a tensor with fixed rows; 0 for one whose rows depend on the data graph.
+pub fn floats(ty: Type) -> u64 {
+    match ty.rows {
+        Rows::Fixed(rows) => u64::from(rows) * u64::from(ty.columns()) * u64::from(ty.stack.max(1)),
+        Rows::Vertices | Rows::Edges(_) => 0,
+    }
+}
+
+impl Scan {
+    /// Types of the results: the carries, then the stacked `ys`.
+    pub fn result_types(&self) -> Vec<Type> {
+        let result = |(i, id): (usize, &NodeId)| {
+            let ty = self.body.ty(*id);
+            if i < self.carries as usize {
+                ty
+            } else {
+                ty.stacked(self.count)
+            }
+        };
+        self.body.results.iter().enumerate().map(result).collect()
+    }
+}
+
+/// A broken invariant of a graph: a bug in a pass, never the user's mistake.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("node {node} {why}\n    {text}")]
+pub struct VerifyError {
+    /// The node.
+    pub node: NodeId,
+    /// The node as text.
+    pub text: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(input) => write!(f, "input {input:?}"),
+            Self::Param(id) => write!(f, "param {}", id.0),
+            Self::Const(value) => write!(f, "const {value}"),
+            Self::Table(values) => write!(f, "table of {}", values.len()),
+            Self::Arg(n) => write!(f, "arg {n}"),
+            Self::Unary(op) => match op {
+                crate::Unary::LeakyRelu(s) | crate::Unary::LeakyStep(s) => {
+                    write!(f, "{}({s})", op.name())
+                }
+                _ => f.write_str(op.name()),
+            },
+            Self::Binary(op) => f.write_str(op.name()),
+            Self::Dropout { p, site } => write!(f, "dropout({p}, site {site})"),
+            Self::Broadcast(ty) => write!(f, "broadcast {ty}"),
+            Self::Take(set, end) => write!(f, "take {set} {}", lower(end)),
+            Self::Gather(set, end, reduce) => {
+                write!(f, "gather {set} {} {}", lower(end), lower(reduce))
+            }
+            Self::GatherMean(set) => write!(f, "gather {set} dst mean"),
+            Self::EdgeSoftmax(set) => write!(f, "softmax {set}"),
+            Self::MatMul => f.write_str("matmul"),
+            Self::MatMulNT => f.write_str("matmul_nt"),
+            Self::MatMulTN => f.write_str("matmul_tn"),
+            Self::Reshape { heads, width } => write!(f, "reshape {heads} x {width}"),
+            Self::Concat => f.write_str("concat"),
+            Self::SliceCols { start, len } => write!(f, "slice_cols {start} + {len}"),
+            Self::PadCols { before, after } => write!(f, "pad_cols {before}, {after}"),
+            Self::SliceRows { start, len } => write!(f, "slice_rows {start} + {len}"),
+            Self::PadRows { before, after } => write!(f, "pad_rows {before}, {after}"),
+            Self::ReduceCols(axis, reduce) => {
+                write!(f, "reduce {} {}", lower(axis), lower(reduce))
+            }
+            Self::SumRows => f.write_str("sum_rows"),
+            Self::Loss(loss) => write!(f, "loss {}", lower(loss)),
+            Self::LossGrad(loss) => write!(f, "loss_grad {}", lower(loss)),
+            Self::Scan(scan) => {
+                let order = if scan.reverse { "reversed " } else { "" };
+                write!(
+                    f,
+                    "{order}scan {} (carries {}, consts {}, xs {})",
+                    scan.count, scan.carries, scan.consts, scan.xs
+                )
+            }
+            Self::Out(n) => write!(f, "out {n}"),
+        }
+    }
+}
+
+fn lower(value: &impl fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}

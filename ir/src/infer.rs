@@ -1,0 +1,384 @@
+//! Result types of operators.
+
+use crate::graph::{Graph, NodeId};
+use crate::kernel::{Axis, End};
+use crate::op::{Input, Op, Scan};
+use crate::types::{EdgeSet, Rows, Type};
+
+/// Operands that do not fit an operator.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TypeError {
+    /// The wrong number of operands.
+    #[error("{op} takes {expected} operand(s), found {found}")]
+    Arity {
+        /// The operator.
+        op: String,
+        /// Operands found.
+        found: usize,
+        /// Operands expected.
+        expected: usize,
+    },
+    /// Two tensors that cannot be combined element by element.
+    #[error("{left} and {right} do not fit each other in {op}")]
+    Broadcast {
+        /// The operator.
+        op: String,
+        /// Type of the first operand.
+        left: Type,
+        /// Type of the second operand.
+        right: Type,
+    },
+    /// Rows of another kind than the operator works on.
+    #[error("{op} works on {expected}, found {found}")]
+    Domain {
+        /// The operator.
+        op: String,
+        /// What the operator works on.
+        expected: &'static str,
+        /// The operand's type.
+        found: Type,
+    },
+    /// Inner sizes of a matrix product that differ.
+    #[error("{op} needs equal inner sizes, found {left} and {right}")]
+    Inner {
+        /// The operator.
+        op: String,
+        /// Type of the first operand.
+        left: Type,
+        /// Type of the second operand.
+        right: Type,
+    },
+    /// A slice, pad or reshape that does not fit the operand.
+    #[error("{op} does not fit {found}")]
+    Range {
+        /// The operator.
+        op: String,
+        /// The operand's type.
+        found: Type,
+    },
+    /// A scan argument, parameter or result that does not exist or has another type.
+    #[error("{op}: expected {expected}, found {found}")]
+    Mismatch {
+        /// The operator.
+        op: String,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+}
+
+/// The type of `op` applied to nodes of `graph`.
+///
+/// # Errors
+/// If the operands do not fit the operator.
+pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeError> {
+    let types: Vec<Type> = inputs.iter().map(|id| graph.ty(*id)).collect();
+    let arity = |expected: usize| match types.len() {
+        found if found == expected => Ok(()),
+        found => Err(TypeError::Arity {
+            op: op.to_string(),
+            found,
+            expected,
+        }),
+    };
+    let domain = |expected: &'static str, found: Type| {
+        Err(TypeError::Domain {
+            op: op.to_string(),
+            expected,
+            found,
+        })
+    };
+    let range = |found: Type| {
+        Err(TypeError::Range {
+            op: op.to_string(),
+            found,
+        })
+    };
+    let mismatch = |expected: String, found: String| {
+        Err(TypeError::Mismatch {
+            op: op.to_string(),
+            expected,
+            found,
+        })
+    };
+    match op {
+        Op::Input(input) => {
+            arity(0)?;
+            Ok(Type::vertices(match input {
+                Input::Features => graph.features,
+                Input::InDegree(_) | Input::OutDegree(_) => 1,
+            }))
+        }
+        Op::Param(id) => {
+            arity(0)?;
+            match graph.params.get(id.0 as usize) {
+                Some(spec) => Ok(spec.ty),
+                None => mismatch("a declared parameter".into(), format!("number {}", id.0)),
+            }
+        }
+        Op::Const(_) => arity(0).map(|()| Type::SCALAR),
+        Op::Table(values) => arity(0).map(|()| Type::SCALAR.stacked(values.len() as u32)),
+        Op::Arg(n) => {
+            arity(0)?;
+            match graph.args.get(*n as usize) {
+                Some(ty) => Ok(*ty),
+                None => mismatch(
+                    format!("one of {} arguments", graph.args.len()),
+                    n.to_string(),
+                ),
+            }
+        }
+        Op::Unary(_) | Op::Dropout { .. } => arity(1).map(|()| types[0]),
+        Op::Binary(_) => {
+            arity(2)?;
+            types[0]
+                .broadcast(types[1])
+                .ok_or_else(|| TypeError::Broadcast {
+                    op: op.to_string(),
+                    left: types[0],
+                    right: types[1],
+                })
+        }
+        Op::Broadcast(to) => {
+            arity(1)?;
+            if types[0].broadcast(*to) == Some(*to) {
+                Ok(*to)
+            } else {
+                range(types[0])
+            }
+        }
+        Op::Take(set, _) => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Vertices => Ok(Type {
+                    rows: Rows::Edges(*set),
+                    ..types[0]
+                }),
+                _ => domain("vertex rows", types[0]),
+            }
+        }
+        Op::Gather(set, end, _) => {
+            arity(1)?;
+            gather(*set, types[0]).map_or_else(|| domain(edges(*set, *end), types[0]), Ok)
+        }
+        Op::GatherMean(set) => {
+            arity(1)?;
+            gather(*set, types[0]).map_or_else(|| domain(edges(*set, End::Dst), types[0]), Ok)
+        }
+        Op::EdgeSoftmax(set) => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Edges(s) if s == *set => Ok(types[0]),
+                _ => domain(edges(*set, End::Dst), types[0]),
+            }
+        }
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
+            arity(2)?;
+            matmul(op, types[0], types[1])
+        }
+        Op::Reshape { heads, width } => {
+            arity(1)?;
+            let same = u64::from(*heads) * u64::from(*width) == u64::from(types[0].columns());
+            let ty = Type {
+                heads: *heads,
+                width: *width,
+                ..types[0]
+            };
+            if same { Ok(ty) } else { range(types[0]) }
+        }
+        Op::Concat => {
+            let Some(first) = types.first() else {
+                return arity(1).map(|()| Type::SCALAR);
+            };
+            let mut width = 0u32;
+            for ty in &types {
+                if (ty.stack, ty.rows, ty.heads) != (first.stack, first.rows, first.heads) {
+                    let op = op.to_string();
+                    return Err(TypeError::Broadcast {
+                        op,
+                        left: *first,
+                        right: *ty,
+                    });
+                }
+                width += ty.width;
+            }
+            Ok(Type { width, ..*first })
+        }
+        Op::SliceCols { start, len } => {
+            arity(1)?;
+            let fits = start
+                .checked_add(*len)
+                .is_some_and(|end| end <= types[0].width);
+            if fits && *len > 0 {
+                Ok(Type {
+                    width: *len,
+                    ..types[0]
+                })
+            } else {
+                range(types[0])
+            }
+        }
+        Op::PadCols { before, after } => {
+            arity(1)?;
+            Ok(Type {
+                width: types[0].width + before + after,
+                ..types[0]
+            })
+        }
+        Op::SliceRows { start, len } => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Fixed(n) if *len > 0 && start.checked_add(*len).is_some_and(|e| e <= n) => {
+                    Ok(Type {
+                        rows: Rows::Fixed(*len),
+                        ..types[0]
+                    })
+                }
+                _ => range(types[0]),
+            }
+        }
+        Op::PadRows { before, after } => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Fixed(n) => Ok(Type {
+                    rows: Rows::Fixed(n + before + after),
+                    ..types[0]
+                }),
+                _ => range(types[0]),
+            }
+        }
+        Op::ReduceCols(axis, _) => {
+            arity(1)?;
+            Ok(match axis {
+                Axis::Width => Type {
+                    width: 1,
+                    ..types[0]
+                },
+                Axis::Heads => Type {
+                    heads: 1,
+                    ..types[0]
+                },
+            })
+        }
+        Op::SumRows => arity(1).map(|()| Type {
+            rows: Rows::Fixed(1),
+            ..types[0]
+        }),
+        Op::Loss(_) | Op::LossGrad(_) => {
+            arity(1)?;
+            match (types[0], op) {
+                (
+                    Type {
+                        stack: 0,
+                        rows: Rows::Vertices,
+                        heads: 1,
+                        ..
+                    },
+                    Op::Loss(_),
+                ) => Ok(Type::SCALAR),
+                (
+                    ty @ Type {
+                        stack: 0,
+                        rows: Rows::Vertices,
+                        heads: 1,
+                        ..
+                    },
+                    _,
+                ) => Ok(ty),
+                _ => domain("vertex rows without heads", types[0]),
+            }
+        }
+        Op::Scan(scan) => scan_type(op, scan, &types),
+        Op::Out(n) => {
+            arity(1)?;
+            let Op::Scan(scan) = &graph.node(inputs[0]).op else {
+                return mismatch("a scan".into(), graph.node(inputs[0]).op.to_string());
+            };
+            let results = scan.result_types();
+            match results.get(*n as usize) {
+                Some(ty) => Ok(*ty),
+                None => mismatch(format!("one of {} results", results.len()), n.to_string()),
+            }
+        }
+    }
+}
+
+fn gather(set: EdgeSet, ty: Type) -> Option<Type> {
+    (ty.rows == Rows::Edges(set)).then_some(Type {
+        rows: Rows::Vertices,
+        ..ty
+    })
+}
+
+fn edges(set: EdgeSet, end: End) -> &'static str {
+    match (set, end) {
+        (EdgeSet::Plain, _) => "arc rows (edges)",
+        (EdgeSet::Looped, _) => "arc rows (edges + loops)",
+    }
+}
+
+fn matmul(op: &Op, a: Type, b: Type) -> Result<Type, TypeError> {
+    let inner = || {
+        Err(TypeError::Inner {
+            op: op.to_string(),
+            left: a,
+            right: b,
+        })
+    };
+    if a.stack != 0 || b.stack != 0 {
+        return inner();
+    }
+    match op {
+        Op::MatMulTN if a.rows == b.rows => Ok(Type::matrix(a.columns(), b.columns())),
+        Op::MatMul if b.rows == Rows::Fixed(a.columns()) => Ok(Type::new(a.rows, 1, b.columns())),
+        Op::MatMulNT if a.columns() == b.columns() => match b.rows {
+            Rows::Fixed(n) => Ok(Type::new(a.rows, 1, n)),
+            _ => inner(),
+        },
+        _ => inner(),
+    }
+}
+
+fn scan_type(op: &Op, scan: &Scan, types: &[Type]) -> Result<Type, TypeError> {
+    let expected = (scan.carries + scan.consts + scan.xs) as usize;
+    if types.len() != expected || scan.body.args.len() != expected {
+        let found = types.len().min(scan.body.args.len());
+        return Err(TypeError::Arity {
+            op: op.to_string(),
+            found,
+            expected,
+        });
+    }
+    let mismatch = |expected: String, found: String| {
+        Err(TypeError::Mismatch {
+            op: op.to_string(),
+            expected,
+            found,
+        })
+    };
+    let first_x = (scan.carries + scan.consts) as usize;
+    for (i, (outer, inner)) in types.iter().zip(&scan.body.args).enumerate() {
+        let wanted = if i < first_x {
+            *inner
+        } else {
+            inner.stacked(scan.count)
+        };
+        if *outer != wanted {
+            return mismatch(format!("{wanted} for argument {i}"), outer.to_string());
+        }
+    }
+    let results = scan.result_types();
+    if results.len() < scan.carries as usize {
+        return mismatch(
+            format!("{} carries", scan.carries),
+            results.len().to_string(),
+        );
+    }
+    for (i, (result, arg)) in results.iter().zip(&scan.body.args).enumerate() {
+        if i < scan.carries as usize && result != arg {
+            return mismatch(format!("carry {i} to stay {arg}"), result.to_string());
+        }
+    }
+    Ok(results.first().copied().unwrap_or(Type::SCALAR))
+}

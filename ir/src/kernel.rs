@@ -1,0 +1,319 @@
+//! Kernel specifications: what a kernel computes, never how.
+//!
+//! A [`Kernel`] is a loop nest over rows (and, for some, over the arcs of a row) with
+//! scalar expressions inside. Code generators choose the schedule; the oracle
+//! interprets the same value in double precision. Widths are constants of the
+//! specification, row counts are not.
+
+use crate::expr::Expr;
+use crate::types::EdgeSet;
+use serde::{Deserialize, Serialize};
+
+/// Which row of an operand an element comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum At {
+    /// The row that the kernel computes (a vertex, a fixed row, or an arc for arc kernels).
+    Row,
+    /// The source vertex of the current arc.
+    Src,
+    /// The destination vertex of the current arc.
+    Dst,
+    /// The current arc, by its position in the in-neighbour CSR.
+    Edge,
+    /// Row 0 always: a value shared by all rows (a bias, an attention vector).
+    One,
+    /// Row `list[row]` of the kernel's row list (packing messages).
+    List,
+}
+
+/// An operand: where its rows lie and how its elements follow the kernel's index `(row, head, column)`.
+///
+/// Element `(row, h, c)` is at float `row * stride + offset + h * head_step + c * column_step`.
+/// A step of 0 broadcasts; `column_step` is 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Operand {
+    /// Which row.
+    pub at: At,
+    /// Floats from one row to the next.
+    pub stride: u32,
+    /// First float of the row that is used.
+    pub offset: u32,
+    /// Floats from one head to the next; 0 if all heads share the value.
+    pub head_step: u32,
+    /// 1, or 0 if all columns of a head share the value.
+    pub column_step: u32,
+}
+
+/// A dropout mask of a kernel. See [`keep`] for the function.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mask {
+    /// Probability of dropping.
+    pub p: f32,
+    /// `Row`, `Src` or `Dst` for a vertex mask (keyed by the vertex's global id), `Edge`
+    /// for an arc mask (keyed by the global ids of source and destination).
+    pub at: At,
+    /// Columns from one head to the next in the masked tensor; 0 if heads share the value.
+    pub head_step: u32,
+    /// 1, or 0 if all columns of a head share the value.
+    pub column_step: u32,
+}
+
+/// Which vertex a reduction over arcs belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// The destination: arcs by in-neighbour CSR, one result for each inner vertex.
+    Dst,
+    /// The source: arcs by out-neighbour CSR, one result for each local vertex (inner and halo).
+    Src,
+}
+
+/// How values are reduced. Every reduction runs in storage order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reduce {
+    /// Sum; 0 if there is nothing to reduce.
+    Sum,
+    /// Maximum; 0 if there is nothing to reduce.
+    Max,
+}
+
+/// The rows that a kernel runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// A number of rows given at run time, without arcs.
+    Rows,
+    /// The arcs of an edge set, visited by destination in in-neighbour CSR order.
+    Edges(EdgeSet),
+}
+
+/// Which axis of a row [`Body::RowReduce`] reduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Axis {
+    /// The columns of each head: the result is `[rows x heads x 1]`.
+    Width,
+    /// The heads: the result is `[rows x 1 x width]`.
+    Heads,
+}
+
+/// The loop nest of a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Body {
+    /// `out_i[row, h, c] = values_i` for every element. An output may be the same buffer as
+    /// an input that is read at the same element.
+    Map {
+        /// The rows.
+        over: Over,
+        /// One expression for each output.
+        values: Vec<Expr>,
+    },
+    /// g-SpMM: `out[v, h, c] = finish(reduce over arcs of v of value)`.
+    Gather {
+        /// The arcs.
+        set: EdgeSet,
+        /// The vertex that arcs are grouped by. `Src` walks the out-neighbour CSR, whose
+        /// permutation gives the arc's position for `At::Edge`.
+        to: End,
+        /// The reduction.
+        reduce: Reduce,
+        /// The message of one arc.
+        value: Expr,
+        /// Applied to the result; loads are `Row`, `One` (and `Acc`).
+        finish: Expr,
+    },
+    /// g-SDDMM and row norms: reduces one axis of every row.
+    RowReduce {
+        /// The rows.
+        over: Over,
+        /// The axis that disappears.
+        axis: Axis,
+        /// The reduction.
+        reduce: Reduce,
+        /// The element.
+        value: Expr,
+        /// Applied to the result; its loads ignore the reduced axis (their step there is 0).
+        finish: Expr,
+    },
+    /// `out[0, h, c] = sum over rows of value`, by fixed blocks of [`COLUMN_BLOCK`] rows (or
+    /// destination vertices) that are then added in order.
+    ColReduce {
+        /// The rows.
+        over: Over,
+        /// The element.
+        value: Expr,
+    },
+    /// `out[arc, h] = softmax over the arcs with the same destination of value`, `width = 1`,
+    /// with the maximum subtracted.
+    EdgeSoftmax {
+        /// The arcs.
+        set: EdgeSet,
+        /// The score of one arc.
+        value: Expr,
+    },
+}
+
+/// Rows (or destination vertices) that [`Body::ColReduce`] sums before adding to the total;
+/// part of the meaning, so that the order of additions never depends on threads.
+pub const COLUMN_BLOCK: usize = 1024;
+
+/// A kernel specification.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// The loop nest.
+    pub body: Body,
+    /// Heads of the iteration space.
+    pub heads: u32,
+    /// Columns of a head of the iteration space.
+    pub width: u32,
+    /// Operands that `Value::Load` names.
+    pub inputs: Vec<Operand>,
+    /// Where results go, `at` = `Row` (`One` for a column reduction): one, or several for a map.
+    pub outputs: Vec<Operand>,
+    /// Dropout masks that `Value::Mask` names; each has a 64-bit key at run time.
+    pub masks: Vec<Mask>,
+    /// Number of run-time scalars that `Value::Scalar` names.
+    pub scalars: u16,
+}
+
+/// A 32-bit mixing function (lowbias32 by C. Wellons): every input bit reaches every output bit.
+pub const fn mix32(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x7feb_352d);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
+/// The 64-bit key of one dropout draw: equal on every rank, thread and device.
+///
+/// `iteration` is that of the enclosing scan, 0 outside of one; for nested scans
+/// `outer iteration * count of the inner scan + inner iteration`. Two rounds of splitmix64
+/// (Steele, Lea, Flood 2014) after that of the seed make neighbouring sites, epochs and
+/// iterations independent.
+pub const fn mask_key(seed: u64, epoch: u32, site: u32, iteration: u32) -> u64 {
+    let place = ((site as u64) << 32) | iteration as u64;
+    mix64(mix64(mix64(seed) ^ epoch as u64) ^ place)
+}
+
+/// One step of splitmix64.
+const fn mix64(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Hash of a vertex for a mask key.
+pub const fn vertex_hash(key: u64, vertex: u32) -> u32 {
+    mix32(vertex.wrapping_mul(0x9e37_79b1) ^ key as u32).wrapping_add((key >> 32) as u32)
+}
+
+/// Hash of an arc for a mask key; `src` and `dst` are global ids.
+pub const fn edge_hash(key: u64, src: u32, dst: u32) -> u32 {
+    mix32(vertex_hash(key, dst) ^ src.wrapping_mul(0x85eb_ca6b))
+}
+
+/// Whether a mask keeps an element, from the hash of its row and its column in the masked
+/// tensor (`h * head_step + c * column_step`). Equal on every rank, thread and device.
+pub fn keep(row_hash: u32, column: u32, p: f32) -> bool {
+    draw(row_hash, column) >= drop_threshold(p)
+}
+
+/// The 24-bit number that [`keep`] compares with [`drop_threshold`].
+pub const fn draw(row_hash: u32, column: u32) -> u32 {
+    mix32(row_hash ^ column.wrapping_mul(0x9e37_79b9)) >> 8
+}
+
+/// The 24-bit number below which a draw means "drop".
+pub fn drop_threshold(p: f32) -> u32 {
+    (f64::from(p) * f64::from(1u32 << 24)).round() as u32
+}
+
+impl Body {
+    /// Every expression of the kernel.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        match self {
+            Self::Map { values, .. } => values.iter().collect(),
+            Self::Gather { value, finish, .. } | Self::RowReduce { value, finish, .. } => {
+                vec![value, finish]
+            }
+            Self::ColReduce { value, .. } | Self::EdgeSoftmax { value, .. } => vec![value],
+        }
+    }
+
+    /// The short name that traces and reports use.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Map {
+                over: Over::Rows, ..
+            } => "map",
+            Self::Map {
+                over: Over::Edges(_),
+                ..
+            } => "edge-map",
+            Self::Gather { to: End::Dst, .. } => "spmm",
+            Self::Gather { to: End::Src, .. } => "spmm-t",
+            Self::RowReduce {
+                over: Over::Rows, ..
+            } => "row-reduce",
+            Self::RowReduce {
+                over: Over::Edges(_),
+                ..
+            } => "sddmm",
+            Self::ColReduce { .. } => "col-reduce",
+            Self::EdgeSoftmax { .. } => "edge-softmax",
+        }
+    }
+
+    /// The edge set that the kernel walks, if it walks arcs.
+    pub fn edge_set(&self) -> Option<EdgeSet> {
+        match self {
+            Self::Gather { set, .. } | Self::EdgeSoftmax { set, .. } => Some(*set),
+            Self::Map { over, .. }
+            | Self::RowReduce { over, .. }
+            | Self::ColReduce { over, .. } => match over {
+                Over::Edges(set) => Some(*set),
+                Over::Rows => None,
+            },
+        }
+    }
+}
+
+impl Operand {
+    /// A contiguous operand of `heads x width` columns.
+    pub fn dense(at: At, heads: u32, width: u32) -> Self {
+        let head_step = if heads == 1 { 0 } else { width };
+        let column_step = u32::from(width != 1);
+        Self {
+            at,
+            stride: heads * width,
+            offset: 0,
+            head_step,
+            column_step,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_keep_the_stated_share() {
+        for p in [0.1f32, 0.5, 0.6] {
+            let kept: usize = (0..2000u32)
+                .map(|v| {
+                    (0..64)
+                        .filter(|&c| keep(vertex_hash(7 << 32 | 3, v), c, p))
+                        .count()
+                })
+                .sum();
+            let share = kept as f64 / (2000.0 * 64.0);
+            assert!((share - f64::from(1.0 - p)).abs() < 0.005, "{p}: {share}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A checked model: its operator graph and how it is to be trained.
+
+use crate::graph::Graph;
+use crate::op::Loss;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// What [`crate::check::elaborate`] makes of a file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Model {
+    /// The model's name.
+    pub name: String,
+    /// The name of its data graph.
+    pub graph_name: String,
+    /// The operators; results are the loss and the logits.
+    pub graph: Graph,
+    /// The loss function.
+    pub loss: Loss,
+    /// Numeric and boolean parameters with their values (booleans as 0 and 1), in the order of
+    /// the text.
+    pub parameters: Vec<(String, f64)>,
+    /// How to train it.
+    pub train: TrainSettings,
+}
+
+/// What a model must know about its data graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphFacts {
+    /// Input features of a vertex.
+    pub features: u32,
+    /// Classes, or labels of a vertex.
+    pub classes: u32,
+}
+
+/// The `train` block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainSettings {
+    /// How parameters are updated.
+    pub optimizer: Optimizer,
+    /// Weight decay of the parameters that do not have their own.
+    pub weight_decay: f64,
+    /// Passes over the training vertices.
+    pub epochs: u32,
+    /// Stop after this many epochs without a better validation loss.
+    pub patience: Option<u32>,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Relaxations that a plan may use.
+    pub allow: Vec<Relaxation>,
+}
+
+/// How parameters are updated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// Stochastic gradient descent; weight decay is added to the gradient.
+    Sgd {
+        /// Learning rate.
+        lr: f64,
+        /// Share of the last step that is taken again.
+        momentum: f64,
+    },
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
+    Adam {
+        /// Learning rate.
+        lr: f64,
+        /// Decay of the first moment.
+        beta1: f64,
+        /// Decay of the second moment.
+        beta2: f64,
+        /// Added to the root of the second moment.
+        eps: f64,
+    },
+    /// AdamW (Loshchilov and Hutter, 2019): weight decay apart from the gradient.
+    #[serde(rename = "adamw")]
+    AdamW {
+        /// Learning rate.
+        lr: f64,
+        /// Decay of the first moment.
+        beta1: f64,
+        /// Decay of the second moment.
+        beta2: f64,
+        /// Added to the root of the second moment.
+        eps: f64,
+    },
+}
+
+/// A change of the model or its gradients that a plan makes only if it is permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relaxation {
+    /// All transforms first, then all aggregations.
+    Decouple,
+    /// Embeddings or weights of earlier epochs.
+    Stale,
+    /// Sampled neighbours.
+    Sample,
+}
+
+/// Where the data graph of a model comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GraphSource {
+    /// A file: enough to train.
+    Data {
+        /// The name of the graph.
+        name: String,
+        /// The file as written, relative to the `.gir` file.
+        path: String,
+        /// How to read it.
+        options: DataOptions,
+    },
+    /// Statistics: enough to plan.
+    Statistics(Workload),
+}
+
+/// How a graph file is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataOptions {
+    /// Scale the features of each vertex to sum 1.
+    pub normalize_features: bool,
+}
+
+impl GraphFacts {
+    /// What a model is checked with where its data is not at hand.
+    pub const PLACEHOLDER: Self = Self {
+        features: 16,
+        classes: 4,
+    };
+}
+
+impl Default for TrainSettings {
+    fn default() -> Self {
+        Self {
+            optimizer: Optimizer::Adam {
+                lr: 0.01,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+            },
+            weight_decay: 0.0,
+            epochs: 200,
+            patience: None,
+            seed: 0,
+            allow: Vec::new(),
+        }
+    }
+}
+
+impl Optimizer {
+    /// The learning rate.
+    pub fn learning_rate(&self) -> f64 {
+        match *self {
+            Self::Sgd { lr, .. } | Self::Adam { lr, .. } | Self::AdamW { lr, .. } => lr,
+        }
+    }
+}
+
+impl Relaxation {
+    /// Every relaxation.
+    pub const ALL: [Self; 3] = [Self::Decouple, Self::Stale, Self::Sample];
+
+    /// Its name in the language and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decouple => "decouple",
+            Self::Stale => "stale",
+            Self::Sample => "sample",
+        }
+    }
+}
+
+impl GraphSource {
+    /// The name of the graph.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Data { name, .. } => name,
+            Self::Statistics(workload) => &workload.name,
+        }
+    }
+
+    /// What is known without reading a file.
+    pub fn facts(&self) -> Option<GraphFacts> {
+        match self {
+            Self::Data { .. } => None,
+            Self::Statistics(w) => Some(GraphFacts {
+                features: w.features,
+                classes: w.classes,
+            }),
+        }
+    }
+}

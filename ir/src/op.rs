@@ -1,0 +1,284 @@
+//! The operators of the IR, in one table.
+
+use crate::kernel::{Axis, End, Reduce};
+use crate::types::{EdgeSet, Type};
+use serde::{Deserialize, Serialize};
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unary {
+    /// `-x`
+    Neg,
+    /// `max(x, 0)`
+    Relu,
+    /// `x > 0 ? 1 : 0`, the derivative of `relu`
+    Step,
+    /// `x > 0 ? x : slope * x`
+    LeakyRelu(f32),
+    /// `x > 0 ? 1 : slope`, the derivative of `leaky_relu`
+    LeakyStep(f32),
+    /// `x > 0 ? x : exp(x) - 1`
+    Elu,
+    /// `x > 0 ? 1 : exp(x)`, the derivative of `elu`
+    EluStep,
+    /// `exp(x)`
+    Exp,
+    /// natural logarithm
+    Log,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
+    /// hyperbolic tangent
+    Tanh,
+    /// square root
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// `x == 0 ? 0 : 1 / x`: the mean over an empty neighbourhood is 0
+    Recip,
+}
+
+/// A function of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Binary {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// `max(a, b)`
+    Max,
+    /// `a == b ? 1 : 0`
+    Eq,
+}
+
+/// Values that come with the data graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// The feature matrix, `[V x F]`.
+    Features,
+    /// Number of arcs into a vertex, `[V x 1]`.
+    InDegree(EdgeSet),
+    /// Number of arcs out of a vertex, `[V x 1]`.
+    OutDegree(EdgeSet),
+}
+
+/// The loss functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Mean over the training vertices of `-log softmax(z)[label]`.
+    CrossEntropy,
+    /// Mean over training vertices and classes of the binary cross-entropy with logits.
+    BinaryCrossEntropy,
+}
+
+/// An operator. Operand types and results are checked by [`crate::infer::infer`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// A value of the data graph.
+    Input(Input),
+    /// A trainable tensor; stacked if it belongs to a repeated layer.
+    Param(crate::graph::ParamId),
+    /// A number.
+    Const(f32),
+    /// One number for each iteration of a scan: `[n * [1 x 1]]`.
+    Table(Vec<f32>),
+    /// Argument `n` of a scan body.
+    Arg(u32),
+    /// A function of every element.
+    Unary(Unary),
+    /// A function of two tensors' elements, with broadcasting.
+    Binary(Binary),
+    /// Zeroes elements with probability `p`, scales the others by `1 / (1 - p)`; the draw is
+    /// keyed by site, epoch, iteration, row and column. Identity outside training.
+    Dropout {
+        /// Probability of dropping.
+        p: f32,
+        /// Number of the dropout in the model.
+        site: u32,
+    },
+    /// Repeats single rows, heads and columns up to a type.
+    Broadcast(Type),
+    /// Vertex rows to arcs: row of the source (`End::Src`) or of the destination.
+    Take(EdgeSet, End),
+    /// Arc rows to vertices: reduces the arcs that share an end.
+    Gather(EdgeSet, End, Reduce),
+    /// The mean over the arcs into a vertex; 0 where there are none.
+    GatherMean(EdgeSet),
+    /// Softmax over the arcs into a vertex, for every head and column.
+    EdgeSoftmax(EdgeSet),
+    /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
+    MatMul,
+    /// `a . b^T`: `[n x a] [b x a] -> [n x b]`.
+    MatMulNT,
+    /// `a^T . b`: `[n x a] [n x b] -> [a x b]`, a sum over rows.
+    MatMulTN,
+    /// Heads and columns renamed: `heads * width` stays.
+    Reshape {
+        /// Heads of the result.
+        heads: u32,
+        /// Columns of a head of the result.
+        width: u32,
+    },
+    /// Columns of several tensors beside each other, head by head.
+    Concat,
+    /// Columns `start .. start + len` of every head.
+    SliceCols {
+        /// First column.
+        start: u32,
+        /// Number of columns.
+        len: u32,
+    },
+    /// Zero columns added before and after, in every head.
+    PadCols {
+        /// Zero columns before.
+        before: u32,
+        /// Zero columns after.
+        after: u32,
+    },
+    /// Rows `start .. start + len` of a matrix.
+    SliceRows {
+        /// First row.
+        start: u32,
+        /// Number of rows.
+        len: u32,
+    },
+    /// Zero rows added before and after a matrix.
+    PadRows {
+        /// Zero rows before.
+        before: u32,
+        /// Zero rows after.
+        after: u32,
+    },
+    /// Reduces the columns of each head, or the heads.
+    ReduceCols(Axis, Reduce),
+    /// Sum over all rows: `[n x h x w] -> [1 x h x w]`.
+    SumRows,
+    /// The loss of logits: `[V x C] -> [1 x 1]`.
+    Loss(Loss),
+    /// The derivative of the loss by the logits.
+    LossGrad(Loss),
+    /// A loop. Operands are `carries`, then `consts`, then `xs` (stacked by `count`);
+    /// the body's arguments are the same, `xs` unstacked, its results the carries, then
+    /// `ys`. Results are the last carries and the stacked `ys`.
+    Scan(Box<Scan>),
+    /// Result `n` of a scan.
+    Out(u32),
+}
+
+/// A loop whose body is compiled once (in the sense of `jax.lax.scan`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Number of iterations.
+    pub count: u32,
+    /// Whether iterations run from last to first.
+    pub reverse: bool,
+    /// Values carried from one iteration to the next.
+    pub carries: u32,
+    /// Values that every iteration reads.
+    pub consts: u32,
+    /// Values of which iteration `i` reads element `i`.
+    pub xs: u32,
+    /// The body; its `params` are empty.
+    pub body: crate::graph::Graph,
+}
+
+impl Unary {
+    /// The value of the function.
+    pub fn eval(self, x: f64) -> f64 {
+        let positive = x > 0.0;
+        match self {
+            Self::Neg => -x,
+            Self::Relu => x.max(0.0),
+            Self::Step => f64::from(u8::from(positive)),
+            Self::LeakyRelu(slope) => x * if positive { 1.0 } else { f64::from(slope) },
+            Self::LeakyStep(slope) => {
+                if positive {
+                    1.0
+                } else {
+                    f64::from(slope)
+                }
+            }
+            Self::Elu => {
+                if positive {
+                    x
+                } else {
+                    x.exp_m1()
+                }
+            }
+            Self::EluStep => {
+                if positive {
+                    1.0
+                } else {
+                    x.exp()
+                }
+            }
+            Self::Exp => x.exp(),
+            Self::Log => x.ln(),
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+            Self::Sqrt => x.sqrt(),
+            Self::Rsqrt => 1.0 / x.sqrt(),
+            Self::Recip => {
+                if x == 0.0 {
+                    0.0
+                } else {
+                    1.0 / x
+                }
+            }
+        }
+    }
+
+    /// The name in printed graphs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Neg => "neg",
+            Self::Relu => "relu",
+            Self::Step => "step",
+            Self::LeakyRelu(_) => "leaky_relu",
+            Self::LeakyStep(_) => "leaky_step",
+            Self::Elu => "elu",
+            Self::EluStep => "elu_step",
+            Self::Exp => "exp",
+            Self::Log => "log",
+            Self::Sigmoid => "sigmoid",
+            Self::Tanh => "tanh",
+            Self::Sqrt => "sqrt",
+            Self::Rsqrt => "rsqrt",
+            Self::Recip => "recip",
+        }
+    }
+}
+
+impl Binary {
+    /// The value of the function.
+    pub fn eval(self, a: f64, b: f64) -> f64 {
+        match self {
+            Self::Add => a + b,
+            Self::Sub => a - b,
+            Self::Mul => a * b,
+            Self::Div => a / b,
+            Self::Max => a.max(b),
+            Self::Eq => f64::from(u8::from(a == b)),
+        }
+    }
+
+    /// The name in printed graphs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Div => "div",
+            Self::Max => "max",
+            Self::Eq => "eq",
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a plan chooses among, each with its name in files and on the command line.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A way to place a model on ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Vertices by part, boundary rows exchanged; on one rank, no communication.
+    Graph,
+    /// Layers by stage, chunks of vertices passing through.
+    Pipeline,
+    /// Stages of groups that split the graph.
+    Hybrid,
+    /// Columns by slice.
+    Tensor,
+    /// Columns by slice, all transforms before all aggregations.
+    TensorDecoupled,
+    /// First layer by slice of the features, the others by part.
+    PushPull,
+    /// Blocks of rows broadcast in turn.
+    Broadcast,
+    /// The same, left out while stale copies are fresh enough.
+    SkipBroadcast,
+    /// Different placements of different layers.
+    Mixed,
+    /// Sampled neighbourhoods, each by the owner of its seeds.
+    Minibatch,
+    /// The model visits the features.
+    ModelMigration,
+}
+
+/// A change of the model or its gradients that a plan makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relaxation {
+    /// All transforms before all aggregations.
+    Decouple,
+    /// Embeddings of an earlier epoch.
+    StaleEmbeddings,
+    /// Weights of an earlier step.
+    StaleWeights,
+    /// Sampled neighbours.
+    Sample,
+}
+
+/// A partitioner of vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Partitioner {
+    /// METIS, balanced by vertices.
+    Metis,
+    /// METIS, balanced by vertices and by edges.
+    MetisEdges,
+    /// By a hash of the vertex.
+    Hash,
+    /// Contiguous vertices.
+    Range,
+}
+
+/// How a replication factor was obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlphaBasis {
+    /// Counted on a partition of the graph, or exact (one part).
+    Measured,
+    /// Written down for this number of parts.
+    Declared,
+    /// Between or beyond numbers of parts for which it is known.
+    Interpolated,
+    /// From degrees and a formula.
+    Estimated,
+}
+
+/// What a plan is best at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The shortest epoch.
+    #[default]
+    Time,
+    /// The smallest peak memory of the worst rank.
+    Memory,
+    /// The fewest bytes sent.
+    Bytes,
+}
+
+macro_rules! spelling {
+    ($type:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// Every value, in declaration order.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name in plans and on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+spelling!(Placement {
+    Graph => "graph",
+    Pipeline => "pipeline",
+    Hybrid => "hybrid",
+    Tensor => "tensor",
+    TensorDecoupled => "tensor-decoupled",
+    PushPull => "push-pull",
+    Broadcast => "broadcast",
+    SkipBroadcast => "skip-broadcast",
+    Mixed => "mixed",
+    Minibatch => "minibatch",
+    ModelMigration => "model-migration",
+});
+spelling!(Relaxation {
+    Decouple => "decouple",
+    StaleEmbeddings => "stale-embeddings",
+    StaleWeights => "stale-weights",
+    Sample => "sample",
+});
+spelling!(Partitioner {
+    Metis => "metis",
+    MetisEdges => "metis-edges",
+    Hash => "hash",
+    Range => "range",
+});
+spelling!(AlphaBasis {
+    Measured => "measured",
+    Declared => "declared",
+    Interpolated => "interpolated",
+    Estimated => "estimated",
+});
+spelling!(Objective {
+    Time => "time",
+    Memory => "memory",
+    Bytes => "bytes",
+});

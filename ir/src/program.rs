@@ -1,0 +1,400 @@
+//! A program: what every rank does, read by the simulator and by the executor.
+//!
+//! One instruction list serves all ranks; how large a buffer is on one of them follows
+//! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
+//! [`Instr::HaloReduce`] and [`Instr::AllReduce`] communicate.
+
+use crate::graph::ParamSpec;
+use crate::kernel::{End, Kernel};
+use crate::op::Loss;
+use crate::types::EdgeSet;
+use serde::{Deserialize, Serialize};
+
+/// Floats that [`Instr::Metrics`] writes.
+pub const METRICS: u32 = 8;
+
+/// Index of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BufferId(pub u32);
+
+/// Index of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KernelId(pub u32);
+
+/// How many rows a buffer or a kernel has on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extent {
+    /// The same on every rank.
+    Fixed(u32),
+    /// The rank's own vertices.
+    Inner,
+    /// Own vertices, then halo vertices.
+    Local,
+    /// Arcs into the rank's own vertices.
+    Edges(EdgeSet),
+    /// Stored non-zeros of the rank's own feature rows.
+    FeatureNonzeros,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Dense input features, filled before `setup`.
+    Features,
+    /// Values of the sparse input features, filled before `setup`.
+    FeatureValues,
+    /// In- or out-degree over the whole graph, filled before `setup`.
+    Degree(EdgeSet, End),
+    /// A table of numbers, one a slot.
+    Table(u32),
+    /// Parameter `n`; slots are the iterations of a repeated layer.
+    Param(u32),
+    /// Optimizer state `k` of parameter `n`, 0 at the start.
+    State(u32, u32),
+    /// Written by `setup`, read in every epoch.
+    Static,
+    /// Results of an epoch that the caller reads: loss, or counts of correct vertices.
+    Result,
+    /// Lives within one run of `step` or `eval`.
+    Temp,
+}
+
+/// A block of 32-bit floats on every rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Name of the tensor, for traces.
+    pub name: String,
+    /// Rows.
+    pub extent: Extent,
+    /// Floats in a row.
+    pub columns: u32,
+    /// Tensors of this size that lie one after the other.
+    pub slots: u32,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ref {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First slot.
+    pub base: u32,
+    /// Whether the index of the enclosing loop is added.
+    pub in_loop: bool,
+}
+
+/// A matrix within a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// The buffer.
+    pub at: Ref,
+    /// First float.
+    pub offset: u32,
+    /// Floats from one row to the next.
+    pub stride: u32,
+}
+
+/// A number that is known only at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScalarRef {
+    /// Learning rate.
+    LearningRate,
+    /// `1 / (1 - beta^t)` at optimizer step `t`.
+    BiasCorrection(f64),
+}
+
+/// Which product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Product {
+    /// `a . b`
+    Nn,
+    /// `a . b^T`
+    Nt,
+    /// `a^T . b`
+    Tn,
+}
+
+/// A kernel launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// Rows to run over; destination (source) vertices for kernels over arcs.
+    pub rows: Extent,
+    /// Operands, as the kernel lists them.
+    pub inputs: Vec<Ref>,
+    /// Results, as the kernel lists them.
+    pub outputs: Vec<Ref>,
+    /// Run-time numbers, as the kernel lists them.
+    pub scalars: Vec<ScalarRef>,
+    /// Dropout sites of the kernel's masks.
+    pub sites: Vec<u32>,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Instr {
+    /// Runs a generated kernel.
+    Launch(Launch),
+    /// Dense product: `out = a . b` (or a transposed form). `rows` is the extent of `a`'s
+    /// rows; `inner` the summed size of `Nn` and `Nt`; for `Tn`, `a` is `rows x inner`
+    /// and `out` is `inner x columns`.
+    MatMul {
+        /// Which product.
+        product: Product,
+        /// First operand.
+        a: Matrix,
+        /// Second operand.
+        b: Matrix,
+        /// Result.
+        out: Matrix,
+        /// Rows of `a`.
+        rows: Extent,
+        /// Columns of `a`.
+        inner: u32,
+        /// Columns of the result.
+        columns: u32,
+        /// An element-wise kernel over the rows of the result, fused into the product.
+        finish: Option<Launch>,
+    },
+    /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
+    SparseMatMul {
+        /// `Nn` or `Tn`.
+        product: Product,
+        /// Values of the non-zeros.
+        values: Ref,
+        /// Dense operand.
+        b: Matrix,
+        /// Result.
+        out: Matrix,
+        /// Columns of `x`.
+        inner: u32,
+        /// Columns of the result.
+        columns: u32,
+    },
+    /// Dropout of the sparse input features' values.
+    SparseDropout {
+        /// Values of the non-zeros.
+        values: Ref,
+        /// Dropped values.
+        out: Ref,
+        /// Probability of dropping.
+        p: f32,
+        /// Dropout site.
+        site: u32,
+    },
+    /// Writes sparse feature values as a dense matrix.
+    Densify {
+        /// Values of the non-zeros.
+        values: Ref,
+        /// The dense matrix.
+        out: Ref,
+    },
+    /// Sends own rows to the ranks that read them; fills the halo rows.
+    HaloExchange {
+        /// A buffer with `Local` rows.
+        buffer: Ref,
+    },
+    /// Sends halo rows to their owners, which add them to their own in rank order.
+    HaloReduce {
+        /// A buffer with `Local` rows.
+        buffer: Ref,
+    },
+    /// Sums buffers over all ranks, in rank order, as one message.
+    AllReduce {
+        /// Buffers with fixed rows.
+        buffers: Vec<BufferId>,
+    },
+    /// The rank's share of the loss, and the derivative by the logits.
+    Loss {
+        /// Which loss.
+        loss: Loss,
+        /// Logits of own vertices.
+        logits: Ref,
+        /// The loss, one float.
+        out: Option<Ref>,
+        /// The derivative, same shape as the logits.
+        grad: Option<Ref>,
+        /// Classes.
+        classes: u32,
+    },
+    /// What an evaluation finds, [`METRICS`] floats: correct and all vertices of the training,
+    /// validation and test set, then the sum of the validation losses and how many they are.
+    Metrics {
+        /// Which loss, hence which kind of labels.
+        loss: Loss,
+        /// Logits of own vertices.
+        logits: Ref,
+        /// The counts.
+        out: Ref,
+        /// Classes.
+        classes: u32,
+    },
+    /// A loop.
+    Repeat {
+        /// Number of iterations.
+        count: u32,
+        /// Whether the index runs from `count - 1` down to 0.
+        reverse: bool,
+        /// What an iteration does.
+        body: Vec<Instr>,
+    },
+}
+
+/// What every rank runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Number of ranks; 1 has no communication.
+    pub ranks: u32,
+    /// Trainable tensors.
+    pub params: Vec<ParamSpec>,
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Kernels, each once.
+    pub kernels: Vec<Kernel>,
+    /// Tables that buffers refer to.
+    pub tables: Vec<Vec<f32>>,
+    /// Run once, before the first epoch.
+    pub setup: Vec<Instr>,
+    /// One training epoch.
+    pub step: Vec<Instr>,
+    /// A forward pass without dropout that ends in the metrics.
+    pub eval: Vec<Instr>,
+    /// The loss after `step`.
+    pub loss: Option<BufferId>,
+    /// The counts after `eval`.
+    pub metrics: Option<BufferId>,
+    /// The logits after `eval`.
+    pub logits: Option<Ref>,
+    /// Whether input features are read as non-zeros.
+    pub sparse_features: bool,
+}
+
+/// How large one rank's share of the data is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSizes {
+    /// Own vertices.
+    pub inner: u64,
+    /// Halo vertices.
+    pub halo: u64,
+    /// Stored arcs into own vertices.
+    pub edges: u64,
+    /// Non-zeros of own feature rows.
+    pub feature_nonzeros: u64,
+}
+
+impl RankSizes {
+    /// Number of rows of an extent.
+    pub fn rows(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Fixed(n) => u64::from(n),
+            Extent::Inner => self.inner,
+            Extent::Local => self.inner + self.halo,
+            Extent::Edges(EdgeSet::Plain) => self.edges,
+            Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
+            Extent::FeatureNonzeros => self.feature_nonzeros,
+        }
+    }
+}
+
+impl Buffer {
+    /// Floats of one slot on a rank.
+    pub fn slot_floats(&self, sizes: &RankSizes) -> u64 {
+        sizes.rows(self.extent) * u64::from(self.columns)
+    }
+
+    /// Floats on a rank.
+    pub fn floats(&self, sizes: &RankSizes) -> u64 {
+        self.slot_floats(sizes) * u64::from(self.slots)
+    }
+}
+
+impl Ref {
+    /// Slot 0 of a buffer.
+    pub fn first(buffer: BufferId) -> Self {
+        Self {
+            buffer,
+            base: 0,
+            in_loop: false,
+        }
+    }
+
+    /// The slot at an iteration of the enclosing loop.
+    pub fn slot(&self, iteration: u32, slots: u32) -> u32 {
+        let index = self.base + if self.in_loop { iteration } else { 0 };
+        index % slots.max(1)
+    }
+}
+
+impl Instr {
+    /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
+    pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
+        match self {
+            Self::Launch(launch) => (launch.inputs.clone(), launch.outputs.clone()),
+            Self::MatMul {
+                a, b, out, finish, ..
+            } => {
+                let (mut reads, mut writes) = (vec![a.at, b.at], vec![out.at]);
+                if let Some(launch) = finish {
+                    reads.extend(&launch.inputs);
+                    writes.extend(&launch.outputs);
+                }
+                (reads, writes)
+            }
+            Self::SparseMatMul { values, b, out, .. } => (vec![*values, b.at], vec![out.at]),
+            Self::SparseDropout { values, out, .. } | Self::Densify { values, out } => {
+                (vec![*values], vec![*out])
+            }
+            Self::HaloExchange { buffer } | Self::HaloReduce { buffer } => {
+                (vec![*buffer], vec![*buffer])
+            }
+            Self::AllReduce { buffers } => {
+                let all: Vec<Ref> = buffers.iter().map(|b| Ref::first(*b)).collect();
+                (all.clone(), all)
+            }
+            Self::Loss {
+                logits, out, grad, ..
+            } => (vec![*logits], out.iter().chain(grad).copied().collect()),
+            Self::Metrics { logits, out, .. } => (vec![*logits], vec![*out]),
+            Self::Repeat { .. } => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The name that traces and reports use.
+    pub fn name(&self, program: &Program) -> &'static str {
+        match self {
+            Self::Launch(launch) => program.kernels[launch.kernel.0 as usize].body.name(),
+            Self::MatMul { .. } => "gemm",
+            Self::SparseMatMul { .. } => "sparse-gemm",
+            Self::SparseDropout { .. } => "sparse-dropout",
+            Self::Densify { .. } => "densify",
+            Self::HaloExchange { .. } => "halo-exchange",
+            Self::HaloReduce { .. } => "halo-reduce",
+            Self::AllReduce { .. } => "all-reduce",
+            Self::Loss { .. } => "loss",
+            Self::Metrics { .. } => "metrics",
+            Self::Repeat { .. } => "repeat",
+        }
+    }
+}
+
+impl Program {
+    /// A buffer.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0 as usize]
+    }
+
+    /// A kernel.
+    pub fn kernel(&self, id: KernelId) -> &Kernel {
+        &self.kernels[id.0 as usize]
+    }
+}

@@ -1,0 +1,160 @@
+//! The bytes that a program sends, read off its instructions.
+
+use crate::program::{BufferId, Instr, Program, RankSizes};
+use std::ops::Range;
+
+/// Payload bytes sent by all ranks together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// By halo exchanges.
+    pub halo_exchange: u64,
+    /// By halo reductions.
+    pub halo_reduce: u64,
+    /// By all-reductions.
+    pub all_reduce: u64,
+    /// By all instructions.
+    pub total_bytes: u64,
+}
+
+/// The bytes that instructions send. `messages[i][j]` is the number of rows that rank `i`
+/// owns and rank `j` reads, as in [`crate::workload::PartitionSummary::messages`]; `sizes`
+/// has one entry a rank, or none where they are not known: no message depends on them.
+pub fn traffic(
+    instrs: &[Instr],
+    program: &Program,
+    sizes: &[RankSizes],
+    messages: &[Vec<u64>],
+) -> Traffic {
+    debug_assert!(
+        sizes.is_empty() || sizes.len() == program.ranks as usize,
+        "one size a rank"
+    );
+    let mut traffic = Traffic::default();
+    for instr in instrs {
+        traffic.add(one(instr, program, messages), 1);
+    }
+    traffic
+}
+
+/// The floats of an all-reduced message of `floats` that a rank sums for all: chunks lie one
+/// after the other and differ by at most one float.
+pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
+    let (ranks, rank) = (u64::from(ranks.max(1)), u64::from(rank));
+    let (size, longer) = (floats / ranks, floats % ranks);
+    let begin = rank * size + rank.min(longer);
+    begin..begin + size + u64::from(rank < longer)
+}
+
+/// Floats of an all-reduced message: its buffers with all their slots, one after the other.
+pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
+    buffers
+        .iter()
+        .map(|&b| program.buffer(b).floats(&RankSizes::default()))
+        .sum()
+}
+
+fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
+    let rows: u64 = messages.iter().flatten().sum();
+    let mut traffic = Traffic::default();
+    match instr {
+        Instr::HaloExchange { buffer } => {
+            traffic.halo_exchange = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+        }
+        Instr::HaloReduce { buffer } => {
+            traffic.halo_reduce = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+        }
+        Instr::AllReduce { buffers } => {
+            // Every chunk goes from each rank to its owner, and its sum from there to each rank.
+            let others = u64::from(program.ranks.saturating_sub(1));
+            traffic.all_reduce = 2 * others * all_reduce_floats(buffers, program) * 4;
+        }
+        Instr::Repeat { count, body, .. } => {
+            for instr in body {
+                traffic.add(one(instr, program, messages), u64::from(*count));
+            }
+            return traffic;
+        }
+        Instr::Launch(_)
+        | Instr::MatMul { .. }
+        | Instr::SparseMatMul { .. }
+        | Instr::SparseDropout { .. }
+        | Instr::Densify { .. }
+        | Instr::Loss { .. }
+        | Instr::Metrics { .. } => {}
+    }
+    traffic.total_bytes = traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce;
+    traffic
+}
+
+impl Traffic {
+    fn add(&mut self, other: Self, times: u64) {
+        self.halo_exchange += times * other.halo_exchange;
+        self.halo_reduce += times * other.halo_reduce;
+        self.all_reduce += times * other.all_reduce;
+        self.total_bytes += times * other.total_bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Extent, Ref, Role};
+
+    #[test]
+    fn chunks_cover_a_message_evenly() {
+        for floats in 0..20 {
+            for ranks in 1..7 {
+                let chunks: Vec<_> = (0..ranks).map(|r| chunk(floats, ranks, r)).collect();
+                assert_eq!(
+                    (chunks[0].start, chunks[ranks as usize - 1].end),
+                    (0, floats)
+                );
+                assert!(chunks.windows(2).all(|w| w[0].end == w[1].start));
+                let sizes = chunks.iter().map(|c| c.end - c.start);
+                assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn loops_multiply() {
+        let buffer = |extent, columns, slots| Buffer {
+            name: String::new(),
+            extent,
+            columns,
+            slots,
+            role: Role::Temp,
+        };
+        let program = Program {
+            ranks: 2,
+            buffers: vec![buffer(Extent::Local, 5, 1), buffer(Extent::Fixed(3), 4, 2)],
+            ..Program::default()
+        };
+        let local = Ref::first(BufferId(0));
+        let body = vec![
+            Instr::HaloExchange { buffer: local },
+            Instr::HaloReduce { buffer: local },
+        ];
+        let instrs = [
+            Instr::HaloExchange { buffer: local },
+            Instr::Repeat {
+                count: 7,
+                reverse: true,
+                body,
+            },
+            Instr::AllReduce {
+                buffers: vec![BufferId(1)],
+            },
+        ];
+        let traffic = traffic(
+            &instrs,
+            &program,
+            &[RankSizes::default(); 2],
+            &[vec![0, 1], vec![2, 0]],
+        );
+        assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
+        assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
+        assert_eq!(traffic.all_reduce, 2 * 24 * 4);
+        assert_eq!(traffic.total_bytes, (15 * 15 + 48) * 4);
+    }
+}

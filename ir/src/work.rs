@@ -1,0 +1,464 @@
+//! What one instruction costs a rank: floating-point operations and bytes, counted from its
+//! specification.
+//!
+//! Bytes are those that the loop nest asks for: a row that is gathered once for every arc
+//! counts once for every arc, whatever a cache makes of it; how far a device stays behind its
+//! peak bandwidth for such traffic is the calibration's business. Fused values are not
+//! counted. A fused multiply-add counts two operations, exponentials and dropout draws
+//! [`TRANSCENDENTAL`].
+
+use crate::expr::{Expr, Value};
+use crate::kernel::{At, Axis, Body, End, Kernel, Over};
+use crate::op::{Binary, Loss, Unary};
+use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
+use crate::units::{Bytes, Flops};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Operations that an exponential, a logarithm or a dropout draw counts.
+pub const TRANSCENDENTAL: f64 = 8.0;
+/// Bytes of a float.
+const FLOAT: u64 = 4;
+/// Bytes of a vertex or arc index.
+const INDEX: u64 = 4;
+/// Bytes of a row offset.
+const OFFSET: u64 = 8;
+
+/// Kernels that share an efficiency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelClass {
+    /// Dense products.
+    Gemm,
+    /// Products with sparse input features.
+    SparseGemm,
+    /// Reductions over the arcs into a vertex.
+    Spmm,
+    /// Reductions over the arcs out of a vertex.
+    SpmmT,
+    /// Values of arcs (g-SDDMM and element-wise).
+    Arcs,
+    /// Softmax by destination.
+    EdgeSoftmax,
+    /// Element-wise over rows.
+    Map,
+    /// Reductions over columns or rows.
+    Reduce,
+    /// Packing, unpacking, scattering.
+    Copy,
+    /// Loss, its derivative, and metrics.
+    Loss,
+}
+
+impl KernelClass {
+    /// Every class.
+    pub const ALL: [Self; 10] = [
+        Self::Gemm,
+        Self::SparseGemm,
+        Self::Spmm,
+        Self::SpmmT,
+        Self::Arcs,
+        Self::EdgeSoftmax,
+        Self::Map,
+        Self::Reduce,
+        Self::Copy,
+        Self::Loss,
+    ];
+
+    /// The name in cluster files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::SparseGemm => "sparse-gemm",
+            Self::Spmm => "spmm",
+            Self::SpmmT => "spmm-t",
+            Self::Arcs => "arcs",
+            Self::EdgeSoftmax => "edge-softmax",
+            Self::Map => "map",
+            Self::Reduce => "reduce",
+            Self::Copy => "copy",
+            Self::Loss => "loss",
+        }
+    }
+}
+
+impl fmt::Display for KernelClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The cost of one instruction on one rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Which efficiency applies.
+    pub class: KernelClass,
+    /// Floating-point operations.
+    pub flops: Flops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+}
+
+/// The cost of an instruction on a rank of the given sizes; `None` for loops and for
+/// instructions that communicate.
+pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
+    let counted = match instr {
+        Instr::Launch(launch) => launch_work(program, launch, sizes),
+        Instr::MatMul {
+            product,
+            a,
+            b,
+            out,
+            rows,
+            inner,
+            columns,
+            finish,
+        } => {
+            let (rows, inner, columns) =
+                (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
+            let (right, result) = match product {
+                Product::Nn | Product::Nt => (inner * columns, rows * columns),
+                Product::Tn => (rows * columns, inner * columns),
+            };
+            let mut total = Work {
+                class: KernelClass::Gemm,
+                flops: Flops(2.0 * rows as f64 * inner as f64 * columns as f64),
+                read: Bytes((rows * inner + right) * FLOAT),
+                written: Bytes(result * FLOAT),
+            };
+            if let Some(launch) = finish {
+                add_finish(&mut total, program, launch, [a, b, out], sizes);
+            }
+            total
+        }
+        Instr::SparseMatMul {
+            inner,
+            columns,
+            product,
+            ..
+        } => {
+            let (nonzeros, columns) = (sizes.feature_nonzeros, u64::from(*columns));
+            let (rows, result) = match product {
+                Product::Tn => (u64::from(*inner), u64::from(*inner)),
+                Product::Nn | Product::Nt => (sizes.inner, sizes.inner),
+            };
+            Work {
+                class: KernelClass::SparseGemm,
+                flops: Flops(2.0 * nonzeros as f64 * columns as f64),
+                read: Bytes((rows + 1) * OFFSET + nonzeros * (INDEX + FLOAT + columns * FLOAT)),
+                written: Bytes(result * columns * FLOAT),
+            }
+        }
+        Instr::SparseDropout { .. } => Work {
+            class: KernelClass::Copy,
+            flops: Flops(sizes.feature_nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
+            read: Bytes(sizes.feature_nonzeros * (FLOAT + INDEX)),
+            written: Bytes(sizes.feature_nonzeros * FLOAT),
+        },
+        Instr::Densify { out, .. } => Work {
+            class: KernelClass::Copy,
+            flops: Flops(0.0),
+            read: Bytes((sizes.inner + 1) * OFFSET + sizes.feature_nonzeros * (FLOAT + INDEX)),
+            written: Bytes(program.buffer(out.buffer).slot_floats(sizes) * FLOAT),
+        },
+        Instr::Loss {
+            loss,
+            out,
+            grad,
+            classes,
+            ..
+        } => {
+            let logits = sizes.inner * u64::from(*classes);
+            let grad_floats = if grad.is_some() { logits } else { 0 };
+            Work {
+                class: KernelClass::Loss,
+                flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
+                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
+                written: Bytes((grad_floats + u64::from(out.is_some())) * FLOAT),
+            }
+        }
+        Instr::Metrics { loss, classes, .. } => {
+            let logits = sizes.inner * u64::from(*classes);
+            Work {
+                class: KernelClass::Loss,
+                flops: Flops(logits as f64),
+                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
+                written: Bytes(u64::from(crate::program::METRICS) * FLOAT),
+            }
+        }
+        Instr::HaloExchange { .. }
+        | Instr::HaloReduce { .. }
+        | Instr::AllReduce { .. }
+        | Instr::Repeat { .. } => return None,
+    };
+    Some(counted)
+}
+
+/// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).
+fn labels(loss: Loss, vertices: u64, classes: u32) -> u64 {
+    let per_vertex = match loss {
+        Loss::CrossEntropy => INDEX,
+        Loss::BinaryCrossEntropy => u64::from(classes) * FLOAT,
+    };
+    vertices * (per_vertex + 1)
+}
+
+/// Adds what a fused element-wise kernel reads and writes besides the product's own matrices.
+fn add_finish(
+    total: &mut Work,
+    program: &Program,
+    launch: &Launch,
+    fused: [&Matrix; 3],
+    sizes: &RankSizes,
+) {
+    let kernel = program.kernel(launch.kernel);
+    let result = fused[2].at;
+    let nest = Nest::new(kernel, launch.rows, sizes);
+    let loads = loads(kernel.body.exprs().into_iter());
+    let read = loads
+        .iter()
+        .filter(|n| launch.inputs.get(**n as usize) != Some(&result))
+        .map(|n| nest.load_bytes(kernel, *n))
+        .sum::<u64>();
+    let outputs = kernel.outputs.iter().zip(&launch.outputs);
+    let written: u64 = outputs
+        .filter(|(_, at): &(_, &Ref)| **at != result)
+        .map(|(operand, _)| nest.rows * distinct(kernel, operand.head_step, operand.column_step))
+        .sum();
+    total.flops += nest.flops(kernel);
+    total.read += Bytes(read);
+    total.written += Bytes(written * FLOAT);
+}
+
+fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
+    let kernel = program.kernel(launch.kernel);
+    let nest = Nest::new(kernel, launch.rows, sizes);
+    let loads = loads(kernel.body.exprs().into_iter());
+    let read: u64 = loads.iter().map(|n| nest.load_bytes(kernel, *n)).sum();
+    let written: u64 = kernel
+        .outputs
+        .iter()
+        .map(|o| nest.output_bytes(kernel, o.head_step, o.column_step))
+        .sum();
+    // The softmax is written, then read and written again to be divided by the sum.
+    let (again, class) = match &kernel.body {
+        Body::EdgeSoftmax { .. } => (written, KernelClass::EdgeSoftmax),
+        Body::Gather { to: End::Dst, .. } => (0, KernelClass::Spmm),
+        Body::Gather { to: End::Src, .. } => (0, KernelClass::SpmmT),
+        Body::Map {
+            over: Over::Rows, ..
+        } => (0, KernelClass::Map),
+        Body::Map {
+            over: Over::Edges(_),
+            ..
+        }
+        | Body::RowReduce {
+            over: Over::Edges(_),
+            ..
+        } => (0, KernelClass::Arcs),
+        Body::RowReduce { .. } | Body::ColReduce { .. } => (0, KernelClass::Reduce),
+    };
+    Work {
+        class,
+        flops: nest.flops(kernel),
+        read: Bytes(read + again + nest.structure_bytes(kernel, &loads)),
+        written: Bytes(written + again),
+    }
+}
+
+/// How often the parts of a kernel's loop nest run.
+struct Nest {
+    /// Rows of the outer loop (vertices for kernels over arcs).
+    rows: u64,
+    /// Arcs walked, self loops included (their indices are stored too); 0 for kernels over rows.
+    arcs: u64,
+}
+
+impl Nest {
+    fn new(kernel: &Kernel, rows: Extent, sizes: &RankSizes) -> Self {
+        let set = kernel.body.edge_set();
+        let arcs = set.map_or(0, |set| sizes.rows(Extent::Edges(set)));
+        Self {
+            rows: sizes.rows(rows),
+            arcs,
+        }
+    }
+
+    /// How often a `Row` operand is read or written.
+    fn row_count(&self, kernel: &Kernel) -> u64 {
+        match &kernel.body {
+            Body::Gather { .. } => self.rows,
+            body if body.edge_set().is_some() => self.arcs,
+            _ => self.rows,
+        }
+    }
+
+    /// Bytes that input `n` of the kernel is read for.
+    fn load_bytes(&self, kernel: &Kernel, n: u16) -> u64 {
+        let Some(operand) = kernel.inputs.get(n as usize) else {
+            return 0;
+        };
+        let floats = distinct(kernel, operand.head_step, operand.column_step);
+        // The vertex that arcs are grouped by is read once for all of its arcs.
+        let grouped = match &kernel.body {
+            Body::Gather { to, .. } => *to,
+            _ => End::Dst,
+        };
+        let times = match operand.at {
+            At::Row => self.row_count(kernel),
+            At::One => 1,
+            At::Edge => self.arcs,
+            At::Src if grouped == End::Src => self.rows,
+            At::Dst if grouped == End::Dst => self.rows,
+            At::Src | At::Dst => self.arcs,
+            At::List => return self.rows * (floats * FLOAT + INDEX),
+        };
+        times * floats * FLOAT
+    }
+
+    /// Bytes written for an output of the given steps.
+    fn output_bytes(&self, kernel: &Kernel, head_step: u32, column_step: u32) -> u64 {
+        let rows = match &kernel.body {
+            Body::ColReduce { .. } => 1,
+            _ => self.row_count(kernel),
+        };
+        let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
+        let floats = match &kernel.body {
+            Body::RowReduce {
+                axis: Axis::Width, ..
+            } => heads,
+            Body::RowReduce {
+                axis: Axis::Heads, ..
+            } => width,
+            Body::EdgeSoftmax { .. } => heads,
+            _ => distinct(kernel, head_step, column_step),
+        };
+        rows * floats * FLOAT
+    }
+
+    /// Bytes of offsets, indices and permutation that walking the arcs reads.
+    fn structure_bytes(&self, kernel: &Kernel, loads: &BTreeSet<u16>) -> u64 {
+        if kernel.body.edge_set().is_none() {
+            return 0;
+        }
+        let reads = |at: At| {
+            let loaded = loads.iter().filter_map(|n| kernel.inputs.get(*n as usize));
+            loaded.into_iter().any(|o| o.at == at) || kernel.masks.iter().any(|m| m.at == at)
+        };
+        let offsets = (self.rows + 1) * OFFSET;
+        match &kernel.body {
+            Body::Gather { to, .. } => {
+                let permuted = *to == End::Src && reads(At::Edge);
+                offsets + self.arcs * INDEX * (1 + u64::from(permuted))
+            }
+            Body::EdgeSoftmax { .. } => {
+                offsets + if reads(At::Src) { self.arcs * INDEX } else { 0 }
+            }
+            _ if reads(At::Src) => offsets + self.arcs * INDEX,
+            _ if reads(At::Dst) => offsets,
+            _ => 0,
+        }
+    }
+
+    fn flops(&self, kernel: &Kernel) -> Flops {
+        let (heads, width) = (kernel.heads as f64, kernel.width as f64);
+        let (rows, arcs) = (self.rows as f64, self.arcs as f64);
+        let inner = self.row_count(kernel) as f64;
+        let count = match &kernel.body {
+            Body::Map { values, .. } => {
+                inner * heads * width * values.iter().map(operations).sum::<f64>()
+            }
+            Body::Gather { value, finish, .. } => {
+                heads * width * (arcs * (operations(value) + 1.0) + rows * operations(finish))
+            }
+            Body::RowReduce {
+                axis,
+                value,
+                finish,
+                ..
+            } => {
+                let kept = match axis {
+                    Axis::Width => heads,
+                    Axis::Heads => width,
+                };
+                inner * (heads * width * (operations(value) + 1.0) + kept * operations(finish))
+            }
+            Body::ColReduce { value, .. } => inner * heads * width * (operations(value) + 1.0),
+            // maximum, difference, exponential, sum, quotient
+            Body::EdgeSoftmax { value, .. } => {
+                arcs * heads * (operations(value) + 4.0 + TRANSCENDENTAL)
+            }
+        };
+        Flops(count)
+    }
+}
+
+/// Different floats of one row that an operand's steps reach.
+fn distinct(kernel: &Kernel, head_step: u32, column_step: u32) -> u64 {
+    let heads = if head_step == 0 {
+        1
+    } else {
+        u64::from(kernel.heads)
+    };
+    let width = if column_step == 0 {
+        1
+    } else {
+        u64::from(kernel.width)
+    };
+    heads * width
+}
+
+/// The inputs that expressions load, each once.
+fn loads<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeSet<u16> {
+    let values = exprs.flat_map(|e| &e.values);
+    values
+        .filter_map(|v| {
+            if let Value::Load(n) = v {
+                Some(*n)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+/// Operations for one evaluation of an expression.
+fn operations(expr: &Expr) -> f64 {
+    expr.values
+        .iter()
+        .map(|value| match value {
+            Value::Load(_) | Value::Const(_) | Value::Scalar(_) | Value::Acc => 0.0,
+            Value::Mask(_) => TRANSCENDENTAL,
+            Value::Unary(op, _) => match op {
+                Unary::Elu
+                | Unary::EluStep
+                | Unary::Exp
+                | Unary::Log
+                | Unary::Sigmoid
+                | Unary::Tanh => TRANSCENDENTAL,
+                Unary::Neg
+                | Unary::Relu
+                | Unary::Step
+                | Unary::LeakyRelu(_)
+                | Unary::LeakyStep(_)
+                | Unary::Sqrt
+                | Unary::Rsqrt
+                | Unary::Recip => 1.0,
+            },
+            Value::Binary(op, ..) => match op {
+                Binary::Add
+                | Binary::Sub
+                | Binary::Mul
+                | Binary::Div
+                | Binary::Max
+                | Binary::Eq => 1.0,
+            },
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests;

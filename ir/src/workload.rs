@@ -1,0 +1,78 @@
+//! What the planner sees of a data graph.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How the numbers of a [`Workload`] were obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Counted on real data.
+    Measured,
+    /// Written down by the user; what is missing is estimated.
+    Declared,
+}
+
+/// What one part of a partition holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartLoad {
+    /// Vertices owned by the part.
+    pub inner: u64,
+    /// Vertices outside the part with an arc into it (the halo).
+    pub halo: u64,
+    /// Stored arcs into the part's inner vertices, self loops not counted.
+    pub edges: u64,
+    /// Training vertices owned by the part.
+    pub train: u64,
+    /// Non-zero input features owned by the part (all of them if dense).
+    pub feature_nonzeros: u64,
+}
+
+/// A partition as far as a planner needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartitionSummary {
+    /// `metis`, `hash` or `range`, or `declared`.
+    pub partitioner: String,
+    /// Replication factor: the sum of the halos over the number of vertices.
+    pub alpha: f64,
+    /// One load a part, in rank order.
+    pub parts: Vec<PartLoad>,
+    /// `messages[i][j]`: rows that part `i` owns and part `j` reads. Empty if declared.
+    pub messages: Vec<Vec<u64>>,
+}
+
+/// A summary of a data graph: enough to plan, not enough to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Name of the graph.
+    pub name: String,
+    /// How the numbers were obtained.
+    pub origin: Origin,
+    /// Number of vertices.
+    pub vertices: u64,
+    /// Number of stored arcs, self loops not counted.
+    pub edges: u64,
+    /// Input features of a vertex.
+    pub features: u32,
+    /// Non-zero input features over all vertices; `vertices * features` if dense.
+    pub feature_nonzeros: u64,
+    /// Classes (or labels of a vertex, if it can have several).
+    pub classes: u32,
+    /// Training, validation and test vertices.
+    pub split: [u64; 3],
+    /// Largest in-degree.
+    pub max_degree: u64,
+    /// `degree_histogram[k]`: vertices with in-degree in `[2^(k-1), 2^k)`; entry 0 counts degree 0.
+    pub degree_histogram: Vec<u64>,
+    /// Replication factor by number of parts, where known.
+    pub replication: BTreeMap<u32, f64>,
+    /// Measured partitions by number of parts.
+    pub partitions: BTreeMap<u32, PartitionSummary>,
+}
+
+impl Workload {
+    /// Whether the input features are stored as non-zeros: at most a quarter of them are.
+    pub fn sparse_features(&self) -> bool {
+        self.feature_nonzeros * 4 <= self.vertices * u64::from(self.features)
+    }
+}

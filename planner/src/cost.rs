@@ -1,0 +1,218 @@
+//! What a form costs: a fused view of one training epoch on a reference machine.
+//!
+//! The numbers rank forms of one model; they are no prediction of a run. Each operator is priced
+//! by itself as `max(flops / rate, bytes / bandwidth)`, under these assumptions:
+//!
+//! - element-wise work, slices and reshapes fuse into their neighbours: flops only;
+//! - messages (arc rows made by element-wise work on taken vertex rows) are never stored; a
+//!   `take` loads its rows for every arc, a `gather` writes its vertex rows;
+//! - results of a per-arc reduction or softmax are stored and read once, and a per-arc
+//!   reduction loads its operand again;
+//! - gradients: a matrix product costs once more for each operand that needs one, a `take`
+//!   costs the transposed gather, an operand that was broadcast costs a reduction;
+//! - sparse features cost their non-zeros;
+//! - what no parameter or draw changes is computed once in [`EPOCHS`] epochs.
+
+use crate::facts::{Facts, Value};
+use gnnc_ir::{Binary, Op, Rows, Type, Unary};
+use serde::{Deserialize, Serialize};
+use std::iter::Sum;
+use std::ops::Add;
+
+/// Floating-point operations a second of the reference machine (one core).
+pub const FLOPS_PER_SECOND: f64 = 50e9;
+/// Bytes a second of the reference machine, streamed or gathered by rows.
+pub const BYTES_PER_SECOND: f64 = 10e9;
+/// Epochs over which what is computed once is spread.
+pub const EPOCHS: f64 = 200.0;
+/// Seconds that any operator costs, so that of equal forms the smaller wins.
+pub const OPERATOR_SECONDS: f64 = 1e-8;
+
+/// Work of one epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes loaded and stored.
+    pub bytes: f64,
+    /// Seconds on the reference machine.
+    pub seconds: f64,
+}
+
+impl Work {
+    /// Work that takes the longer of its two parts.
+    fn new(flops: f64, bytes: f64) -> Self {
+        Self {
+            flops,
+            bytes,
+            seconds: (flops / FLOPS_PER_SECOND).max(bytes / BYTES_PER_SECOND),
+        }
+    }
+
+    /// The same work for a number of repetitions.
+    pub fn times(self, n: f64) -> Self {
+        Self {
+            flops: self.flops * n,
+            bytes: self.bytes * n,
+            seconds: self.seconds * n,
+        }
+    }
+}
+
+impl Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            flops: self.flops + other.flops,
+            bytes: self.bytes + other.bytes,
+            seconds: self.seconds + other.seconds,
+        }
+    }
+}
+
+impl Sum for Work {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
+    }
+}
+
+/// Work of one operator with result `out`.
+pub fn work(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
+    let once = out.known.invariant && facts.train;
+    let share = if once { 1.0 / EPOCHS } else { 1.0 };
+    let overhead = match op {
+        Op::Input(_) | Op::Const(_) => 0.0,
+        _ => OPERATOR_SECONDS,
+    };
+    let mut work = operator(op, out, kids, facts).times(share);
+    work.seconds += overhead * share;
+    work
+}
+
+fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
+    let rows = |ty: Type| facts.rows(ty.rows);
+    let elements = |v: &Value| match v.known.sparse {
+        true => facts.feature_nonzeros as f64,
+        false => rows(v.ty) * f64::from(v.ty.columns()),
+    };
+    let floats = |v: &Value| 4.0 * elements(v);
+    let grad = |v: &Value| f64::from(u8::from(facts.train && v.known.needs_grad));
+    let backward = 1.0 + kids.iter().map(grad).fold(0.0, f64::max);
+    let n = elements(&out);
+    match op {
+        Op::Input(_)
+        | Op::Const(_)
+        | Op::Param(_)
+        | Op::Arg(_)
+        | Op::Table(_)
+        | Op::Scan(_)
+        | Op::Out(_) => Work::default(),
+        Op::Reshape { .. } => Work::default(),
+        Op::Unary(f) => Work::new(n * unary_flops(*f) * backward, 0.0),
+        Op::Dropout { .. } => Work::new(n * 8.0 * backward, 0.0),
+        Op::Binary(f) => {
+            let flops = if *f == Binary::Div { 4.0 } else { 1.0 };
+            let reduced = |v: &Value| {
+                let narrower = elements(v) < n;
+                let passes = if matches!(out.ty.rows, Rows::Edges(_)) {
+                    2.0
+                } else {
+                    1.0
+                };
+                if narrower {
+                    grad(v) * passes * 4.0 * n
+                } else {
+                    0.0
+                }
+            };
+            let bytes = kids
+                .iter()
+                .map(|v| stored_arcs(v, &out, facts) + reduced(v))
+                .sum();
+            Work::new(n * flops * backward, bytes)
+        }
+        Op::Broadcast(_) => Work::new(n, grad(&kids[0]) * 4.0 * n),
+        Op::Take(_, end) => {
+            let vertices = floats(&Value {
+                ty: kids[0].ty,
+                ..out
+            });
+            let load = match end {
+                gnnc_ir::kernel::End::Src => floats(&out),
+                gnnc_ir::kernel::End::Dst => vertices,
+            };
+            Work::new(
+                grad(&kids[0]) * n,
+                load + grad(&kids[0]) * (floats(&out) + vertices),
+            )
+        }
+        Op::Gather(..) | Op::GatherMean(_) => Work::new(
+            elements(&kids[0]),
+            stored_arcs(&kids[0], &out, facts) + floats(&out),
+        ),
+        Op::EdgeSoftmax(_) => Work::new(15.0 * n * backward, 12.0 * n * backward),
+        Op::ReduceCols(..) => {
+            let load = elements(&kids[0]);
+            let store = if matches!(out.ty.rows, Rows::Edges(_)) {
+                8.0 * n
+            } else {
+                4.0 * n
+            };
+            Work::new(load * backward, (4.0 * load + store) * backward)
+        }
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN => matmul(op, out, kids, facts),
+        Op::Concat => Work::new(0.0, 8.0 * n * backward),
+        Op::SliceCols { .. } | Op::SliceRows { .. } => {
+            Work::new(n, grad(&kids[0]) * floats(&kids[0]))
+        }
+        Op::PadCols { .. } | Op::PadRows { .. } => Work::new(n, 4.0 * n * backward),
+        Op::SumRows => Work::new(elements(&kids[0]), floats(&kids[0]) * backward),
+        Op::Loss(_) | Op::LossGrad(_) => {
+            Work::new(20.0 * elements(&kids[0]), floats(&kids[0]) * backward)
+        }
+    }
+}
+
+/// Bytes of reading an arc operand that was stored because it is computed only once.
+fn stored_arcs(operand: &Value, out: &Value, facts: &Facts) -> f64 {
+    let once = facts.train && operand.known.invariant && !out.known.invariant;
+    match operand.ty.rows {
+        Rows::Edges(_) if once => {
+            4.0 * facts.rows(operand.ty.rows) * f64::from(operand.ty.columns())
+        }
+        _ => 0.0,
+    }
+}
+
+fn matmul(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
+    let size = |v: &Value| facts.rows(v.ty.rows) * f64::from(v.ty.columns());
+    let passes = 1.0
+        + kids
+            .iter()
+            .filter(|v| facts.train && v.known.needs_grad)
+            .count() as f64;
+    let inner = match op {
+        Op::MatMulTN => facts.rows(kids[0].ty.rows),
+        _ => f64::from(kids[0].ty.columns()),
+    };
+    if kids[0].known.sparse {
+        // A row of the weights is added for every non-zero: index, value and (from the cache) row.
+        let nonzeros = facts.feature_nonzeros as f64;
+        let width = size(&out) / facts.rows(out.ty.rows).max(1.0);
+        let bytes = nonzeros * 8.0 + 4.0 * (size(&out) + size(&kids[1]));
+        // Rows from the cache run at about a quarter of a dense product's rate.
+        return Work::new(4.0 * 2.0 * nonzeros * width, bytes).times(passes);
+    }
+    let bytes = 4.0 * (size(&out) + size(&kids[0]) + size(&kids[1]));
+    Work::new(2.0 * size(&out) * inner, bytes).times(passes)
+}
+
+fn unary_flops(f: Unary) -> f64 {
+    match f {
+        Unary::Neg | Unary::Relu | Unary::Step | Unary::LeakyRelu(_) | Unary::LeakyStep(_) => 1.0,
+        Unary::Sqrt | Unary::Rsqrt | Unary::Recip => 4.0,
+        Unary::Elu | Unary::EluStep | Unary::Exp => 10.0,
+        Unary::Log | Unary::Sigmoid | Unary::Tanh => 15.0,
+    }
+}

@@ -1,0 +1,317 @@
+//! What is known about a workload and about single values before a model is rewritten.
+
+use gnnc_ir::op::Input;
+use gnnc_ir::types::EdgeSet;
+use gnnc_ir::{Binary, Op, Rows, Type, Unary, Workload};
+use serde::{Deserialize, Serialize};
+
+/// The numbers of a workload that the cost of a form depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Facts {
+    /// Number of vertices.
+    pub vertices: u64,
+    /// Number of stored arcs, self loops not counted.
+    pub edges: u64,
+    /// Input features of a vertex.
+    pub features: u32,
+    /// Non-zero input features over all vertices.
+    pub feature_nonzeros: u64,
+    /// Whether the features are stored as non-zeros.
+    pub sparse_features: bool,
+    /// Number of classes.
+    pub classes: u32,
+    /// Whether epochs of training are priced (gradients; what no parameter changes is computed
+    /// once) or a single evaluation.
+    pub train: bool,
+}
+
+impl Facts {
+    /// The facts of a workload.
+    pub fn new(workload: &Workload, train: bool) -> Self {
+        Self {
+            vertices: workload.vertices,
+            edges: workload.edges,
+            features: workload.features,
+            feature_nonzeros: workload.feature_nonzeros,
+            sparse_features: workload.sparse_features(),
+            classes: workload.classes,
+            train,
+        }
+    }
+
+    /// Number of rows that `rows` stands for.
+    pub fn rows(&self, rows: Rows) -> f64 {
+        match rows {
+            Rows::Fixed(n) => f64::from(n),
+            Rows::Vertices => self.vertices as f64,
+            Rows::Edges(EdgeSet::Plain) => self.edges as f64,
+            Rows::Edges(EdgeSet::Looped) => (self.edges + self.vertices) as f64,
+        }
+    }
+}
+
+/// What is known about the sign of every element of a value; later variants know more.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sign {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// At least 0.
+    NonNegative,
+    /// Greater than 0.
+    Positive,
+}
+
+/// What is known about a value.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct Known {
+    /// Sign of its elements.
+    pub sign: Sign,
+    /// No element can be infinite or undefined, whatever the data graph, as long as parameters
+    /// and arguments are finite.
+    pub finite: bool,
+    /// Depends on no parameter, draw or iteration, so it is computed once for all epochs.
+    pub invariant: bool,
+    /// Depends on a parameter, so training needs its gradient.
+    pub needs_grad: bool,
+    /// Stored as the non-zeros of the feature matrix.
+    pub sparse: bool,
+}
+
+/// A value as a cost or a condition sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Value {
+    /// Its type.
+    pub ty: Type,
+    /// What is known about it.
+    pub known: Known,
+}
+
+impl Known {
+    /// A trainable tensor.
+    pub const PARAM: Self = Self {
+        sign: Sign::Unknown,
+        finite: true,
+        invariant: false,
+        needs_grad: true,
+        sparse: false,
+    };
+
+    /// Everything that is known by either of two ways to compute the same value.
+    pub fn both(self, other: Self) -> Self {
+        Self {
+            sign: self.sign.max(other.sign),
+            finite: self.finite || other.finite,
+            invariant: self.invariant || other.invariant,
+            needs_grad: self.needs_grad && other.needs_grad,
+            sparse: self.sparse || other.sparse,
+        }
+    }
+}
+
+/// What is known about the result of an operator. Arguments of a scan body and results of a
+/// scan are not operators in this sense: [`crate::region`] knows them from their surroundings.
+pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
+    let all = |f: fn(&Known) -> bool| kids.iter().all(|k| f(&k.known));
+    let sign = kids.iter().map(|k| k.known.sign).min().unwrap_or_default();
+    let any_sign = kids.iter().map(|k| k.known.sign).max().unwrap_or_default();
+    let finite = all(|k| k.finite);
+    let plain = Known {
+        sign: Sign::Unknown,
+        finite,
+        invariant: all(|k| k.invariant),
+        needs_grad: kids.iter().any(|k| k.known.needs_grad),
+        sparse: false,
+    };
+    let leaf = Known {
+        finite: true,
+        invariant: true,
+        ..Known::default()
+    };
+    match op {
+        Op::Input(Input::Features) => Known {
+            sparse: facts.sparse_features,
+            ..leaf
+        },
+        Op::Input(Input::InDegree(set) | Input::OutDegree(set)) => {
+            let sign = match set {
+                EdgeSet::Looped => Sign::Positive,
+                EdgeSet::Plain => Sign::NonNegative,
+            };
+            Known { sign, ..leaf }
+        }
+        Op::Param(_) => Known {
+            needs_grad: facts.train,
+            ..Known::PARAM
+        },
+        Op::Const(value) => Known {
+            sign: sign_of(f64::from(*value)),
+            finite: value.is_finite(),
+            ..leaf
+        },
+        Op::Table(values) => Known {
+            finite: values.iter().all(|v| v.is_finite()),
+            ..leaf
+        },
+        Op::Arg(_) | Op::Scan(_) | Op::Out(_) => Known {
+            finite: true,
+            ..plain
+        },
+        Op::Unary(function) => {
+            let (sign, finite) = unary(*function, sign, finite);
+            let sparse = matches!(function, Unary::Neg | Unary::Relu) && kids[0].known.sparse;
+            Known {
+                sign,
+                finite,
+                sparse,
+                ..plain
+            }
+        }
+        Op::Binary(function) => {
+            let (sign, finite) = match function {
+                Binary::Add => (
+                    if sign == Sign::Unknown {
+                        sign
+                    } else {
+                        any_sign
+                    },
+                    finite,
+                ),
+                Binary::Sub => (Sign::Unknown, finite),
+                Binary::Mul => (sign, finite),
+                Binary::Div => (sign, finite && kids[1].known.sign == Sign::Positive),
+                Binary::Max => (any_sign, finite),
+                Binary::Eq => (Sign::NonNegative, true),
+            };
+            let scaled = |x: usize, s: usize| kids[x].known.sparse && kids[s].ty.columns() == 1;
+            let sparse = match function {
+                Binary::Mul => scaled(0, 1) || scaled(1, 0),
+                Binary::Div => scaled(0, 1),
+                _ => false,
+            };
+            Known {
+                sign,
+                finite,
+                sparse,
+                ..plain
+            }
+        }
+        Op::Dropout { .. } => Known {
+            sign: sign.min(Sign::NonNegative),
+            invariant: false,
+            sparse: kids[0].known.sparse,
+            ..plain
+        },
+        Op::Broadcast(_)
+        | Op::Take(..)
+        | Op::Reshape { .. }
+        | Op::Concat
+        | Op::SliceCols { .. }
+        | Op::SliceRows { .. }
+        | Op::ReduceCols(..) => Known { sign, ..plain },
+        Op::PadCols { .. } | Op::PadRows { .. } | Op::SumRows => Known {
+            sign: sign.min(Sign::NonNegative),
+            ..plain
+        },
+        // Every vertex has a looped arc; without it a neighbourhood can be empty.
+        Op::Gather(EdgeSet::Looped, ..) | Op::GatherMean(EdgeSet::Looped) => {
+            Known { sign, ..plain }
+        }
+        Op::Gather(EdgeSet::Plain, ..) | Op::GatherMean(EdgeSet::Plain) => Known {
+            sign: sign.min(Sign::NonNegative),
+            ..plain
+        },
+        Op::EdgeSoftmax(_) => Known {
+            sign: Sign::NonNegative,
+            ..plain
+        },
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN => Known {
+            sign: sign.min(Sign::NonNegative),
+            ..plain
+        },
+        Op::Loss(_) | Op::LossGrad(_) => Known {
+            sign: Sign::Unknown,
+            ..plain
+        },
+    }
+}
+
+fn sign_of(value: f64) -> Sign {
+    if value > 0.0 {
+        Sign::Positive
+    } else if value == 0.0 {
+        Sign::NonNegative
+    } else {
+        Sign::Unknown
+    }
+}
+
+/// Sign and finiteness of a function of values of a sign.
+fn unary(function: Unary, sign: Sign, finite: bool) -> (Sign, bool) {
+    match function {
+        Unary::Neg => (Sign::Unknown, finite),
+        Unary::Relu => (sign.max(Sign::NonNegative), finite),
+        Unary::Step => (Sign::NonNegative, true),
+        Unary::LeakyRelu(_) | Unary::Elu | Unary::Tanh => (sign, finite),
+        Unary::LeakyStep(slope) => (sign_of(f64::from(slope)), true),
+        Unary::Exp => (Sign::Positive, finite),
+        Unary::EluStep | Unary::Sigmoid => (Sign::Positive, finite),
+        Unary::Log => (Sign::Unknown, finite && sign == Sign::Positive),
+        Unary::Sqrt => (sign, finite && sign >= Sign::NonNegative),
+        Unary::Rsqrt if sign >= Sign::NonNegative => {
+            (Sign::Positive, finite && sign == Sign::Positive)
+        }
+        Unary::Rsqrt => (Sign::Unknown, false),
+        Unary::Recip => (sign, finite),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: Facts = Facts {
+        vertices: 10,
+        edges: 40,
+        features: 4,
+        feature_nonzeros: 40,
+        sparse_features: false,
+        classes: 3,
+        train: true,
+    };
+
+    fn degree(set: EdgeSet) -> Value {
+        let known = known(&Op::Input(Input::InDegree(set)), &[], &FACTS);
+        Value {
+            ty: Type::vertices(1),
+            known,
+        }
+    }
+
+    #[test]
+    fn the_inverse_root_of_a_degree_is_finite_only_with_self_loops() {
+        let rsqrt = Op::Unary(Unary::Rsqrt);
+        assert!(known(&rsqrt, &[degree(EdgeSet::Looped)], &FACTS).finite);
+        assert!(!known(&rsqrt, &[degree(EdgeSet::Plain)], &FACTS).finite);
+        let recip = Op::Unary(Unary::Recip);
+        assert!(known(&recip, &[degree(EdgeSet::Plain)], &FACTS).finite);
+    }
+
+    #[test]
+    fn dropout_and_parameters_are_not_computed_once() {
+        let x = degree(EdgeSet::Looped);
+        assert!(x.known.invariant);
+        assert!(!known(&Op::Dropout { p: 0.5, site: 0 }, &[x], &FACTS).invariant);
+        let w = Value {
+            ty: Type::SCALAR,
+            known: Known::PARAM,
+        };
+        let product = known(&Op::Binary(Binary::Mul), &[x, w], &FACTS);
+        assert!(!product.invariant && product.needs_grad);
+    }
+}

@@ -1,0 +1,139 @@
+//! Takes out of loop bodies what is the same in every iteration and worth keeping: row scalings
+//! (an inverse root of a degree), and whatever holds a product or an aggregation.
+//!
+//! Wide element-wise values stay: they fuse into their readers, and keeping them costs memory.
+
+use gnnc_ir::graph::{Node, NodeId};
+use gnnc_ir::infer::TypeError;
+use gnnc_ir::op::Scan;
+use gnnc_ir::{Graph, Op, Rows};
+use std::collections::BTreeMap;
+
+/// What is known about a node of a body.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Differs between iterations, or is made for every iteration anyway.
+    Varying,
+    /// The same in every iteration and cheap to have.
+    Fixed,
+    /// The same in every iteration and worth computing once.
+    Worth,
+}
+
+/// The same graph with such values computed before the loops.
+pub(super) fn hoist(graph: &Graph) -> Result<Graph, TypeError> {
+    let mut out = graph.clone_without_nodes();
+    let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|id| new[id.0 as usize]).collect();
+        let id = match &node.op {
+            Op::Scan(scan) => out_of(scan, &inputs, node.scope, &mut out)?,
+            op => out.add(op.clone(), &inputs, node.scope)?,
+        };
+        new.push(id);
+    }
+    out.results = graph.results.iter().map(|id| new[id.0 as usize]).collect();
+    Ok(out)
+}
+
+/// Writes what a loop can do without before it, then the loop.
+fn out_of(
+    scan: &Scan,
+    operands: &[NodeId],
+    scope: u32,
+    out: &mut Graph,
+) -> Result<NodeId, TypeError> {
+    let kinds = kinds(scan);
+    let body = &scan.body;
+    let taken: Vec<NodeId> = body
+        .iter()
+        .filter(|(id, _)| {
+            let reader = |(user, node): (NodeId, &Node)| {
+                node.inputs.contains(id) && kinds[user.0 as usize] == Kind::Varying
+            };
+            kinds[id.0 as usize] == Kind::Worth
+                && (body.iter().any(reader) || body.results.contains(id))
+        })
+        .map(|(id, _)| id)
+        .collect();
+    // The values, with their operands, in front of the loop.
+    let mut outside: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    for (id, node) in below(body, &taken) {
+        let place = match node.op {
+            Op::Arg(n) => operands[n as usize],
+            _ => {
+                let inputs: Vec<NodeId> = node.inputs.iter().map(|i| outside[i]).collect();
+                out.add(node.op.clone(), &inputs, scope)?
+            }
+        };
+        outside.insert(id, place);
+    }
+    // The loop, which reads them as further constants.
+    let first_x = (scan.carries + scan.consts) as usize;
+    let count = taken.len() as u32;
+    let mut args = body.args.clone();
+    args.splice(first_x..first_x, taken.iter().map(|id| body.ty(*id)));
+    let mut inputs = operands.to_vec();
+    inputs.splice(first_x..first_x, taken.iter().map(|id| outside[id]));
+    let mut inner = Graph {
+        args,
+        ..body.clone()
+    };
+    for (id, node) in body.iter() {
+        let op = match (&node.op, taken.iter().position(|t| *t == id)) {
+            (_, Some(i)) => Op::Arg((first_x + i) as u32),
+            (Op::Arg(n), None) if *n as usize >= first_x => Op::Arg(n + count),
+            _ => continue,
+        };
+        inner.nodes[id.0 as usize] = Node {
+            op,
+            inputs: Vec::new(),
+            ..node.clone()
+        };
+    }
+    let consts = scan.consts + count;
+    let scan = Scan {
+        consts,
+        body: inner.pruned(),
+        ..scan.clone()
+    };
+    out.add(Op::Scan(Box::new(scan)), &inputs, scope)
+}
+
+fn kinds(scan: &Scan) -> Vec<Kind> {
+    let consts = scan.carries..scan.carries + scan.consts;
+    let mut kinds: Vec<Kind> = Vec::with_capacity(scan.body.nodes.len());
+    for node in &scan.body.nodes {
+        let below = |kind: Kind| node.inputs.iter().any(|id| kinds[id.0 as usize] == kind);
+        let narrow = node.ty.columns() == 1 && node.ty.rows == Rows::Vertices;
+        kinds.push(match &node.op {
+            Op::Input(_) | Op::Const(_) => Kind::Fixed,
+            Op::Arg(n) if consts.contains(n) => Kind::Fixed,
+            Op::Arg(_) | Op::Param(_) | Op::Table(_) | Op::Scan(_) | Op::Out(_) => Kind::Varying,
+            // A taken row is loaded by who reads it; a draw is new in every iteration.
+            Op::Take(..) | Op::Dropout { .. } => Kind::Varying,
+            _ if below(Kind::Varying) => Kind::Varying,
+            Op::Gather(..) | Op::GatherMean(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
+                Kind::Worth
+            }
+            Op::ReduceCols(..) | Op::EdgeSoftmax(_) | Op::SumRows => Kind::Worth,
+            _ if narrow || below(Kind::Worth) => Kind::Worth,
+            _ => Kind::Fixed,
+        });
+    }
+    kinds
+}
+
+/// The nodes that some nodes need, in evaluation order.
+fn below<'a>(body: &'a Graph, roots: &[NodeId]) -> Vec<(NodeId, &'a Node)> {
+    let mut needed = vec![false; body.nodes.len()];
+    let mut work = roots.to_vec();
+    while let Some(id) = work.pop() {
+        if !std::mem::replace(&mut needed[id.0 as usize], true) {
+            work.extend(&body.node(id).inputs);
+        }
+    }
+    body.iter()
+        .filter(|(id, _)| needed[id.0 as usize])
+        .collect()
+}

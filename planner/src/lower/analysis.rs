@@ -1,0 +1,234 @@
+//! Facts about the nodes of a graph that decide how it is cut into kernels.
+
+use crate::lower::partial::Partials;
+use gnnc_ir::kernel::End;
+use gnnc_ir::op::Op;
+use gnnc_ir::{Graph, NodeId, Rows, Type};
+
+/// Facts about every node of one region, indexed by node.
+pub struct Analysis {
+    /// Needs neither a parameter, nor dropout, nor a loop argument: the same in every epoch.
+    pub fixed: Vec<bool>,
+    /// Lives in a buffer of its own (or is a view of one).
+    pub stored: Vec<bool>,
+    /// `host[p] = g`: the kernel of reduction or product `g` computes `p` as its last step.
+    pub host: Vec<Option<NodeId>>,
+    /// Halo rows are read by some kernel.
+    pub read_at_source: Vec<bool>,
+    /// Sums over the rank's own rows that are still to be added over the ranks.
+    pub partial: Partials,
+    /// Number of uses, results included.
+    pub uses: Vec<u32>,
+}
+
+/// Whether an operator is computed element by element, hence inside another kernel.
+pub fn pointwise(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Dropout { .. }
+            | Op::Broadcast(_)
+            | Op::Const(_)
+            | Op::Take(..)
+    )
+}
+
+/// Whether an operator renames the elements of its operand.
+pub fn view(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. }
+    )
+}
+
+/// Whether one number, cheap enough to be computed wherever it is used.
+fn tiny(ty: Type) -> bool {
+    ty.rows == Rows::Fixed(1) && ty.columns() == 1 && ty.stack == 0
+}
+
+fn is_arc(ty: Type) -> bool {
+    matches!(ty.rows, Rows::Edges(_))
+}
+
+/// Analyses a region.
+pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis {
+    let users = graph.users();
+    let fixed = fixed(graph);
+    let uses = uses(graph);
+    let mut stored = stored(graph, &users, &uses, &fixed);
+    let host = hosts(
+        graph,
+        &users,
+        &uses,
+        &mut stored,
+        &partial.reduce_now,
+        distributed,
+    );
+    Analysis {
+        read_at_source: read_at_source(graph),
+        fixed,
+        stored,
+        host,
+        partial,
+        uses,
+    }
+}
+
+fn fixed(graph: &Graph) -> Vec<bool> {
+    let mut fixed = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let own = !matches!(
+            node.op,
+            Op::Param(_)
+                | Op::Dropout { .. }
+                | Op::Arg(_)
+                | Op::Loss(_)
+                | Op::LossGrad(_)
+                | Op::Scan(_)
+                | Op::Out(_)
+                | Op::Table(_)
+        );
+        fixed.push(own && node.inputs.iter().all(|i| fixed[i.0 as usize]));
+    }
+    fixed
+}
+
+fn uses(graph: &Graph) -> Vec<u32> {
+    let mut uses = vec![0; graph.nodes.len()];
+    for id in graph
+        .nodes
+        .iter()
+        .flat_map(|n| &n.inputs)
+        .chain(&graph.results)
+    {
+        uses[id.0 as usize] += 1;
+    }
+    uses
+}
+
+/// Whether `user` needs operand number `position` in memory.
+fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> bool {
+    match user {
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
+        Op::Take(..) => true,
+        // A carry's start value is computed straight into the loop's buffer.
+        Op::Scan(scan) => position >= scan.carries as usize,
+        // Softmax over several columns renames them as heads, which needs a plain layout.
+        Op::EdgeSoftmax(_) => graph.ty(operand).width != 1,
+        op => view(op),
+    }
+}
+
+fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) -> Vec<bool> {
+    let mut stored: Vec<bool> = graph.nodes.iter().map(|n| !pointwise(&n.op)).collect();
+    for (id, node) in graph.iter() {
+        for (position, input) in node.inputs.iter().enumerate() {
+            stored[input.0 as usize] |= needs_memory(graph, &node.op, position, *input);
+        }
+        let n = id.0 as usize;
+        if stored[n] || matches!(node.op, Op::Const(_)) || tiny(node.ty) {
+            continue;
+        }
+        // Computed once in `setup` if an epoch needs it: small enough tensors only.
+        let hoisted = fixed[n]
+            && (!is_arc(node.ty) || node.ty.columns() == 1)
+            && !matches!(node.op, Op::Broadcast(_))
+            && users[n].iter().any(|u| !fixed[u.0 as usize]);
+        // Shared work is stored, unless it is a wide arc tensor: those are never materialised.
+        let shared = uses[n] > 1
+            && (!is_arc(node.ty) || (node.ty.width == 1 && !matches!(node.op, Op::Take(..))));
+        stored[n] = hoisted || shared;
+    }
+    for id in &graph.results {
+        stored[id.0 as usize] = true;
+    }
+    stored
+}
+
+/// Finds, for every reduction and product, the element-wise node that its kernel can end in.
+fn hosts(
+    graph: &Graph,
+    users: &[Vec<NodeId>],
+    uses: &[u32],
+    stored: &mut [bool],
+    reduce_now: &[bool],
+    distributed: bool,
+) -> Vec<Option<NodeId>> {
+    let mut host: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
+    for (g, node) in graph.iter() {
+        let hosting = matches!(
+            node.op,
+            Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
+        );
+        // Sums over out-arcs are complete only when the other ranks' shares have arrived.
+        let early = distributed && matches!(node.op, Op::Gather(_, End::Src, _));
+        if !hosting || early || reduce_now[g.0 as usize] || graph.results.contains(&g) {
+            continue;
+        }
+        let mut at = g;
+        while uses[at.0 as usize] == 1 && (at == g || !stored[at.0 as usize]) {
+            let [user] = users[at.0 as usize][..] else {
+                break;
+            };
+            let next = graph.node(user);
+            let chains = matches!(next.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
+            if !chains || next.ty != node.ty {
+                break;
+            }
+            at = user;
+        }
+        let end = stored[at.0 as usize] || carry_start(graph, users, uses, at);
+        if at != g && end && host[at.0 as usize].is_none() {
+            host[at.0 as usize] = Some(g);
+            stored[g.0 as usize] = false;
+        }
+    }
+    host
+}
+
+/// Whether the only use of a node is as the start value of a loop's carry.
+fn carry_start(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], id: NodeId) -> bool {
+    let [user] = users[id.0 as usize][..] else {
+        return false;
+    };
+    let node = graph.node(user);
+    let Op::Scan(scan) = &node.op else {
+        return false;
+    };
+    let position = node.inputs.iter().position(|i| *i == id);
+    uses[id.0 as usize] == 1 && position.is_some_and(|p| p < scan.carries as usize)
+}
+
+/// Which vertex tensors some kernel reads at the source of an arc.
+pub fn read_at_source(graph: &Graph) -> Vec<bool> {
+    let mut read = vec![false; graph.nodes.len()];
+    for (_, node) in graph.iter().rev() {
+        if matches!(node.op, Op::Take(_, End::Src)) {
+            read[node.inputs[0].0 as usize] = true;
+        }
+    }
+    for (id, node) in graph.iter().rev() {
+        if view(&node.op) && read[id.0 as usize] {
+            read[node.inputs[0].0 as usize] = true;
+        }
+        if let Op::Scan(scan) = &node.op {
+            let inner = argument_flags(&scan.body, &read_at_source(&scan.body));
+            for (input, flag) in node.inputs.iter().zip(inner) {
+                read[input.0 as usize] |= flag;
+            }
+        }
+    }
+    read
+}
+
+/// Per-argument disjunction of a flag over the nodes of a body.
+pub fn argument_flags(body: &Graph, flags: &[bool]) -> Vec<bool> {
+    let mut of_args = vec![false; body.args.len()];
+    for (id, node) in body.iter() {
+        if let Op::Arg(n) = node.op {
+            of_args[n as usize] |= flags[id.0 as usize];
+        }
+    }
+    of_args
+}

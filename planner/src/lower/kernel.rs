@@ -1,0 +1,231 @@
+//! Building one kernel from a tree of element-wise nodes.
+
+use crate::lower::LowerError;
+use crate::lower::region::{Region, Value};
+use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
+use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
+use gnnc_ir::op::Op;
+use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
+use gnnc_ir::{NodeId, Rows, Type};
+
+/// A kernel under construction, with what its operands are bound to.
+pub struct Builder {
+    /// Type of the elements that the kernel iterates over.
+    space: Type,
+    inputs: Vec<(Operand, Ref)>,
+    masks: Vec<(Mask, u32)>,
+    /// The reduction that the kernel performs: its result is `Acc`.
+    acc: Option<NodeId>,
+    /// Nodes that already have an entry in the expression being built.
+    done: Vec<(NodeId, ValueId)>,
+}
+
+impl Builder {
+    /// A kernel that iterates over elements of a type.
+    pub fn new(space: Type) -> Self {
+        Self {
+            space,
+            inputs: Vec::new(),
+            masks: Vec::new(),
+            acc: None,
+            done: Vec::new(),
+        }
+    }
+
+    /// The expression of a node's element.
+    pub fn value(&mut self, region: &Region<'_>, node: NodeId) -> Result<Expr, LowerError> {
+        self.root(region, node, None)
+    }
+
+    /// The expression of `node`, in which `acc` is the reduction's result.
+    pub fn finish(
+        &mut self,
+        region: &Region<'_>,
+        node: NodeId,
+        acc: NodeId,
+    ) -> Result<Expr, LowerError> {
+        self.root(region, node, Some(acc))
+    }
+
+    fn root(
+        &mut self,
+        region: &Region<'_>,
+        node: NodeId,
+        acc: Option<NodeId>,
+    ) -> Result<Expr, LowerError> {
+        self.acc = acc;
+        self.done.clear();
+        let mut expr = Expr::default();
+        let result = self.tree(region, &mut expr, node)?;
+        if result != expr.result() {
+            // The result was an earlier entry: name it last without changing its value.
+            let last = expr.values[result as usize];
+            expr.values.push(last);
+        }
+        Ok(expr)
+    }
+
+    fn tree(
+        &mut self,
+        region: &Region<'_>,
+        expr: &mut Expr,
+        id: NodeId,
+    ) -> Result<ValueId, LowerError> {
+        if let Some((_, value)) = self.done.iter().find(|(n, _)| *n == id) {
+            return Ok(*value);
+        }
+        let node = region.graph.node(id);
+        let value = if self.acc == Some(id) {
+            expr.push(Scalar::Acc)
+        } else if let Some(value) = region.value(id) {
+            let at = self.place(value.ty, None);
+            self.load(expr, value, at)
+        } else {
+            match &node.op {
+                Op::Const(c) => expr.push(Scalar::Const(*c)),
+                Op::Unary(op) => {
+                    let a = self.tree(region, expr, node.inputs[0])?;
+                    expr.push(Scalar::Unary(*op, a))
+                }
+                Op::Binary(op) => {
+                    let a = self.tree(region, expr, node.inputs[0])?;
+                    let b = self.tree(region, expr, node.inputs[1])?;
+                    expr.push(Scalar::Binary(*op, a, b))
+                }
+                Op::Broadcast(_) => self.tree(region, expr, node.inputs[0])?,
+                Op::Dropout { p, site } => {
+                    let a = self.tree(region, expr, node.inputs[0])?;
+                    let mask = self.mask(node.ty, *p, *site, region)?;
+                    let mask = expr.push(mask);
+                    expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
+                }
+                Op::Take(_, end) => {
+                    let operand = node.inputs[0];
+                    let value = region.value(operand).ok_or_else(|| {
+                        LowerError::Internal(format!("{operand} is taken but not stored"))
+                    })?;
+                    let at = self.place(value.ty, Some(*end));
+                    self.load(expr, value, at)
+                }
+                op => {
+                    let found = format!("{id}, {op}, is used in a kernel but not stored");
+                    return Err(LowerError::Internal(found));
+                }
+            }
+        };
+        self.done.push((id, value));
+        Ok(value)
+    }
+
+    /// The expression that reads a tensor at the kernel's own element.
+    pub fn read(&mut self, value: Value, at: At) -> Expr {
+        let mut expr = Expr::default();
+        let at = if at == At::Row {
+            self.place(value.ty, None)
+        } else {
+            at
+        };
+        self.load(&mut expr, value, at);
+        expr
+    }
+
+    /// Where the rows of a tensor lie, seen from the kernel's row.
+    fn place(&self, ty: Type, taken: Option<End>) -> At {
+        match (ty.rows, taken) {
+            (_, Some(End::Src)) => At::Src,
+            (_, Some(End::Dst)) => At::Dst,
+            (Rows::Edges(_), None) => At::Edge,
+            (Rows::Fixed(1), None) if self.space.rows != Rows::Fixed(1) => At::One,
+            _ => At::Row,
+        }
+    }
+
+    fn load(&mut self, expr: &mut Expr, value: Value, at: At) -> ValueId {
+        let operand = value.operand(at);
+        let found = self.inputs.iter().position(|i| *i == (operand, value.at));
+        let n = found.unwrap_or_else(|| {
+            self.inputs.push((operand, value.at));
+            self.inputs.len() - 1
+        });
+        expr.push(Scalar::Load(n as u16))
+    }
+
+    fn mask(
+        &mut self,
+        ty: Type,
+        p: f32,
+        site: u32,
+        region: &Region<'_>,
+    ) -> Result<Scalar, LowerError> {
+        if !region.train {
+            return Err(LowerError::Internal(format!(
+                "dropout site {site} outside training"
+            )));
+        }
+        let at = match ty.rows {
+            Rows::Vertices => At::Row,
+            Rows::Edges(_) => At::Edge,
+            Rows::Fixed(_) => {
+                return Err(LowerError::Unsupported("dropout of a parameter".to_owned()));
+            }
+        };
+        let operand = Operand::dense(at, ty.heads, ty.width);
+        let Operand {
+            head_step,
+            column_step,
+            ..
+        } = operand;
+        let entry = (
+            Mask {
+                p,
+                at,
+                head_step,
+                column_step,
+            },
+            site,
+        );
+        let found = self.masks.iter().position(|m| *m == entry);
+        let n = found.unwrap_or_else(|| {
+            self.masks.push(entry);
+            self.masks.len() - 1
+        });
+        Ok(Scalar::Mask(n as u16))
+    }
+
+    /// The launch of the finished kernel.
+    pub fn launch(
+        self,
+        program: &mut Program,
+        body: gnnc_ir::kernel::Body,
+        rows: Extent,
+        outputs: Vec<(Operand, Ref)>,
+    ) -> Launch {
+        let kernel = Kernel {
+            body,
+            heads: self.space.heads,
+            width: self.space.width,
+            inputs: self.inputs.iter().map(|(operand, _)| *operand).collect(),
+            outputs: outputs.iter().map(|(operand, _)| *operand).collect(),
+            masks: self.masks.iter().map(|(mask, _)| *mask).collect(),
+            scalars: 0,
+        };
+        Launch {
+            kernel: intern(program, kernel),
+            rows,
+            inputs: self.inputs.into_iter().map(|(_, at)| at).collect(),
+            outputs: outputs.into_iter().map(|(_, at)| at).collect(),
+            scalars: Vec::new(),
+            sites: self.masks.into_iter().map(|(_, site)| site).collect(),
+        }
+    }
+}
+
+/// The id of a kernel, shared by all equal ones.
+pub fn intern(program: &mut Program, kernel: Kernel) -> KernelId {
+    let found = program.kernels.iter().position(|k| *k == kernel);
+    let id = found.unwrap_or_else(|| {
+        program.kernels.push(kernel);
+        program.kernels.len() - 1
+    });
+    KernelId(id as u32)
+}

@@ -1,0 +1,419 @@
+//! From operator graphs to a program: cutting into kernels, placing tensors in buffers.
+//!
+//! Element-wise operators are computed inside the kernels that use them; reductions over
+//! arcs, rows or columns are kernels; products go to a library with an element-wise end.
+//! What is the same in every epoch is computed once, in `setup`. Vertex tensors lie by
+//! rows over the ranks; a kernel that reads rows of other ranks is preceded by an exchange.
+
+pub mod analysis;
+mod canonical;
+mod kernel;
+mod optimizer;
+mod partial;
+mod produce;
+mod region;
+mod scan;
+
+use gnnc_ir::autodiff::TrainingGraph;
+use gnnc_ir::graph::{ParamId, ParamSpec};
+use gnnc_ir::kernel::End;
+use gnnc_ir::model::TrainSettings;
+use gnnc_ir::op::{Input, Loss, Op};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role};
+use gnnc_ir::{Graph, NodeId, Rows, Type};
+use region::{Region, Value};
+
+/// Why a graph cannot be lowered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LowerError {
+    /// The model uses something that no program can express yet.
+    #[error("{0} cannot be run yet; write the model without it")]
+    Unsupported(String),
+    /// A pass produced a graph that breaks its own promises.
+    #[error("bug in the lowering: {0}")]
+    Internal(String),
+    /// The gradient of the model could not be built.
+    #[error(transparent)]
+    Autodiff(#[from] gnnc_ir::autodiff::AutodiffError),
+}
+
+/// What a program is made from.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// Forward graph without dropout: results are the loss and the logits.
+    pub forward: Graph,
+    /// Forward and backward graph.
+    pub backward: TrainingGraph,
+    /// The loss.
+    pub loss: Loss,
+    /// Optimizer and weight decay.
+    pub settings: TrainSettings,
+    /// Whether the input features are stored as non-zeros.
+    pub sparse_features: bool,
+}
+
+/// State that all regions of one program share.
+pub struct Lowerer {
+    /// The program so far.
+    pub program: Program,
+    /// Whether there is more than one rank.
+    pub distributed: bool,
+    features: u32,
+    sparse: bool,
+    inputs: Vec<(Input, Value)>,
+    params: Vec<Value>,
+    tables: Vec<(Vec<f32>, Value)>,
+    /// Epoch-invariant tensors by the text of the graph that computes them.
+    fixed: Vec<(String, Value)>,
+    /// Dropped feature values of this epoch, by site.
+    dropped: Vec<(u32, Ref)>,
+}
+
+/// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.
+///
+/// # Errors
+/// If the model uses something that a program cannot express.
+pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
+    let sparse = training.sparse_features;
+    let graph = &canonical::canonical(&training.backward.graph, sparse)?;
+    let mut lowerer = Lowerer::new(training, ranks);
+    let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
+
+    let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
+    step.emit(&mut lowerer)?;
+    let loss = step.stored(graph.results[training.backward.loss])?;
+    let mut grads = Vec::new();
+    for grad in &training.backward.grads {
+        grads.push(
+            grad.map(|g| step.gradient(&mut lowerer, graph.results[g]))
+                .transpose()?,
+        );
+    }
+    lowerer.program.buffers[loss.at.buffer.0 as usize].role = Role::Result;
+    lowerer.program.loss = Some(loss.at.buffer);
+    let mut summed: Vec<BufferId> = grads.iter().flatten().map(|g| g.at.buffer).collect();
+    summed.push(loss.at.buffer);
+    lowerer.all_reduce(&mut step.code, summed);
+    optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
+    lowerer.program.step = step.code;
+
+    let forward = &canonical::canonical(&training.forward, sparse)?;
+    let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
+    eval.emit(&mut lowerer)?;
+    let logits = eval.stored(forward.results[0])?;
+    let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
+    eval.code.push(Instr::Metrics {
+        loss: training.loss,
+        logits: logits.at,
+        out: Ref::first(out),
+        classes: logits.ty.columns(),
+    });
+    lowerer.all_reduce(&mut eval.code, vec![out]);
+    lowerer.program.eval = eval.code;
+    lowerer.program.metrics = Some(out);
+    lowerer.program.logits = Some(logits.at);
+    Ok(lowerer.program)
+}
+
+impl Region<'_> {
+    /// A gradient in a buffer of its own, so that it can be added over the ranks.
+    fn gradient(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
+        let value = self.stored(id)?;
+        let buffer = lowerer.program.buffer(value.at.buffer);
+        let stack = value.ty.stack.max(1);
+        let own = value.offset == 0
+            && value.at.base == 0
+            && buffer.slots == stack
+            && buffer.columns == value.stride
+            && buffer.role == Role::Temp;
+        if own {
+            return Ok(value);
+        }
+        let name = format!("{}.grad", buffer.name);
+        let extent = lowerer.extent(value.ty);
+        let copy = lowerer.buffer(name, extent, value.ty.columns(), stack, Role::Temp);
+        for slot in 0..stack {
+            let from = Ref {
+                base: value.at.base + slot,
+                ..value.at
+            };
+            let from = Value {
+                at: from,
+                ty: value.ty.unstacked(),
+                ..value
+            };
+            let to = Ref {
+                buffer: copy,
+                base: slot,
+                in_loop: false,
+            };
+            self.copy(lowerer, from, Value::whole(to, from.ty));
+        }
+        Ok(Value::whole(Ref::first(copy), value.ty))
+    }
+}
+
+impl Lowerer {
+    fn new(training: &Training, ranks: u32) -> Self {
+        let specs = &training.backward.graph.params;
+        let mut lowerer = Self {
+            program: Program {
+                ranks,
+                params: specs.clone(),
+                sparse_features: training.sparse_features,
+                ..Program::default()
+            },
+            distributed: ranks > 1,
+            features: training.backward.graph.features,
+            sparse: training.sparse_features,
+            inputs: Vec::new(),
+            params: Vec::new(),
+            tables: Vec::new(),
+            fixed: Vec::new(),
+            dropped: Vec::new(),
+        };
+        lowerer.params = (0..)
+            .zip(specs)
+            .map(|(n, spec)| lowerer.declare(n, spec))
+            .collect();
+        lowerer
+    }
+
+    fn declare(&mut self, n: u32, spec: &ParamSpec) -> Value {
+        let extent = self.extent(spec.ty);
+        let (columns, slots) = (spec.ty.columns(), spec.ty.stack.max(1));
+        let buffer = self.buffer(spec.name.clone(), extent, columns, slots, Role::Param(n));
+        Value::whole(Ref::first(buffer), spec.ty)
+    }
+
+    /// A new buffer.
+    pub fn buffer(
+        &mut self,
+        name: String,
+        extent: Extent,
+        columns: u32,
+        slots: u32,
+        role: Role,
+    ) -> BufferId {
+        self.program.buffers.push(Buffer {
+            name,
+            extent,
+            columns,
+            slots,
+            role,
+        });
+        BufferId(self.program.buffers.len() as u32 - 1)
+    }
+
+    /// Gives a buffer of vertex rows room for halo rows.
+    pub fn make_local(&mut self, buffer: BufferId) {
+        let extent = &mut self.program.buffers[buffer.0 as usize].extent;
+        if *extent == Extent::Inner {
+            *extent = Extent::Local;
+        }
+    }
+
+    /// Rows that a tensor has on a rank.
+    pub fn extent(&self, ty: Type) -> Extent {
+        match ty.rows {
+            Rows::Fixed(n) => Extent::Fixed(n),
+            Rows::Vertices => Extent::Inner,
+            Rows::Edges(set) => Extent::Edges(set),
+        }
+    }
+
+    /// A readable name for a node's buffer.
+    pub fn name(&self, graph: &Graph, id: NodeId) -> String {
+        let node = graph.node(id);
+        let op = node.op.to_string();
+        let op = op.split([' ', '(']).next().unwrap_or_default().to_owned();
+        match graph.scopes.get(node.scope as usize).map(String::as_str) {
+            None | Some("") => format!("{op}{id}"),
+            Some(scope) => format!("{scope}.{op}{id}"),
+        }
+    }
+
+    /// Sums buffers over the ranks.
+    pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>) {
+        if self.distributed {
+            code.push(Instr::AllReduce { buffers });
+        }
+    }
+
+    fn param(&self, id: ParamId) -> Value {
+        self.params[id.0 as usize]
+    }
+
+    fn table(&mut self, values: &[f32]) -> Value {
+        if let Some((_, value)) = self.tables.iter().find(|(t, _)| t == values) {
+            return *value;
+        }
+        let number = self.program.tables.len() as u32;
+        self.program.tables.push(values.to_vec());
+        let slots = values.len() as u32;
+        let name = format!("table{number}");
+        let buffer = self.buffer(name, Extent::Fixed(1), 1, slots, Role::Table(number));
+        let value = Value::whole(Ref::first(buffer), Type::SCALAR.stacked(slots));
+        self.tables.push((values.to_vec(), value));
+        value
+    }
+
+    /// A dense tensor of the data graph.
+    fn input(&mut self, input: Input) -> Value {
+        if let Some((_, value)) = self.inputs.iter().find(|(i, _)| *i == input) {
+            return *value;
+        }
+        let (name, role) = match input {
+            Input::Features => ("x", Role::Features),
+            Input::InDegree(set) => ("in_degree", Role::Degree(set, End::Dst)),
+            Input::OutDegree(set) => ("out_degree", Role::Degree(set, End::Src)),
+        };
+        let columns = if input == Input::Features {
+            self.features
+        } else {
+            1
+        };
+        let ty = Type::vertices(columns);
+        let degree = input != Input::Features;
+        let value = if degree || !self.sparse {
+            let extent = if degree { Extent::Local } else { Extent::Inner };
+            let buffer = self.buffer(name.to_owned(), extent, columns, 1, role);
+            Value {
+                halo: degree,
+                ..Value::whole(Ref::first(buffer), ty)
+            }
+        } else {
+            let buffer = self.buffer(name.to_owned(), Extent::Inner, columns, 1, Role::Static);
+            let out = Ref::first(buffer);
+            if let Some(values) = self.feature_values() {
+                self.program.setup.push(Instr::Densify { values, out });
+            }
+            Value::whole(out, ty)
+        };
+        self.inputs.push((input, value));
+        value
+    }
+
+    /// The non-zeros of the features, if they are stored so.
+    fn feature_values(&mut self) -> Option<Ref> {
+        if !self.sparse {
+            return None;
+        }
+        let found = self
+            .program
+            .buffers
+            .iter()
+            .position(|b| b.role == Role::FeatureValues);
+        let buffer = match found {
+            Some(n) => BufferId(n as u32),
+            None => {
+                let extent = Extent::FeatureNonzeros;
+                self.buffer("x.values".to_owned(), extent, 1, 1, Role::FeatureValues)
+            }
+        };
+        Some(Ref::first(buffer))
+    }
+
+    /// Non-zeros after dropout, once an epoch.
+    fn dropped(&mut self, code: &mut Vec<Instr>, values: Ref, p: f32, site: u32) -> Ref {
+        if let Some((_, found)) = self.dropped.iter().find(|(s, _)| *s == site) {
+            return *found;
+        }
+        let extent = Extent::FeatureNonzeros;
+        let buffer = self.buffer(format!("x.dropped{site}"), extent, 1, 1, Role::Temp);
+        let out = Ref::first(buffer);
+        code.push(Instr::SparseDropout {
+            values,
+            out,
+            p,
+            site,
+        });
+        self.dropped.push((site, out));
+        out
+    }
+
+    /// An epoch-invariant tensor, computed in `setup` the first time that it is asked for.
+    fn fixed(&mut self, graph: &Graph, id: NodeId, at_source: bool) -> Result<Value, LowerError> {
+        if let Op::Input(input) = graph.node(id).op {
+            let value = self.input(input);
+            return Ok(if at_source {
+                self.fixed_halo(value)
+            } else {
+                value
+            });
+        }
+        let mut part = graph.clone();
+        part.results = vec![id];
+        let part = part.pruned();
+        let key = part.to_string();
+        let found = self.fixed.iter().position(|(k, _)| *k == key);
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let mut region =
+                    Region::new(self, &part, partial::Partials::none(&part), false, vec![]);
+                region.hoist = false;
+                region.role = Role::Static;
+                region.emit(self)?;
+                let value = region.stored(part.results[0])?;
+                let code = std::mem::take(&mut region.code);
+                self.program.setup.extend(code);
+                self.fixed.push((key, value));
+                self.fixed.len() - 1
+            }
+        };
+        let value = self.fixed[at].1;
+        if at_source {
+            let value = self.fixed_halo(value);
+            self.fixed[at].1 = value;
+            return Ok(value);
+        }
+        Ok(value)
+    }
+
+    /// An epoch-invariant tensor with its halo rows, exchanged once in `setup`.
+    fn fixed_halo(&mut self, value: Value) -> Value {
+        if !self.distributed || value.halo || value.ty.rows != Rows::Vertices {
+            return value;
+        }
+        self.make_local(value.at.buffer);
+        self.program
+            .setup
+            .push(Instr::HaloExchange { buffer: value.at });
+        for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
+            known.halo = true;
+        }
+        Value {
+            halo: true,
+            ..value
+        }
+    }
+}
+
+/// The forward graph without dropout, with the logits as its only result.
+pub fn evaluation(forward: &Graph) -> Graph {
+    let mut graph = without_dropout(forward);
+    if let Some(logits) = graph.results.get(1).copied() {
+        graph.results = vec![logits];
+    }
+    gnnc_ir::simplify::simplify(&graph.pruned())
+}
+
+fn without_dropout(graph: &Graph) -> Graph {
+    let mut clean = graph.clone();
+    let mut same: Vec<NodeId> = (0..graph.nodes.len() as u32).map(NodeId).collect();
+    for (n, node) in clean.nodes.iter_mut().enumerate() {
+        for input in &mut node.inputs {
+            *input = same[input.0 as usize];
+        }
+        match &mut node.op {
+            Op::Dropout { .. } => same[n] = node.inputs[0],
+            Op::Scan(scan) => scan.body = without_dropout(&scan.body),
+            _ => {}
+        }
+    }
+    for result in &mut clean.results {
+        *result = same[result.0 as usize];
+    }
+    clean
+}

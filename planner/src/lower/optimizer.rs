@@ -1,0 +1,214 @@
+//! Optimizer steps: one element-wise kernel for each parameter.
+
+use crate::lower::Lowerer;
+use crate::lower::kernel::intern;
+use crate::lower::region::Value;
+use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::model::{Optimizer, TrainSettings};
+use gnnc_ir::program::{Extent, Instr, Launch, Ref, Role, ScalarRef};
+use gnnc_ir::{Binary, Unary};
+
+/// Operands and run-time numbers of a step kernel, in this order: weight, gradient, states.
+const WEIGHT: u16 = 0;
+const GRADIENT: u16 = 1;
+const FIRST: u16 = 2;
+const SECOND: u16 = 3;
+const RATE: u16 = 0;
+
+/// Appends the updates of all parameters that have a gradient.
+pub fn step(
+    lowerer: &mut Lowerer,
+    settings: &TrainSettings,
+    grads: &[Option<Value>],
+    code: &mut Vec<Instr>,
+) {
+    for (n, grad) in grads.iter().enumerate() {
+        let Some(grad) = grad else { continue };
+        let spec = lowerer.program.params[n].clone();
+        let decay = spec.decay.unwrap_or(settings.weight_decay) as f32;
+        let (values, states, scalars) = update(&settings.optimizer, decay);
+        // A repeated layer's parameters are stepped in a loop over its iterations.
+        let (count, in_loop) = (spec.ty.stack, spec.ty.stack != 0);
+        let floats = gnnc_ir::graph::floats(spec.ty.unstacked()) as u32;
+        let slot = |buffer| Ref {
+            buffer,
+            base: 0,
+            in_loop,
+        };
+        let param = slot(lowerer.params[n].at.buffer);
+        let mut inputs = vec![param, slot(grad.at.buffer)];
+        let mut outputs = vec![param];
+        for state in 0..states {
+            let name = format!("{}.state{state}", spec.name);
+            let extent = lowerer.extent(spec.ty);
+            let (columns, slots) = (spec.ty.columns(), spec.ty.stack.max(1));
+            let role = Role::State(n as u32, state);
+            let buffer = lowerer.buffer(name, extent, columns, slots, role);
+            inputs.push(slot(buffer));
+            outputs.push(slot(buffer));
+        }
+        let flat = Operand::dense(At::Row, 1, 1);
+        let kernel = Kernel {
+            body: Body::Map {
+                over: Over::Rows,
+                values,
+            },
+            heads: 1,
+            width: 1,
+            inputs: vec![flat; inputs.len()],
+            outputs: vec![flat; outputs.len()],
+            masks: Vec::new(),
+            scalars: scalars.len() as u16,
+        };
+        let kernel = intern(&mut lowerer.program, kernel);
+        let rows = Extent::Fixed(floats);
+        let sites = Vec::new();
+        let launch = Instr::Launch(Launch {
+            kernel,
+            rows,
+            inputs,
+            outputs,
+            scalars,
+            sites,
+        });
+        code.push(match in_loop {
+            true => Instr::Repeat {
+                count,
+                reverse: false,
+                body: vec![launch],
+            },
+            false => launch,
+        });
+    }
+}
+
+/// Expressions of the new weight and states, number of states, and run-time numbers.
+fn update(optimizer: &Optimizer, decay: f32) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
+    match *optimizer {
+        Optimizer::Sgd { momentum, .. } => {
+            let momentum = momentum as f32;
+            if momentum == 0.0 {
+                (
+                    vec![descend(|t| t.gradient(decay))],
+                    0,
+                    vec![ScalarRef::LearningRate],
+                )
+            } else {
+                let velocity = |t: &mut Terms| {
+                    let g = t.gradient(decay);
+                    let old = t.load(FIRST);
+                    let kept = t.scale(old, momentum);
+                    t.binary(Binary::Add, kept, g)
+                };
+                let state = Terms::build(velocity);
+                (
+                    vec![descend(velocity), state],
+                    1,
+                    vec![ScalarRef::LearningRate],
+                )
+            }
+        }
+        Optimizer::Adam {
+            beta1, beta2, eps, ..
+        } => adam([beta1, beta2, eps], move |t| t.gradient(decay), 0.0),
+        Optimizer::AdamW {
+            beta1, beta2, eps, ..
+        } => adam([beta1, beta2, eps], move |t| t.gradient(0.0), decay),
+    }
+}
+
+/// Adam (Kingma and Ba 2015, algorithm 1); `decoupled` is AdamW's decay of the weight itself.
+fn adam(
+    [beta1, beta2, eps]: [f64; 3],
+    gradient: impl Fn(&mut Terms) -> ValueId + Copy,
+    decoupled: f32,
+) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
+    let first = move |t: &mut Terms| {
+        let g = gradient(t);
+        let old = t.load(FIRST);
+        let (old, new) = (t.scale(old, beta1 as f32), t.scale(g, (1.0 - beta1) as f32));
+        t.binary(Binary::Add, old, new)
+    };
+    let second = move |t: &mut Terms| {
+        let g = gradient(t);
+        let square = t.binary(Binary::Mul, g, g);
+        let old = t.load(SECOND);
+        let (old, new) = (
+            t.scale(old, beta2 as f32),
+            t.scale(square, (1.0 - beta2) as f32),
+        );
+        t.binary(Binary::Add, old, new)
+    };
+    let weight = Terms::build(|t| {
+        let (m, v) = (first(t), second(t));
+        let (c1, c2) = (t.0.push(Scalar::Scalar(1)), t.0.push(Scalar::Scalar(2)));
+        let m = t.binary(Binary::Mul, m, c1);
+        let v = t.binary(Binary::Mul, v, c2);
+        let root = t.0.push(Scalar::Unary(Unary::Sqrt, v));
+        let eps = t.0.push(Scalar::Const(eps as f32));
+        let root = t.binary(Binary::Add, root, eps);
+        let mut direction = t.binary(Binary::Div, m, root);
+        if decoupled != 0.0 {
+            let w = t.load(WEIGHT);
+            let shrink = t.scale(w, decoupled);
+            direction = t.binary(Binary::Add, direction, shrink);
+        }
+        t.descend(direction)
+    });
+    let values = vec![weight, Terms::build(first), Terms::build(second)];
+    let scalars = vec![
+        ScalarRef::LearningRate,
+        ScalarRef::BiasCorrection(beta1),
+        ScalarRef::BiasCorrection(beta2),
+    ];
+    (values, 2, scalars)
+}
+
+fn descend(direction: impl Fn(&mut Terms) -> ValueId) -> Expr {
+    Terms::build(|t| {
+        let direction = direction(t);
+        t.descend(direction)
+    })
+}
+
+/// An expression under construction.
+struct Terms(Expr);
+
+impl Terms {
+    fn build(root: impl Fn(&mut Self) -> ValueId) -> Expr {
+        let mut terms = Self(Expr::default());
+        root(&mut terms);
+        terms.0
+    }
+
+    fn load(&mut self, operand: u16) -> ValueId {
+        self.0.push(Scalar::Load(operand))
+    }
+
+    fn binary(&mut self, op: Binary, a: ValueId, b: ValueId) -> ValueId {
+        self.0.push(Scalar::Binary(op, a, b))
+    }
+
+    fn scale(&mut self, value: ValueId, by: f32) -> ValueId {
+        let by = self.0.push(Scalar::Const(by));
+        self.binary(Binary::Mul, value, by)
+    }
+
+    /// The gradient with weight decay.
+    fn gradient(&mut self, decay: f32) -> ValueId {
+        let g = self.load(GRADIENT);
+        if decay == 0.0 {
+            return g;
+        }
+        let w = self.load(WEIGHT);
+        let w = self.scale(w, decay);
+        self.binary(Binary::Add, g, w)
+    }
+
+    fn descend(&mut self, direction: ValueId) -> ValueId {
+        let (w, rate) = (self.load(WEIGHT), self.0.push(Scalar::Scalar(RATE)));
+        let by = self.binary(Binary::Mul, direction, rate);
+        self.binary(Binary::Sub, w, by)
+    }
+}

@@ -1,0 +1,168 @@
+//! Which tensors are sums over one rank's rows, still to be added over the ranks.
+
+use crate::lower::analysis::view;
+use gnnc_ir::kernel::Reduce;
+use gnnc_ir::op::{Binary, Op, Scan, Unary};
+use gnnc_ir::{Graph, Node, NodeId, Rows};
+
+/// Partial sums of a region, by node.
+#[derive(Clone, Debug, Default)]
+pub struct Partials {
+    /// The node's value is one rank's share of a sum.
+    pub partial: Vec<bool>,
+    /// The shares are added as soon as the node is computed, because something that is
+    /// not linear reads the sum.
+    pub reduce_now: Vec<bool>,
+}
+
+impl Partials {
+    /// No partial sums.
+    pub fn none(graph: &Graph) -> Self {
+        let none = vec![false; graph.nodes.len()];
+        Self {
+            partial: none.clone(),
+            reduce_now: none,
+        }
+    }
+}
+
+/// Finds the partial sums of a region whose arguments are partial as `args` says and whose
+/// nodes `full` must be whole.
+pub fn partials(graph: &Graph, args: &[bool], full: &[NodeId]) -> Partials {
+    let mut reduce_now = vec![false; graph.nodes.len()];
+    for id in full {
+        reduce_now[id.0 as usize] = true;
+    }
+    loop {
+        let mut partial = vec![false; graph.nodes.len()];
+        let mut changed = false;
+        for (id, node) in graph.iter() {
+            let flags: Vec<bool> = node.inputs.iter().map(|i| partial[i.0 as usize]).collect();
+            let (result, whole) = transfer(graph, node, &flags, &partial, args);
+            for position in whole {
+                let flag = &mut reduce_now[node.inputs[position].0 as usize];
+                changed |= !*flag;
+                *flag = true;
+            }
+            partial[id.0 as usize] = result && !reduce_now[id.0 as usize];
+        }
+        if !changed {
+            // A value that was never partial has nothing to add.
+            for (id, node) in graph.iter() {
+                let flags: Vec<bool> = node.inputs.iter().map(|i| partial[i.0 as usize]).collect();
+                reduce_now[id.0 as usize] &= transfer(graph, node, &flags, &partial, args).0;
+            }
+            return Partials {
+                partial,
+                reduce_now,
+            };
+        }
+    }
+}
+
+/// Whether a node is partial, and which of its partial operands must be whole instead.
+fn transfer(
+    graph: &Graph,
+    node: &Node,
+    flags: &[bool],
+    partial: &[bool],
+    args: &[bool],
+) -> (bool, Vec<usize>) {
+    let any = flags.iter().any(|f| *f);
+    let all_partial = || (0..flags.len()).filter(|i| flags[*i]).collect::<Vec<_>>();
+    let unless = |linear: bool| {
+        if linear {
+            (any, Vec::new())
+        } else {
+            (false, all_partial())
+        }
+    };
+    match &node.op {
+        Op::Arg(n) => (args.get(*n as usize).copied().unwrap_or(false), Vec::new()),
+        Op::Loss(_) => (true, Vec::new()),
+        Op::SumRows | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
+            Rows::Fixed(_) => unless(flags != [true, true]),
+            Rows::Vertices | Rows::Edges(_) => (true, Vec::new()),
+        },
+        Op::Binary(Binary::Add | Binary::Sub) => unless(flags[0] == flags[1]),
+        Op::Binary(Binary::Mul) | Op::MatMul | Op::MatMulNT => unless(flags != [true, true]),
+        Op::Binary(Binary::Div) => unless(!flags[1]),
+        Op::Concat => unless(flags.iter().all(|f| *f == any)),
+        Op::Unary(Unary::Neg)
+        | Op::Broadcast(_)
+        | Op::ReduceCols(_, Reduce::Sum)
+        | Op::PadRows { .. }
+        | Op::PadCols { .. } => (any, Vec::new()),
+        op if view(op) => (any, Vec::new()),
+        Op::Scan(scan) => {
+            let body = body_partials(graph, node, scan, partial);
+            (
+                false,
+                (0..flags.len())
+                    .filter(|i| flags[*i] && !body.args[*i])
+                    .collect(),
+            )
+        }
+        Op::Out(n) => {
+            let outer = graph.node(node.inputs[0]);
+            let Op::Scan(scan) = &outer.op else {
+                return (false, Vec::new());
+            };
+            let body = body_partials(graph, outer, scan, partial);
+            (
+                body.results.get(*n as usize).copied().unwrap_or(false),
+                Vec::new(),
+            )
+        }
+        _ => unless(!any),
+    }
+}
+
+/// Partial sums at the border of a scan's body.
+pub struct BodyPartials {
+    /// Arguments.
+    pub args: Vec<bool>,
+    /// Results.
+    pub results: Vec<bool>,
+    /// The body's nodes.
+    pub nodes: Partials,
+}
+
+/// Finds which carries of a scan accumulate partial sums: those that start whole (at zero)
+/// or partial, and stay partial in every iteration.
+pub fn body_partials(graph: &Graph, node: &Node, scan: &Scan, partial: &[bool]) -> BodyPartials {
+    let carries = scan.carries as usize;
+    let mut args: Vec<bool> = (0..node.inputs.len())
+        .map(|i| i < carries && (partial[node.inputs[i].0 as usize] || zero(graph, node.inputs[i])))
+        .collect();
+    loop {
+        let whole: Vec<NodeId> = (0..carries)
+            .filter(|c| !args[*c])
+            .map(|c| scan.body.results[c])
+            .collect();
+        let nodes = partials(&scan.body, &args, &whole);
+        let of = |r: &NodeId| nodes.partial[r.0 as usize];
+        let results: Vec<bool> = scan.body.results.iter().map(of).collect();
+        let dropped: Vec<usize> = (0..carries).filter(|c| args[*c] && !results[*c]).collect();
+        if dropped.is_empty() {
+            return BodyPartials {
+                args,
+                results,
+                nodes,
+            };
+        }
+        for carry in dropped {
+            args[carry] = false;
+        }
+    }
+}
+
+/// Whether a node is the constant 0, which is its own share on every rank.
+fn zero(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    match &node.op {
+        Op::Const(value) => *value == 0.0,
+        Op::Broadcast(_) => zero(graph, node.inputs[0]),
+        _ => false,
+    }
+}

@@ -1,0 +1,289 @@
+//! The instructions of operators that are not element-wise: reductions, products, losses and
+//! tensors that are put together from parts.
+
+use crate::lower::kernel::Builder;
+use crate::lower::region::{Region, Value, launch_rows, over};
+use crate::lower::{LowerError, Lowerer};
+use gnnc_ir::expr::{Expr, Value as Scalar};
+use gnnc_ir::kernel::{At, Body, End, Over};
+use gnnc_ir::op::Op;
+use gnnc_ir::program::{Extent, Instr, Product, Ref};
+use gnnc_ir::{NodeId, Rows, Type};
+
+impl Region<'_> {
+    /// A kernel that reduces (node `g`) and ends in the element-wise node `last`.
+    pub fn reduction(
+        &mut self,
+        lowerer: &mut Lowerer,
+        g: NodeId,
+        last: NodeId,
+    ) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let node = graph.node(g);
+        let operand = node
+            .inputs
+            .first()
+            .copied()
+            .ok_or_else(|| LowerError::Internal(format!("{g}, {}, has no operand", node.op)))?;
+        let mut space = graph.ty(operand);
+        if matches!(node.op, Op::EdgeSoftmax(_)) && space.width != 1 {
+            space = Type {
+                heads: space.columns(),
+                width: 1,
+                ..space
+            };
+        }
+        let to_source = matches!(node.op, Op::Gather(_, End::Src, _));
+        let mut builder = Builder::new(space);
+        let value = match &node.op {
+            Op::EdgeSoftmax(_) if graph.ty(operand).width != 1 => {
+                let from = self.plain(lowerer, operand)?;
+                builder.read(
+                    Value {
+                        ty: space,
+                        head_step: 1,
+                        ..from
+                    },
+                    At::Edge,
+                )
+            }
+            _ => builder.value(self, operand)?,
+        };
+        let finish = match last == g {
+            true => Expr::leaf(Scalar::Acc),
+            false => builder.finish(self, last, g)?,
+        };
+        let (body, rows) = match &node.op {
+            Op::Gather(set, to, reduce) => {
+                let rows = if to_source {
+                    Extent::Local
+                } else {
+                    Extent::Inner
+                };
+                (
+                    Body::Gather {
+                        set: *set,
+                        to: *to,
+                        reduce: *reduce,
+                        value,
+                        finish,
+                    },
+                    rows,
+                )
+            }
+            Op::ReduceCols(axis, reduce) => {
+                let (over, axis) = (over(space), *axis);
+                let body = Body::RowReduce {
+                    over,
+                    axis,
+                    reduce: *reduce,
+                    value,
+                    finish,
+                };
+                (body, launch_rows(space))
+            }
+            Op::SumRows => (
+                Body::ColReduce {
+                    over: over(space),
+                    value,
+                },
+                launch_rows(space),
+            ),
+            Op::EdgeSoftmax(set) => (Body::EdgeSoftmax { set: *set, value }, Extent::Inner),
+            op => return Err(LowerError::Unsupported(op.to_string())),
+        };
+        let extent = match to_source && lowerer.distributed {
+            true => Extent::Local,
+            false => lowerer.extent(graph.ty(last)),
+        };
+        let out = self.target(lowerer, last, extent);
+        let at = if matches!(node.op, Op::SumRows) {
+            At::One
+        } else {
+            At::Row
+        };
+        let mut output = out.operand(at);
+        if matches!(node.op, Op::EdgeSoftmax(_)) {
+            output = Value {
+                ty: space,
+                head_step: 1,
+                ..out
+            }
+            .operand(at);
+        }
+        let launch = builder.launch(&mut lowerer.program, body, rows, vec![(output, out.at)]);
+        self.code.push(Instr::Launch(launch));
+        if to_source && lowerer.distributed {
+            self.code.push(Instr::HaloReduce { buffer: out.at });
+        }
+        self.values[last.0 as usize] = Some(out);
+        Ok(())
+    }
+
+    /// A matrix product (node `g`) whose rows end in the element-wise node `last`.
+    pub fn product(
+        &mut self,
+        lowerer: &mut Lowerer,
+        g: NodeId,
+        last: NodeId,
+    ) -> Result<Value, LowerError> {
+        let graph = self.graph;
+        let node = graph.node(g);
+        let (left, right) = (node.inputs[0], node.inputs[1]);
+        let product = match node.op {
+            Op::MatMul => Product::Nn,
+            Op::MatMulNT => Product::Nt,
+            _ => Product::Tn,
+        };
+        let columns = node.ty.columns();
+        let inner = graph.ty(left).columns();
+        let sparse = match product {
+            Product::Nt => None,
+            _ => self.sparse(lowerer, left)?,
+        };
+        let b = self.plain(lowerer, right)?;
+        let a = match sparse {
+            Some(_) => None,
+            None => Some(self.plain(lowerer, left)?),
+        };
+        let extent = lowerer.extent(node.ty);
+        let out = self.target(lowerer, last, extent);
+        let finish = match last == g {
+            true => None,
+            false => {
+                // The product is left in the result's own place, where the kernel reads it.
+                self.values[g.0 as usize] = Some(Value { ty: node.ty, ..out });
+                let mut builder = Builder::new(node.ty);
+                let value = builder.value(self, last)?;
+                self.values[g.0 as usize] = None;
+                let body = Body::Map {
+                    over: Over::Rows,
+                    values: vec![value],
+                };
+                let output = (out.operand(At::Row), out.at);
+                let rows = launch_rows(node.ty);
+                Some(builder.launch(&mut lowerer.program, body, rows, vec![output]))
+            }
+        };
+        match (sparse, a) {
+            (Some(values), _) => {
+                let (b, to) = (b.matrix(), out.matrix());
+                self.code.push(Instr::SparseMatMul {
+                    product,
+                    values,
+                    b,
+                    out: to,
+                    inner,
+                    columns,
+                });
+                self.code.extend(finish.map(Instr::Launch));
+            }
+            (None, Some(a)) => {
+                let rows = launch_rows(a.ty);
+                let (a, b, to) = (a.matrix(), b.matrix(), out.matrix());
+                let instr = Instr::MatMul {
+                    product,
+                    a,
+                    b,
+                    out: to,
+                    rows,
+                    inner,
+                    columns,
+                    finish,
+                };
+                self.code.push(instr);
+            }
+            (None, None) => return Err(LowerError::Internal("a product of nothing".to_owned())),
+        }
+        Ok(out)
+    }
+
+    /// The non-zeros of a node that is the sparse feature matrix or a dropout of it.
+    fn sparse(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Option<Ref>, LowerError> {
+        let node = self.graph.node(id);
+        match &node.op {
+            Op::Input(gnnc_ir::op::Input::Features) => Ok(lowerer.feature_values()),
+            Op::Dropout { p, site } if self.train => {
+                let Some(values) = self.sparse(lowerer, node.inputs[0])? else {
+                    return Ok(None);
+                };
+                Ok(Some(lowerer.dropped(&mut self.code, values, *p, *site)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub fn loss(
+        &mut self,
+        lowerer: &mut Lowerer,
+        id: NodeId,
+        loss: gnnc_ir::op::Loss,
+    ) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let logits = graph.node(id).inputs[0];
+        let value = self.plain(lowerer, logits)?;
+        let twin = |op: Op| {
+            let found = graph
+                .iter()
+                .find(|(_, n)| n.op == op && n.inputs == [logits]);
+            found.map(|(id, _)| id)
+        };
+        let (sum, gradient) = (twin(Op::Loss(loss)), twin(Op::LossGrad(loss)));
+        let out = sum.map(|s| self.target(lowerer, s, Extent::Fixed(1)));
+        let grad = gradient.map(|g| self.target(lowerer, g, Extent::Inner));
+        self.code.push(Instr::Loss {
+            loss,
+            logits: value.at,
+            out: out.map(|v| v.at),
+            grad: grad.map(|v| v.at),
+            classes: value.ty.columns(),
+        });
+        for (node, value) in [(sum, out), (gradient, grad)] {
+            if let Some(node) = node {
+                self.values[node.0 as usize] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Concatenation and padding: each operand is computed into its place.
+    pub fn assemble(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let node = self.graph.node(id);
+        let extent = lowerer.extent(node.ty);
+        let out = self.target(lowerer, id, extent);
+        let padded = !matches!(node.op, Op::Concat);
+        if padded {
+            let zero = Expr::leaf(Scalar::Const(0.0));
+            self.store(lowerer, Builder::new(node.ty), zero, out);
+        }
+        let mut offset = match &node.op {
+            Op::PadCols { before, .. } => *before,
+            Op::PadRows { before, .. } => before * out.stride,
+            _ => 0,
+        };
+        for part in &node.inputs {
+            let ty = self.graph.ty(*part);
+            let mut builder = Builder::new(ty);
+            let value = match self.value(*part) {
+                Some(from) if matches!(ty.rows, Rows::Edges(_)) => builder.read(from, At::Edge),
+                Some(from) => builder.read(from, At::Row),
+                None => builder.value(self, *part)?,
+            };
+            self.store(lowerer, builder, value, Value { offset, ty, ..out });
+            offset += ty.width;
+        }
+        self.values[id.0 as usize] = Some(out);
+        Ok(())
+    }
+
+    fn store(&mut self, lowerer: &mut Lowerer, builder: Builder, value: Expr, out: Value) {
+        let body = Body::Map {
+            over: over(out.ty),
+            values: vec![value],
+        };
+        let output = (out.operand(At::Row), out.at);
+        let rows = launch_rows(out.ty);
+        let launch = builder.launch(&mut lowerer.program, body, rows, vec![output]);
+        self.code.push(Instr::Launch(launch));
+    }
+}

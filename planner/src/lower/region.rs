@@ -1,0 +1,402 @@
+//! Emitting one region: a model, a loop body, or what `setup` computes once.
+
+use crate::lower::analysis::{Analysis, analyse, pointwise, view};
+use crate::lower::canonical::features;
+use crate::lower::kernel::Builder;
+use crate::lower::partial::Partials;
+use crate::lower::{LowerError, Lowerer};
+use gnnc_ir::kernel::{At, Body, End, Operand, Over};
+use gnnc_ir::op::Op;
+use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
+use gnnc_ir::{Graph, NodeId, Rows, Type};
+
+/// Where a tensor lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// Buffer and slot; of a stacked tensor, that of element 0.
+    pub at: Ref,
+    /// First float of a row.
+    pub offset: u32,
+    /// Floats from one row to the next.
+    pub stride: u32,
+    /// Floats from one head to the next.
+    pub head_step: u32,
+    /// Its type.
+    pub ty: Type,
+    /// Halo rows hold their owners' values.
+    pub halo: bool,
+}
+
+impl Value {
+    /// A tensor that fills a buffer's slot.
+    pub fn whole(at: Ref, ty: Type) -> Self {
+        Self {
+            at,
+            offset: 0,
+            stride: ty.columns(),
+            head_step: ty.width,
+            ty,
+            halo: false,
+        }
+    }
+
+    /// This tensor as a kernel's operand.
+    pub fn operand(&self, at: At) -> Operand {
+        let head_step = if self.ty.heads == 1 {
+            0
+        } else {
+            self.head_step
+        };
+        let column_step = u32::from(self.ty.width != 1);
+        Operand {
+            at,
+            stride: self.stride,
+            offset: self.offset,
+            head_step,
+            column_step,
+        }
+    }
+
+    /// Whether the columns of a row lie one after the other.
+    fn plain_rows(&self) -> bool {
+        self.ty.heads == 1 || self.head_step == self.ty.width
+    }
+
+    /// This tensor as a matrix.
+    pub fn matrix(&self) -> Matrix {
+        Matrix {
+            at: self.at,
+            offset: self.offset,
+            stride: self.stride,
+        }
+    }
+}
+
+/// A region while its code is emitted.
+pub struct Region<'a> {
+    /// The region's nodes.
+    pub graph: &'a Graph,
+    /// Facts about the nodes.
+    pub facts: Analysis,
+    /// Whether dropout is on.
+    pub train: bool,
+    /// Whether epoch-invariant values are computed in `setup` rather than here.
+    pub hoist: bool,
+    /// Instructions so far.
+    pub code: Vec<Instr>,
+    /// Bound arguments, by argument number.
+    pub args: Vec<Value>,
+    /// Where each node's tensor lies, once computed.
+    pub values: Vec<Option<Value>>,
+    /// Where a node must be computed to, if not into a new buffer.
+    pub targets: Vec<Option<Ref>>,
+    /// Scan results by node.
+    pub scan_results: Vec<Vec<Value>>,
+    /// Role of new buffers.
+    pub role: Role,
+    /// Whether this is a loop's body.
+    pub in_loop: bool,
+}
+
+impl<'a> Region<'a> {
+    /// A region with nothing emitted.
+    pub fn new(
+        lowerer: &Lowerer,
+        graph: &'a Graph,
+        partial: Partials,
+        train: bool,
+        args: Vec<Value>,
+    ) -> Self {
+        let count = graph.nodes.len();
+        Self {
+            graph,
+            facts: analyse(graph, partial, lowerer.distributed),
+            train,
+            hoist: true,
+            code: Vec::new(),
+            args,
+            values: vec![None; count],
+            targets: vec![None; count],
+            scan_results: vec![Vec::new(); count],
+            role: Role::Temp,
+            in_loop: false,
+        }
+    }
+
+    /// Where a node's tensor lies, if it has been computed.
+    pub fn value(&self, id: NodeId) -> Option<Value> {
+        self.values[id.0 as usize]
+    }
+
+    /// Where a node's tensor lies.
+    pub fn stored(&self, id: NodeId) -> Result<Value, LowerError> {
+        self.value(id).ok_or_else(|| {
+            LowerError::Internal(format!("{id}, {}, is not stored", self.graph.node(id).op))
+        })
+    }
+
+    /// Emits every stored node in evaluation order.
+    pub fn emit(&mut self, lowerer: &mut Lowerer) -> Result<(), LowerError> {
+        let needed = self.needed();
+        let unread = self.only_as_nonzeros(lowerer);
+        for (id, _) in self.graph.iter() {
+            let n = id.0 as usize;
+            if needed[n] && !unread[n] && self.facts.stored[n] && self.values[n].is_none() {
+                self.emit_node(lowerer, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes that products read as non-zeros and nothing reads as a dense matrix.
+    fn only_as_nonzeros(&self, lowerer: &Lowerer) -> Vec<bool> {
+        let graph = self.graph;
+        let mut only: Vec<bool> = graph
+            .iter()
+            .map(|(id, _)| lowerer.sparse && features(graph, id) && !graph.results.contains(&id))
+            .collect();
+        for (id, node) in graph.iter().rev() {
+            for (position, input) in node.inputs.iter().enumerate() {
+                let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
+                only[input.0 as usize] &= match &node.op {
+                    Op::MatMul | Op::MatMulTN => left,
+                    Op::Dropout { .. } => self.train && only[id.0 as usize],
+                    _ => false,
+                };
+            }
+        }
+        only
+    }
+
+    /// Nodes that a result needs and that `setup` does not provide.
+    fn needed(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.graph.nodes.len()];
+        let mut work = self.graph.results.clone();
+        while let Some(id) = work.pop() {
+            let n = id.0 as usize;
+            if std::mem::replace(&mut needed[n], true) {
+                continue;
+            }
+            if !(self.hoist && self.facts.fixed[n] && self.facts.stored[n]) {
+                work.extend(&self.graph.node(id).inputs);
+            }
+        }
+        needed
+    }
+
+    /// Computes one stored node.
+    pub fn emit_node(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let n = id.0 as usize;
+        if self.hoist && self.facts.fixed[n] {
+            self.values[n] = Some(lowerer.fixed(graph, id, self.facts.read_at_source[n])?);
+            return Ok(());
+        }
+        self.fetch_halos(lowerer, id)?;
+        match &node.op {
+            Op::Arg(arg) => self.values[n] = Some(self.args[*arg as usize]),
+            Op::Input(input) => self.values[n] = Some(lowerer.input(*input)),
+            Op::Param(param) => self.values[n] = Some(lowerer.param(*param)),
+            Op::Table(values) => self.values[n] = Some(lowerer.table(values)),
+            op if view(op) => self.values[n] = Some(self.view(lowerer, id)?),
+            Op::Scan(_) => self.scan(lowerer, id)?,
+            Op::Out(k) => {
+                let results = &self.scan_results[node.inputs[0].0 as usize];
+                let value = results.get(*k as usize).copied();
+                self.values[n] = Some(value.ok_or_else(|| {
+                    LowerError::Internal(format!("{id} reads a scan that was not emitted"))
+                })?);
+            }
+            Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, *loss)?,
+            Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
+            Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
+                let out = self.product(lowerer, id, id)?;
+                self.values[n] = Some(out);
+            }
+            op if pointwise(op) => match self.facts.host[n] {
+                Some(g) if matches!(graph.node(g).op, Op::MatMul | Op::MatMulNT) => {
+                    let out = self.product(lowerer, g, id)?;
+                    self.values[n] = Some(out);
+                }
+                Some(g) => {
+                    self.fetch_halos(lowerer, g)?;
+                    self.reduction(lowerer, g, id)?;
+                }
+                None => self.map(lowerer, id)?,
+            },
+            _ => self.reduction(lowerer, id, id)?,
+        }
+        if self.facts.partial.reduce_now[n]
+            && let Some(value) = self.values[n]
+        {
+            lowerer.all_reduce(&mut self.code, vec![value.at.buffer]);
+        }
+        Ok(())
+    }
+
+    /// The buffer slot that a node is computed into.
+    pub fn target(&mut self, lowerer: &mut Lowerer, id: NodeId, extent: Extent) -> Value {
+        let ty = self.graph.ty(id);
+        let at = self.targets[id.0 as usize].unwrap_or_else(|| {
+            let name = lowerer.name(self.graph, id);
+            Ref::first(lowerer.buffer(name, extent, ty.columns(), 1, self.role))
+        });
+        if extent == Extent::Local {
+            lowerer.make_local(at.buffer);
+        }
+        Value::whole(at, ty)
+    }
+
+    /// Exchanges halo rows of the tensors that a node's kernel reads at the source.
+    pub fn fetch_halos(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        if !lowerer.distributed {
+            return Ok(());
+        }
+        let graph = self.graph;
+        let mut work: Vec<NodeId> = graph.node(id).inputs.clone();
+        if matches!(graph.node(id).op, Op::Take(..)) {
+            work = vec![id];
+        }
+        while let Some(inner) = work.pop() {
+            let node = graph.node(inner);
+            if let Op::Take(_, end) = node.op {
+                if end == End::Src && (inner == id || !self.is_ready(inner)) {
+                    self.fetch_halo(lowerer, node.inputs[0])?;
+                }
+            } else if pointwise(&node.op) && !self.is_ready(inner) {
+                work.extend(&node.inputs);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self, id: NodeId) -> bool {
+        self.values[id.0 as usize].is_some()
+    }
+
+    /// Makes sure that a stored tensor's halo rows are valid.
+    pub fn fetch_halo(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let mut value = self.stored(id)?;
+        if lowerer.distributed && !value.halo {
+            lowerer.make_local(value.at.buffer);
+            self.code.push(Instr::HaloExchange { buffer: value.at });
+            value.halo = true;
+            // Views of the same slot share the rows that arrived.
+            for other in self
+                .values
+                .iter_mut()
+                .flatten()
+                .filter(|v| v.at == value.at)
+            {
+                other.halo = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
+        let node = self.graph.node(id);
+        let mut value = self.stored(node.inputs[0])?;
+        match &node.op {
+            Op::SliceCols { start, .. } => value.offset += start,
+            Op::SliceRows { start, .. } => value.offset += start * value.stride,
+            _ => {
+                value = self.plain(lowerer, node.inputs[0])?;
+                value.head_step = node.ty.width;
+            }
+        }
+        value.ty = node.ty;
+        Ok(value)
+    }
+
+    /// The tensor with its columns one after the other, copied if they are not.
+    pub fn plain(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
+        let value = self.stored(id)?;
+        if value.plain_rows() {
+            return Ok(value);
+        }
+        let name = lowerer.name(self.graph, id);
+        let extent = lowerer.extent(value.ty);
+        let buffer = lowerer.buffer(name, extent, value.ty.columns(), 1, self.role);
+        let copy = Value::whole(Ref::first(buffer), value.ty);
+        self.copy(lowerer, value, copy);
+        Ok(copy)
+    }
+
+    /// Copies a tensor.
+    pub fn copy(&mut self, lowerer: &mut Lowerer, from: Value, to: Value) {
+        let rows = lowerer.extent(from.ty);
+        let over = over(from.ty);
+        let at = if matches!(from.ty.rows, Rows::Edges(_)) {
+            At::Edge
+        } else {
+            At::Row
+        };
+        let mut builder = Builder::new(from.ty);
+        let value = builder.read(from, at);
+        let output = (to.operand(At::Row), to.at);
+        let body = Body::Map {
+            over,
+            values: vec![value],
+        };
+        let launch = builder.launch(&mut lowerer.program, body, rows, vec![output]);
+        self.code.push(Instr::Launch(launch));
+    }
+
+    /// An element-wise kernel.
+    fn map(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let ty = self.graph.ty(id);
+        let mut builder = Builder::new(ty);
+        let value = builder.value(self, id)?;
+        // Halo rows are computed here rather than sent if everything that they need is here.
+        let wanted = lowerer.distributed && self.facts.read_at_source[id.0 as usize];
+        let local = wanted && ty.rows == Rows::Vertices && self.halo_ready(id, true);
+        let rows = if local {
+            Extent::Local
+        } else {
+            launch_rows(ty)
+        };
+        let extent = if local {
+            Extent::Local
+        } else {
+            lowerer.extent(ty)
+        };
+        let mut out = self.target(lowerer, id, extent);
+        out.halo = local;
+        let body = Body::Map {
+            over: over(ty),
+            values: vec![value],
+        };
+        let output = (out.operand(At::Row), out.at);
+        let launch = builder.launch(&mut lowerer.program, body, rows, vec![output]);
+        self.code.push(Instr::Launch(launch));
+        self.values[id.0 as usize] = Some(out);
+        Ok(())
+    }
+
+    /// Whether all vertex tensors that an element-wise tree reads have valid halo rows.
+    fn halo_ready(&self, id: NodeId, root: bool) -> bool {
+        let node = self.graph.node(id);
+        match (root, self.value(id)) {
+            (false, Some(value)) => value.halo || matches!(value.ty.rows, Rows::Fixed(_)),
+            _ => node.inputs.iter().all(|i| self.halo_ready(*i, false)),
+        }
+    }
+}
+
+/// Rows that a kernel over elements of a type runs over.
+pub fn launch_rows(ty: Type) -> Extent {
+    match ty.rows {
+        Rows::Fixed(n) => Extent::Fixed(n),
+        Rows::Vertices | Rows::Edges(_) => Extent::Inner,
+    }
+}
+
+/// Whether a kernel over elements of a type walks arcs.
+pub fn over(ty: Type) -> Over {
+    match ty.rows {
+        Rows::Edges(set) => Over::Edges(set),
+        Rows::Fixed(_) | Rows::Vertices => Over::Rows,
+    }
+}

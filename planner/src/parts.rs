@@ -1,0 +1,374 @@
+//! From statistics of a graph to what every rank holds and sends.
+
+mod replication;
+
+use gnnc_ir::cluster::Basis;
+use gnnc_ir::plan::{AlphaBasis, Partitioner};
+use gnnc_ir::program::RankSizes;
+use gnnc_ir::workload::{Origin, PartitionSummary, Workload};
+use replication::{Degrees, replication};
+use thiserror::Error;
+
+/// Edges of the largest part over the mean where METIS balances edges too (measured: 1.03).
+const BALANCED_EDGES: f64 = 1.05;
+
+/// What every rank holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// How vertices are divided.
+    pub partitioner: Partitioner,
+    /// One a rank.
+    pub sizes: Vec<RankSizes>,
+    /// Rows between ranks.
+    pub messages: Messages,
+    /// Replication factor.
+    pub alpha: f64,
+    /// How it was obtained.
+    pub alpha_basis: AlphaBasis,
+    /// The factor by which `alpha` may be off, up or down.
+    pub alpha_spread: f64,
+    /// Edges of the largest part over those of the mean part.
+    pub edge_imbalance: f64,
+    /// How the sizes were obtained: measured or declared.
+    pub basis: Basis,
+}
+
+/// Rows between ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Messages {
+    /// `[i][j]`: rows that rank `i` owns and rank `j` reads.
+    Matrix(Vec<Vec<u64>>),
+    /// The halo of each rank is owned in equal shares by all others.
+    Uniform,
+}
+
+/// Parts that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PartsError {
+    /// No ranks.
+    #[error("0 ranks; a plan needs at least 1")]
+    NoRanks,
+    /// Some ranks would own nothing.
+    #[error(
+        "{ranks} ranks are more than the {vertices} vertices of the graph; use at most {vertices}"
+    )]
+    MoreRanksThanVertices {
+        /// Ranks.
+        ranks: u32,
+        /// Vertices.
+        vertices: u64,
+    },
+    /// A partition whose numbers contradict each other.
+    #[error(
+        "the partition into {ranks} parts lists {loads} loads and {rows} rows of messages; make the workload again"
+    )]
+    Inconsistent {
+        /// Parts that it is for.
+        ranks: u32,
+        /// Loads that it lists.
+        loads: usize,
+        /// Rows of its message matrix.
+        rows: usize,
+    },
+}
+
+impl Parts {
+    /// Rows that the ranks read from each other, all together.
+    pub fn halo_rows(&self) -> u64 {
+        match &self.messages {
+            Messages::Matrix(rows) => rows.iter().flatten().sum(),
+            Messages::Uniform => self.sizes.iter().map(|s| s.halo).sum(),
+        }
+    }
+}
+
+/// What each of `ranks` ranks holds.
+///
+/// A partition that was measured is taken as it is. Otherwise the replication factor is the
+/// declared one, interpolated between declared ones, or estimated from the degrees; see
+/// `docs/cost-model.md` for the formulas.
+///
+/// # Errors
+/// No ranks, more ranks than vertices, a partition that contradicts itself.
+pub fn parts(
+    workload: &Workload,
+    ranks: u32,
+    partitioner: Partitioner,
+) -> Result<Parts, PartsError> {
+    if ranks == 0 {
+        return Err(PartsError::NoRanks);
+    }
+    if u64::from(ranks) > workload.vertices {
+        return Err(PartsError::MoreRanksThanVertices {
+            ranks,
+            vertices: workload.vertices,
+        });
+    }
+    let origin = match workload.origin {
+        Origin::Measured => Basis::Measured,
+        Origin::Declared => Basis::Declared,
+    };
+    if ranks == 1 {
+        let all = RankSizes {
+            inner: workload.vertices,
+            halo: 0,
+            edges: workload.edges,
+            feature_nonzeros: workload.feature_nonzeros,
+        };
+        return Ok(Parts {
+            partitioner,
+            sizes: vec![all],
+            messages: Messages::Uniform,
+            alpha: 0.0,
+            alpha_basis: AlphaBasis::Measured,
+            alpha_spread: 1.0,
+            edge_imbalance: 1.0,
+            basis: origin,
+        });
+    }
+    match workload.partitions.get(&ranks) {
+        Some(summary) if summary.partitioner == partitioner.name() => {
+            measured(summary, partitioner, ranks, origin)
+        }
+        _ => Ok(estimated(workload, ranks, partitioner)),
+    }
+}
+
+/// Parts that were counted.
+fn measured(
+    summary: &PartitionSummary,
+    partitioner: Partitioner,
+    ranks: u32,
+    basis: Basis,
+) -> Result<Parts, PartsError> {
+    let (count, rows) = (ranks as usize, &summary.messages);
+    let square = rows.is_empty() || (rows.len() == count && rows.iter().all(|r| r.len() == count));
+    if summary.parts.len() != count || !square {
+        return Err(PartsError::Inconsistent {
+            ranks,
+            loads: summary.parts.len(),
+            rows: rows.len(),
+        });
+    }
+    let size = |load: &gnnc_ir::workload::PartLoad| RankSizes {
+        inner: load.inner,
+        halo: load.halo,
+        edges: load.edges,
+        feature_nonzeros: load.feature_nonzeros,
+    };
+    let sizes: Vec<RankSizes> = summary.parts.iter().map(size).collect();
+    let total: u64 = sizes.iter().map(|s| s.edges).sum();
+    let largest = sizes.iter().map(|s| s.edges).max().unwrap_or(0);
+    let messages = if rows.is_empty() {
+        Messages::Uniform
+    } else {
+        Messages::Matrix(rows.clone())
+    };
+    Ok(Parts {
+        partitioner,
+        messages,
+        alpha: summary.alpha,
+        alpha_basis: if basis == Basis::Measured {
+            AlphaBasis::Measured
+        } else {
+            AlphaBasis::Declared
+        },
+        alpha_spread: 1.0,
+        edge_imbalance: if total == 0 {
+            1.0
+        } else {
+            largest as f64 * count as f64 / total as f64
+        },
+        sizes,
+        basis,
+    })
+}
+
+/// Parts from statistics: equal but for the first, which has the largest share of the edges.
+fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts {
+    let degrees = Degrees::of(workload);
+    let (alpha, alpha_basis, alpha_spread) = replication(workload, &degrees, ranks, partitioner);
+    let k = f64::from(ranks);
+    let deviation = match partitioner {
+        // The expected largest of k sums of random degrees.
+        Partitioner::Hash => {
+            let relative =
+                (k * (1.0 + degrees.variation.powi(2)) / workload.vertices.max(1) as f64).sqrt();
+            relative * (2.0 * k.ln()).sqrt()
+        }
+        Partitioner::MetisEdges => BALANCED_EDGES - 1.0,
+        Partitioner::Metis | Partitioner::Range => degrees.variation * k.log2() / 3.0,
+    };
+    let edge_imbalance = (1.0 + deviation).min(k);
+    let count = u64::from(ranks);
+    let share = |total: u64, rank: u64| total / count + u64::from(rank < total % count);
+    let halo = (alpha * workload.vertices as f64).round() as u64;
+    let heavy = ((edge_imbalance * workload.edges as f64 / k) as u64).min(workload.edges);
+    let (light, rest) = (
+        (workload.edges - heavy) / (count - 1),
+        (workload.edges - heavy) % (count - 1),
+    );
+    let size = |rank: u64| RankSizes {
+        inner: share(workload.vertices, rank),
+        halo: share(halo, rank),
+        edges: if rank == 0 {
+            heavy
+        } else {
+            light + u64::from(rank <= rest)
+        },
+        feature_nonzeros: share(workload.feature_nonzeros, rank),
+    };
+    Parts {
+        partitioner,
+        sizes: (0..count).map(size).collect(),
+        messages: Messages::Uniform,
+        alpha,
+        alpha_basis,
+        alpha_spread,
+        edge_imbalance,
+        basis: Basis::Declared,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn workload(vertices: u64, edges: u64) -> Workload {
+        Workload {
+            name: "w".to_owned(),
+            origin: Origin::Declared,
+            vertices,
+            edges,
+            features: 16,
+            feature_nonzeros: vertices * 16,
+            classes: 4,
+            split: [0; 3],
+            max_degree: 0,
+            degree_histogram: Vec::new(),
+            replication: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+        }
+    }
+
+    fn alpha(w: &Workload, ranks: u32) -> f64 {
+        parts(w, ranks, Partitioner::Metis).unwrap().alpha
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for partitioner in Partitioner::ALL {
+            for ranks in [1, 2, 3, 7, 64, 1000] {
+                let w = workload(1003, 50_021);
+                let p = parts(&w, ranks, *partitioner).unwrap();
+                let total = |f: fn(&RankSizes) -> u64| p.sizes.iter().map(f).sum::<u64>();
+                assert_eq!(p.sizes.len(), ranks as usize);
+                assert_eq!((total(|s| s.inner), total(|s| s.edges)), (1003, 50_021));
+                assert_eq!(total(|s| s.feature_nonzeros), 1003 * 16);
+                assert_eq!(total(|s| s.halo), (p.alpha * 1003.0).round() as u64);
+                let worst = p.sizes.iter().map(|s| s.edges).max().unwrap() as f64;
+                let wanted = p.edge_imbalance * 50_021.0 / f64::from(ranks);
+                assert!((worst - wanted).abs() <= 1.0, "{worst} {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn declared_replication_is_interpolated() {
+        let mut w = workload(232_965, 114_615_892);
+        w.replication = BTreeMap::from([(2, 0.96), (4, 1.95), (8, 2.61)]);
+        assert_eq!(alpha(&w, 4), 1.95);
+        let two_to_four = 0.96 + (1.95 - 0.96) * 1.5f64.ln() / 2f64.ln();
+        assert!((alpha(&w, 3) - two_to_four).abs() < 1e-12);
+        assert!((alpha(&w, 16) - (2.61 + 0.66)).abs() < 1e-12);
+        assert_eq!(
+            parts(&w, 16, Partitioner::Metis).unwrap().alpha_basis,
+            AlphaBasis::Interpolated
+        );
+        // What is declared says nothing of random parts.
+        let hash = parts(&w, 8, Partitioner::Hash).unwrap();
+        assert!(hash.alpha > 6.9 && hash.alpha_basis == AlphaBasis::Estimated);
+    }
+
+    #[test]
+    fn replication_never_exceeds_its_bounds() {
+        let mut w = workload(1000, 2000);
+        w.replication = BTreeMap::from([(2, 0.99)]);
+        assert!(alpha(&w, 64) <= 2.0);
+        w.replication = BTreeMap::from([(2, f64::NAN), (0, 3.0), (1, 3.0), (4, -1.0)]);
+        assert_eq!(alpha(&w, 4), 0.0);
+        for ranks in 2..40 {
+            assert!((0.0..=f64::from(ranks - 1)).contains(&alpha(&w, ranks)));
+        }
+    }
+
+    /// Degree histograms of two real graphs and the replication of random parts computed from
+    /// their exact degrees.
+    #[test]
+    fn the_histogram_is_enough_for_random_parts() {
+        let mut w = workload(2708, 10_556);
+        w.max_degree = 168;
+        w.degree_histogram = vec![0, 485, 1136, 883, 157, 35, 8, 3, 1];
+        for (ranks, exact) in [(2, 0.818), (4, 1.715), (8, 2.475), (16, 3.022)] {
+            let found = parts(&w, ranks, Partitioner::Hash).unwrap().alpha;
+            assert!(
+                (found / exact - 1.0).abs() < 0.013,
+                "{ranks}: {found} {exact}"
+            );
+        }
+    }
+
+    #[test]
+    fn measured_partitions_are_taken_as_they_are() {
+        let mut w = workload(8, 20);
+        w.origin = Origin::Measured;
+        let load = |halo, edges| gnnc_ir::workload::PartLoad {
+            inner: 4,
+            halo,
+            edges,
+            train: 0,
+            feature_nonzeros: 64,
+        };
+        let summary = PartitionSummary {
+            partitioner: "metis".to_owned(),
+            alpha: 0.375,
+            parts: vec![load(2, 10), load(1, 10)],
+            messages: vec![vec![0, 1], vec![2, 0]],
+        };
+        w.partitions.insert(2, summary);
+        let p = parts(&w, 2, Partitioner::Metis).unwrap();
+        assert_eq!(
+            (p.alpha, p.alpha_basis, p.basis, p.halo_rows()),
+            (0.375, AlphaBasis::Measured, Basis::Measured, 3)
+        );
+        assert_eq!(p.messages, Messages::Matrix(vec![vec![0, 1], vec![2, 0]]));
+        let hash = parts(&w, 2, Partitioner::Hash).unwrap();
+        assert_eq!(
+            (hash.alpha_basis, hash.basis),
+            (AlphaBasis::Estimated, Basis::Declared)
+        );
+        if let Some(summary) = w.partitions.get_mut(&2) {
+            summary.parts.pop();
+        }
+        assert!(matches!(
+            parts(&w, 2, Partitioner::Metis),
+            Err(PartsError::Inconsistent { loads: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn impossible_numbers_of_ranks_are_refused() {
+        assert_eq!(
+            parts(&workload(5, 4), 0, Partitioner::Hash),
+            Err(PartsError::NoRanks)
+        );
+        let message = parts(&workload(5, 4), 6, Partitioner::Hash)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("6 ranks are more than the 5 vertices"),
+            "{message}"
+        );
+    }
+}

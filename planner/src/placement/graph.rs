@@ -1,0 +1,12 @@
+//! Graph parallelism (GNNPipe's baseline, DGL): every rank owns a part of the vertices and
+//! their in-arcs. Rows that an aggregation reads from other parts are exchanged before it,
+//! their gradients return to the owners after its backward; weights are replicated and
+//! their gradients added over the ranks once an epoch.
+
+use crate::lower::{LowerError, Training, by_rows};
+use gnnc_ir::program::Program;
+
+/// Lowers a model for `ranks` parts.
+pub fn lower(training: &Training, ranks: u32) -> Result<Program, LowerError> {
+    by_rows(training, ranks)
+}

@@ -1,0 +1,9 @@
+//! One rank: no communication. Every other placement must compute what this one computes.
+
+use crate::lower::{LowerError, Training, by_rows};
+use gnnc_ir::program::Program;
+
+/// Lowers a model for one rank.
+pub fn lower(training: &Training) -> Result<Program, LowerError> {
+    by_rows(training, 1)
+}

@@ -1,0 +1,280 @@
+//! Plans as text for people and as JSON for programs.
+
+use gnnc_ir::cluster::Basis;
+use gnnc_ir::plan::{Candidate, Parameters, Placement, Plan, PlanError};
+use gnnc_ir::workload::Origin;
+use std::fmt::Write;
+
+/// Columns that a report never exceeds.
+const WIDTH: usize = 99;
+
+/// The plan as JSON: equal plans give equal bytes.
+///
+/// # Errors
+/// If a number is not finite.
+pub fn json(plan: &Plan) -> Result<String, PlanError> {
+    plan.to_json()
+}
+
+/// The plan as a table with a reason for each candidate, under 100 columns, without colour.
+pub fn text(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_text(&mut out, plan);
+    out
+}
+
+fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
+    let (graph, cluster) = (&plan.workload, &plan.cluster);
+    let origin = match graph.origin {
+        Origin::Measured => "measured",
+        Origin::Declared => "declared",
+    };
+    let head = [
+        ("model", plan.model.clone()),
+        (
+            "graph",
+            format!(
+                "{}: {} vertices, {} edges, {} features, {} classes ({origin})",
+                graph.name,
+                grouped(graph.vertices),
+                grouped(graph.edges),
+                grouped(u64::from(graph.features)),
+                grouped(u64::from(graph.classes)),
+            ),
+        ),
+        ("cluster", {
+            let nodes = if cluster.nodes == 1 { "node" } else { "nodes" };
+            let mut text = format!(
+                "{}: {} {nodes} of {} x {}",
+                cluster.name, cluster.nodes, cluster.devices_per_node, cluster.device.name
+            );
+            if cluster.devices_per_node > 1 {
+                let _ = write!(text, ", {} inside", cluster.inside.name);
+            }
+            if cluster.nodes > 1 {
+                let _ = write!(text, ", {} between", cluster.between.name);
+            }
+            text
+        }),
+        ("objective", plan.objective.to_string()),
+    ];
+    for (key, value) in head {
+        wrapped(out, &format!("{key:<11}"), &value)?;
+    }
+    out.push('\n');
+    let names: Vec<String> = plan
+        .candidates
+        .iter()
+        .map(|c| name(c.placement, &c.parameters))
+        .collect();
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max("candidate".len());
+    let mut row = |mark: char, number: &str, name: &str, cells: [&str; 6]| {
+        let [epoch, compute, exposed, bubble, sent, memory] = cells;
+        let line = format!(
+            " {mark} {number:>2}  {name:<width$}  {epoch:>7}  {compute:>7}  {exposed:>7}  {bubble:>7}  {sent:>8}  {memory:>8}"
+        );
+        writeln!(out, "{}", line.trim_end())
+    };
+    if !plan.candidates.is_empty() {
+        row(
+            ' ',
+            "#",
+            "candidate",
+            ["epoch", "compute", "exposed", "bubble", "sent", "memory"],
+        )?;
+    }
+    for (i, candidate) in plan.candidates.iter().enumerate() {
+        let mark = if plan.chosen == Some(i) { '>' } else { ' ' };
+        let times = [
+            candidate.epoch_seconds,
+            candidate.compute_seconds,
+            candidate.exposed_communication_seconds,
+            candidate.bubble_seconds,
+        ];
+        let [epoch, compute, exposed, bubble] = times.map(|t| short_seconds(t.0));
+        let [sent, memory] =
+            [candidate.bytes, candidate.peak_memory_bytes].map(|b| short_bytes(b.0));
+        let cells = [&epoch, &compute, &exposed, &bubble, &sent, &memory].map(String::as_str);
+        row(mark, &(i + 1).to_string(), &names[i], cells)?;
+    }
+    if !plan.candidates.is_empty() {
+        out.push('\n');
+    }
+    for (i, candidate) in plan.candidates.iter().enumerate() {
+        wrapped(out, &format!("   {:>2}  ", i + 1), &candidate.reason)?;
+    }
+    for rejected in &plan.rejected {
+        let name = name(rejected.placement, &rejected.parameters);
+        wrapped(out, "    -  ", &format!("{name}: {}", rejected.reason))?;
+    }
+    out.push('\n');
+    match plan.choice() {
+        Some(choice) => write_choice(out, choice),
+        None => wrapped(
+            out,
+            "chosen     ",
+            "nothing: no candidate that is allowed fits",
+        ),
+    }
+}
+
+fn write_choice(out: &mut String, choice: &Candidate) -> std::fmt::Result {
+    wrapped(
+        out,
+        "chosen     ",
+        &name(choice.placement, &choice.parameters),
+    )?;
+    let (low, high) = (choice.range.low, choice.range.high);
+    wrapped(
+        out,
+        "epoch      ",
+        &format!("{}, between {low} and {high}", choice.epoch_seconds),
+    )?;
+    let mut basis = match choice.basis {
+        Basis::Measured => "measured on this machine".to_owned(),
+        Basis::Profile => "built-in profile of the machine".to_owned(),
+        Basis::Declared => "declared or estimated statistics".to_owned(),
+    };
+    let parameters = &choice.parameters;
+    if let (Some(alpha), Some(alpha_basis)) = (parameters.alpha, parameters.alpha_basis) {
+        let _ = write!(basis, "; replication {alpha:.3} ({alpha_basis})");
+    }
+    if let Some(imbalance) = parameters.edge_imbalance {
+        let _ = write!(
+            basis,
+            ", largest part {imbalance:.2} times the mean in edges"
+        );
+    }
+    wrapped(out, "basis      ", &basis)?;
+    let kinds = choice
+        .breakdown
+        .iter()
+        .filter(|kind| kind.seconds.0 > 0.0)
+        .take(6);
+    let kinds: Vec<String> = kinds
+        .map(|kind| format!("{} {}", kind.name, kind.seconds))
+        .collect();
+    wrapped(out, "mostly     ", &kinds.join(", "))
+}
+
+fn name(placement: Placement, parameters: &Parameters) -> String {
+    let ranks = parameters.ranks;
+    match parameters.partitioner {
+        Some(partitioner) => format!("{placement} x {ranks} {partitioner}"),
+        None => format!("{placement} x {ranks}"),
+    }
+}
+
+/// A duration in at most 7 columns (up to 10,000 s).
+fn short_seconds(seconds: f64) -> String {
+    let micros = seconds * 1e6;
+    match micros {
+        m if m <= 0.0 => "0 s".to_owned(),
+        m if m < 999.5 => format!("{} us", three_digits(m)),
+        m if m < 999.5e3 => format!("{} ms", three_digits(m / 1e3)),
+        _ => format!("{} s", three_digits(seconds)),
+    }
+}
+
+/// An amount of memory in at most 8 columns (up to 10,000 TiB).
+fn short_bytes(bytes: u64) -> String {
+    let (mut value, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB"].into_iter());
+    let mut unit = units.next().unwrap_or_default();
+    while value >= 1023.5 {
+        let Some(larger) = units.next() else { break };
+        (value, unit) = (value / 1024.0, larger);
+    }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{} {unit}", three_digits(value))
+    }
+}
+
+/// Three significant digits, all digits before the point.
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Words behind a margin, further lines indented as far.
+fn wrapped(out: &mut String, margin: &str, text: &str) -> std::fmt::Result {
+    let indent = " ".repeat(margin.len());
+    let mut line = margin.to_owned();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{}", line.trim_end())?;
+            line.clone_from(&indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    writeln!(out, "{}", line.trim_end())
+}
+
+/// A number with thousands apart: `1_234_567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('_');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_numbers_keep_their_width() {
+        let mut seconds = 1e-9;
+        while seconds < 9_999.0 {
+            assert!(
+                short_seconds(seconds).len() <= 7,
+                "{}",
+                short_seconds(seconds)
+            );
+            seconds *= 1.01;
+        }
+        let mut bytes = 1.0;
+        while bytes < 1e16 {
+            assert!(
+                short_bytes(bytes as u64).len() <= 8,
+                "{}",
+                short_bytes(bytes as u64)
+            );
+            bytes *= 1.01;
+        }
+        assert_eq!(
+            [0.0, 12.34e-6, 0.0999, 0.9996, 123.4].map(short_seconds),
+            ["0 s", "12.3 us", "99.9 ms", "1.00 s", "123 s"]
+        );
+        assert_eq!(
+            [0, 1023, 1024, 1 << 30].map(short_bytes),
+            ["0 B", "1023 B", "1.00 KiB", "1.00 GiB"]
+        );
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(grouped),
+            ["0", "999", "1_000", "1_234_567"]
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! Matrix products: reassociation and distribution.
+
+use super::{
+    Class, Found, Pair, Rule, Term, View, add, apply, both, gather_sum, matmul, slice_cols,
+    slice_rows, sum, take,
+};
+use egg::Id;
+use gnnc_ir::kernel::Reduce;
+use gnnc_ir::{Binary, Op, Rows};
+
+#[rustfmt::skip]
+pub(super) const RULES: &[Rule] = &[
+    Rule { name: "matmul-gather", class: Class::Exact, default: true,
+        says: "gather_sum(take(h)) W = gather_sum(take(h W)), both ways",
+        condition: "the reduction is a sum and nothing lies between",
+        source: "(A H) W = A (H W), associativity; GCN implementations choose by width",
+        search: matmul_gather },
+    Rule { name: "matmul-take", class: Class::Exact, default: true,
+        says: "take(h) W = take(h W)",
+        condition: "always",
+        source: "a product by rows commutes with copying rows",
+        search: matmul_take },
+    Rule { name: "matmul-rowscale", class: Class::Exact, default: true,
+        says: "(s * h) W = s * (h W) and (h / s) W = (h W) / s, both ways",
+        condition: "s has one column",
+        source: "(D H) W = D (H W) for a diagonal D",
+        search: matmul_rowscale },
+    Rule { name: "matmul-concat", class: Class::Exact, default: true,
+        says: "concat(a, b, ..) W = a W[a's rows] + b W[b's rows] + ..",
+        condition: "one head",
+        source: "block matrix product; GraphSAGE's [h, mean] W",
+        search: matmul_concat },
+    Rule { name: "matmul-assoc", class: Class::Exact, default: true,
+        says: "(x A) B = x (A B), both ways",
+        condition: "A has fixed rows",
+        source: "associativity",
+        search: matmul_assoc },
+    Rule { name: "matmul-add", class: Class::Exact, default: true,
+        says: "(a + b) W = a W + b W, both ways",
+        condition: "a and b have one type",
+        source: "distributivity",
+        search: matmul_add },
+    Rule { name: "matmul-reshape", class: Class::Exact, default: true,
+        says: "reshape(h) W = h W",
+        condition: "always: heads count as columns",
+        source: "definition of the product",
+        search: matmul_reshape },
+    Rule { name: "matmul-gather-weighted", class: Class::Exact, default: true,
+        says: "gather_sum(w * take(h)) W = gather_sum(w * take(h W)), both ways",
+        condition: "w has one column for each arc, or is one number",
+        source: "(A H) W = A (H W) with arc weights in A",
+        search: matmul_gather_weighted },
+    Rule { name: "partial", class: Class::Exact, default: false,
+        says: "h W = h[:, ..k] W[..k] + h[:, k..] W[k..]",
+        condition: "one head, and neither is a slice already; pays only for placements",
+        source: "partial activations of P3 (Gandhi and Iyer, OSDI 2021)",
+        search: partial },
+];
+
+fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    match op {
+        Op::MatMul => {
+            for (gather, messages) in view.nodes(kids[0]) {
+                let Op::Gather(set, end, Reduce::Sum) = *gather else {
+                    continue;
+                };
+                for (of, from, h) in view.takes(messages[0]) {
+                    found.push(
+                        matmul(gather_sum(set, end, take(of, from, h)), kids[1]),
+                        gather_sum(set, end, take(of, from, matmul(h, kids[1]))),
+                    );
+                }
+            }
+        }
+        Op::Gather(set, end, Reduce::Sum) => {
+            for (of, from, product) in view.takes(kids[0]) {
+                for (op, factors) in view.nodes(product) {
+                    let (Op::MatMul, [h, w]) = (op, factors) else {
+                        continue;
+                    };
+                    found.push(
+                        gather_sum(*set, *end, take(of, from, matmul(h, w))),
+                        matmul(gather_sum(*set, *end, take(of, from, h)), w),
+                    );
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    match op {
+        Op::MatMul => {
+            for (gather, messages) in view.nodes(kids[0]) {
+                let Op::Gather(set, end, Reduce::Sum) = *gather else {
+                    continue;
+                };
+                for pair in view.factors(messages[0]) {
+                    if !view.one_column(pair.a) {
+                        continue;
+                    }
+                    for (of, from, h) in view.takes(pair.b) {
+                        let message = pair.of(pair.a, take(of, from, h));
+                        let product = take(of, from, matmul(h, kids[1]));
+                        found.push(
+                            matmul(gather_sum(set, end, message), kids[1]),
+                            gather_sum(set, end, pair.of(pair.a, product)),
+                        );
+                    }
+                }
+            }
+        }
+        Op::Gather(set, end, Reduce::Sum) => {
+            for pair in view.factors(kids[0]) {
+                if !view.one_column(pair.a) {
+                    continue;
+                }
+                for (of, from, product) in view.takes(pair.b) {
+                    for (op, factors) in view.nodes(product) {
+                        let (Op::MatMul, [h, w]) = (op, factors) else {
+                            continue;
+                        };
+                        let message = pair.of(pair.a, take(of, from, matmul(h, w)));
+                        let narrow = pair.of(pair.a, take(of, from, h));
+                        found.push(
+                            gather_sum(*set, *end, message),
+                            matmul(gather_sum(*set, *end, narrow), w),
+                        );
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn matmul_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::MatMul = op else { return };
+    for (set, end, h) in view.takes(kids[0]) {
+        found.push(
+            matmul(take(set, end, h), kids[1]),
+            take(set, end, matmul(h, kids[1])),
+        );
+    }
+}
+
+fn matmul_rowscale(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    match op {
+        Op::MatMul => {
+            for (inner, parts) in view.nodes(kids[0]) {
+                let Op::Binary(f) = inner else { continue };
+                for pair in scalings(view, *f, parts) {
+                    found.push(
+                        matmul(pair.of(pair.a, pair.b), kids[1]),
+                        pair.of(pair.a, matmul(pair.b, kids[1])),
+                    );
+                }
+            }
+        }
+        Op::Binary(f) => {
+            for pair in scalings(view, *f, kids) {
+                for (inner, factors) in view.nodes(pair.b) {
+                    let (Op::MatMul, [h, w]) = (inner, factors) else {
+                        continue;
+                    };
+                    let left = pair.of(pair.a, matmul(h, w));
+                    found.push(left, matmul(pair.of(pair.a, h), w));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The ways to see a function of two as a scaling of the rows of `b` by `a`.
+fn scalings(view: &View<'_>, f: Binary, kids: &[Id]) -> impl Iterator<Item = Pair> {
+    let is_scaling = |pair: &Pair| {
+        let role = match f {
+            Binary::Mul => true,
+            Binary::Div => pair.swapped,
+            _ => false,
+        };
+        role && view.one_column(pair.a)
+    };
+    both(f, kids)
+        .into_iter()
+        .filter(is_scaling)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+fn matmul_concat(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::MatMul = op else { return };
+    for (inner, parts) in view.nodes(kids[0]) {
+        if *inner != Op::Concat || view.ty(kids[0]).heads != 1 {
+            continue;
+        }
+        let mut start = 0;
+        let products = parts.iter().map(|part| {
+            let len = view.ty(*part).width;
+            start += len;
+            matmul(part, slice_rows(start - len, len, kids[1]))
+        });
+        if let Some(right) = sum(products.collect::<Vec<_>>()) {
+            let concat = Term::Apply(Op::Concat, parts.iter().map(Into::into).collect());
+            found.push(matmul(concat, kids[1]), right);
+        }
+    }
+}
+
+fn matmul_assoc(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::MatMul = op else { return };
+    let fixed = |id: &Id| matches!(view.ty(*id).rows, Rows::Fixed(_));
+    for (inner, factors) in view.nodes(kids[0]) {
+        if let (Op::MatMul, [x, a]) = (inner, factors)
+            && fixed(a)
+        {
+            found.push(matmul(matmul(x, a), kids[1]), matmul(x, matmul(a, kids[1])));
+        }
+    }
+    for (inner, factors) in view.nodes(kids[1]) {
+        if let (Op::MatMul, [a, b]) = (inner, factors)
+            && fixed(a)
+        {
+            found.push(matmul(kids[0], matmul(a, b)), matmul(matmul(kids[0], a), b));
+        }
+    }
+}
+
+fn matmul_add(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    match op {
+        Op::MatMul => {
+            for (inner, parts) in view.nodes(kids[0]) {
+                let (Op::Binary(Binary::Add), [a, b]) = (inner, parts) else {
+                    continue;
+                };
+                found.push(
+                    matmul(add(a, b), kids[1]),
+                    add(matmul(a, kids[1]), matmul(b, kids[1])),
+                );
+            }
+        }
+        Op::Binary(Binary::Add) => {
+            for (left, [a, w]) in products(view, kids[0]) {
+                for (right, [b, v]) in products(view, kids[1]) {
+                    if (left, w) == (right, v) {
+                        found.push(add(matmul(a, w), matmul(b, v)), matmul(add(a, b), w));
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The matrix products that compute a class, with the type of their first factor.
+fn products<'a>(
+    view: &View<'a>,
+    class: Id,
+) -> impl Iterator<Item = (gnnc_ir::Type, [Id; 2])> + use<'a> {
+    let view = View {
+        egraph: view.egraph,
+    };
+    view.nodes(class)
+        .filter_map(move |(op, kids)| match (op, kids) {
+            (Op::MatMul, [a, w]) => Some((view.ty(*a), [*a, *w])),
+            _ => None,
+        })
+}
+
+fn matmul_reshape(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::MatMul = op else { return };
+    for (inner, h) in view.nodes(kids[0]) {
+        if let Op::Reshape { .. } = inner {
+            found.push(
+                matmul(apply(inner.clone(), [h[0].into()]), kids[1]),
+                matmul(h[0], kids[1]),
+            );
+        }
+    }
+}
+
+fn partial(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let (Op::MatMul, [h, w]) = (op, kids) else {
+        return;
+    };
+    let ty = view.ty(*h);
+    let sliced = view
+        .nodes(*h)
+        .any(|(op, _)| matches!(op, Op::SliceCols { .. }))
+        || view
+            .nodes(*w)
+            .any(|(op, _)| matches!(op, Op::SliceRows { .. }));
+    if ty.heads != 1 || ty.width < 2 || sliced {
+        return;
+    }
+    let half = ty.width / 2;
+    let part = |start, len| matmul(slice_cols(start, len, h), slice_rows(start, len, w));
+    found.push(
+        matmul(h, w),
+        add(part(0, half), part(half, ty.width - half)),
+    );
+}

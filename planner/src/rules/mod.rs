@@ -1,0 +1,289 @@
+//! The table of rewrite rules, and what a rule is.
+//!
+//! A rule looks at one e-node and, through [`View`], at the e-nodes of its operands; it writes
+//! down the term that it found and the term that equals it. Whatever operators a rule looked at
+//! are written in the found term, so that a step can be checked on its own. Every rule has one condition in
+//! common, checked where it is applied: the new term is well-typed and has the type of the old
+//! one. A rule therefore never has to spell out shapes that type inference checks anyway.
+
+mod gather;
+mod identity;
+mod matmul;
+mod product;
+mod slice;
+mod take;
+
+use crate::facts::{Known, Value, known};
+use crate::language::{EGraph, ENode, Symbol, result_type};
+use egg::{Id, Language};
+use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::{Binary, EdgeSet, Op, Rows, Type};
+
+/// How the two sides of a rule relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Equal up to re-association of floating-point sums and products.
+    Exact,
+}
+
+/// A rewrite rule.
+pub struct Rule {
+    /// Stable name.
+    pub name: &'static str,
+    /// How the two sides relate.
+    pub class: Class,
+    /// Whether it runs unless asked for by name.
+    pub default: bool,
+    /// The equation.
+    pub says: &'static str,
+    /// When it holds, beyond fitting types.
+    pub condition: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Finds the rule's left sides rooted in an e-node.
+    pub search: fn(&View<'_>, &Op, &[Id], &mut Found),
+}
+
+/// All rules, by family.
+pub fn table() -> impl Iterator<Item = &'static Rule> {
+    [
+        matmul::RULES,
+        gather::RULES,
+        product::RULES,
+        take::RULES,
+        slice::RULES,
+        identity::RULES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The rule of a name.
+pub fn find(name: &str) -> Option<&'static Rule> {
+    table().find(|rule| rule.name == name)
+}
+
+/// A term over e-classes.
+#[derive(Clone, Debug)]
+pub enum Term {
+    /// Whatever the class holds.
+    Class(Id),
+    /// An operator.
+    Apply(Op, Vec<Term>),
+}
+
+/// Pairs of equal terms: found, and to be added.
+#[derive(Default)]
+pub struct Found {
+    /// Left and right sides.
+    pub pairs: Vec<(Term, Term)>,
+}
+
+/// Read access to an e-graph.
+pub struct View<'a> {
+    egraph: &'a EGraph,
+}
+
+impl Found {
+    fn push(&mut self, left: Term, right: Term) {
+        self.pairs.push((left, right));
+    }
+}
+
+impl From<Id> for Term {
+    fn from(id: Id) -> Self {
+        Self::Class(id)
+    }
+}
+
+impl From<&Id> for Term {
+    fn from(id: &Id) -> Self {
+        Self::Class(*id)
+    }
+}
+
+impl Term {
+    /// The value of the term; `None` if it is ill-typed.
+    pub fn value(&self, egraph: &EGraph) -> Option<Value> {
+        match self {
+            Self::Class(id) => Some(egraph[*id].data),
+            Self::Apply(op, kids) => {
+                let kids: Option<Vec<Value>> = kids.iter().map(|kid| kid.value(egraph)).collect();
+                let kids = kids?;
+                let types: Vec<Type> = kids.iter().map(|kid| kid.ty).collect();
+                let ty = result_type(op, &types, egraph.analysis.features).ok()?;
+                Some(Value {
+                    ty,
+                    known: known(op, &kids, &egraph.analysis.facts),
+                })
+            }
+        }
+    }
+
+    /// Adds the term; the id stands for exactly this term in explanations.
+    pub fn add(&self, egraph: &mut EGraph) -> Id {
+        match self {
+            Self::Class(id) => *id,
+            Self::Apply(op, kids) => {
+                let kids = kids.iter().map(|kid| kid.add(egraph)).collect();
+                egraph.add_uncanonical(ENode::op(op.clone(), kids))
+            }
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// A view of an e-graph that has been rebuilt.
+    pub fn new(egraph: &'a EGraph) -> Self {
+        Self { egraph }
+    }
+
+    /// The operators that compute a class, with their operands.
+    fn nodes(&self, class: Id) -> impl Iterator<Item = (&'a Op, &'a [Id])> + use<'a> {
+        self.egraph[class]
+            .nodes
+            .iter()
+            .filter_map(|node| match &node.symbol {
+                Symbol::Op(op) => Some((op, node.children())),
+                Symbol::Leaf(_) | Symbol::Results => None,
+            })
+    }
+
+    fn ty(&self, class: Id) -> Type {
+        self.egraph[class].data.ty
+    }
+
+    fn known(&self, class: Id) -> Known {
+        self.egraph[class].data.known
+    }
+
+    /// What is known about a term that is not in the e-graph.
+    fn known_of(&self, term: &Term) -> Option<Known> {
+        term.value(self.egraph).map(|value| value.known)
+    }
+
+    /// The constant that a class is equal to.
+    fn constant(&self, class: Id) -> Option<f32> {
+        self.nodes(class).find_map(|(op, _)| match op {
+            Op::Const(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// Whether an e-node is in the e-graph already.
+    fn contains(&self, op: Op, kids: Vec<Id>) -> bool {
+        self.egraph.lookup(ENode::op(op, kids)).is_some()
+    }
+
+    /// The vertex values whose rows a class takes: `(arcs, end, operand)`.
+    fn takes(&self, class: Id) -> impl Iterator<Item = (EdgeSet, End, Id)> + use<'a> {
+        self.nodes(class).filter_map(|(op, kids)| match op {
+            Op::Take(set, end) => Some((*set, *end, kids[0])),
+            _ => None,
+        })
+    }
+
+    /// The two factors of a class that is a product, in both orders.
+    fn factors(&self, class: Id) -> impl Iterator<Item = Pair> + use<'a> {
+        self.nodes(class)
+            .filter_map(|(op, kids)| match op {
+                Op::Binary(Binary::Mul) => Some(both(Binary::Mul, kids)),
+                _ => None,
+            })
+            .flatten()
+    }
+
+    /// One number for each row: heads and width 1.
+    fn one_column(&self, class: Id) -> bool {
+        self.ty(class).columns() == 1
+    }
+
+    /// The same for all rows: a scalar, a bias, an attention vector.
+    fn one_row(&self, class: Id) -> bool {
+        self.ty(class).rows == Rows::Fixed(1)
+    }
+
+    fn on_arcs(&self, class: Id) -> bool {
+        matches!(self.ty(class).rows, Rows::Edges(_))
+    }
+}
+
+/// The operands of a function of two, looked at from either side.
+#[derive(Clone, Copy)]
+struct Pair {
+    f: Binary,
+    a: Id,
+    b: Id,
+    /// `b` comes first in the model.
+    swapped: bool,
+}
+
+impl Pair {
+    /// The same function of other operands, in the order in which the model has them.
+    fn of(self, a: impl Into<Term>, b: impl Into<Term>) -> Term {
+        match self.swapped {
+            false => binary(self.f, a, b),
+            true => binary(self.f, b, a),
+        }
+    }
+}
+
+/// The operands of a function of two, from both sides.
+fn both(f: Binary, kids: &[Id]) -> [Pair; 2] {
+    let (a, b) = (kids[0], kids[1]);
+    [
+        Pair {
+            f,
+            a,
+            b,
+            swapped: false,
+        },
+        Pair {
+            f,
+            a: b,
+            b: a,
+            swapped: true,
+        },
+    ]
+}
+
+fn apply<const N: usize>(op: Op, kids: [Term; N]) -> Term {
+    Term::Apply(op, kids.into())
+}
+
+fn binary(f: Binary, a: impl Into<Term>, b: impl Into<Term>) -> Term {
+    apply(Op::Binary(f), [a.into(), b.into()])
+}
+
+fn mul(a: impl Into<Term>, b: impl Into<Term>) -> Term {
+    binary(Binary::Mul, a, b)
+}
+
+fn add(a: impl Into<Term>, b: impl Into<Term>) -> Term {
+    binary(Binary::Add, a, b)
+}
+
+fn matmul(a: impl Into<Term>, b: impl Into<Term>) -> Term {
+    apply(Op::MatMul, [a.into(), b.into()])
+}
+
+fn take(set: EdgeSet, end: End, x: impl Into<Term>) -> Term {
+    apply(Op::Take(set, end), [x.into()])
+}
+
+fn gather_sum(set: EdgeSet, end: End, x: impl Into<Term>) -> Term {
+    apply(Op::Gather(set, end, Reduce::Sum), [x.into()])
+}
+
+fn slice_cols(start: u32, len: u32, x: impl Into<Term>) -> Term {
+    apply(Op::SliceCols { start, len }, [x.into()])
+}
+
+fn slice_rows(start: u32, len: u32, x: impl Into<Term>) -> Term {
+    apply(Op::SliceRows { start, len }, [x.into()])
+}
+
+/// The sum of terms from left to right; `None` if there are none.
+fn sum(terms: impl IntoIterator<Item = Term>) -> Option<Term> {
+    terms.into_iter().reduce(add)
+}

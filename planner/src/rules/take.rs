@@ -1,0 +1,169 @@
+//! Work on arcs that can be done on vertices, attention above all.
+
+use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, slice_cols, sum, take};
+use egg::Id;
+use gnnc_ir::Op;
+use gnnc_ir::kernel::{Axis, Reduce};
+
+#[rustfmt::skip]
+pub(super) const RULES: &[Rule] = &[
+    Rule { name: "attention-split", class: Class::Exact, default: true,
+        says: "reduce_sum(concat(a, b, ..) * p) = reduce_sum(a * p[a's columns]) + ..",
+        condition: "over the width; p has the columns of the concatenation, or one",
+        source: "a^T [W u, W v] = a_l^T W u + a_r^T W v (GAT, Velickovic et al. 2018)",
+        search: attention_split },
+    Rule { name: "reduce-concat", class: Class::Exact, default: true,
+        says: "reduce_sum(concat(a, b, ..)) = reduce_sum(a) + reduce_sum(b) + ..",
+        condition: "over the width",
+        source: "commutativity of sums",
+        search: reduce_concat },
+    Rule { name: "pointwise-take", class: Class::Exact, default: true,
+        says: "f(take(x)) = take(f(x)), f(take(x), take(y)) = take(f(x, y)), f(take(x), c) = take(f(x, c))",
+        condition: "element-wise and not dropout; takes of one end of the same arcs; c is one row; f is finite on vertices",
+        source: "copying rows commutes with element-wise functions",
+        search: pointwise_take },
+    Rule { name: "reduce-take", class: Class::Exact, default: true,
+        says: "reduce(take(x)) = take(reduce(x))",
+        condition: "reduces columns or heads, not arcs",
+        source: "copying rows commutes with functions of a row",
+        search: reduce_take },
+    Rule { name: "concat-take", class: Class::Exact, default: true,
+        says: "concat(take(x), take(y), ..) = take(concat(x, y, ..))",
+        condition: "takes of one end of the same arcs",
+        source: "copying rows commutes with functions of a row",
+        search: concat_take },
+    Rule { name: "reshape-take", class: Class::Exact, default: true,
+        says: "reshape(take(x)) = take(reshape(x))",
+        condition: "always",
+        source: "copying rows commutes with functions of a row",
+        search: reshape_take },
+];
+
+fn attention_split(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::ReduceCols(Axis::Width, Reduce::Sum) = op else {
+        return;
+    };
+    for pair in view.factors(kids[0]) {
+        let (joined, p) = (pair.a, pair.b);
+        let (total, columns) = (view.ty(joined).width, view.ty(p).width);
+        for (inner, parts) in view.nodes(joined) {
+            if *inner != Op::Concat || parts.is_empty() || (columns != total && columns != 1) {
+                continue;
+            }
+            let mut start = 0;
+            let mut terms = Vec::with_capacity(parts.len());
+            for part in parts {
+                let len = view.ty(*part).width;
+                let weights = match columns {
+                    1 => Term::Class(p),
+                    _ => slice_cols(start, len, p),
+                };
+                terms.push(apply(op.clone(), [mul(part, weights)]));
+                start += len;
+            }
+            let concat = Term::Apply(Op::Concat, parts.iter().map(Into::into).collect());
+            if let Some(right) = sum(terms) {
+                found.push(apply(op.clone(), [pair.of(concat, p)]), right);
+            }
+        }
+    }
+}
+
+fn reduce_concat(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::ReduceCols(Axis::Width, Reduce::Sum) = op else {
+        return;
+    };
+    for (inner, parts) in view.nodes(kids[0]) {
+        if *inner != Op::Concat {
+            continue;
+        }
+        let concat = Term::Apply(Op::Concat, parts.iter().map(Into::into).collect());
+        if let Some(right) = sum(parts.iter().map(|x| apply(op.clone(), [x.into()]))) {
+            found.push(apply(op.clone(), [concat]), right);
+        }
+    }
+}
+
+fn pointwise_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    // A vertex without arcs is never taken; its value must not become infinite by moving there.
+    let finite = |term: &Term| view.known_of(term).is_some_and(|known| known.finite);
+    match op {
+        Op::Unary(_) => {
+            for (set, end, x) in view.takes(kids[0]) {
+                let moved = apply(op.clone(), [x.into()]);
+                if finite(&moved) {
+                    let left = apply(op.clone(), [take(set, end, x)]);
+                    found.push(left, take(set, end, moved));
+                }
+            }
+        }
+        Op::Binary(f) => {
+            for (set, end, x) in view.takes(kids[0]) {
+                for (other, at, y) in view.takes(kids[1]) {
+                    let moved = binary(*f, x, y);
+                    if (set, end) == (other, at) && finite(&moved) {
+                        let left = binary(*f, take(set, end, x), take(set, end, y));
+                        found.push(left, take(set, end, moved));
+                    }
+                }
+            }
+            for pair in both(*f, kids) {
+                if !view.one_row(pair.b) {
+                    continue;
+                }
+                for (set, end, x) in view.takes(pair.a) {
+                    let moved = pair.of(x, pair.b);
+                    if finite(&moved) {
+                        let left = pair.of(take(set, end, x), pair.b);
+                        found.push(left, take(set, end, moved));
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn reduce_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    if let Op::ReduceCols(..) = op {
+        row_function(view, op, kids, found);
+    }
+}
+
+fn reshape_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    if let Op::Reshape { .. } = op {
+        row_function(view, op, kids, found);
+    }
+}
+
+/// `f(take(x)) = take(f(x))` for a function of one row.
+fn row_function(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    for (set, end, x) in view.takes(kids[0]) {
+        found.push(
+            apply(op.clone(), [take(set, end, x)]),
+            take(set, end, apply(op.clone(), [x.into()])),
+        );
+    }
+}
+
+fn concat_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let (Op::Concat, Some(first)) = (op, kids.first()) else {
+        return;
+    };
+    for (set, end, _) in view.takes(*first) {
+        let taken = |kid: &Id| {
+            view.takes(*kid)
+                .find(|(of, at, _)| (*of, *at) == (set, end))
+                .map(|(.., x)| x)
+        };
+        let Some(parts) = kids.iter().map(taken).collect::<Option<Vec<Id>>>() else {
+            continue;
+        };
+        let left = parts.iter().map(|x| take(set, end, x)).collect();
+        let right = parts.iter().map(Into::into).collect();
+        found.push(
+            Term::Apply(Op::Concat, left),
+            take(set, end, Term::Apply(Op::Concat, right)),
+        );
+    }
+}

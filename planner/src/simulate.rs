@@ -1,0 +1,195 @@
+//! Prices a program on a cluster: a run of every rank's instructions against clocks.
+//!
+//! Each rank has a compute stream and works through the program in order; an instruction that
+//! communicates starts when all of the ranks that it exchanges with have arrived, and takes
+//! links that ranks of a node may have to share. Nothing overlaps with computing, as in the
+//! executor. Ranks that cannot be told apart are simulated once, and iterations of a loop that
+//! repeat the one before are added up instead of run, so that the size of the answer's cost
+//! depends on the program's text and not on its layers or ranks. Formulas and constants:
+//! `docs/cost-model.md`.
+
+mod compile;
+mod fabric;
+mod memory;
+mod run;
+
+pub use run::Event;
+
+use crate::parts::{Messages, Parts};
+use compile::Compiler;
+use fabric::Fabric;
+use gnnc_ir::cluster::{Basis, Cluster};
+use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
+use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::traffic::traffic;
+use gnnc_ir::units::{Bytes, Seconds};
+use run::Run;
+use thiserror::Error;
+
+/// What one run of an instruction list costs. Times are means over the ranks; they add up to
+/// `seconds`, at which the last rank is done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PhaseCost {
+    /// From the start to the end of the last rank.
+    pub seconds: Seconds,
+    /// Computing.
+    pub compute_seconds: Seconds,
+    /// Communicating, packing included.
+    pub exposed_communication_seconds: Seconds,
+    /// Waiting for other ranks.
+    pub bubble_seconds: Seconds,
+    /// Sent by all ranks.
+    pub bytes: Bytes,
+    /// By name of instruction, the longest first.
+    pub breakdown: Vec<KindCost>,
+}
+
+/// What a program costs on a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// One training epoch.
+    pub epoch: PhaseCost,
+    /// One evaluation.
+    pub eval: PhaseCost,
+    /// What runs once, before the first epoch.
+    pub setup: PhaseCost,
+    /// Memory of the rank that needs most: buffers, messages, topology, labels.
+    pub peak_memory_bytes: Bytes,
+    /// Whether that is there.
+    pub fits: bool,
+    /// Bounds of an epoch.
+    pub range: Range,
+    /// The loosest of the numbers that the estimate is made of.
+    pub basis: Basis,
+}
+
+/// A program that cannot be priced.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SimulateError {
+    /// Parts for another number of ranks.
+    #[error("the program is for {program} ranks, the parts for {parts}")]
+    OtherRanks {
+        /// Ranks of the program.
+        program: u32,
+        /// Ranks of the parts.
+        parts: usize,
+    },
+    /// More ranks than devices.
+    #[error("{ranks} ranks need as many devices, but the cluster has {devices}")]
+    TooFewDevices {
+        /// Ranks of the program.
+        ranks: u32,
+        /// Devices of the cluster.
+        devices: u32,
+    },
+}
+
+/// Prices a program on a cluster.
+///
+/// # Errors
+/// Parts for another number of ranks than the program's, or fewer devices than ranks.
+pub fn simulate(
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Result<Estimate, SimulateError> {
+    check(program, cluster, parts)?;
+    let fabric = Fabric::new(cluster, parts);
+    let phase = |instrs: &[Instr]| price(instrs, program, cluster, parts, &fabric);
+    let (setup, epoch, eval) = (
+        phase(&program.setup),
+        phase(&program.step),
+        phase(&program.eval),
+    );
+    let peak = peak_memory(program, parts);
+    Ok(Estimate {
+        range: range(&epoch, cluster, parts),
+        basis: basis(cluster, parts),
+        fits: peak <= cluster.device.memory,
+        peak_memory_bytes: peak,
+        epoch,
+        eval,
+        setup,
+    })
+}
+
+/// The predicted trace of one epoch on the first `ranks` ranks, in the form of the executor's.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn timeline(
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+    ranks: u32,
+) -> Result<Vec<Event>, SimulateError> {
+    check(program, cluster, parts)?;
+    let fabric = Fabric::new(cluster, parts);
+    let (steps, names) = Compiler::new(program, cluster, &fabric).compile(&program.step);
+    let mut run = Run::tracing(&fabric, names, ranks);
+    run.all(&steps);
+    Ok(run.into_events())
+}
+
+/// Bytes of memory of the rank that needs most.
+pub fn peak_memory(program: &Program, parts: &Parts) -> Bytes {
+    memory::peak(program, parts)
+}
+
+fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {
+    if program.ranks as usize != parts.sizes.len() {
+        return Err(SimulateError::OtherRanks {
+            program: program.ranks,
+            parts: parts.sizes.len(),
+        });
+    }
+    if program.ranks > cluster.devices() {
+        return Err(SimulateError::TooFewDevices {
+            ranks: program.ranks,
+            devices: cluster.devices(),
+        });
+    }
+    Ok(())
+}
+
+fn price(
+    instrs: &[Instr],
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+    fabric: &Fabric,
+) -> PhaseCost {
+    let (steps, names) = Compiler::new(program, cluster, fabric).compile(instrs);
+    let mut run = Run::new(fabric, names);
+    run.all(&steps);
+    // Only the sum of the messages counts, so one number stands for all of them.
+    let uniform = [vec![parts.halo_rows()]];
+    let messages = match &parts.messages {
+        Messages::Matrix(rows) => &rows[..],
+        Messages::Uniform => &uniform[..],
+    };
+    let bytes = traffic(instrs, program, &parts.sizes, messages).total_bytes;
+    PhaseCost {
+        bytes: Bytes(bytes),
+        ..run.cost()
+    }
+}
+
+/// Kernels and links may be off by the calibration's spread, what is sent by that of α too.
+fn range(epoch: &PhaseCost, cluster: &Cluster, parts: &Parts) -> Range {
+    let spread = cluster.calibration.spread;
+    let local = epoch.compute_seconds.0 + epoch.bubble_seconds.0;
+    let sent = epoch.exposed_communication_seconds.0;
+    Range {
+        low: Seconds(local / spread + sent / (spread * parts.alpha_spread)),
+        high: Seconds(local * spread + sent * spread * parts.alpha_spread),
+    }
+}
+
+fn basis(cluster: &Cluster, parts: &Parts) -> Basis {
+    let alpha = match parts.alpha_basis {
+        AlphaBasis::Measured => Basis::Measured,
+        AlphaBasis::Declared | AlphaBasis::Interpolated | AlphaBasis::Estimated => Basis::Declared,
+    };
+    cluster.calibration.basis.max(parts.basis).max(alpha)
+}

@@ -1,0 +1,260 @@
+//! Instructions to durations by class of ranks.
+
+use super::fabric::Fabric;
+use gnnc_ir::cluster::{Cluster, Link, SharedBy};
+use gnnc_ir::program::{Instr, Program, Ref};
+use gnnc_ir::traffic::all_reduce_floats;
+use gnnc_ir::units::{Bytes, Flops};
+use gnnc_ir::work::{KernelClass, Work, work};
+
+/// What runs, with the seconds that it takes.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Computing: seconds by class.
+    Compute {
+        at: String,
+        name: usize,
+        seconds: Vec<f64>,
+    },
+    /// A halo exchange or reduction: by class; who shares the links inside and between nodes.
+    Exchange {
+        at: String,
+        name: usize,
+        costs: Vec<ExchangeCost>,
+        shared: [SharedBy; 2],
+    },
+    /// An all-reduction: the same for all.
+    AllReduce {
+        at: String,
+        name: usize,
+        seconds: f64,
+        bytes_sent: u64,
+    },
+    /// A loop.
+    Loop {
+        count: u32,
+        reverse: bool,
+        body: Vec<Step>,
+    },
+}
+
+/// One rank's part in an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExchangeCost {
+    /// Packing, before anything is sent.
+    pub before: f64,
+    /// From the start to the first byte of the last message.
+    pub latency: f64,
+    /// Time that the links inside the node take for what it sends, and for what it receives.
+    pub inside: [f64; 2],
+    /// The same between nodes.
+    pub between: [f64; 2],
+    /// Adding up what was received.
+    pub after: f64,
+    /// Whether it sends or receives anything.
+    pub active: bool,
+    /// Bytes that it sends.
+    pub bytes_sent: u64,
+}
+
+impl Step {
+    /// Whether a rank may wait for another.
+    pub fn communicates(&self) -> bool {
+        match self {
+            Self::Compute { .. } => false,
+            Self::Exchange { .. } | Self::AllReduce { .. } => true,
+            Self::Loop { body, .. } => body.iter().any(Self::communicates),
+        }
+    }
+}
+
+/// Turns instructions into steps.
+pub(super) struct Compiler<'a> {
+    program: &'a Program,
+    cluster: &'a Cluster,
+    fabric: &'a Fabric,
+    names: Vec<&'static str>,
+}
+
+impl<'a> Compiler<'a> {
+    pub fn new(program: &'a Program, cluster: &'a Cluster, fabric: &'a Fabric) -> Self {
+        Self {
+            program,
+            cluster,
+            fabric,
+            names: Vec::new(),
+        }
+    }
+
+    /// The steps, and the names that they refer to.
+    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<&'static str>) {
+        let steps = self.list(instrs, "");
+        (steps, self.names)
+    }
+
+    fn list(&mut self, instrs: &[Instr], prefix: &str) -> Vec<Step> {
+        let at = |i: usize| {
+            if prefix.is_empty() {
+                i.to_string()
+            } else {
+                format!("{prefix}.{i}")
+            }
+        };
+        instrs
+            .iter()
+            .enumerate()
+            .map(|(i, instr)| self.step(instr, at(i)))
+            .collect()
+    }
+
+    fn step(&mut self, instr: &Instr, at: String) -> Step {
+        let name = self.name(instr.name(self.program));
+        match instr {
+            Instr::Repeat {
+                count,
+                reverse,
+                body,
+            } => Step::Loop {
+                count: *count,
+                reverse: *reverse,
+                body: self.list(body, &at),
+            },
+            Instr::HaloExchange { buffer } => self.exchange(*buffer, false, at, name),
+            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, at, name),
+            Instr::AllReduce { buffers } => {
+                let bytes = all_reduce_floats(buffers, self.program) * 4;
+                let ranks = u64::from(self.fabric.ranks);
+                Step::AllReduce {
+                    at,
+                    name,
+                    seconds: self.all_reduce(bytes as f64),
+                    bytes_sent: 2 * (ranks - 1) * bytes / ranks.max(1),
+                }
+            }
+            _ => {
+                let classes = self.fabric.classes.iter();
+                let seconds = classes
+                    .map(|class| {
+                        work(self.program, instr, &class.sizes).map_or(0.0, |w| self.kernel(&w))
+                    })
+                    .collect();
+                Step::Compute { at, name, seconds }
+            }
+        }
+    }
+
+    fn name(&mut self, name: &'static str) -> usize {
+        self.names
+            .iter()
+            .position(|n| *n == name)
+            .unwrap_or_else(|| {
+                self.names.push(name);
+                self.names.len() - 1
+            })
+    }
+
+    /// `max(launch floor, operations / rate, bytes / bandwidth)`.
+    fn kernel(&self, work: &Work) -> f64 {
+        let device = &self.cluster.device;
+        let efficiency = self.cluster.calibration.of(work.class);
+        let compute = work.flops.0 / (device.flops * efficiency.compute);
+        let bytes = (work.read.0 + work.written.0) as f64;
+        let memory = bytes / (device.memory_bandwidth * efficiency.memory);
+        compute.max(memory).max(device.launch_floor.0)
+    }
+
+    /// Passing over `read` and `written` bytes; no time at all if there are none.
+    fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
+        if read + written == 0.0 {
+            return 0.0;
+        }
+        let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));
+        self.kernel(&Work {
+            class: KernelClass::Copy,
+            flops: Flops(flops),
+            read,
+            written,
+        })
+    }
+
+    fn seconds(&self, bytes: f64, link: &Link) -> f64 {
+        bytes / (link.bandwidth * self.cluster.calibration.link_efficiency)
+    }
+
+    /// From the start to the first byte of the last of several messages.
+    fn latency(&self, messages: u32, beyond_node: bool) -> f64 {
+        if messages == 0 {
+            return 0.0;
+        }
+        let link = if beyond_node {
+            &self.cluster.between
+        } else {
+            &self.cluster.inside
+        };
+        link.latency.0 + f64::from(messages - 1) * self.cluster.calibration.message_gap.0
+    }
+
+    fn exchange(&self, buffer: Ref, reverse: bool, at: String, name: usize) -> Step {
+        let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
+        let cost = |class: &super::fabric::Class| {
+            let flow = &class.flow;
+            let turn = |rows_in: f64, rows_out: f64| {
+                if reverse {
+                    [rows_in * row, rows_out * row]
+                } else {
+                    [rows_out * row, rows_in * row]
+                }
+            };
+            let inside = turn(flow.inside_in, flow.inside_out);
+            let between = turn(flow.between_in, flow.between_out);
+            // Rows of the halo lie together; those that others read are picked one by one.
+            let picked = (flow.inside_out + flow.between_out) * row;
+            let (before, after) = if reverse {
+                (0.0, self.pass(2.0 * picked, picked, picked / 4.0))
+            } else {
+                (self.pass(picked, picked, 0.0), 0.0)
+            };
+            ExchangeCost {
+                before,
+                latency: self.latency(flow.messages, between[0] + between[1] > 0.0),
+                inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
+                between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
+                after,
+                active: flow.messages > 0,
+                bytes_sent: (inside[0] + between[0]).round() as u64,
+            }
+        };
+        Step::Exchange {
+            at,
+            name,
+            costs: self.fabric.classes.iter().map(cost).collect(),
+            shared: [
+                self.cluster.inside.shared_by,
+                self.cluster.between.shared_by,
+            ],
+        }
+    }
+
+    /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks`
+    /// of the bytes to every other one; and the additions.
+    fn all_reduce(&self, bytes: f64) -> f64 {
+        let ranks = f64::from(self.fabric.ranks);
+        if ranks < 2.0 || bytes == 0.0 {
+            return 0.0;
+        }
+        let chunk = bytes / ranks;
+        let sharing = |link: &Link, node_ranks: f64| match link.shared_by {
+            SharedBy::Rank => 1.0,
+            SharedBy::Node => node_ranks,
+        };
+        let phase = |node: &super::fabric::Node| {
+            let near = f64::from(node.ranks);
+            let (inside, between) = (&self.cluster.inside, &self.cluster.between);
+            let within = self.seconds((near - 1.0) * chunk * sharing(inside, near), inside);
+            let beyond = self.seconds((ranks - near) * chunk * sharing(between, near), between);
+            self.latency(self.fabric.ranks - 1, ranks > near) + within.max(beyond)
+        };
+        let slowest = self.fabric.nodes.iter().map(phase).fold(0.0, f64::max);
+        2.0 * slowest + self.pass(bytes, chunk, bytes / 4.0)
+    }
+}

@@ -1,0 +1,231 @@
+//! Who talks to whom over which links, with ranks that cannot be told apart as one class.
+
+use crate::parts::{Messages, Parts};
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::program::RankSizes;
+
+/// Ranks of equal sizes in nodes of equal composition.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    /// The ranks, ascending.
+    pub ranks: Vec<u32>,
+    /// What each of them holds.
+    pub sizes: RankSizes,
+    /// Rows of a halo exchange; those of a halo reduction go the other way.
+    pub flow: Flow,
+    /// Classes that it exchanges rows with; empty stands for all.
+    pub peers: Vec<usize>,
+}
+
+/// Rows that one rank reads (`in`) and that others read from it (`out`), by level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    pub inside_in: f64,
+    pub inside_out: f64,
+    pub between_in: f64,
+    pub between_out: f64,
+    /// Messages that it sends or receives, whichever are more.
+    pub messages: u32,
+}
+
+/// Nodes whose ranks are of the same classes.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// Ranks of one such node.
+    pub ranks: u32,
+    /// Classes, and how many ranks of each one node has.
+    pub members: Vec<(usize, u32)>,
+}
+
+/// The ranks of a program on the nodes of a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Fabric {
+    pub ranks: u32,
+    pub classes: Vec<Class>,
+    pub nodes: Vec<Node>,
+}
+
+impl Fabric {
+    pub fn new(cluster: &Cluster, parts: &Parts) -> Self {
+        let (classes, nodes) = match &parts.messages {
+            Messages::Uniform => uniform(cluster, &parts.sizes),
+            Messages::Matrix(rows) => single(cluster, &parts.sizes, rows),
+        };
+        Self {
+            ranks: parts.sizes.len() as u32,
+            classes,
+            nodes,
+        }
+    }
+}
+
+/// Every rank is its own class.
+fn single(cluster: &Cluster, sizes: &[RankSizes], rows: &[Vec<u64>]) -> (Vec<Class>, Vec<Node>) {
+    let count = sizes.len();
+    let node_of = |rank: usize| cluster.node_of(rank as u32) as usize;
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut classes = Vec::with_capacity(count);
+    for (rank, sizes) in sizes.iter().enumerate() {
+        let node = node_of(rank);
+        if node == nodes.len() {
+            nodes.push(Node {
+                ranks: 0,
+                members: Vec::new(),
+            });
+        }
+        nodes[node].ranks += 1;
+        nodes[node].members.push((rank, 1));
+        let (mut flow, mut peers) = (Flow::default(), Vec::new());
+        let (mut sent, mut received) = (0, 0);
+        for other in (0..count).filter(|&other| other != rank) {
+            let (read, written) = (rows[other][rank] as f64, rows[rank][other] as f64);
+            if node_of(other) == node {
+                flow.inside_in += read;
+                flow.inside_out += written;
+            } else {
+                flow.between_in += read;
+                flow.between_out += written;
+            }
+            sent += u32::from(written > 0.0);
+            received += u32::from(read > 0.0);
+            if read + written > 0.0 {
+                peers.push(other);
+            }
+        }
+        flow.messages = sent.max(received);
+        classes.push(Class {
+            ranks: vec![rank as u32],
+            sizes: *sizes,
+            flow,
+            peers,
+        });
+    }
+    (classes, nodes)
+}
+
+/// Classes where halos are owned in equal shares by all other ranks.
+fn uniform(cluster: &Cluster, sizes: &[RankSizes]) -> (Vec<Class>, Vec<Node>) {
+    let mut kinds: Vec<RankSizes> = Vec::new();
+    let kind_of: Vec<usize> = sizes
+        .iter()
+        .map(|sizes| position_or_push(&mut kinds, *sizes))
+        .collect();
+    // Compositions of nodes: how many ranks of each kind.
+    let per_node = cluster.devices_per_node.max(1) as usize;
+    let mut compositions: Vec<Vec<(usize, u32)>> = Vec::new();
+    let mut composition_of = Vec::new();
+    for ranks in kind_of.chunks(per_node) {
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        let mut composition: Vec<(usize, u32)> = Vec::new();
+        for kind in sorted {
+            match composition.last_mut() {
+                Some((last, count)) if *last == kind => *count += 1,
+                _ => composition.push((kind, 1)),
+            }
+        }
+        composition_of.push(position_or_push(&mut compositions, composition));
+    }
+    let total: u64 = sizes.iter().map(|s| s.halo).sum();
+    let others = sizes.len().saturating_sub(1) as f64;
+    let (mut classes, mut nodes): (Vec<Class>, Vec<Node>) = (Vec::new(), Vec::new());
+    let mut class_of = vec![Vec::new(); compositions.len()];
+    for (node, composition) in compositions.iter().enumerate() {
+        let ranks: u32 = composition.iter().map(|(_, count)| count).sum();
+        let halo: u64 = composition
+            .iter()
+            .map(|(kind, count)| kinds[*kind].halo * u64::from(*count))
+            .sum();
+        let mut members = Vec::new();
+        for &(kind, count) in composition {
+            let own = kinds[kind].halo as f64;
+            let near = f64::from(ranks - 1);
+            let flow = if others > 0.0 && total > 0 {
+                Flow {
+                    inside_in: own * near / others,
+                    inside_out: (halo as f64 - own) / others,
+                    between_in: own * (others - near) / others,
+                    between_out: (total - halo) as f64 / others,
+                    messages: sizes.len() as u32 - 1,
+                }
+            } else {
+                Flow::default()
+            };
+            members.push((classes.len(), count));
+            class_of[node].push((kind, classes.len()));
+            classes.push(Class {
+                ranks: Vec::new(),
+                sizes: kinds[kind],
+                flow,
+                peers: Vec::new(),
+            });
+        }
+        nodes.push(Node { ranks, members });
+    }
+    for (rank, kind) in kind_of.iter().enumerate() {
+        let node = composition_of[rank / per_node];
+        if let Some((_, class)) = class_of[node].iter().find(|(k, _)| k == kind) {
+            classes[*class].ranks.push(rank as u32);
+        }
+    }
+    (classes, nodes)
+}
+
+fn position_or_push<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
+    list.iter().position(|v| *v == value).unwrap_or_else(|| {
+        list.push(value);
+        list.len() - 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::parts;
+    use gnnc_ir::plan::Partitioner;
+    use gnnc_ir::workload::{Origin, Workload};
+
+    #[test]
+    fn a_thousand_ranks_are_a_handful_of_classes() {
+        let workload = Workload {
+            name: String::new(),
+            origin: Origin::Declared,
+            vertices: 1_000_003,
+            edges: 50_000_007,
+            features: 16,
+            feature_nonzeros: 16_000_048,
+            classes: 4,
+            split: [0; 3],
+            max_degree: 0,
+            degree_histogram: Vec::new(),
+            replication: [(8, 2.61)].into(),
+            partitions: Default::default(),
+        };
+        let parts = parts(&workload, 1024, Partitioner::Metis).unwrap();
+        let cluster = Cluster::named("h100x8")
+            .unwrap()
+            .resized(Some(1024), None)
+            .unwrap();
+        let fabric = Fabric::new(&cluster, &parts);
+        assert!(fabric.classes.len() <= 16, "{}", fabric.classes.len());
+        assert_eq!(
+            fabric.classes.iter().map(|c| c.ranks.len()).sum::<usize>(),
+            1024
+        );
+        // What is sent is what is received, at both levels, and adds up to the halos.
+        let sum = |f: fn(&Flow) -> f64| -> f64 {
+            fabric
+                .classes
+                .iter()
+                .map(|c| c.ranks.len() as f64 * f(&c.flow))
+                .sum()
+        };
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+        near(sum(|f| f.inside_in), sum(|f| f.inside_out));
+        near(sum(|f| f.between_in), sum(|f| f.between_out));
+        near(
+            sum(|f| f.inside_in + f.between_in),
+            parts.halo_rows() as f64,
+        );
+    }
+}

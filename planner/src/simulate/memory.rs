@@ -1,0 +1,120 @@
+//! The memory of the rank that needs most.
+
+use crate::parts::{Messages, Parts};
+use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::memory::layout;
+use gnnc_ir::op::Loss;
+use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
+use gnnc_ir::traffic::all_reduce_floats;
+use gnnc_ir::types::EdgeSet;
+use gnnc_ir::units::Bytes;
+
+pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
+    let mut needs = Needs::default();
+    for instrs in [&program.setup, &program.step, &program.eval] {
+        needs.collect(instrs, program);
+    }
+    // Each size once: of a thousand ranks, most are equal.
+    let mut seen: Vec<(RankSizes, u64)> = Vec::new();
+    let mut peak = 0;
+    for (rank, sizes) in parts.sizes.iter().enumerate() {
+        let sent = match &parts.messages {
+            Messages::Matrix(rows) => rows[rank].iter().sum(),
+            Messages::Uniform => sizes.halo,
+        };
+        if !seen.contains(&(*sizes, sent)) {
+            seen.push((*sizes, sent));
+            peak = peak.max(layout(program, sizes).total_bytes + needs.bytes(program, sizes, sent));
+        }
+    }
+    Bytes(peak)
+}
+
+/// What a rank keeps besides the program's buffers.
+#[derive(Default)]
+struct Needs {
+    /// By edge set: whether its arcs are walked, and whether by source too.
+    arcs: [[bool; 2]; 2],
+    /// Whether sparse features are walked by column too.
+    feature_columns: bool,
+    /// Columns of the widest exchange.
+    exchanged: u64,
+    /// Floats of the longest all-reduced message.
+    reduced: u64,
+    /// Floats of a vertex's labels.
+    labels: u64,
+}
+
+impl Needs {
+    fn collect(&mut self, instrs: &[Instr], program: &Program) {
+        for instr in instrs {
+            match instr {
+                Instr::Launch(launch) => self.kernel(&program.kernel(launch.kernel).body),
+                Instr::SparseMatMul {
+                    product: Product::Tn,
+                    ..
+                } => self.feature_columns = true,
+                Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+                    let columns = u64::from(program.buffer(buffer.buffer).columns);
+                    self.exchanged = self.exchanged.max(columns);
+                }
+                Instr::AllReduce { buffers } => {
+                    self.reduced = self.reduced.max(all_reduce_floats(buffers, program));
+                }
+                Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
+                    self.labels = self.labels.max(match loss {
+                        Loss::CrossEntropy => 1,
+                        Loss::BinaryCrossEntropy => u64::from(*classes),
+                    });
+                }
+                Instr::Repeat { body, .. } => self.collect(body, program),
+                Instr::MatMul { .. }
+                | Instr::SparseMatMul { .. }
+                | Instr::SparseDropout { .. }
+                | Instr::Densify { .. } => {}
+            }
+        }
+    }
+
+    fn kernel(&mut self, body: &Body) {
+        let set = match body.edge_set() {
+            Some(EdgeSet::Plain) => 0,
+            Some(EdgeSet::Looped) => 1,
+            None => return,
+        };
+        self.arcs[set][0] = true;
+        self.arcs[set][1] |= matches!(body, Body::Gather { to: End::Src, .. });
+    }
+
+    /// Topology, split, labels, messages and sparse features' indices of one rank.
+    fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
+        let local = sizes.rows(Extent::Local);
+        let mut bytes = 0;
+        for (set, [walked, by_source]) in
+            [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(self.arcs)
+        {
+            let arcs = sizes.rows(Extent::Edges(set));
+            if walked {
+                bytes += 8 * (sizes.inner + 1) + 4 * arcs;
+            }
+            if by_source {
+                // Indices, and the position of each arc by destination.
+                bytes += 8 * (local + 1) + 8 * arcs;
+            }
+        }
+        // Global ids, rows to send; labels and the split; messages on their way.
+        bytes += 4 * local + 4 * sent;
+        bytes += sizes.inner * (4 * self.labels + 3);
+        if program.ranks > 1 {
+            let exchanged = sent.max(sizes.halo) * self.exchanged;
+            bytes += 4 * exchanged.max(self.reduced + self.reduced / u64::from(program.ranks));
+        }
+        if program.sparse_features {
+            bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;
+            if self.feature_columns {
+                bytes += 8 * sizes.feature_nonzeros;
+            }
+        }
+        bytes
+    }
+}

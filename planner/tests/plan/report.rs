@@ -1,0 +1,166 @@
+//! Plans of a hand-built model, as text and as JSON.
+
+use crate::model::{Shape, program, workload};
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::plan::{Objective, Partitioner, Plan};
+use gnnc_ir::program::Program;
+use gnnc_ir::units::Bytes;
+use gnnc_ir::workload::Workload;
+use gnnc_planner::report::{json, text};
+use gnnc_planner::search::{PlacementSpec, PlanRequest, plan};
+
+const SHAPE: Shape = Shape {
+    features: 602,
+    hidden: 100,
+    layers: 32,
+    classes: 41,
+};
+
+fn reddit() -> Workload {
+    workload(
+        "reddit",
+        232_965,
+        114_615_892,
+        SHAPE,
+        &[(2, 0.96), (4, 1.95), (8, 2.61)],
+    )
+}
+
+fn two_boxes() -> Cluster {
+    Cluster::named("a5000x4")
+        .unwrap()
+        .resized(Some(8), None)
+        .unwrap()
+}
+
+fn lower(spec: &PlacementSpec) -> Result<Program, String> {
+    Ok(program(spec.ranks, SHAPE))
+}
+
+fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan {
+    let partitioners = &[
+        Partitioner::Metis,
+        Partitioner::MetisEdges,
+        Partitioner::Hash,
+    ];
+    let request = PlanRequest {
+        model: "gcn",
+        workload,
+        cluster,
+        objective,
+        partitioners,
+        allow: &[],
+    };
+    plan(&request, &lower)
+}
+
+#[test]
+fn a_plan_as_text() {
+    insta::assert_snapshot!(text(&planned(&reddit(), &two_boxes(), Objective::Time)));
+}
+
+#[test]
+fn a_plan_as_json() {
+    insta::assert_snapshot!(json(&planned(&reddit(), &two_boxes(), Objective::Time)).unwrap());
+}
+
+#[test]
+fn nothing_fits() {
+    let mut cluster = two_boxes();
+    cluster.device.memory = Bytes(300 << 20);
+    let plan = planned(&reddit(), &cluster, Objective::Time);
+    assert_eq!(plan.chosen, None);
+    assert!(plan.candidates.iter().all(|c| !c.fits));
+    let best = &plan.candidates[0];
+    let enough = best.ranks_to_fit.unwrap();
+    assert!(enough > best.parameters.ranks);
+    insta::assert_snapshot!(text(&plan));
+    // The remedy holds: with that many devices there is a plan.
+    let larger = cluster.resized(Some(enough), None).unwrap();
+    assert!(
+        planned(&reddit(), &larger, Objective::Time)
+            .chosen
+            .is_some()
+    );
+}
+
+#[test]
+fn more_ranks_than_vertices_are_rejected_with_a_reason() {
+    let tiny = workload("tiny", 5, 8, SHAPE, &[]);
+    let plan = planned(&tiny, &two_boxes(), Objective::Time);
+    assert_eq!(plan.choice().unwrap().parameters.ranks, 1);
+    insta::assert_snapshot!(text(&plan));
+}
+
+#[test]
+fn failed_lowerings_are_rejected() {
+    let (workload, cluster) = (reddit(), two_boxes());
+    let partitioners = &[Partitioner::Metis];
+    let objective = Objective::Time;
+    let request = PlanRequest {
+        model: "gcn",
+        workload: &workload,
+        cluster: &cluster,
+        objective,
+        partitioners,
+        allow: &[],
+    };
+    let plan = plan(&request, &|spec: &PlacementSpec| match spec.ranks {
+        1 => Ok(program(1, SHAPE)),
+        _ => Err("no such lowering"),
+    });
+    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 2));
+    assert!(plan.rejected.iter().all(|r| r.reason == "no such lowering"));
+}
+
+#[test]
+fn objectives_choose_differently_and_candidates_are_sorted() {
+    let by = |objective| planned(&reddit(), &two_boxes(), objective);
+    let (time, memory, bytes) = (
+        by(Objective::Time),
+        by(Objective::Memory),
+        by(Objective::Bytes),
+    );
+    assert!(
+        time.candidates
+            .is_sorted_by(|a, b| (!a.fits, a.epoch_seconds) <= (!b.fits, b.epoch_seconds))
+    );
+    assert!(
+        memory
+            .candidates
+            .is_sorted_by(|a, b| a.peak_memory_bytes <= b.peak_memory_bytes)
+    );
+    assert!(bytes.candidates.is_sorted_by(|a, b| a.bytes <= b.bytes));
+    assert_eq!(bytes.choice().unwrap().parameters.ranks, 1);
+    assert_eq!(memory.choice().unwrap().parameters.ranks, 8);
+}
+
+#[test]
+fn plans_are_read_back_and_repeat_byte_for_byte() {
+    let plan = planned(&reddit(), &two_boxes(), Objective::Time);
+    let text = json(&plan).unwrap();
+    let read = Plan::from_json(&text).unwrap();
+    assert_eq!(read, plan);
+    assert_eq!(
+        json(&planned(&reddit(), &two_boxes(), Objective::Time)).unwrap(),
+        text
+    );
+}
+
+#[test]
+fn reports_are_narrow_and_without_colour() {
+    let mut long = reddit();
+    long.name = "a graph with a name that is long enough for the line to be wrapped somewhere in its middle".to_owned();
+    for cluster in ["cpu", "h100x8", "t4"] {
+        let cluster = Cluster::named(cluster)
+            .unwrap()
+            .resized(None, Some(3))
+            .unwrap();
+        let report = text(&planned(&long, &cluster, Objective::Memory));
+        assert!(
+            report.lines().all(|line| line.chars().count() < 100),
+            "{report}"
+        );
+        assert!(!report.contains('\u{1b}') && !report.contains(" \n"));
+    }
+}

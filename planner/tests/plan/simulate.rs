@@ -1,0 +1,329 @@
+//! What must hold of every estimate.
+
+use crate::model::{HIDDEN, Shape, at, program, workload};
+use gnnc_ir::cluster::{Basis, Cluster, SharedBy};
+use gnnc_ir::memory::layout;
+use gnnc_ir::plan::{AlphaBasis, Partitioner};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
+use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_planner::parts::{Messages, Parts, parts};
+use gnnc_planner::simulate::{Estimate, SimulateError, simulate, timeline};
+use proptest::prelude::*;
+use std::time::Instant;
+
+const SHAPE: Shape = Shape {
+    features: 32,
+    hidden: 16,
+    layers: 5,
+    classes: 4,
+};
+
+/// Ranks with the rows that they read from each other.
+fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
+    let count = messages.len();
+    let sizes = (0..count).map(|rank| RankSizes {
+        inner: 5000,
+        halo: messages.iter().map(|row| row[rank]).sum(),
+        edges: edges[rank],
+        feature_nonzeros: 5000 * 32,
+    });
+    Parts {
+        partitioner: Partitioner::Metis,
+        sizes: sizes.collect(),
+        messages: Messages::Matrix(messages),
+        alpha: 1.0,
+        alpha_basis: AlphaBasis::Measured,
+        alpha_spread: 1.0,
+        edge_imbalance: 1.0,
+        basis: Basis::Measured,
+    }
+}
+
+fn cluster(nodes: u32, per_node: u32) -> Cluster {
+    Cluster::named("t4x1")
+        .unwrap()
+        .resized(Some(nodes * per_node), Some(nodes))
+        .unwrap()
+}
+
+fn cost(program: &Program, cluster: &Cluster, parts: &Parts) -> Estimate {
+    simulate(program, cluster, parts).unwrap()
+}
+
+/// Up to 2 nodes of 3 ranks, and what they read from each other; some read nothing.
+fn any_parts() -> impl Strategy<Value = (u32, u32, Parts)> {
+    (1u32..3, 1u32..4)
+        .prop_filter("two ranks", |(n, d)| n * d > 1)
+        .prop_flat_map(|(nodes, per_node)| {
+            let count = (nodes * per_node) as usize;
+            let rows = prop_oneof![Just(0u64), 1u64..4000];
+            let matrix = prop::collection::vec(prop::collection::vec(rows, count), count);
+            let edges = prop::collection::vec(1u64..400_000, count);
+            (matrix, edges).prop_map(move |(mut matrix, edges)| {
+                (0..count).for_each(|i| matrix[i][i] = 0);
+                (nodes, per_node, measured(matrix, &edges))
+            })
+        })
+}
+
+/// `instrs` with loops written out.
+fn unrolled(instrs: &[Instr]) -> Vec<Instr> {
+    instrs
+        .iter()
+        .flat_map(|instr| match instr {
+            Instr::Repeat { count, body, .. } => {
+                let body = unrolled(body);
+                (0..*count).flat_map(|_| body.clone()).collect()
+            }
+            other => vec![other.clone()],
+        })
+        .collect()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn more_rows_never_cost_less((nodes, per_node, parts) in any_parts(), from in 0usize..6, to in 0usize..6, more in 1u64..5000) {
+        let count = parts.sizes.len();
+        let (from, to) = (from % count, to % count);
+        prop_assume!(from != to);
+        let Messages::Matrix(mut rows) = parts.messages.clone() else { unreachable!() };
+        rows[from][to] += more;
+        let edges: Vec<u64> = parts.sizes.iter().map(|s| s.edges).collect();
+        let larger = measured(rows, &edges);
+        let (program, cluster) = (program(count as u32, SHAPE), cluster(nodes, per_node));
+        let (few, many) = (cost(&program, &cluster, &parts), cost(&program, &cluster, &larger));
+        prop_assert!(many.epoch.seconds.0 >= few.epoch.seconds.0 * (1.0 - 1e-9));
+        prop_assert!(many.epoch.bytes > few.epoch.bytes);
+    }
+
+    #[test]
+    fn wider_rows_never_cost_less((nodes, per_node, parts) in any_parts(), more in 1u32..100) {
+        let ranks = parts.sizes.len() as u32;
+        let wide = Shape { hidden: SHAPE.hidden + more, ..SHAPE };
+        let cluster = cluster(nodes, per_node);
+        let narrow = cost(&program(ranks, SHAPE), &cluster, &parts);
+        let wide = cost(&program(ranks, wide), &cluster, &parts);
+        prop_assert!(wide.epoch.seconds.0 >= narrow.epoch.seconds.0 * (1.0 - 1e-9));
+        prop_assert!(wide.epoch.bytes > narrow.epoch.bytes);
+    }
+
+    #[test]
+    fn slower_links_are_never_faster(
+        (nodes, per_node, parts) in any_parts(), which in 0usize..4, factor in 1.0f64..50.0,
+    ) {
+        let program = program(parts.sizes.len() as u32, SHAPE);
+        let fast = cluster(nodes, per_node);
+        let mut slow = fast.clone();
+        match which {
+            0 => slow.inside.bandwidth /= factor,
+            1 => slow.between.bandwidth /= factor,
+            2 => slow.inside.latency = slow.inside.latency * factor,
+            _ => slow.between.latency = slow.between.latency * factor,
+        }
+        let (fast, slow) = (cost(&program, &fast, &parts), cost(&program, &slow, &parts));
+        prop_assert!(slow.epoch.seconds.0 >= fast.epoch.seconds.0 * (1.0 - 1e-9));
+    }
+
+    #[test]
+    fn sharing_a_link_is_never_faster((nodes, per_node, parts) in any_parts(), inside: bool) {
+        let program = program(parts.sizes.len() as u32, SHAPE);
+        let mut own = cluster(nodes, per_node);
+        (own.inside.shared_by, own.between.shared_by) = (SharedBy::Rank, SharedBy::Rank);
+        let mut shared = own.clone();
+        if inside { shared.inside.shared_by = SharedBy::Node } else { shared.between.shared_by = SharedBy::Node }
+        let (own, shared) = (cost(&program, &own, &parts), cost(&program, &shared, &parts));
+        prop_assert!(shared.epoch.seconds.0 >= own.epoch.seconds.0 * (1.0 - 1e-9));
+    }
+
+    #[test]
+    fn loops_cost_what_they_cost_written_out((nodes, per_node, parts) in any_parts(), layers in 3u32..40) {
+        let cluster = cluster(nodes, per_node);
+        let looped = program(parts.sizes.len() as u32, Shape { layers, ..SHAPE });
+        let flat = Program { step: unrolled(&looped.step), ..looped.clone() };
+        let (looped, flat) = (cost(&looped, &cluster, &parts).epoch, cost(&flat, &cluster, &parts).epoch);
+        prop_assert!(near(looped.seconds.0, flat.seconds.0), "{looped:?} {flat:?}");
+        prop_assert!(near(looped.compute_seconds.0, flat.compute_seconds.0));
+        prop_assert!(near(looped.exposed_communication_seconds.0, flat.exposed_communication_seconds.0));
+        prop_assert_eq!(looped.bytes, flat.bytes);
+        for kind in &flat.breakdown {
+            let other = looped.breakdown.iter().find(|k| k.name == kind.name).unwrap();
+            prop_assert_eq!(other.count, kind.count);
+            prop_assert!(near(other.seconds.0, kind.seconds.0));
+        }
+    }
+
+    #[test]
+    fn an_estimate_adds_up((nodes, per_node, parts) in any_parts()) {
+        let program = program(parts.sizes.len() as u32, SHAPE);
+        let estimate = cost(&program, &cluster(nodes, per_node), &parts);
+        let epoch = &estimate.epoch;
+        let sum = epoch.compute_seconds + epoch.exposed_communication_seconds + epoch.bubble_seconds;
+        prop_assert!(near(sum.0, epoch.seconds.0), "{epoch:?}");
+        let kinds: Seconds = epoch.breakdown.iter().map(|k| k.seconds).sum();
+        prop_assert!(near(kinds.0, (epoch.compute_seconds + epoch.exposed_communication_seconds).0));
+        prop_assert!(estimate.range.low <= epoch.seconds && epoch.seconds <= estimate.range.high);
+        let worst = parts.sizes.iter().map(|s| layout(&program, s).total_bytes).max().unwrap();
+        prop_assert!(estimate.peak_memory_bytes > Bytes(worst));
+    }
+
+    #[test]
+    fn an_all_reduction_moves_its_bytes(nodes in 1u32..5, per_node in 1u32..5, floats in 1u32..10_000_000) {
+        let ranks = nodes * per_node;
+        prop_assume!(ranks > 1);
+        let buffer = Buffer {
+            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp,
+        };
+        let step = vec![Instr::AllReduce { buffers: vec![BufferId(0)] }];
+        let program = Program { ranks, buffers: vec![buffer], step, ..Program::default() };
+        let parts = measured(vec![vec![0; ranks as usize]; ranks as usize], &vec![1; ranks as usize]);
+        let cluster = cluster(nodes, per_node);
+        let best = cluster.inside.bandwidth.max(cluster.between.bandwidth);
+        let bytes = f64::from(floats) * 4.0 * 2.0 * f64::from(ranks - 1) / f64::from(ranks);
+        let epoch = cost(&program, &cluster, &parts).epoch;
+        prop_assert!(epoch.seconds.0 >= bytes / best);
+        prop_assert_eq!(epoch.bytes.0, 2 * u64::from(ranks - 1) * u64::from(floats) * 4);
+    }
+
+    #[test]
+    fn equal_ranks_cost_the_same_one_by_one(nodes in 1u32..4, per_node in 1u32..4, rows in 1u64..3000) {
+        let ranks = (nodes * per_node) as usize;
+        prop_assume!(ranks > 1);
+        let mut matrix = vec![vec![rows; ranks]; ranks];
+        (0..ranks).for_each(|i| matrix[i][i] = 0);
+        let single = measured(matrix, &vec![100_000; ranks]);
+        let classes = Parts { messages: Messages::Uniform, ..single.clone() };
+        let (program, cluster) = (program(ranks as u32, SHAPE), cluster(nodes, per_node));
+        let (single, classes) = (cost(&program, &cluster, &single).epoch, cost(&program, &cluster, &classes).epoch);
+        prop_assert!(near(single.seconds.0, classes.seconds.0), "{single:?} {classes:?}");
+        prop_assert!(near(single.exposed_communication_seconds.0, classes.exposed_communication_seconds.0));
+        prop_assert_eq!(single.bytes, classes.bytes);
+    }
+}
+
+/// One exchange between two ranks on two nodes, by hand.
+#[test]
+fn an_exchange_takes_latency_and_the_larger_direction() {
+    let mut cluster = cluster(2, 1);
+    cluster.device.launch_floor = Seconds(0.0);
+    cluster.calibration.link_efficiency = 1.0;
+    (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(1e-3));
+    let mut program = program(2, SHAPE);
+    program.step = vec![Instr::HaloExchange {
+        buffer: at(HIDDEN.0),
+    }];
+    // Rank 0 owns 1000 rows that rank 1 reads, which owns 3000 that rank 0 reads; 64 bytes each.
+    let parts = measured(vec![vec![0, 1000], vec![3000, 0]], &[1, 1]);
+    let epoch = cost(&program, &cluster, &parts).epoch;
+    let packing = 2.0 * 3000.0 * 64.0 / (cluster.device.memory_bandwidth * 0.7);
+    let wanted = packing + 1e-3 + 3000.0 * 64.0 / 1e9;
+    assert!(
+        near(epoch.seconds.0, wanted),
+        "{} {wanted}",
+        epoch.seconds.0
+    );
+    // Rank 0 packs less and waits for rank 1.
+    assert!(near(epoch.bubble_seconds.0, packing / 3.0));
+}
+
+#[test]
+fn a_slow_rank_makes_the_others_wait() {
+    let even = measured(vec![vec![0, 10], vec![10, 0]], &[1_000_000, 1_000_000]);
+    let skewed = measured(vec![vec![0, 10], vec![10, 0]], &[1_900_000, 100_000]);
+    let (program, cluster) = (program(2, SHAPE), cluster(1, 2));
+    let (even, skewed) = (
+        cost(&program, &cluster, &even).epoch,
+        cost(&program, &cluster, &skewed).epoch,
+    );
+    assert!(even.bubble_seconds.0 < 1e-9);
+    assert!(
+        skewed.bubble_seconds.0 > 0.2 * skewed.seconds.0,
+        "{skewed:?}"
+    );
+    assert!(skewed.seconds > even.seconds);
+}
+
+#[test]
+fn one_rank_neither_sends_nor_waits() {
+    let graph = workload("w", 10_000, 100_000, SHAPE, &[]);
+    let parts = parts(&graph, 1, Partitioner::Metis).unwrap();
+    let estimate = cost(&program(1, SHAPE), &cluster(1, 1), &parts);
+    assert_eq!(estimate.epoch.bytes, Bytes(0));
+    assert_eq!(estimate.epoch.exposed_communication_seconds, Seconds(0.0));
+    assert!(near(
+        estimate.epoch.seconds.0,
+        estimate.epoch.compute_seconds.0
+    ));
+}
+
+#[test]
+fn a_timeline_is_the_simulation_event_by_event() {
+    let parts = measured(vec![vec![0, 700], vec![90, 0]], &[90_000, 40_000]);
+    let (program, cluster) = (program(2, SHAPE), cluster(1, 2));
+    let events = timeline(&program, &cluster, &parts, 2).unwrap();
+    let epoch = cost(&program, &cluster, &parts).epoch;
+    let end = events.iter().map(|e| e.end_us).fold(0.0, f64::max);
+    assert!(near(end, epoch.seconds.0 * 1e6));
+    // Each rank's events lie end to end, and what they sent is what is priced.
+    for pair in events
+        .windows(2)
+        .filter(|pair| pair[0].rank == pair[1].rank)
+    {
+        assert_eq!(pair[0].end_us, pair[1].begin_us);
+    }
+    assert_eq!(
+        events.iter().map(|e| e.bytes_sent).sum::<u64>(),
+        epoch.bytes.0
+    );
+    let last = events.iter().rfind(|e| e.name == "halo-reduce").unwrap();
+    assert_eq!((last.at.as_str(), last.iteration, last.rank), ("6.3", 0, 1));
+    assert_eq!(
+        timeline(&program, &cluster, &parts, 1).unwrap().len() * 2,
+        events.len()
+    );
+}
+
+#[test]
+fn what_does_not_match_is_refused() {
+    let parts = measured(vec![vec![0, 1], vec![1, 0]], &[1, 1]);
+    let wrong = simulate(&program(3, SHAPE), &cluster(1, 3), &parts);
+    assert_eq!(
+        wrong.unwrap_err(),
+        SimulateError::OtherRanks {
+            program: 3,
+            parts: 2
+        }
+    );
+    let small = simulate(&program(2, SHAPE), &cluster(1, 1), &parts);
+    assert_eq!(
+        small.unwrap_err(),
+        SimulateError::TooFewDevices {
+            ranks: 2,
+            devices: 1
+        }
+    );
+}
+
+#[test]
+fn a_thousand_ranks_and_128_layers_are_priced_at_once() {
+    let shape = Shape {
+        layers: 128,
+        ..SHAPE
+    };
+    let graph = workload("w", 10_000_003, 300_000_007, shape, &[(8, 2.0)]);
+    let cluster = Cluster::named("h100x8")
+        .unwrap()
+        .resized(Some(1024), None)
+        .unwrap();
+    let begin = Instant::now();
+    let parts = parts(&graph, 1024, Partitioner::Metis).unwrap();
+    let estimate = cost(&program(1024, shape), &cluster, &parts);
+    let took = begin.elapsed();
+    assert!(took.as_secs_f64() < 0.25, "{took:?}");
+    assert!(estimate.epoch.seconds.0 > 0.0);
+}

@@ -1,0 +1,135 @@
+//! Random graphs: forms compute what the graphs compute.
+
+use crate::numbers;
+use gnnc_ir::graph::{Init, ParamSpec};
+use gnnc_ir::kernel::{Axis, End, Reduce};
+use gnnc_ir::op::Input;
+use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Type, Unary};
+use gnnc_planner::facts::Facts;
+use gnnc_planner::forms::{RewriteOptions, rewrite};
+use proptest::prelude::*;
+
+const FACTS: Facts = Facts {
+    vertices: 2000,
+    edges: 30_000,
+    features: 4,
+    feature_nonzeros: 8000,
+    sparse_features: false,
+    classes: 2,
+    train: true,
+};
+
+/// An operator and two picks among the values so far.
+type Choice = (u8, u8, u8);
+
+fn operator(choice: u8) -> Op {
+    let set = if choice & 1 == 0 {
+        EdgeSet::Plain
+    } else {
+        EdgeSet::Looped
+    };
+    let end = if choice & 2 == 0 { End::Src } else { End::Dst };
+    match choice >> 2 {
+        0..6 => Op::Take(set, end),
+        6..11 => Op::Gather(set, end, Reduce::Sum),
+        11 => Op::Gather(set, end, Reduce::Max),
+        12 | 13 => Op::GatherMean(set),
+        14..20 => Op::MatMul,
+        20..26 => Op::Binary(Binary::Mul),
+        26..31 => Op::Binary(Binary::Add),
+        31 => Op::Binary(Binary::Sub),
+        32 => Op::Binary(Binary::Div),
+        33 => Op::Unary(Unary::Relu),
+        34 => Op::Unary(Unary::Tanh),
+        35 => Op::Unary(Unary::Rsqrt),
+        36 => Op::Unary(Unary::Recip),
+        37 => Op::Unary(Unary::Neg),
+        38..42 => Op::Concat,
+        42 | 43 => Op::SliceCols { start: 1, len: 2 },
+        44 | 45 => Op::SliceCols { start: 0, len: 2 },
+        46..48 => Op::ReduceCols(Axis::Width, Reduce::Sum),
+        48 => Op::EdgeSoftmax(set),
+        49 => Op::Dropout { p: 0.5, site: 0 },
+        50 => Op::Reshape { heads: 2, width: 2 },
+        51 => Op::Reshape { heads: 1, width: 4 },
+        52 | 53 => Op::SliceRows { start: 0, len: 4 },
+        54 => Op::Unary(Unary::Exp),
+        _ => Op::Binary(Binary::Mul),
+    }
+}
+
+/// A graph of the choices that fit; its results are the last values.
+fn graph(choices: &[Choice]) -> Graph {
+    let mut graph = Graph::new(4);
+    let mut values: Vec<NodeId> = Vec::new();
+    for (i, ty) in [
+        Type::matrix(4, 4),
+        Type::matrix(8, 4),
+        Type::matrix(4, 3),
+        Type::matrix(1, 4),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("w{i}");
+        let param = graph.param(ParamSpec {
+            name,
+            ty,
+            init: Init::Zeros,
+            decay: None,
+        });
+        values.push(graph.add(Op::Param(param), &[], 0).unwrap());
+    }
+    for input in [
+        Input::Features,
+        Input::Features,
+        Input::InDegree(EdgeSet::Plain),
+        Input::OutDegree(EdgeSet::Looped),
+        Input::InDegree(EdgeSet::Looped),
+    ] {
+        values.push(graph.add(Op::Input(input), &[], 0).unwrap());
+    }
+    for (op, a, b) in choices {
+        let op = operator(*op);
+        let pick = |choice: u8| values[choice as usize % values.len()];
+        let inputs = match op {
+            Op::Binary(_) | Op::MatMul | Op::Concat => vec![pick(*a), pick(*b)],
+            _ => vec![pick(*a)],
+        };
+        if let Ok(id) = graph.add(op, &inputs, 0) {
+            // Wide tensors only slow the test down.
+            if graph.ty(id).columns() <= 16 {
+                values.push(id);
+            }
+        }
+    }
+    graph.results = values.iter().rev().take(2).copied().collect();
+    graph
+}
+
+/// Whether every number on the way is finite and of moderate size, so that 1e-9 means something.
+fn is_tame(graph: &Graph) -> bool {
+    let mut all = graph.clone();
+    all.results = graph.iter().map(|(id, _)| id).collect();
+    let values = numbers::evaluate(&all);
+    values
+        .iter()
+        .flat_map(|t| &t.data)
+        .all(|x| x.is_nan() || x.abs() < 1e4 || x.is_infinite())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn random_graphs_compute_the_same(
+        choices in prop::collection::vec((0u8..224, any::<u8>(), any::<u8>()), 8..40)
+    ) {
+        let graph = graph(&choices);
+        prop_assume!(is_tame(&graph));
+        let options = RewriteOptions { iterations: 6, nodes: 1000, ..RewriteOptions::default() };
+        let form = rewrite(&graph, &FACTS, &options).unwrap();
+        prop_assert!(numbers::agree(&graph, &form.graph), "{graph}\n{}", form.graph);
+        prop_assert!(form.report.after.seconds <= form.report.before.seconds * (1.0 + 1e-9));
+    }
+}

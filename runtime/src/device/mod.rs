@@ -1,0 +1,3 @@
+//! Memory and kernels of the devices.
+
+pub(crate) mod cpu;

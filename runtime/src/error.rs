@@ -1,0 +1,101 @@
+//! What can go wrong while a program runs.
+
+use std::path::PathBuf;
+
+/// Why a session could not be built or could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The program does not fit itself, the data or the partition.
+    #[error("this program cannot run on this data: {0}")]
+    Program(String),
+    /// The data graph lacks something that the program reads.
+    #[error("the graph `{graph}` has {found}, expected {expected}")]
+    Data {
+        /// Name of the graph.
+        graph: String,
+        /// What is there.
+        found: String,
+        /// What the program needs.
+        expected: String,
+    },
+    /// The data graph and the partition do not fit each other.
+    #[error(transparent)]
+    Graph(#[from] gnnc_graph::GraphError),
+    /// A kernel did not compile.
+    #[error("kernel {kernel} does not compile: {source}")]
+    Kernel {
+        /// Its number in the program.
+        kernel: usize,
+        /// Why.
+        source: gnnc_codegen::CodegenError,
+    },
+    /// The system refused memory.
+    #[error(
+        "rank {rank} needs {bytes} bytes of memory, which the system refused ({source}); use more ranks or a smaller model"
+    )]
+    Memory {
+        /// The rank.
+        rank: u32,
+        /// What it asked for.
+        bytes: u64,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The system refused threads.
+    #[error("cannot start {count} threads ({reason}); ask for fewer ranks or fewer threads a rank")]
+    Threads {
+        /// How many.
+        count: usize,
+        /// The system's answer.
+        reason: String,
+    },
+    /// A rank failed, which stopped all of them.
+    #[error(transparent)]
+    Rank(#[from] Failure),
+    /// Parameters do not fit the model.
+    #[error("{what} does not fit this model: found {found}, expected {expected}")]
+    Parameters {
+        /// The tensor, or the list of tensors.
+        what: String,
+        /// What was given.
+        found: String,
+        /// What the model has.
+        expected: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} `{}`: {source}; {help}", path.display())]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+        /// What to do.
+        help: &'static str,
+    },
+    /// A file is no checkpoint of this model.
+    #[error("`{}` is no checkpoint that can be resumed here: {reason}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The first failure of a run, which stopped all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "rank {rank} failed at {instruction}: {reason}; the run cannot go on, resume from the last checkpoint"
+)]
+pub struct Failure {
+    /// The rank where it happened.
+    pub rank: u32,
+    /// The instruction, as `step 3.1 (halo-exchange)`: its place in `setup`, `step` or
+    /// `eval`, through loop bodies.
+    pub instruction: String,
+    /// What happened.
+    pub reason: String,
+}

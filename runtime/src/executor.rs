@@ -1,0 +1,496 @@
+//! Runs the instructions of a program on one rank.
+
+use crate::device::cpu::{Arena, Call, Span};
+use crate::error::Failure;
+use crate::exchange::{self, Reduction};
+use crate::gemm::{Dense, Multiply};
+use crate::loss::{self, Rows};
+use crate::moment::Moment;
+use crate::part::Part;
+use crate::sparse::{self, SparseKernels};
+use crate::team::Team;
+use crate::trace::{Event, Phase};
+use crate::transport::{Transport, TransportError};
+use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::cpu::Compiled;
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::kernel::{Body, End, mask_key};
+use gnnc_ir::memory::Layout;
+use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Matrix, Program, Ref};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+/// Floats that a piece of rows touches; part of no result.
+const PIECE: u64 = 32 * 1024;
+
+/// One rank: its data, memory, kernels and connections.
+pub(crate) struct Rank {
+    pub(crate) program: Arc<Program>,
+    pub(crate) part: Part,
+    pub(crate) layout: Layout,
+    pub(crate) arena: Arena,
+    pub(crate) kernels: Arc<Vec<Arc<Compiled>>>,
+    pub(crate) sparse: SparseKernels,
+    pub(crate) team: Arc<Team>,
+    pub(crate) transport: Box<dyn Transport>,
+    pub(crate) events: Option<Vec<Event>>,
+    pub(crate) began: Instant,
+    pub(crate) memory: Memory,
+    pub(crate) place: Place,
+}
+
+/// Memory that is kept between instructions so that they allocate nothing.
+#[derive(Default)]
+pub(crate) struct Memory {
+    inputs: Vec<*const f32>,
+    outputs: Vec<*mut f32>,
+    scalars: Vec<f32>,
+    keys: Vec<u64>,
+    spans: Vec<Span>,
+    sums: Vec<AtomicU64>,
+    reduction: Reduction,
+}
+
+// SAFETY: the pointers are only those of the last call, which is over when `Memory` moves.
+unsafe impl Send for Memory {}
+
+/// The instruction at hand.
+#[derive(Default)]
+pub(crate) struct Place {
+    phase: Option<Phase>,
+    /// Indices through loop bodies.
+    path: Vec<usize>,
+    name: &'static str,
+}
+
+/// Why an instruction did not finish.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// Found by the checks of a session before anything runs.
+    #[error("the program needs {0}, which this rank does not have")]
+    Missing(&'static str),
+}
+
+impl Rank {
+    /// Runs one instruction list.
+    pub(crate) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Fault> {
+        let program = Arc::clone(&self.program);
+        let instrs = match phase {
+            Phase::Setup => &program.setup,
+            Phase::Step => &program.step,
+            Phase::Eval => &program.eval,
+        };
+        self.place = Place {
+            phase: Some(phase),
+            ..Place::default()
+        };
+        self.list(&program, instrs, 0, moment)
+    }
+
+    /// What to say about a failure of the instruction at hand.
+    pub(crate) fn failure(&self, reason: String) -> Failure {
+        let phase = self.place.phase.unwrap_or(Phase::Setup);
+        let instruction = format!("{phase} {} ({})", self.place.at(), self.place.name);
+        Failure {
+            rank: self.transport.rank(),
+            instruction,
+            reason,
+        }
+    }
+
+    /// Bytes of memory in use: buffers, the share of the graph, and messages.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.layout.total_bytes
+            + self.part.bytes()
+            + self.memory.reduction.bytes()
+            + self.transport.memory_bytes()
+    }
+
+    /// The floats of a buffer, all slots.
+    pub(crate) fn buffer(&self, id: BufferId) -> Span {
+        let floats = self.program.buffer(id).floats(&self.part.sizes);
+        self.arena
+            .span(self.layout.offsets[id.0 as usize] as usize, floats as usize)
+    }
+
+    /// The floats of a buffer's slot.
+    pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Span {
+        let buffer = self.program.buffer(at.buffer);
+        let floats = buffer.slot_floats(&self.part.sizes) as usize;
+        self.buffer(at.buffer)
+            .part(at.slot(iteration, buffer.slots) as usize * floats, floats)
+    }
+
+    fn list(
+        &mut self,
+        program: &Program,
+        instrs: &[Instr],
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<(), Fault> {
+        self.place.path.push(0);
+        for (index, instr) in instrs.iter().enumerate() {
+            if let Some(last) = self.place.path.last_mut() {
+                *last = index;
+            }
+            if let Instr::Repeat {
+                count,
+                reverse,
+                body,
+            } = instr
+            {
+                for i in 0..*count {
+                    let i = if *reverse { count - 1 - i } else { i };
+                    self.list(program, body, iteration * count + i, moment)?;
+                }
+                continue;
+            }
+            self.place.name = instr.name(program);
+            if self.events.is_none() {
+                self.one(program, instr, iteration, moment)?;
+                continue;
+            }
+            let (begin, sent) = (self.microseconds(), self.transport.bytes_sent());
+            self.one(program, instr, iteration, moment)?;
+            let event = Event {
+                rank: self.transport.rank(),
+                phase: self.place.phase.unwrap_or(Phase::Setup),
+                epoch: moment.epoch + u64::from(self.place.phase == Some(Phase::Step)),
+                at: self.place.at(),
+                iteration,
+                name: self.place.name.to_owned(),
+                begin_us: begin,
+                end_us: self.microseconds(),
+                bytes_sent: self.transport.bytes_sent() - sent,
+            };
+            self.events.get_or_insert_default().push(event);
+        }
+        self.place.path.pop();
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        program: &Program,
+        instr: &Instr,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<(), Fault> {
+        // SAFETY: a session checks every instruction against the sizes of buffers before it
+        // runs any; instructions run one after the other, and none that writes to a buffer
+        // reads it at another element.
+        unsafe {
+            match instr {
+                Instr::Launch(launch) => self.launch(program, launch, iteration, moment)?,
+                Instr::MatMul {
+                    product,
+                    a,
+                    b,
+                    out,
+                    rows,
+                    inner,
+                    columns,
+                    finish,
+                } => {
+                    let multiply = Multiply {
+                        product: *product,
+                        a: self.dense(a, iteration),
+                        b: self.dense(b, iteration),
+                        out: self.dense(out, iteration),
+                        rows: self.part.sizes.rows(*rows),
+                        inner: u64::from(*inner),
+                        columns: u64::from(*columns),
+                    };
+                    match finish {
+                        None => multiply.run(&self.team, self.scratch(), None),
+                        Some(launch) => {
+                            let args = self.args(program, launch, iteration, moment)?;
+                            let call = Call {
+                                kernel: &self.kernels[launch.kernel.0 as usize],
+                                args,
+                            };
+                            let finish = |begin, end| call.run_once(begin, end);
+                            multiply.run(&self.team, self.scratch(), Some(&finish));
+                        }
+                    }
+                }
+                Instr::SparseMatMul {
+                    product,
+                    values,
+                    b,
+                    out,
+                    columns,
+                    ..
+                } => {
+                    let features = self
+                        .part
+                        .features
+                        .as_ref()
+                        .ok_or(Fault::Missing("sparse features"))?;
+                    let (key, values) = (
+                        (*product, *columns, b.stride, out.stride),
+                        self.slot(*values, iteration),
+                    );
+                    let (b, out) = (self.dense(b, iteration).at, self.dense(out, iteration).at);
+                    if *columns > 0 {
+                        let kernel = self
+                            .sparse
+                            .get(key)
+                            .ok_or(Fault::Missing("a sparse kernel"))?;
+                        sparse::multiply(&self.team, kernel, features, *product, values, b, out)
+                            .ok_or(Fault::Missing("features by column"))?;
+                    }
+                }
+                Instr::SparseDropout {
+                    values,
+                    out,
+                    p,
+                    site,
+                } => {
+                    let features = self
+                        .part
+                        .features
+                        .as_ref()
+                        .ok_or(Fault::Missing("sparse features"))?;
+                    let key = mask_key(moment.seed, moment.epoch as u32, *site, iteration);
+                    let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
+                    sparse::dropout(
+                        &self.team,
+                        features,
+                        &self.part.global,
+                        values,
+                        out,
+                        *p,
+                        key,
+                    );
+                }
+                Instr::Densify { values, out } => {
+                    let features = self
+                        .part
+                        .features
+                        .as_ref()
+                        .ok_or(Fault::Missing("sparse features"))?;
+                    let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
+                    sparse::densify(&self.team, features, values, out);
+                }
+                Instr::HaloExchange { buffer } => {
+                    let columns = program.buffer(buffer.buffer).columns as usize;
+                    let matrix = self.slot(*buffer, iteration);
+                    exchange::halo_exchange(
+                        &self.team,
+                        &mut *self.transport,
+                        &self.part,
+                        matrix,
+                        columns,
+                    )?;
+                }
+                Instr::HaloReduce { buffer } => {
+                    let columns = program.buffer(buffer.buffer).columns as usize;
+                    let matrix = self.slot(*buffer, iteration);
+                    exchange::halo_reduce(
+                        &self.team,
+                        &mut *self.transport,
+                        &self.part,
+                        matrix,
+                        columns,
+                    )?;
+                }
+                Instr::AllReduce { buffers } => {
+                    let mut spans = std::mem::take(&mut self.memory.spans);
+                    spans.clear();
+                    spans.extend(buffers.iter().map(|&id| self.buffer(id)));
+                    let done = exchange::all_reduce(
+                        &mut *self.transport,
+                        &spans,
+                        &mut self.memory.reduction,
+                    );
+                    self.memory.spans = spans;
+                    done?;
+                }
+                Instr::Loss {
+                    loss,
+                    logits,
+                    out,
+                    grad,
+                    classes,
+                } => {
+                    let rows = self.rows(program, *logits, iteration);
+                    let grad = grad.map(|grad| self.rows(program, grad, iteration));
+                    let sums = &mut self.memory.sums;
+                    let share = loss::loss(
+                        &self.team,
+                        &self.part,
+                        *loss,
+                        rows,
+                        grad,
+                        *classes as usize,
+                        sums,
+                    );
+                    if let Some(out) = out {
+                        self.slot(*out, iteration).write()[0] = share as f32;
+                    }
+                }
+                Instr::Metrics {
+                    loss,
+                    logits,
+                    out,
+                    classes,
+                } => {
+                    let rows = self.rows(program, *logits, iteration);
+                    let sums = &mut self.memory.sums;
+                    let found =
+                        loss::metrics(&self.team, &self.part, *loss, rows, *classes as usize, sums);
+                    let out = self.slot(*out, iteration).write();
+                    out.iter_mut()
+                        .zip(found)
+                        .for_each(|(out, value)| *out = value as f32);
+                }
+                Instr::Repeat { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a kernel over all its rows.
+    ///
+    /// # Safety
+    /// The launch fits the buffers.
+    unsafe fn launch(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<(), Fault> {
+        let args = self.args(program, launch, iteration, moment)?;
+        let call = Call {
+            kernel: &self.kernels[launch.kernel.0 as usize],
+            args,
+        };
+        let spec = program.kernel(launch.kernel);
+        let rows = self.part.sizes.rows(launch.rows);
+        let columns = u64::from(spec.heads) * u64::from(spec.width);
+        let walk = Walk::of(&spec.body);
+        let entries = match spec.body.edge_set() {
+            None => rows,
+            Some(set) => self.part.sizes.rows(Extent::Edges(set)) + rows,
+        };
+        let accesses = entries * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
+        // SAFETY: as the caller promised.
+        unsafe {
+            if matches!(spec.body, Body::ColReduce { .. }) {
+                let out = self.slot(launch.outputs[0], iteration);
+                call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
+            } else if let (Some(set), false) = (spec.body.edge_set(), walk == Walk::Rows) {
+                let end = if walk == Walk::ArcsBySource {
+                    End::Src
+                } else {
+                    End::Dst
+                };
+                let arcs = self.part.arcs(set).and_then(|arcs| arcs.by(end));
+                let (walkable, _) = arcs.ok_or(Fault::Missing("arcs"))?;
+                call.run(&self.team, &walkable.pieces, accesses);
+            } else {
+                let piece = (PIECE / columns.max(1)).max(64).next_multiple_of(64);
+                call.run_rows(&self.team, rows, piece, accesses);
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a launch; valid until the next one.
+    fn args(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<RawArgs, Fault> {
+        let spec = program.kernel(launch.kernel);
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.inputs.clear();
+        memory.inputs.extend(
+            launch
+                .inputs
+                .iter()
+                .map(|&at| self.slot(at, iteration).ptr.cast_const()),
+        );
+        memory.outputs.clear();
+        memory.outputs.extend(
+            launch
+                .outputs
+                .iter()
+                .map(|&at| self.slot(at, iteration).ptr),
+        );
+        memory.scalars.clear();
+        memory
+            .scalars
+            .extend(launch.scalars.iter().map(|scalar| moment.scalar(*scalar)));
+        memory.keys.clear();
+        let key = |&site: &u32| mask_key(moment.seed, moment.epoch as u32, site, iteration);
+        memory.keys.extend(launch.sites.iter().map(key));
+        self.memory = memory;
+        let mut args = RawArgs {
+            indptr: std::ptr::null(),
+            indices: std::ptr::null(),
+            positions: std::ptr::null(),
+            ids: self.part.global.as_ptr(),
+            list: std::ptr::null(),
+            inputs: self.memory.inputs.as_ptr(),
+            outputs: self.memory.outputs.as_ptr(),
+            scalars: self.memory.scalars.as_ptr(),
+            keys: self.memory.keys.as_ptr(),
+        };
+        if let Some(set) = spec.body.edge_set() {
+            let end = if Walk::of(&spec.body) == Walk::ArcsBySource {
+                End::Src
+            } else {
+                End::Dst
+            };
+            let arcs = self.part.arcs(set).and_then(|arcs| arcs.by(end));
+            let (walkable, positions) = arcs.ok_or(Fault::Missing("arcs"))?;
+            args.indptr = walkable.csr.indptr.as_ptr();
+            args.indices = walkable.csr.indices.as_ptr();
+            args.positions = positions.as_ptr();
+        }
+        Ok(args)
+    }
+
+    fn dense(&self, matrix: &Matrix, iteration: u32) -> Dense {
+        let slot = self.slot(matrix.at, iteration);
+        let offset = (matrix.offset as usize).min(slot.len);
+        Dense {
+            at: slot.part(offset, slot.len - offset),
+            stride: matrix.stride as usize,
+        }
+    }
+
+    fn rows(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
+        Rows {
+            at: self.slot(at, iteration),
+            stride: program.buffer(at.buffer).columns as usize,
+        }
+    }
+
+    fn scratch(&self) -> Span {
+        let (begin, end) = (
+            self.layout.scratch as usize,
+            (self.layout.total_bytes / 4) as usize,
+        );
+        self.arena.span(begin, end - begin)
+    }
+
+    fn microseconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64() * 1e6
+    }
+}
+
+impl Place {
+    fn at(&self) -> String {
+        let parts: Vec<String> = self.path.iter().map(usize::to_string).collect();
+        parts.join(".")
+    }
+}

@@ -1,0 +1,77 @@
+//! Start values of parameters.
+
+use gnnc_ir::graph::{Init, ParamSpec};
+
+/// Fills slot `slot` of a parameter. Draws are keyed by seed, parameter name, slot and
+/// element, so they depend neither on other parameters nor on ranks.
+pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
+    match spec.init {
+        Init::Zeros => values.fill(0.0),
+        Init::Ones => values.fill(1.0),
+        Init::Constant(value) => values.fill(value),
+        Init::Uniform(bound) => {
+            let key = mix(mix(mix(seed) ^ name_hash(&spec.name)) ^ u64::from(slot));
+            for (element, value) in values.iter_mut().enumerate() {
+                *value = (f64::from(bound) * uniform(key, element as u64)) as f32;
+            }
+        }
+    }
+}
+
+/// Draw `n` of a key, uniform in -1 to 1.
+pub(crate) fn uniform(key: u64, n: u64) -> f64 {
+    let bits = mix(key.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))) >> 11;
+    bits as f64 * (2.0 / (1u64 << 53) as f64) - 1.0
+}
+
+/// One step of splitmix64 (Steele, Lea, Flood 2014).
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// FNV-1a.
+pub(crate) fn name_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::Type;
+
+    fn filled(name: &str, seed: u64, slot: u32, init: Init) -> Vec<f32> {
+        let spec = ParamSpec {
+            name: name.to_owned(),
+            ty: Type::matrix(100, 100),
+            init,
+            decay: None,
+        };
+        let mut values = vec![9.0; 10_000];
+        fill(&spec, seed, slot, &mut values);
+        values
+    }
+
+    #[test]
+    fn draws_are_uniform_and_keyed() {
+        let a = filled("w", 1, 0, Init::Uniform(0.5));
+        assert_eq!(a, filled("w", 1, 0, Init::Uniform(0.5)));
+        assert!(a.iter().all(|x| x.abs() <= 0.5));
+        let mean = a.iter().sum::<f32>() / 1e4;
+        let variance = a.iter().map(|x| x * x).sum::<f32>() / 1e4;
+        assert!(
+            mean.abs() < 0.01 && (variance - 0.25 / 3.0).abs() < 0.003,
+            "{mean} {variance}"
+        );
+        for b in [("v", 1, 0), ("w", 2, 0), ("w", 1, 1)] {
+            let b = filled(b.0, b.1, b.2, Init::Uniform(0.5));
+            let product: f32 = a.iter().zip(&b).map(|(x, y)| x * y).sum::<f32>() / 1e4;
+            assert!(product.abs() < 0.003, "{product}");
+        }
+        assert!(filled("w", 1, 0, Init::Ones).iter().all(|&x| x == 1.0));
+    }
+}

@@ -1,0 +1,36 @@
+//! Runs a program.
+//!
+//! A [`Session`] takes a [`Program`](gnnc_ir::program::Program), a data graph and a
+//! partition of it; every rank is a thread with its own share of the data, its own memory and
+//! its own connections. The executor reads instructions and knows nothing of placements:
+//! which rank sends what is in the program.
+//!
+//! Losses are the same bit for bit at any number of threads: work is cut into pieces, panels
+//! and blocks whose sizes depend on the program and the data alone, and partial sums are
+//! added in order.
+
+mod checkpoint;
+mod crew;
+mod device;
+mod error;
+mod exchange;
+mod executor;
+mod gemm;
+mod init;
+mod loss;
+mod moment;
+mod part;
+pub mod report;
+pub mod session;
+mod sparse;
+mod start;
+mod team;
+pub mod trace;
+pub mod transport;
+mod verify;
+
+pub use checkpoint::{Tensor, parse_checkpoint};
+pub use error::{Failure, RuntimeError};
+pub use report::{Best, EpochReport, Metrics, Resumed, Score};
+pub use session::{RunOptions, Session};
+pub use trace::{Event, Phase, Trace};

@@ -1,0 +1,313 @@
+//! Losses, their derivatives, and counts of correct vertices.
+
+use crate::device::cpu::Span;
+use crate::part::Part;
+use crate::team::Team;
+use gnnc_graph::Labels;
+use gnnc_ir::op::Loss;
+use gnnc_ir::program::METRICS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Vertices whose losses are summed before they are added to the total, in order.
+const BLOCK: usize = 1024;
+
+/// Logits and where the derivative goes: rows of `classes` floats with a stride.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) at: Span,
+    pub(crate) stride: usize,
+}
+
+/// The rank's share of the mean loss over all training vertices; writes the derivative by
+/// the logits to `grad`. `sums` is kept between calls, for its memory.
+///
+/// # Safety
+/// Nothing else uses `grad` meanwhile, or writes the logits.
+pub(crate) unsafe fn loss(
+    team: &Team,
+    part: &Part,
+    kind: Loss,
+    logits: Rows,
+    grad: Option<Rows>,
+    classes: usize,
+    sums: &mut Vec<AtomicU64>,
+) -> f64 {
+    let terms = match kind {
+        Loss::CrossEntropy => part.train_total as f64,
+        Loss::BinaryCrossEntropy => part.train_total as f64 * classes as f64,
+    };
+    // Without training vertices the mean is 0.
+    let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
+    let blocks = part.inner.div_ceil(BLOCK);
+    sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
+    team.each(blocks, (part.inner * classes * 4) as u64, |block| {
+        let mut sum = 0.0;
+        for v in block * BLOCK..((block + 1) * BLOCK).min(part.inner) {
+            // SAFETY: blocks are disjoint rows; `part` checks the span.
+            let (z, g) = unsafe {
+                (
+                    logits.row(v, classes).read(),
+                    grad.map(|g| g.row(v, classes).write()),
+                )
+            };
+            if !part.splits[0][v] {
+                if let Some(g) = g {
+                    g.fill(0.0);
+                }
+                continue;
+            }
+            sum += match (kind, &part.labels) {
+                (Loss::CrossEntropy, Labels::Single(labels)) => {
+                    cross_entropy(z, labels[v] as usize, scale as f32, g)
+                }
+                (Loss::BinaryCrossEntropy, Labels::Multi { values, .. }) => {
+                    binary_cross_entropy(z, &values[v * classes..][..classes], scale as f32, g)
+                }
+                _ => 0.0,
+            };
+        }
+        sums[block].store(sum.to_bits(), Ordering::Relaxed);
+    });
+    in_order(&sums[..blocks]) * scale
+}
+
+/// The sum of the blocks' sums.
+fn in_order(sums: &[AtomicU64]) -> f64 {
+    let value = |sum: &AtomicU64| f64::from_bits(sum.load(Ordering::Relaxed));
+    sums.iter().fold(0.0, |total, sum| total + value(sum))
+}
+
+/// Correct and all vertices of the training, validation and test set. A tie goes to the lower
+/// class. With several labels a vertex: twice the true positives at 0.5, and that with the
+/// false ones, whose ratio is the micro-F1 score. Then the sum of the validation vertices'
+/// losses and the number of its terms. `sums` is kept between calls, for its memory.
+///
+/// # Safety
+/// Nothing writes the logits meanwhile.
+pub(crate) unsafe fn metrics(
+    team: &Team,
+    part: &Part,
+    kind: Loss,
+    logits: Rows,
+    classes: usize,
+    sums: &mut Vec<AtomicU64>,
+) -> [f64; METRICS as usize] {
+    let counts: [AtomicU64; 7] = Default::default();
+    let blocks = part.inner.div_ceil(BLOCK);
+    sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
+    team.each(blocks, (part.inner * classes) as u64, |block| {
+        let (mut own, mut sum) = ([0u64; 7], 0.0);
+        for v in block * BLOCK..((block + 1) * BLOCK).min(part.inner) {
+            let Some(split) = (0..3).find(|&s| part.splits[s][v]) else {
+                continue;
+            };
+            // SAFETY: nothing writes the logits; `part` checks the span.
+            let z = unsafe { logits.row(v, classes).read() };
+            let (correct, all) = match &part.labels {
+                Labels::None => (0, 0),
+                Labels::Single(labels) => (u64::from(argmax(z) as i64 == i64::from(labels[v])), 1),
+                Labels::Multi { values, .. } => micro_f1(z, &values[v * classes..][..classes]),
+            };
+            own[2 * split] += correct;
+            own[2 * split + 1] += all;
+            if split == 1 {
+                let (loss, terms) = match (kind, &part.labels) {
+                    (Loss::CrossEntropy, Labels::Single(labels)) => {
+                        (cross_entropy(z, labels[v] as usize, 1.0, None), 1)
+                    }
+                    (Loss::BinaryCrossEntropy, Labels::Multi { values, .. }) => {
+                        let y = &values[v * classes..][..classes];
+                        (binary_cross_entropy(z, y, 1.0, None), classes as u64)
+                    }
+                    _ => (0.0, 0),
+                };
+                sum += loss;
+                own[6] += terms;
+            }
+        }
+        sums[block].store(sum.to_bits(), Ordering::Relaxed);
+        for (count, own) in counts.iter().zip(own) {
+            count.fetch_add(own, Ordering::Relaxed);
+        }
+    });
+    let [a, b, c, d, e, f, terms] = counts.map(|count| count.into_inner() as f64);
+    [a, b, c, d, e, f, in_order(&sums[..blocks]), terms]
+}
+
+impl Rows {
+    fn row(&self, v: usize, classes: usize) -> Span {
+        self.at.part(v * self.stride, classes)
+    }
+}
+
+/// `-log softmax(z)[label]`, and its derivative times `scale`.
+fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) -> f64 {
+    let top = z.iter().copied().fold(
+        f32::NEG_INFINITY,
+        |a, b| if b > a || b.is_nan() { b } else { a },
+    );
+    let sum: f32 = match grad {
+        None => z.iter().map(|&z| exp(z - top)).sum(),
+        Some(grad) => {
+            grad.iter_mut().zip(z).for_each(|(g, &z)| *g = exp(z - top));
+            let sum: f32 = grad.iter().sum();
+            let factor = scale / sum;
+            grad.iter_mut().for_each(|g| *g *= factor);
+            grad[label] -= scale;
+            sum
+        }
+    };
+    f64::from(sum).ln() + f64::from(top) - f64::from(z[label])
+}
+
+/// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and its derivative times `scale`.
+fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
+    let mut sum = 0.0;
+    // The sum of logarithms is the logarithm of a product, whose factors are 1 to 2.
+    for (chunk, (z, y)) in z.chunks(512).zip(y.chunks(512)).enumerate() {
+        let mut product = 1.0f64;
+        for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+            let small = exp(-z.abs());
+            product *= 1.0 + f64::from(small);
+            sum += f64::from(z.max(0.0)) - f64::from(z) * f64::from(y);
+            if let Some(grad) = &mut grad {
+                let sigmoid = if z >= 0.0 { 1.0 } else { small } / (1.0 + small);
+                grad[chunk * 512 + c] = (sigmoid - y) * scale;
+            }
+        }
+        sum += product.ln();
+    }
+    sum
+}
+
+/// The first of the largest values.
+fn argmax(z: &[f32]) -> usize {
+    let mut best = 0;
+    for (c, value) in z.iter().enumerate() {
+        if *value > z[best] {
+            best = c;
+        }
+    }
+    best
+}
+
+/// `(2 TP, 2 TP + FP + FN)` of one vertex, predicting the classes with a probability above 0.5.
+fn micro_f1(z: &[f32], y: &[f32]) -> (u64, u64) {
+    let (mut correct, mut all) = (0, 0);
+    for (&z, &y) in z.iter().zip(y) {
+        let (predicted, labelled) = (z > 0.0, y >= 0.5);
+        correct += 2 * u64::from(predicted && labelled);
+        all += u64::from(predicted) + u64::from(labelled);
+    }
+    (correct, all)
+}
+
+/// `exp(x)` for `x <= 0` to 1e-7 relative, in a form that vectorises (Cephes `expf`).
+fn exp(x: f32) -> f32 {
+    let x = if x < -87.0 { -87.0 } else { x };
+    // Adding 1.5 * 2^23 rounds to an integer that lies in the low bits.
+    let shifted = x * std::f32::consts::LOG2_E + 12_582_912.0;
+    let n = shifted - 12_582_912.0;
+    let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let mut p = 1.987_569_1e-4;
+    for c in [
+        1.398_2e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        1.666_666_5e-1,
+        0.5,
+    ] {
+        p = p * r + c;
+    }
+    let p = p * (r * r) + r + 1.0;
+    p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_accurate() {
+        for i in 0..=870_000 {
+            let x = -(i as f32) / 10_000.0;
+            let want = f64::from(x).exp();
+            assert!((f64::from(exp(x)) / want - 1.0).abs() < 2e-7, "{x}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(-1e30) < 1e-37);
+    }
+
+    #[test]
+    fn cross_entropy_of_g8() {
+        // Logits are the first two columns of X; vertices 0 (class 0) and 7 (class 1) train.
+        let x = |v: i32| [0, 1].map(|j| ((3 * v + 5 * j) % 7) as f32 - 3.0);
+        let loss = (cross_entropy(&x(0), 0, 0.5, None) + cross_entropy(&x(7), 1, 0.5, None)) / 2.0;
+        assert!((loss - 2.5067).abs() < 5e-5, "{loss}");
+    }
+
+    #[test]
+    fn losses_are_stable_and_match_their_formula() {
+        let mut grad = [0.0; 3];
+        let loss = cross_entropy(&[1000.0, 0.0, -1000.0], 1, 2.0, Some(&mut grad));
+        assert_eq!(
+            (loss, grad),
+            (
+                1000.0,
+                [2.0, -2.0, 0.0].map(|g: f32| if g == 0.0 { grad[2] } else { g })
+            )
+        );
+        assert!(grad[2].abs() < 1e-30);
+        let (z, y) = ([-3.0f32, 0.25, 90.0], [1.0f32, 0.0, 0.5]);
+        let want: f64 = z
+            .iter()
+            .zip(&y)
+            .map(|(&z, &y)| {
+                let p = 1.0 / (1.0 + (-f64::from(z)).exp());
+                let q = (-f64::from(z)).exp() / (1.0 + (-f64::from(z)).exp());
+                -f64::from(y) * p.ln() - (1.0 - f64::from(y)) * q.ln()
+            })
+            .sum();
+        let got = binary_cross_entropy(&z, &y, 1.0, Some(&mut grad));
+        assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
+    }
+
+    #[test]
+    fn derivatives_are_differences() {
+        let z = [0.3f32, -1.2, 2.0, 0.9];
+        let y = [0.0f32, 1.0, 0.25, 1.0];
+        type OneLoss<'a> = &'a dyn Fn(&[f32], Option<&mut [f32]>) -> f64;
+        let losses: [OneLoss; 2] = [&|z, g| cross_entropy(z, 2, 1.0, g), &|z, g| {
+            binary_cross_entropy(z, &y, 1.0, g)
+        }];
+        for loss in losses {
+            let mut grad = [0.0; 4];
+            loss(&z, Some(&mut grad));
+            for c in 0..4 {
+                let at = |step: f32| {
+                    let mut moved = z;
+                    moved[c] += step;
+                    loss(&moved, None)
+                };
+                let step = 0.0625;
+                let slope = (at(step) - at(-step)) / f64::from(2.0 * step);
+                assert!(
+                    (slope - f64::from(grad[c])).abs() < 2e-4,
+                    "{c}: {slope} {}",
+                    grad[c]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ties_go_to_the_lower_class_and_f1_counts_both_mistakes() {
+        assert_eq!(argmax(&[1.0, 3.0, 3.0]), 1);
+        assert_eq!(argmax(&[f32::NAN, f32::NAN]), 0);
+        assert_eq!(
+            micro_f1(&[1.0, -1.0, 2.0, 0.0], &[1.0, 1.0, 0.0, 0.0]),
+            (2, 4)
+        );
+    }
+}

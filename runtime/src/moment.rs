@@ -1,0 +1,24 @@
+//! Where training stands.
+
+use gnnc_ir::program::ScalarRef;
+
+/// What the numbers of a run depend on besides the program and the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) seed: u64,
+    /// Epochs that were run before.
+    pub(crate) epoch: u64,
+    /// Optimizer steps taken, with this one.
+    pub(crate) step: u64,
+    pub(crate) learning_rate: f64,
+}
+
+impl Moment {
+    /// A run-time number of a kernel.
+    pub(crate) fn scalar(&self, scalar: ScalarRef) -> f32 {
+        match scalar {
+            ScalarRef::LearningRate => self.learning_rate as f32,
+            ScalarRef::BiasCorrection(beta) => (1.0 / (1.0 - beta.powf(self.step as f64))) as f32,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a session reports.
+
+use serde::{Deserialize, Serialize};
+
+/// What an epoch did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochReport {
+    /// Its number, from 1.
+    pub epoch: u64,
+    /// Mean loss of the training vertices before the optimizer's step; 0 if the program has none.
+    pub loss: f64,
+    /// Wall time of the epoch without the one-time setup.
+    pub seconds: f64,
+    /// Payload bytes that all ranks sent in `step`.
+    pub bytes_sent: u64,
+}
+
+/// Correct and all vertices of a set. With several labels a vertex: twice the true positives,
+/// and that with false positives and false negatives, so that [`Score::share`] is micro-F1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Correct ones.
+    pub correct: f64,
+    /// All.
+    pub total: f64,
+}
+
+/// How good the model is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// On the training vertices.
+    pub train: Score,
+    /// On the validation vertices.
+    pub val: Score,
+    /// On the test vertices.
+    pub test: Score,
+    /// Mean loss of the validation vertices; none without any.
+    pub val_loss: Option<f64>,
+    /// Payload bytes that all ranks sent in `eval`.
+    pub bytes_sent: u64,
+}
+
+/// The evaluation with the lowest validation loss, the first of equal ones; without
+/// validation vertices the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Epochs that were done.
+    pub epoch: u64,
+    /// What was found then.
+    pub metrics: Metrics,
+}
+
+/// What was resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Epochs done.
+    pub epoch: u64,
+    /// Whether the checkpoint was written by this very program: then all numbers that follow
+    /// are those of a run that never stopped, bit for bit.
+    pub same_program: bool,
+}
+
+impl Score {
+    /// Share of correct ones; 0 if there are none at all.
+    pub fn share(&self) -> f64 {
+        if self.total == 0.0 {
+            0.0
+        } else {
+            self.correct / self.total
+        }
+    }
+}

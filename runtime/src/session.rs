@@ -1,0 +1,484 @@
+//! Training sessions.
+
+use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
+use crate::crew::Crew;
+use crate::device::cpu::Arena;
+use crate::executor::Rank;
+use crate::moment::Moment;
+use crate::part::Part;
+use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
+use crate::sparse::SparseKernels;
+use crate::start::{Degrees, compile, fill};
+use crate::team::Team;
+use crate::trace::{Phase, Trace};
+use crate::transport::{Transport, threads::Threads};
+use crate::verify::verify;
+use crate::{RuntimeError, init};
+use gnnc_codegen::cpu::Compiler;
+use gnnc_graph::{GraphData, LocalPart, Partition};
+use gnnc_ir::memory;
+use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How to run a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOptions {
+    /// Keys start values and dropout.
+    pub seed: u64,
+    /// Learning rate of the optimizer; see also [`Session::set_learning_rate`].
+    pub learning_rate: f64,
+    /// Threads of each rank, at least 1.
+    pub threads_per_rank: usize,
+    /// Folder where compiled kernels are kept; `None` keeps none.
+    pub cache_dir: Option<PathBuf>,
+    /// Whether every instruction's begin and end are written down.
+    pub trace: bool,
+    /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
+    pub model: String,
+}
+
+impl Default for RunOptions {
+    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace.
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            learning_rate: 0.01,
+            threads_per_rank: 1,
+            cache_dir: None,
+            trace: false,
+            model: String::new(),
+        }
+    }
+}
+
+/// A program on its data, ready to train.
+pub struct Session {
+    program: Arc<Program>,
+    crew: Crew,
+    vertices: usize,
+    options: RunOptions,
+    epoch: u64,
+    step: u64,
+    setup_bytes: Option<u64>,
+    /// Whether the logits in memory are those of the parameters in memory.
+    evaluated: bool,
+    best: Option<Best>,
+}
+
+impl Session {
+    /// Compiles the kernels, gives each rank its share of the data, and sets parameters to
+    /// their start values.
+    ///
+    /// # Errors
+    /// A program, graph and partition that do not fit each other; labels that the loss cannot
+    /// use; no memory or threads.
+    pub fn new(
+        program: Program,
+        data: &GraphData,
+        partition: &Partition,
+        options: RunOptions,
+    ) -> Result<Self, RuntimeError> {
+        let transports = Threads::connect(partition.parts());
+        let transports = transports
+            .into_iter()
+            .map(|end| Box::new(end) as Box<dyn Transport>)
+            .collect();
+        Self::with_transports(program, data, partition, options, transports)
+    }
+
+    /// As [`Session::new`], on connections of the caller's: one end for each rank, in order.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_transports(
+        program: Program,
+        data: &GraphData,
+        partition: &Partition,
+        options: RunOptions,
+        transports: Vec<Box<dyn Transport>>,
+    ) -> Result<Self, RuntimeError> {
+        if program.ranks != partition.parts() || program.ranks as usize != transports.len() {
+            return Err(RuntimeError::Program(format!(
+                "it is for {} ranks, the partition has {} parts and there are {} connections",
+                program.ranks,
+                partition.parts(),
+                transports.len()
+            )));
+        }
+        let began = Instant::now();
+        let compiler = Compiler::new(options.cache_dir.clone())
+            .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
+        let program = Arc::new(program);
+        let locals = LocalPart::build_all(&data.topology, partition)?;
+        let mut parts = Vec::with_capacity(locals.len());
+        for local in locals {
+            let degrees = Degrees::new(&program, &local);
+            let part = Part::new(local, data, &program)?;
+            verify(&program, &part, data)?;
+            parts.push((part, degrees));
+        }
+        let kernels = Arc::new(compile(&program, &compiler)?);
+        let sparse = SparseKernels::compile(&program, &compiler)?;
+        let mut ranks = Vec::with_capacity(parts.len());
+        for (((part, degrees), transport), number) in parts.into_iter().zip(transports).zip(0..) {
+            let layout = memory::layout(&program, &part.sizes);
+            let bytes = layout.total_bytes;
+            let arena =
+                Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
+                    rank: number,
+                    bytes,
+                    source,
+                })?;
+            let rank = Rank {
+                program: Arc::clone(&program),
+                part,
+                layout,
+                arena,
+                kernels: Arc::clone(&kernels),
+                sparse: sparse.clone(),
+                team: Arc::new(Team::new(number, options.threads_per_rank)?),
+                transport,
+                events: options.trace.then(Vec::new),
+                began,
+                memory: Default::default(),
+                place: Default::default(),
+            };
+            fill(&rank, data, &degrees, options.seed);
+            ranks.push(rank);
+        }
+        Ok(Self {
+            program,
+            crew: Crew::new(ranks)?,
+            vertices: data.vertices() as usize,
+            options,
+            epoch: 0,
+            step: 0,
+            setup_bytes: None,
+            evaluated: false,
+            best: None,
+        })
+    }
+
+    /// Trains one epoch.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Rank`] if a rank failed, in this call or an earlier one.
+    pub fn epoch(&mut self) -> Result<EpochReport, RuntimeError> {
+        self.setup()?;
+        let before = self.bytes_sent();
+        let moment = Moment {
+            step: self.step + 1,
+            ..self.moment()
+        };
+        let begin = Instant::now();
+        self.evaluated = false;
+        self.crew.run(Phase::Step, moment)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        self.epoch += 1;
+        self.step += 1;
+        let loss = self
+            .program
+            .loss
+            .and_then(|id| self.first(id).first().copied());
+        let bytes_sent = self.bytes_sent() - before;
+        Ok(EpochReport {
+            epoch: self.epoch,
+            loss: loss.map_or(0.0, f64::from),
+            seconds,
+            bytes_sent,
+        })
+    }
+
+    /// Counts correct vertices, without dropout.
+    ///
+    /// # Errors
+    /// As [`Session::epoch`].
+    pub fn evaluate(&mut self) -> Result<Metrics, RuntimeError> {
+        self.setup()?;
+        let before = self.bytes_sent();
+        self.crew.run(Phase::Eval, self.moment())?;
+        self.evaluated = true;
+        let counts = self
+            .program
+            .metrics
+            .map(|id| self.first(id))
+            .unwrap_or_default();
+        let count = |n: usize| counts.get(n).copied().map_or(0.0, f64::from);
+        let score = |set: usize| Score {
+            correct: count(2 * set),
+            total: count(2 * set + 1),
+        };
+        let bytes_sent = self.bytes_sent() - before;
+        let metrics = Metrics {
+            train: score(0),
+            val: score(1),
+            test: score(2),
+            val_loss: (count(7) != 0.0).then(|| count(6) / count(7)),
+            bytes_sent,
+        };
+        let better = |best: Best| match (metrics.val_loss, best.metrics.val_loss) {
+            (Some(loss), Some(lowest)) => loss < lowest,
+            _ => true,
+        };
+        if self.best.is_none_or(better) {
+            self.best = Some(Best {
+                epoch: self.epoch,
+                metrics,
+            });
+        }
+        Ok(metrics)
+    }
+
+    /// The logits without dropout, one row for each vertex in order of their ids; evaluates
+    /// first if that is not done yet. Empty if the program has none.
+    ///
+    /// # Errors
+    /// As [`Session::epoch`].
+    pub fn logits(&mut self) -> Result<Vec<f32>, RuntimeError> {
+        let Some(at) = self.program.logits else {
+            return Ok(Vec::new());
+        };
+        if !self.evaluated {
+            self.evaluate()?;
+        }
+        let columns = self.program.buffer(at.buffer).columns as usize;
+        let mut logits = vec![0.0; self.vertices * columns];
+        for rank in self.crew.ranks() {
+            // SAFETY: the rank is locked and does not run.
+            let own = unsafe { rank.slot(at, 0).read() };
+            for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
+                logits[v as usize * columns..][..columns]
+                    .copy_from_slice(&own[row * columns..][..columns]);
+            }
+        }
+        Ok(logits)
+    }
+
+    /// The parameters, in the order of the program.
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.tensors(|role| matches!(role, Role::Param(_)))
+    }
+
+    /// Sets parameters; those that are not named stay.
+    ///
+    /// # Errors
+    /// A name or a shape that the model does not have; then nothing is set.
+    pub fn set_parameters(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
+        let known = self.parameters();
+        for tensor in tensors {
+            let Some(own) = known.iter().find(|own| own.name == tensor.name) else {
+                let names: Vec<&str> = known.iter().map(|t| t.name.as_str()).collect();
+                return Err(RuntimeError::Parameters {
+                    what: "a list of parameters".to_owned(),
+                    found: format!("`{}`", tensor.name),
+                    expected: format!("some of {}", names.join(", ")),
+                });
+            };
+            if own.shape != tensor.shape || own.values.len() != tensor.values.len() {
+                return Err(RuntimeError::Parameters {
+                    what: format!("`{}`", tensor.name),
+                    found: format!("{:?} with {} values", tensor.shape, tensor.values.len()),
+                    expected: format!("{:?} with {}", own.shape, own.values.len()),
+                });
+            }
+        }
+        self.store(tensors);
+        Ok(())
+    }
+
+    /// Changes the learning rate from the next epoch on.
+    pub fn set_learning_rate(&mut self, learning_rate: f64) {
+        self.options.learning_rate = learning_rate;
+    }
+
+    /// Epochs done.
+    pub fn epochs(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The best evaluation so far.
+    pub fn best(&self) -> Option<Best> {
+        self.best
+    }
+
+    /// Bytes of memory of the rank that uses most: buffers, its share of the graph, and the
+    /// messages kept so far; neither code nor the graph that the session was built from.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        self.crew
+            .ranks()
+            .map(|rank| rank.memory_bytes())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::memory::layout`] says.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.crew
+            .ranks()
+            .map(|rank| rank.layout.total_bytes)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Payload bytes that all ranks have sent so far.
+    pub fn bytes_sent(&self) -> u64 {
+        self.crew
+            .ranks()
+            .map(|rank| rank.transport.bytes_sent())
+            .sum()
+    }
+
+    /// Payload bytes that all ranks sent in `setup`; `None` before the first epoch.
+    pub fn setup_bytes(&self) -> Option<u64> {
+        self.setup_bytes
+    }
+
+    /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
+    pub fn take_trace(&mut self) -> Trace {
+        let taken = self
+            .crew
+            .ranks()
+            .flat_map(|mut rank| rank.events.as_mut().map(std::mem::take).unwrap_or_default());
+        Trace {
+            events: taken.collect(),
+        }
+    }
+
+    /// Writes a checkpoint. It is written aside and renamed, so that the file of that name is
+    /// whole at any moment.
+    ///
+    /// # Errors
+    /// The file cannot be written; an older one of that name is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
+        let progress = Progress {
+            version: Progress::version(),
+            epoch: self.epoch,
+            step: self.step,
+            seed: self.options.seed,
+            learning_rate: self.options.learning_rate,
+            model: self.options.model.clone(),
+            program: self.program_hash()?,
+            best: self.best,
+        };
+        checkpoint::write(
+            path.as_ref(),
+            &Checkpoint {
+                progress,
+                tensors: self.tensors(trained),
+            },
+        )
+    }
+
+    /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
+    /// learning rate are those of the checkpoint.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or is of another model, with the first difference;
+    /// then the session is as it was.
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
+        let expected = self.tensors(trained);
+        let Checkpoint { progress, tensors } =
+            checkpoint::read(path.as_ref(), &self.options.model, &expected)?;
+        self.store(&tensors);
+        self.epoch = progress.epoch;
+        self.step = progress.step;
+        self.options.seed = progress.seed;
+        self.options.learning_rate = progress.learning_rate;
+        self.best = progress.best;
+        Ok(Resumed {
+            epoch: self.epoch,
+            same_program: progress.program == self.program_hash()?,
+        })
+    }
+
+    fn setup(&mut self) -> Result<(), RuntimeError> {
+        if self.setup_bytes.is_none() {
+            let before = self.bytes_sent();
+            self.crew.run(Phase::Setup, self.moment())?;
+            self.setup_bytes = Some(self.bytes_sent() - before);
+        }
+        Ok(())
+    }
+
+    fn moment(&self) -> Moment {
+        let RunOptions {
+            seed,
+            learning_rate,
+            ..
+        } = self.options;
+        Moment {
+            seed,
+            epoch: self.epoch,
+            step: self.step,
+            learning_rate,
+        }
+    }
+
+    /// A buffer of rank 0.
+    fn first(&self, id: BufferId) -> Vec<f32> {
+        // SAFETY: the rank is locked and does not run.
+        unsafe { self.crew.rank(0).buffer(id).read() }.to_vec()
+    }
+
+    /// Buffers of rank 0 by name.
+    fn tensors(&self, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
+        let named = |(n, buffer): (usize, &gnnc_ir::program::Buffer)| {
+            let name = name(&self.program, buffer.role).filter(|_| wanted(buffer.role))?;
+            let Extent::Fixed(rows) = buffer.extent else {
+                return None;
+            };
+            let shape = [buffer.slots, rows, buffer.columns];
+            Some(Tensor {
+                name,
+                shape,
+                values: self.first(BufferId(n as u32)),
+            })
+        };
+        self.program
+            .buffers
+            .iter()
+            .enumerate()
+            .filter_map(named)
+            .collect()
+    }
+
+    /// Copies tensors of the right names and lengths to all ranks.
+    fn store(&mut self, tensors: &[Tensor]) {
+        self.evaluated = false;
+        for (n, buffer) in self.program.buffers.iter().enumerate() {
+            let Some(name) = name(&self.program, buffer.role) else {
+                continue;
+            };
+            let Some(tensor) = tensors.iter().find(|t| t.name == name) else {
+                continue;
+            };
+            for rank in self.crew.ranks() {
+                // SAFETY: the rank is locked and does not run.
+                unsafe { rank.buffer(BufferId(n as u32)).write() }.copy_from_slice(&tensor.values);
+            }
+        }
+    }
+
+    fn program_hash(&self) -> Result<u64, RuntimeError> {
+        let text = serde_json::to_string(&*self.program)
+            .map_err(|e| RuntimeError::Program(e.to_string()))?;
+        Ok(init::name_hash(&text))
+    }
+}
+
+/// Whether a checkpoint holds the buffers of a role.
+fn trained(role: Role) -> bool {
+    matches!(role, Role::Param(_) | Role::State(..))
+}
+
+/// The name of a parameter or of an optimizer state.
+fn name(program: &Program, role: Role) -> Option<String> {
+    let param = |n: u32| program.params.get(n as usize).map(|p| p.name.as_str());
+    match role {
+        Role::Param(n) => param(n).map(str::to_owned),
+        Role::State(n, k) => param(n).map(|name| format!("{name}.state_{k}")),
+        _ => None,
+    }
+}

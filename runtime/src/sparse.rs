@@ -1,0 +1,205 @@
+//! Products with, and dropout of, sparse input features.
+
+use crate::RuntimeError;
+use crate::device::cpu::{Call, Span};
+use crate::part::FeatureRows;
+use crate::team::Team;
+use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::cpu::{Compiled, Compiler};
+use gnnc_graph::Csr;
+use gnnc_ir::Binary;
+use gnnc_ir::EdgeSet;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce, draw, drop_threshold, vertex_hash};
+use gnnc_ir::program::{Instr, Product, Program};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What distinguishes a sparse product's kernel: product, columns, strides of operand and result.
+pub(crate) type Key = (Product, u32, u32, u32);
+
+/// The kernels of a program's sparse products: gathers over the non-zeros as arcs, whose
+/// sources are features and whose destinations are vertices.
+#[derive(Clone, Default)]
+pub(crate) struct SparseKernels(BTreeMap<Key, Arc<Compiled>>);
+
+impl SparseKernels {
+    /// Compiles what the program needs.
+    pub(crate) fn compile(program: &Program, compiler: &Compiler) -> Result<Self, RuntimeError> {
+        let mut kernels = Self::default();
+        for instrs in [&program.setup, &program.step, &program.eval] {
+            kernels.collect(instrs, compiler)?;
+        }
+        Ok(kernels)
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&Compiled> {
+        self.0.get(&key).map(AsRef::as_ref)
+    }
+
+    fn collect(&mut self, instrs: &[Instr], compiler: &Compiler) -> Result<(), RuntimeError> {
+        for (at, instr) in instrs.iter().enumerate() {
+            match instr {
+                Instr::SparseMatMul {
+                    product,
+                    b,
+                    out,
+                    columns,
+                    ..
+                } if *columns > 0 => {
+                    let key = (*product, *columns, b.stride, out.stride);
+                    let compiled = compiler
+                        .compile(&kernel(key))
+                        .map_err(|source| RuntimeError::Kernel { kernel: at, source })?;
+                    self.0.insert(key, compiled);
+                }
+                Instr::Repeat { body, .. } => self.collect(body, compiler)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `out[row] = sum over the non-zeros of the row (column) of value * b[other end]`.
+fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
+    let (to, other) = match product {
+        Product::Tn => (End::Src, At::Dst),
+        Product::Nn | Product::Nt => (End::Dst, At::Src),
+    };
+    let column_step = u32::from(columns > 1);
+    let row = |at, stride| Operand {
+        at,
+        stride,
+        offset: 0,
+        head_step: 0,
+        column_step,
+    };
+    let mut value = Expr::default();
+    let (weight, dense) = (value.push(Value::Load(0)), value.push(Value::Load(1)));
+    value.push(Value::Binary(Binary::Mul, weight, dense));
+    Kernel {
+        body: Body::Gather {
+            set: EdgeSet::Plain,
+            to,
+            reduce: Reduce::Sum,
+            value,
+            finish: Expr::leaf(Value::Acc),
+        },
+        heads: 1,
+        width: columns,
+        inputs: vec![
+            Operand {
+                at: At::Edge,
+                stride: 1,
+                offset: 0,
+                head_step: 0,
+                column_step: 0,
+            },
+            row(other, b_stride),
+        ],
+        outputs: vec![row(At::Row, out_stride)],
+        masks: vec![],
+        scalars: 0,
+    }
+}
+
+/// A product of the features with a dense matrix.
+///
+/// # Safety
+/// The spans hold what the kernel touches; nothing else uses the result meanwhile.
+pub(crate) unsafe fn multiply(
+    team: &Team,
+    kernel: &Compiled,
+    features: &FeatureRows,
+    product: Product,
+    values: Span,
+    b: Span,
+    out: Span,
+) -> Option<()> {
+    let (walkable, positions) = match product {
+        Product::Tn => features.by_column.as_ref().map(|(w, p)| (w, &p[..]))?,
+        Product::Nn | Product::Nt => (&features.by_row, &[][..]),
+    };
+    let inputs = [values.ptr.cast_const(), b.ptr.cast_const()];
+    let outputs = [out.ptr];
+    let args = RawArgs {
+        indptr: walkable.csr.indptr.as_ptr(),
+        indices: walkable.csr.indices.as_ptr(),
+        positions: positions.as_ptr(),
+        ids: std::ptr::null(),
+        list: std::ptr::null(),
+        inputs: inputs.as_ptr(),
+        outputs: outputs.as_ptr(),
+        scalars: std::ptr::null(),
+        keys: std::ptr::null(),
+    };
+    let width = u64::from(kernel.kernel().width);
+    let work = (walkable.csr.indices.len() as u64 + walkable.csr.rows() as u64) * width;
+    // SAFETY: as the caller promised.
+    unsafe { Call { kernel, args }.run(team, &walkable.pieces, work) };
+    Some(())
+}
+
+/// Dropout of feature values, keyed by vertex and column.
+///
+/// # Safety
+/// The spans hold a float for each non-zero; nothing else uses `out` meanwhile.
+pub(crate) unsafe fn dropout(
+    team: &Team,
+    features: &FeatureRows,
+    ids: &[u32],
+    values: Span,
+    out: Span,
+    p: f32,
+    key: u64,
+) {
+    let Csr { indptr, indices } = &features.by_row.csr;
+    let bounds = &features.by_row.pieces;
+    let scale = (1.0 / (1.0 - f64::from(p))) as f32;
+    let (threshold, factors) = (drop_threshold(p), [0.0, scale]);
+    team.each(bounds.len() - 1, 4 * indices.len() as u64, |piece| {
+        for row in bounds[piece] as usize..bounds[piece + 1] as usize {
+            let hash = vertex_hash(key, ids[row]);
+            let (begin, end) = (indptr[row] as usize, indptr[row + 1] as usize);
+            // SAFETY: rows are disjoint; `part` checks the spans.
+            let (values, out) = unsafe {
+                (
+                    values.part(begin, end - begin).read(),
+                    out.part(begin, end - begin).write(),
+                )
+            };
+            for ((out, value), &column) in out.iter_mut().zip(values).zip(&indices[begin..end]) {
+                // A factor rather than a branch, which could not be predicted.
+                *out = value * factors[usize::from(draw(hash, column) >= threshold)];
+            }
+        }
+    });
+}
+
+/// Feature values as a dense matrix.
+///
+/// # Safety
+/// `values` holds a float for each non-zero, `out` the matrix, which nothing else uses meanwhile.
+pub(crate) unsafe fn densify(team: &Team, features: &FeatureRows, values: Span, out: Span) {
+    let Csr { indptr, indices } = &features.by_row.csr;
+    let columns = features.columns as usize;
+    let rows = features.by_row.csr.rows();
+    const ROWS: usize = 64;
+    team.each(rows.div_ceil(ROWS), (rows * columns) as u64, |piece| {
+        for row in piece * ROWS..((piece + 1) * ROWS).min(rows) {
+            let (begin, end) = (indptr[row] as usize, indptr[row + 1] as usize);
+            // SAFETY: rows are disjoint; `part` checks the spans.
+            let (values, out) = unsafe {
+                (
+                    values.part(begin, end - begin).read(),
+                    out.part(row * columns, columns).write(),
+                )
+            };
+            out.fill(0.0);
+            for (value, &column) in values.iter().zip(&indices[begin..end]) {
+                out[column as usize] = *value;
+            }
+        }
+    });
+}

@@ -1,0 +1,83 @@
+//! Messages between ranks.
+
+pub mod threads;
+
+use crate::error::Failure;
+
+/// One rank's end of the connections to all other ranks.
+///
+/// Messages are floats; between two ranks they arrive in the order in which they were sent.
+/// Sending never waits for the receiver.
+pub trait Transport: Send {
+    /// The rank at this end.
+    fn rank(&self) -> u32;
+
+    /// Number of ranks.
+    fn ranks(&self) -> u32;
+
+    /// Sends `floats` floats to rank `to`; `fill` writes all of them.
+    ///
+    /// # Errors
+    /// No such rank, or another rank has failed.
+    fn send(
+        &mut self,
+        to: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Result<(), TransportError>;
+
+    /// Waits for the next message of rank `from`, which must be `floats` floats; `take` reads them.
+    ///
+    /// # Errors
+    /// No such rank, a message of another length, or another rank has failed.
+    fn recv(
+        &mut self,
+        from: u32,
+        floats: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError>;
+
+    /// Payload bytes sent from here so far.
+    fn bytes_sent(&self) -> u64;
+
+    /// Bytes of memory kept for messages sent from here.
+    fn memory_bytes(&self) -> u64;
+
+    /// Tells all ranks that this one has failed: their sends and receives return an error
+    /// from now on. The first failure is the one that all ranks report.
+    fn abort(&mut self, failure: Failure);
+}
+
+/// Why a message could not be sent or received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// There is no such rank.
+    #[error("there is no rank {rank} among {ranks}")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// A message is longer or shorter than expected: the ranks run different programs.
+    #[error("a message of rank {from} has {found} floats, expected {expected}")]
+    Length {
+        /// The sender.
+        from: u32,
+        /// Its length.
+        found: usize,
+        /// The length expected.
+        expected: usize,
+    },
+    /// A rank failed.
+    #[error(transparent)]
+    Aborted(Failure),
+    /// The connection broke.
+    #[error("the connection to rank {rank} broke: {reason}")]
+    Broken {
+        /// The other rank.
+        rank: u32,
+        /// What the system says.
+        reason: String,
+    },
+}

@@ -1,0 +1,476 @@
+//! Checks that a program fits its data, so that running it touches only its own memory.
+
+use crate::RuntimeError;
+use crate::part::Part;
+use gnnc_codegen::walk::{Walk, result_shape};
+use gnnc_graph::{GraphData, Labels};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::op::Loss;
+use gnnc_ir::program::{
+    BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
+};
+
+/// Checks everything that the executor relies on, for one rank.
+pub(crate) fn verify(program: &Program, part: &Part, data: &GraphData) -> Result<(), RuntimeError> {
+    let check = Check {
+        program,
+        part,
+        data,
+    };
+    check.buffers().map_err(RuntimeError::Program)?;
+    for (phase, instrs) in [
+        ("setup", &program.setup),
+        ("step", &program.step),
+        ("eval", &program.eval),
+    ] {
+        check.list(phase, instrs)?;
+    }
+    Ok(())
+}
+
+/// Checks that labels are what a loss needs.
+fn verify_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), RuntimeError> {
+    let wrong = |found: String, expected: String| {
+        Err(RuntimeError::Data {
+            graph: data.name.clone(),
+            found,
+            expected,
+        })
+    };
+    match (&data.labels, loss) {
+        (Labels::None, _) => wrong("no labels".to_owned(), "labels to train on".to_owned()),
+        (Labels::Single(labels), Loss::CrossEntropy) => {
+            let split = |v: usize| {
+                [&data.train, &data.val, &data.test]
+                    .iter()
+                    .any(|mask| mask.get(v) == Some(&true))
+            };
+            let known = |label: i32| (0..i64::from(classes)).contains(&i64::from(label));
+            match labels
+                .iter()
+                .enumerate()
+                .find(|&(v, &label)| !known(label) && split(v))
+            {
+                None => Ok(()),
+                Some((v, label)) => wrong(
+                    format!("label {label} at vertex {v}"),
+                    format!("0 to {} at every vertex of a split", i64::from(classes) - 1),
+                ),
+            }
+        }
+        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) if *found == classes => {
+            Ok(())
+        }
+        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) => wrong(
+            format!("{found} labels a vertex"),
+            format!("{classes}, the width of the logits"),
+        ),
+        (Labels::Single(_), Loss::BinaryCrossEntropy) => wrong(
+            "one class a vertex".to_owned(),
+            "several labels a vertex for `binary_cross_entropy`; use `cross_entropy`".to_owned(),
+        ),
+        (Labels::Multi { .. }, Loss::CrossEntropy) => wrong(
+            "several labels a vertex".to_owned(),
+            "one class a vertex for `cross_entropy`; use `binary_cross_entropy`".to_owned(),
+        ),
+    }
+}
+
+struct Check<'a> {
+    program: &'a Program,
+    part: &'a Part,
+    data: &'a GraphData,
+}
+
+type Checked = Result<(), String>;
+
+impl Check<'_> {
+    fn buffers(&self) -> Checked {
+        let sizes = &self.part.sizes;
+        let mut total = 0u128;
+        for buffer in &self.program.buffers {
+            let name = &buffer.name;
+            let fixed = matches!(buffer.extent, Extent::Fixed(_));
+            let floats = u128::from(sizes.rows(buffer.extent))
+                * u128::from(buffer.columns)
+                * u128::from(buffer.slots);
+            total += floats;
+            let features = u64::from(self.data.features.columns());
+            let fits = match buffer.role {
+                Role::Features => {
+                    u64::from(buffer.columns) == features
+                        && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::FeatureValues => {
+                    buffer.columns == 1 && buffer.extent == Extent::FeatureNonzeros
+                }
+                Role::Degree(..) => {
+                    buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::Table(n) => {
+                    let table = self.program.tables.get(n as usize);
+                    table.is_some_and(|t| t.len() as u128 == floats) && fixed
+                }
+                Role::Param(n) | Role::State(n, _) => {
+                    fixed && (n as usize) < self.program.params.len()
+                }
+                Role::Static | Role::Result | Role::Temp => true,
+            };
+            if !fits || buffer.slots == 0 {
+                return Err(format!(
+                    "buffer `{name}` ({:?} x {}) does not fit its role {:?}",
+                    buffer.extent, buffer.columns, buffer.role
+                ));
+            }
+        }
+        if total > u128::from(u64::MAX >> 8) {
+            return Err(format!("its buffers have {total} floats"));
+        }
+        for (what, id, floats) in [
+            ("loss", self.program.loss, 1),
+            ("metrics", self.program.metrics, METRICS.into()),
+        ] {
+            if let Some(id) = id {
+                self.at_least(what, Ref::first(id), floats)?;
+            }
+        }
+        match self.program.logits {
+            Some(logits) => self.rows("logits", logits, sizes.inner),
+            None => Ok(()),
+        }
+    }
+
+    fn list(&self, place: &str, instrs: &[Instr]) -> Result<(), RuntimeError> {
+        for (index, instr) in instrs.iter().enumerate() {
+            let place = format!("{place} {index}");
+            match instr {
+                Instr::Repeat { body, .. } => self.list(&place, body)?,
+                Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
+                    verify_labels(self.data, *loss, *classes)?;
+                    self.one(instr)
+                        .map_err(|e| RuntimeError::Program(format!("{place}: {e}")))?;
+                }
+                _ => self
+                    .one(instr)
+                    .map_err(|e| RuntimeError::Program(format!("{place}: {e}")))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&self, instr: &Instr) -> Checked {
+        let sizes = &self.part.sizes;
+        match instr {
+            Instr::Launch(launch) => self.launch(launch),
+            Instr::MatMul {
+                product,
+                a,
+                b,
+                out,
+                rows,
+                inner,
+                columns,
+                finish,
+            } => {
+                let (rows, inner, columns) =
+                    (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
+                let (b_size, out_size) = match product {
+                    Product::Nn => ((inner, columns), (rows, columns)),
+                    Product::Nt => ((columns, inner), (rows, columns)),
+                    Product::Tn => ((rows, columns), (inner, columns)),
+                };
+                self.matrix("a", a, (rows, inner))?;
+                self.matrix("b", b, b_size)?;
+                self.matrix("out", out, out_size)?;
+                let Some(finish) = finish else { return Ok(()) };
+                self.launch(finish)?;
+                let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
+                let over_rows = matches!(kernel.body, Body::Map { .. } | Body::RowReduce { .. })
+                    && Walk::of(&kernel.body) == Walk::Rows;
+                match over_rows && rows == out_size.0 {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "a finishing kernel over {rows} rows of a product with {}",
+                        out_size.0
+                    )),
+                }
+            }
+            Instr::SparseMatMul {
+                product,
+                values,
+                b,
+                out,
+                inner,
+                columns,
+            } => {
+                let (vertices, inner, columns) =
+                    (sizes.inner, u64::from(*inner), u64::from(*columns));
+                self.sparse(*values)?;
+                if inner != u64::from(self.data.features.columns()) {
+                    return Err(format!(
+                        "{inner} features, the graph has {}",
+                        self.data.features.columns()
+                    ));
+                }
+                match product {
+                    Product::Nn => self.matrix("b", b, (inner, columns))?,
+                    Product::Tn => self.matrix("b", b, (vertices, columns))?,
+                    Product::Nt => return Err("a sparse product cannot be Nt".to_owned()),
+                }
+                let rows = if *product == Product::Tn {
+                    inner
+                } else {
+                    vertices
+                };
+                self.matrix("out", out, (rows, columns))
+            }
+            Instr::SparseDropout { values, out, p, .. } => {
+                self.sparse(*values)?;
+                self.sparse(*out)?;
+                if (0.0..1.0).contains(p) {
+                    Ok(())
+                } else {
+                    Err(format!("dropout {p}, expected 0 to below 1"))
+                }
+            }
+            Instr::Densify { values, out } => {
+                self.sparse(*values)?;
+                self.at_least(
+                    "out",
+                    *out,
+                    sizes
+                        .inner
+                        .saturating_mul(u64::from(self.data.features.columns())),
+                )
+            }
+            Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+                self.at_least("buffer", *buffer, 0)?;
+                match self.program.buffer(buffer.buffer).extent {
+                    Extent::Local => Ok(()),
+                    other => Err(format!(
+                        "an exchange of {other:?} rows, expected local ones"
+                    )),
+                }
+            }
+            Instr::AllReduce { buffers } => buffers.iter().try_for_each(|&id| {
+                self.at_least("buffer", Ref::first(id), 0)?;
+                match self.program.buffer(id).extent {
+                    Extent::Fixed(_) => Ok(()),
+                    other => Err(format!(
+                        "an all-reduction of {other:?} rows, expected fixed ones"
+                    )),
+                }
+            }),
+            Instr::Loss {
+                logits,
+                out,
+                grad,
+                classes,
+                ..
+            } => {
+                self.logits("logits", *logits, *classes)?;
+                out.map_or(Ok(()), |out| self.at_least("out", out, 1))?;
+                grad.map_or(Ok(()), |grad| self.logits("grad", grad, *classes))
+            }
+            Instr::Metrics {
+                logits,
+                out,
+                classes,
+                ..
+            } => {
+                self.logits("logits", *logits, *classes)?;
+                self.at_least("out", *out, METRICS.into())
+            }
+            Instr::Repeat { .. } => Ok(()),
+        }
+    }
+
+    fn launch(&self, launch: &Launch) -> Checked {
+        let kernels = self.program.kernels.len();
+        let Some(kernel) = self.program.kernels.get(launch.kernel.0 as usize) else {
+            return Err(format!("kernel {} of {kernels}", launch.kernel.0));
+        };
+        for (what, found, expected) in [
+            ("inputs", launch.inputs.len(), kernel.inputs.len()),
+            ("outputs", launch.outputs.len(), kernel.outputs.len()),
+            ("scalars", launch.scalars.len(), kernel.scalars.into()),
+            ("dropout sites", launch.sites.len(), kernel.masks.len()),
+        ] {
+            if found != expected {
+                return Err(format!("{found} {what} of a kernel with {expected}"));
+            }
+        }
+        let reach = self.reach(launch, kernel)?;
+        for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
+            let floats = reach.floats(operand, kernel.heads, kernel.width)?;
+            self.at_least(&format!("input {n}"), *at, floats)?;
+        }
+        let (heads, width) = result_shape(kernel);
+        for (n, (operand, at)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
+            let floats = match kernel.body {
+                Body::ColReduce { .. } => Reach::one(operand, heads, width),
+                _ => reach.floats(operand, heads, width)?,
+            };
+            self.at_least(&format!("output {n}"), *at, floats)?;
+        }
+        Ok(())
+    }
+
+    /// How many rows of each kind a launch touches.
+    fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
+        let sizes = &self.part.sizes;
+        let (inner, local) = (sizes.rows(Extent::Inner), sizes.rows(Extent::Local));
+        let rows = sizes.rows(launch.rows);
+        let walk = Walk::of(&kernel.body);
+        let expected = match walk {
+            Walk::Rows => rows,
+            Walk::Arcs | Walk::ArcsByDestination => inner,
+            Walk::ArcsBySource => local,
+        };
+        if rows != expected {
+            return Err(format!(
+                "a kernel over arcs runs over {rows} rows, expected {expected}"
+            ));
+        }
+        if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
+            return Err(format!("dropout of {rows} rows, which are no vertices"));
+        }
+        let arcs = kernel
+            .body
+            .edge_set()
+            .map_or(0, |set| sizes.rows(Extent::Edges(set)));
+        Ok(match walk {
+            Walk::Rows => Reach {
+                row: rows,
+                ..Reach::default()
+            },
+            Walk::Arcs => Reach {
+                row: arcs,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+            Walk::ArcsByDestination => Reach {
+                row: inner,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+            Walk::ArcsBySource => Reach {
+                row: local,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+        })
+    }
+
+    fn sparse(&self, values: Ref) -> Checked {
+        if self.part.features.is_none() {
+            return Err("sparse features in a program that declares dense ones".to_owned());
+        }
+        self.at_least("values", values, self.part.sizes.feature_nonzeros)
+    }
+
+    fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {
+        if rows == 0 || columns == 0 {
+            return self.at_least(what, matrix.at, 0);
+        }
+        if rows > 1 && u64::from(matrix.stride) < columns {
+            return Err(format!(
+                "{what} has {columns} columns in rows of {}",
+                matrix.stride
+            ));
+        }
+        let floats = (rows - 1)
+            .saturating_mul(u64::from(matrix.stride))
+            .saturating_add(columns);
+        self.at_least(
+            what,
+            matrix.at,
+            floats.saturating_add(u64::from(matrix.offset)),
+        )
+    }
+
+    fn logits(&self, what: &str, at: Ref, classes: u32) -> Checked {
+        self.rows(what, at, self.part.sizes.inner)?;
+        match self.program.buffer(at.buffer).columns {
+            columns if columns == classes => Ok(()),
+            columns => Err(format!(
+                "{what} has {columns} columns, expected {classes} classes"
+            )),
+        }
+    }
+
+    fn rows(&self, what: &str, at: Ref, rows: u64) -> Checked {
+        self.at_least(what, at, 0)?;
+        let found = self.part.sizes.rows(self.program.buffer(at.buffer).extent);
+        if found >= rows {
+            Ok(())
+        } else {
+            Err(format!("{what} has {found} rows, expected {rows}"))
+        }
+    }
+
+    fn at_least(&self, what: &str, at: Ref, floats: u64) -> Checked {
+        let BufferId(id) = at.buffer;
+        let Some(buffer) = self.program.buffers.get(id as usize) else {
+            return Err(format!(
+                "{what} is buffer {id} of {}",
+                self.program.buffers.len()
+            ));
+        };
+        let found = buffer.slot_floats(&self.part.sizes);
+        match found >= floats {
+            true => Ok(()),
+            false => Err(format!(
+                "{what} reaches {floats} floats into `{}`, which has {found}",
+                buffer.name
+            )),
+        }
+    }
+}
+
+/// Rows of each kind.
+#[derive(Default)]
+struct Reach {
+    row: u64,
+    src: u64,
+    dst: u64,
+    edge: u64,
+}
+
+impl Reach {
+    /// Floats of a buffer up to the last element that an operand touches.
+    fn floats(&self, operand: &Operand, heads: u32, width: u32) -> Result<u64, String> {
+        let rows = match operand.at {
+            At::Row => self.row,
+            At::Src => self.src,
+            At::Dst => self.dst,
+            At::Edge => self.edge,
+            At::One => 1,
+            At::List => return Err("a row list, which no instruction brings".to_owned()),
+        };
+        Ok(match rows {
+            0 => 0,
+            rows => {
+                let stride = if operand.at == At::One {
+                    0
+                } else {
+                    u64::from(operand.stride)
+                };
+                (rows - 1)
+                    .saturating_mul(stride)
+                    .saturating_add(Self::one(operand, heads, width))
+            }
+        })
+    }
+
+    fn one(operand: &Operand, heads: u32, width: u32) -> u64 {
+        let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
+        u64::from(operand.offset)
+            + step(heads, operand.head_step)
+            + step(width, operand.column_step)
+            + 1
+    }
+}

@@ -1,0 +1,329 @@
+//! What goes wrong stops all ranks with one message, and loses nothing on disk.
+
+#![allow(clippy::unwrap_used)]
+
+mod network;
+
+use gnnc_graph::partition::{Partitioner, Range};
+use gnnc_graph::{GraphData, Partition, example};
+use gnnc_runtime::transport::{Transport, TransportError, threads::Threads};
+use gnnc_runtime::{Failure, RunOptions, RuntimeError, Session, Tensor};
+use network::Network;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const G8: Network = Network {
+    ranks: 1,
+    features: 4,
+    hidden: 5,
+    classes: 2,
+    sparse: false,
+    dropout: true,
+};
+
+/// Fails, or panics, at a call.
+struct Faulty {
+    inner: Threads,
+    calls: usize,
+    fail_at: usize,
+    panics: bool,
+}
+
+impl Faulty {
+    fn count(&mut self, rank: u32) -> Result<(), TransportError> {
+        self.calls += 1;
+        if self.calls <= self.fail_at {
+            return Ok(());
+        }
+        assert!(!self.panics, "the cable caught fire");
+        Err(TransportError::Broken {
+            rank,
+            reason: "no carrier".to_owned(),
+        })
+    }
+}
+
+impl Transport for Faulty {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inner.ranks()
+    }
+    fn send(
+        &mut self,
+        to: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Result<(), TransportError> {
+        self.count(to)?;
+        self.inner.send(to, floats, fill)
+    }
+    fn recv(
+        &mut self,
+        from: u32,
+        floats: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        self.count(from)?;
+        self.inner.recv(from, floats, take)
+    }
+    fn bytes_sent(&self) -> u64 {
+        self.inner.bytes_sent()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+    fn abort(&mut self, failure: Failure) {
+        self.inner.abort(failure);
+    }
+}
+
+#[test]
+fn a_failing_rank_stops_all_of_them() {
+    let data = example::g8();
+    let network = Network { ranks: 4, ..G8 };
+    let partition = Range.partition(&data.topology, 4).unwrap();
+    for panics in [false, true] {
+        for fail_at in [0, 1, 5, 9, 14, 30] {
+            let transports = Threads::connect(4)
+                .into_iter()
+                .map(|inner| {
+                    let fail_at = if inner.rank() == 2 {
+                        fail_at
+                    } else {
+                        usize::MAX
+                    };
+                    Box::new(Faulty {
+                        inner,
+                        calls: 0,
+                        fail_at,
+                        panics,
+                    }) as Box<dyn Transport>
+                })
+                .collect();
+            let options = RunOptions {
+                threads_per_rank: 2,
+                ..RunOptions::default()
+            };
+            let begin = Instant::now();
+            let mut session =
+                Session::with_transports(network.program(), &data, &partition, options, transports)
+                    .unwrap();
+            let failure = (0..20)
+                .find_map(|_| session.epoch().err())
+                .expect("a failure");
+            let RuntimeError::Rank(failure) = failure else {
+                panic!("{failure}")
+            };
+            assert_eq!(failure.rank, 2);
+            assert!(failure.instruction.starts_with("step "), "{failure}");
+            let reason = if panics {
+                "the cable caught fire"
+            } else {
+                "no carrier"
+            };
+            assert!(failure.reason.contains(reason), "{failure}");
+            // It stays that way.
+            assert!(
+                matches!(session.evaluate(), Err(RuntimeError::Rank(again)) if again == failure)
+            );
+            drop(session);
+            assert!(begin.elapsed() < Duration::from_secs(10));
+        }
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gnnc-runtime-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn session(network: &Network, data: &GraphData, seed: u64) -> Session {
+    let partition = Range.partition(&data.topology, network.ranks).unwrap();
+    let options = RunOptions {
+        seed,
+        learning_rate: 0.3,
+        model: "net".to_owned(),
+        ..RunOptions::default()
+    };
+    Session::new(network.program(), data, &partition, options).unwrap()
+}
+
+fn numbers(session: &mut Session, epochs: usize) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for _ in 0..epochs {
+        numbers.push(session.epoch().unwrap().loss.to_bits());
+        numbers.push(session.evaluate().unwrap().val.share().to_bits());
+    }
+    numbers.extend(
+        session
+            .parameters()
+            .iter()
+            .flat_map(|t| &t.values)
+            .map(|x| u64::from(x.to_bits())),
+    );
+    numbers
+}
+
+#[test]
+fn a_resumed_run_has_the_same_numbers() {
+    let folder = Folder::new("resume");
+    let path = folder.0.join("run.safetensors");
+    let data = example::g8();
+    for ranks in [1, 2] {
+        let network = Network { ranks, ..G8 };
+        let mut first = session(&network, &data, 5);
+        numbers(&mut first, 4);
+        first.save(&path).unwrap();
+        let want = numbers(&mut first, 4);
+        let mut second = session(&network, &data, 99);
+        numbers(&mut second, 1);
+        let resumed = second.resume(&path).unwrap();
+        assert_eq!((resumed.epoch, resumed.same_program), (4, true));
+        assert_eq!(numbers(&mut second, 4), want);
+        assert_eq!(second.best(), first.best());
+        // Another number of ranks may go on, and is told that it is another program.
+        let mut third = session(&Network { ranks: 4, ..G8 }, &data, 5);
+        assert!(!third.resume(&path).unwrap().same_program);
+        assert_eq!(third.epochs(), 4);
+    }
+    let left: Vec<_> = std::fs::read_dir(&folder.0).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+fn refusal(session: &mut Session, path: &PathBuf) -> String {
+    let before = session.parameters();
+    let error = session.resume(path).expect_err("a refusal");
+    assert_eq!(session.parameters(), before);
+    assert!(
+        matches!(
+            error,
+            RuntimeError::Checkpoint { .. } | RuntimeError::File { .. }
+        ),
+        "{error}"
+    );
+    error.to_string()
+}
+
+#[test]
+fn damaged_and_foreign_checkpoints_are_refused() {
+    let folder = Folder::new("refuse");
+    let path = folder.0.join("run.safetensors");
+    let data = example::g8();
+    let mut s = session(&G8, &data, 5);
+    s.epoch().unwrap();
+    assert!(refusal(&mut s, &folder.0.join("absent")).contains("check the path"));
+    s.save(&path).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for length in (0..whole.len()).step_by(7) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        refusal(&mut s, &path);
+    }
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let mut other = session(&G8, &data, 5);
+    for place in 0..8 + header {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 0x15;
+        std::fs::write(&path, &bytes).unwrap();
+        // A changed digit may still be a checkpoint; anything else is refused, nothing panics.
+        let _ = other.resume(&path);
+        if place < 8 {
+            refusal(&mut s, &path);
+        }
+    }
+    for claim in [u64::MAX, 1 << 40, 1 << 27, 99_000_000] {
+        let mut bytes = whole.clone();
+        bytes[..8].copy_from_slice(&claim.to_le_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(refusal(&mut s, &path).contains("header"));
+    }
+    let longer: Vec<u8> = whole.iter().copied().chain([0; 64]).collect();
+    std::fs::write(&path, longer).unwrap();
+    refusal(&mut s, &path);
+    let huge = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    refusal(&mut s, &path);
+
+    let wider = Network { hidden: 400, ..G8 };
+    session(&wider, &data, 5).save(&path).unwrap();
+    assert!(refusal(&mut s, &path).contains("`w1` is [1, 4, 400] there, [1, 4, 5] in this model"));
+    let narrower = Network { hidden: 2, ..G8 };
+    session(&narrower, &data, 5).save(&path).unwrap();
+    assert!(refusal(&mut s, &path).contains("`w1` is [1, 4, 2] there, [1, 4, 5] in this model"));
+    let mut renamed = G8.program();
+    renamed.params[0].name = "v1".to_owned();
+    let other = Session::new(renamed, &data, &Partition::whole(8), RunOptions::default()).unwrap();
+    other.save(&path).unwrap();
+    assert!(refusal(&mut s, &path).contains("it lacks `w1`"));
+    let options = RunOptions {
+        model: "another".to_owned(),
+        ..RunOptions::default()
+    };
+    let other = Session::new(G8.program(), &data, &Partition::whole(8), options).unwrap();
+    other.save(&path).unwrap();
+    assert!(refusal(&mut s, &path).contains("of the model `another`, not of `net`"));
+    std::fs::write(&path, &whole).unwrap();
+    assert!(s.resume(&path).is_ok());
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_the_old_one() {
+    let folder = Folder::new("write");
+    let data = example::g8();
+    let s = session(&G8, &data, 5);
+    let absent = folder.0.join("no").join("such").join("folder");
+    let error = s.save(&absent).unwrap_err().to_string();
+    assert!(
+        error.contains("no/such/folder") && error.contains("make the folder first"),
+        "{error}"
+    );
+    // A folder in the way: the rename fails, and nothing is left beside it.
+    let taken = folder.0.join("taken");
+    std::fs::create_dir_all(taken.join("inside")).unwrap();
+    assert!(matches!(s.save(&taken), Err(RuntimeError::File { .. })));
+    assert!(taken.join("inside").exists());
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+}
+
+#[test]
+fn parameters_are_checked_before_they_are_set() {
+    let data = example::g8();
+    let mut s = session(&Network { ranks: 2, ..G8 }, &data, 5);
+    let before = s.parameters();
+    let mut new = before.clone();
+    new[0].values.fill(0.25);
+    s.set_parameters(&new[..1]).unwrap();
+    assert_eq!(s.parameters()[0].values, new[0].values);
+    assert_eq!(s.parameters()[1], before[1]);
+    let unknown = Tensor {
+        name: "w9".to_owned(),
+        ..new[0].clone()
+    };
+    let wrong = Tensor {
+        shape: [1, 5, 4],
+        ..new[0].clone()
+    };
+    for bad in [unknown, wrong] {
+        let zero = Tensor {
+            values: vec![0.0; 20],
+            ..new[0].clone()
+        };
+        assert!(matches!(
+            s.set_parameters(&[zero, bad]),
+            Err(RuntimeError::Parameters { .. })
+        ));
+        assert_eq!(s.parameters()[0].values, new[0].values);
+    }
+}

@@ -1,0 +1,83 @@
+//! `gnnc bench-epoch`: the times of training epochs, for benchmarks.
+
+use super::files::cache_dir;
+use super::inputs::ModelArgs;
+use super::output::{Answer, Output, input};
+use super::text::{count, facts};
+use clap::Args;
+use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::{TrainOptions, Trainer};
+use serde_json::json;
+
+/// Arguments of `bench-epoch`.
+#[derive(Args)]
+pub struct BenchEpoch {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Epochs to time; patience and the model's own number are passed over.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    epochs: u32,
+    /// Threads of each worker.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Ranks that the graph is divided among.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: u32,
+    /// Seed of every random draw, in place of the model's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Compile every kernel anew and keep none.
+    #[arg(long)]
+    no_cache: bool,
+}
+
+impl BenchEpoch {
+    /// Trains without evaluating.
+    pub fn run(&self, out: &Output) -> Answer {
+        if self.epochs == 0 {
+            return Err(input("found --epochs 0, expected at least 1"));
+        }
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let options = TrainOptions {
+            workers: self.workers,
+            threads: self.threads,
+            seed: self.seed,
+            cache_dir: if self.no_cache { None } else { cache_dir() },
+            ..TrainOptions::default()
+        };
+        let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
+        let (mut losses, mut seconds) = (Vec::new(), Vec::new());
+        for _ in 0..self.epochs {
+            let epoch = trainer.epoch()?;
+            losses.push(epoch.loss);
+            seconds.push(epoch.seconds);
+        }
+        let memory = trainer.session.peak_memory_bytes();
+        let text = || {
+            let mut sorted = seconds.clone();
+            sorted.sort_by(f64::total_cmp);
+            let median = sorted[sorted.len() / 2];
+            facts(&[
+                ("epochs", count(u64::from(self.epochs), "epoch")),
+                ("shortest", Seconds(sorted[0]).to_string()),
+                ("median", Seconds(median).to_string()),
+                ("last loss", format!("{:.6}", losses[losses.len() - 1])),
+                ("peak memory", Bytes(memory).to_string()),
+            ])
+        };
+        out.report(
+            text,
+            &json!({
+                "model": loaded.model.name,
+                "graph": loaded.workload.name,
+                "workers": self.workers,
+                "threads": self.threads,
+                "epoch_seconds": &seconds,
+                "losses": &losses,
+                "bytes_an_epoch": trainer.step_bytes,
+                "peak_memory_bytes": memory,
+            }),
+        )
+    }
+}

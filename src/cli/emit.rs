@@ -1,0 +1,96 @@
+//! `gnnc emit`: the stages between a model and its run, as text.
+
+use super::inputs::ModelArgs;
+use super::listing::listing;
+use super::output::{Answer, Failure, Output, input};
+use clap::{Args, ValueEnum};
+use gnnc::Error;
+use gnnc::codegen::cpu::Compiler;
+use gnnc::planner::placement::Placement;
+use gnnc::runtime::RuntimeError;
+use serde_json::{Value, json};
+
+/// Arguments of `emit`.
+#[derive(Args)]
+pub struct Emit {
+    /// What to print.
+    #[arg(value_enum)]
+    stage: Stage,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Ranks that the program is for.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    /// The operators as the model is written.
+    Graph,
+    /// The operators as they were rewritten.
+    Forms,
+    /// What every rank does, instruction by instruction.
+    Program,
+    /// The kernels for the CPU in Cranelift's language.
+    Clif,
+    /// The kernels for the GPU in CUDA C.
+    Cuda,
+}
+
+impl Emit {
+    /// Prints a stage; JSON is the value itself.
+    pub fn run(&self, out: &Output) -> Answer {
+        if self.stage == Stage::Cuda {
+            return Err(input(
+                "there is no CUDA back end yet; `gnnc emit clif` prints the kernels for the CPU",
+            ));
+        }
+        if self.workers == 0 {
+            return Err(input("found 0 workers, expected at least 1"));
+        }
+        let loaded = self.model.load(out)?;
+        if self.stage == Stage::Graph {
+            let graph = &loaded.model.graph;
+            return out.report(|| graph.to_string(), graph);
+        }
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        if self.stage == Stage::Forms {
+            let graph = &compiled.form.graph;
+            return out.report(|| graph.to_string(), graph);
+        }
+        let program = compiled.program(Placement::Graph {
+            ranks: self.workers,
+        })?;
+        if self.stage == Stage::Program {
+            return out.report(|| listing(&program), &program);
+        }
+        let compiler = Compiler::new(None).map_err(|source| kernel_error(0, source))?;
+        let mut kernels = Vec::new();
+        for (number, kernel) in program.kernels.iter().enumerate() {
+            let clif = compiler
+                .clif(kernel)
+                .map_err(|source| kernel_error(number, source))?;
+            kernels.push((kernel, clif));
+        }
+        let text = || {
+            let mut text = String::new();
+            for (number, (kernel, clif)) in kernels.iter().enumerate() {
+                let name = kernel.body.name();
+                text.push_str(&format!(
+                    "; kernel {number}: {name}\n{}\n\n",
+                    clif.trim_end()
+                ));
+            }
+            text
+        };
+        let values: Vec<Value> = kernels
+            .iter()
+            .map(|(kernel, clif)| json!({ "kernel": kernel, "clif": clif }))
+            .collect();
+        out.report(text, &values)
+    }
+}
+
+fn kernel_error(kernel: usize, source: gnnc::codegen::CodegenError) -> Failure {
+    Failure::Error(Error::Runtime(RuntimeError::Kernel { kernel, source }))
+}

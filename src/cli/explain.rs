@@ -1,0 +1,202 @@
+//! `gnnc explain`: which rewrites fired, why the form is equal, what each saved.
+
+use super::inputs::{ModelArgs, headline};
+use super::output::{Answer, Output};
+use super::text::{Table, count, facts, facts_behind, scaled};
+use clap::Args;
+use gnnc::Loaded;
+use gnnc::ir::model::Relaxation;
+use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::planner::cost::Work;
+use gnnc::planner::extract::Method;
+use gnnc::planner::facts::Facts;
+use gnnc::planner::forms::{RegionReport, RewriteReport};
+use gnnc::planner::proof::{ProofError, check_explanation};
+use gnnc::planner::rules;
+use gnnc::planner::saturate::Stop;
+use serde_json::{Value, json};
+
+/// Arguments of `explain`.
+#[derive(Args)]
+pub struct Explain {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Print the operators after every step.
+    #[arg(long)]
+    steps: bool,
+}
+
+/// Whether a region's explanation holds; none if it was not written out.
+type Checked = Option<Result<(), ProofError>>;
+
+impl Explain {
+    /// Rewrites the model, checks every step of the explanation, prints both.
+    pub fn run(&self, out: &Output) -> Answer {
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile_explained(&loaded.model, &loaded.workload)?;
+        let report = &compiled.form.report;
+        let known = Facts::new(&loaded.workload, true);
+        let check = |region: &RegionReport| {
+            let explanation = region.explanation.as_ref();
+            explanation.map(|e| check_explanation(e, &known))
+        };
+        let checks: Vec<Checked> = report.regions.iter().map(check).collect();
+        if out.is_json() {
+            out.json(&as_json(&loaded, report, &checks))
+        } else {
+            out.text(&self.as_text(&loaded, report, &checks))
+        }
+    }
+
+    fn as_text(&self, loaded: &Loaded, report: &RewriteReport, checks: &[Checked]) -> String {
+        let mut text = headline(loaded);
+        text.push('\n');
+        text.push_str(&facts(&[
+            ("as written", work(&report.before)),
+            ("rewritten", work(&report.after)),
+            ("gain", gain(&report.before, &report.after)),
+        ]));
+        text.push_str(
+            "one epoch on the reference machine of the rewriter: a ranking, no forecast\n",
+        );
+        for (region, checked) in report.regions.iter().zip(checks) {
+            text.push('\n');
+            self.region(&mut text, region, checked);
+        }
+        text.push_str("\nrelaxations (they change the model or its gradients)\n");
+        let mut table = Table::new(4, 2);
+        for relaxation in Relaxation::ALL {
+            let permitted = if loaded.model.train.allow.contains(&relaxation) {
+                "permitted by the model"
+            } else {
+                "not permitted"
+            };
+            let what = match relaxation {
+                Relaxation::Decouple => "all transforms first, then all aggregations",
+                Relaxation::Stale => "embeddings or weights of earlier epochs",
+                Relaxation::Sample => "sampled neighbours",
+            };
+            table.row([relaxation.name(), "not used", permitted, what]);
+        }
+        text.push_str(&table.lines());
+        text
+    }
+
+    fn region(&self, text: &mut String, region: &RegionReport, checked: &Checked) {
+        let name = match region.scope.as_str() {
+            "" => "the whole model",
+            scope => scope,
+        };
+        text.push_str(&format!(
+            "region {name}: {}, runs {} an epoch\n",
+            count(u64::from(region.instances), "instance"),
+            count(u64::from(region.repeats), "time"),
+        ));
+        let stop = match region.stop {
+            Stop::Saturated => "nothing new to find",
+            Stop::Iterations => "stopped at the limit of iterations",
+            Stop::Nodes => "stopped at the limit of nodes",
+        };
+        let method = match region.method {
+            Method::Optimal => "proved to be the cheapest of them",
+            Method::Greedy => "chosen greedily among them",
+        };
+        text.push_str(&facts_behind(
+            2,
+            &[
+                (
+                    "forms",
+                    format!(
+                        "{} nodes in {} classes after {}, {stop}; {method}",
+                        region.nodes,
+                        region.classes,
+                        count(u64::from(region.iterations), "iteration")
+                    ),
+                ),
+                ("as written", work(&region.before)),
+                ("rewritten", work(&region.after)),
+                ("gain", gain(&region.before, &region.after)),
+            ],
+        ));
+        if region.rules.is_empty() {
+            text.push_str("  no rule was needed: the region is as good as it was written\n");
+        } else {
+            let mut table = Table::new(1, 2);
+            table.row(["rule", "steps", "saves"]);
+            for rule in &region.rules {
+                let saved = match rule.saved_seconds {
+                    s if s > 0.0 => Seconds(s).to_string(),
+                    _ => "nothing by itself".to_owned(),
+                };
+                table.row([rule.rule.clone(), rule.applications.to_string(), saved]);
+            }
+            text.push_str(&table.lines());
+        }
+        self.explanation(text, region, checked);
+    }
+
+    fn explanation(&self, text: &mut String, region: &RegionReport, checked: &Checked) {
+        let Some(explanation) = &region.explanation else {
+            text.push_str("  explanation: not written out, the region is too large\n");
+            return;
+        };
+        match checked {
+            Some(Err(error)) => text.push_str(&format!("  explanation: WRONG: {error}\n")),
+            _ if explanation.steps.is_empty() => return,
+            _ => text.push_str("  explanation, every step checked\n"),
+        }
+        if self.steps {
+            text.push_str(&indented(&indented(&explanation.start.to_string())));
+        }
+        let mut table = Table::new(4, 4);
+        for (i, step) in explanation.steps.iter().enumerate() {
+            let direction = if step.forward { "->" } else { "<-" };
+            let says = rules::find(&step.rule).map_or("", |rule| rule.says);
+            let number = (i + 1).to_string();
+            if self.steps {
+                text.push_str(&format!(
+                    "    {number}  {direction} {}  {says}\n",
+                    step.rule
+                ));
+                text.push_str(&indented(&indented(&step.graph.to_string())));
+            } else {
+                table.row([&number, direction, &step.rule, says]);
+            }
+        }
+        text.push_str(&table.lines());
+    }
+}
+
+fn as_json(loaded: &Loaded, report: &RewriteReport, checks: &[Checked]) -> Value {
+    let checked = |checked: &Checked| match checked {
+        None => Value::Null,
+        Some(Ok(())) => json!({ "holds": true }),
+        Some(Err(error)) => json!({ "holds": false, "error": error.to_string() }),
+    };
+    let permitted: Vec<&str> = loaded.model.train.allow.iter().map(|r| r.name()).collect();
+    json!({
+        "model": loaded.model.name,
+        "graph": loaded.workload.name,
+        "report": report,
+        "checks": checks.iter().map(checked).collect::<Vec<_>>(),
+        "relaxations": { "permitted": permitted, "used": [] },
+    })
+}
+
+fn work(work: &Work) -> String {
+    format!(
+        "{}, {}flop, {}",
+        Seconds(work.seconds),
+        scaled(work.flops),
+        Bytes(work.bytes.max(0.0) as u64)
+    )
+}
+
+fn gain(before: &Work, after: &Work) -> String {
+    let factor = before.seconds / after.seconds.max(f64::MIN_POSITIVE);
+    format!("{factor:.2} times less work")
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}

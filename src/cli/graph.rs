@@ -1,0 +1,431 @@
+//! `gnnc graph`: data graphs.
+
+use super::files::{replace, writable};
+use super::output::{Answer, Failure, Output, input};
+use super::text::{Table, count, facts, grouped};
+use clap::{Args, Subcommand, ValueEnum};
+use gnnc::Error;
+use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
+use gnnc::graph::partition::{Partitioner, by_name};
+use gnnc::graph::read::load_counting;
+use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
+use gnnc::ir::workload::{PartLoad, PartitionSummary, Workload};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Commands on data graphs.
+#[derive(Subcommand)]
+pub enum GraphCommand {
+    /// Count what a planner wants to know; the JSON is what `gnnc plan --workload` reads.
+    Stats(Stats),
+    /// Divide the vertices among parts and say what that costs.
+    Partition(PartitionCommand),
+    /// Read a graph file and write it in another format.
+    Convert(Convert),
+    /// Make a random graph.
+    Generate(Generate),
+}
+
+/// A graph file and how to read it.
+#[derive(Args)]
+struct GraphFile {
+    /// The graph: .npz, .mtx, .graph, or an edge list (.csv, .tsv, .txt), also with .gz.
+    file: PathBuf,
+    /// Add the reverse of every arc where it is missing.
+    #[arg(long)]
+    symmetrise: bool,
+    /// Dense features, a .npy file.
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
+}
+
+/// Arguments of `graph stats`.
+#[derive(Args)]
+pub struct Stats {
+    #[command(flatten)]
+    graph: GraphFile,
+    /// Partition the graph into each of these numbers of parts.
+    #[arg(long, value_name = "K,...", value_delimiter = ',')]
+    parts: Vec<u32>,
+    #[command(flatten)]
+    partitioner: PartitionerArgs,
+}
+
+#[derive(Args)]
+struct PartitionerArgs {
+    /// How to partition: metis, metis-edges, hash or range.
+    #[arg(long, value_name = "NAME", default_value = "metis")]
+    partitioner: String,
+}
+
+/// Arguments of `graph partition`.
+#[derive(Args)]
+pub struct PartitionCommand {
+    #[command(flatten)]
+    graph: GraphFile,
+    /// Number of parts.
+    #[arg(long, value_name = "K")]
+    parts: u32,
+    #[command(flatten)]
+    partitioner: PartitionerArgs,
+    /// Write the part of each vertex to this file, one a line.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Arguments of `graph convert`.
+#[derive(Args)]
+pub struct Convert {
+    #[command(flatten)]
+    graph: GraphFile,
+    /// The file to write; its name says the format.
+    out: PathBuf,
+}
+
+/// Arguments of `graph generate`.
+#[derive(Args)]
+pub struct Generate {
+    /// The kind of graph.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// Number of vertices.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    vertices: u32,
+    /// Number of stored arcs; an undirected edge is two.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    edges: u64,
+    /// Features of a vertex.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    features: u32,
+    /// Classes.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    classes: u32,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How far apart the features of the classes are; 0 for pure noise.
+    #[arg(long, value_name = "X", default_value_t = 0.5)]
+    signal: f32,
+    /// Probability that an edge lies inside a class (planted only).
+    #[arg(long, value_name = "P", default_value_t = 0.8)]
+    homophily: f64,
+    /// The file to write; its name says the format.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Skewed degrees, as in social networks (RMAT); labels without meaning.
+    Rmat,
+    /// Vertices that prefer neighbours of their own class; can be learned.
+    Planted,
+}
+
+impl GraphCommand {
+    /// Runs the command.
+    pub fn run(&self, out: &Output) -> Answer {
+        match self {
+            Self::Stats(command) => command.run(out),
+            Self::Partition(command) => command.run(out),
+            Self::Convert(command) => command.run(out),
+            Self::Generate(command) => command.run(out),
+        }
+    }
+}
+
+impl GraphFile {
+    /// Reads the graph; what was left out is told on standard error.
+    fn load(&self, out: &Output) -> Result<GraphData, Failure> {
+        let options = LoadOptions {
+            symmetrise: self.symmetrise,
+            features: self.features.clone(),
+            vertices: None,
+        };
+        let (data, dropped) = load_counting(&self.file, &options)?;
+        for (number, what) in [
+            (dropped.self_loops, "self loop"),
+            (dropped.repeats, "repeated arc"),
+            (dropped.zero_weights, "arc of weight 0"),
+        ] {
+            if number > 0 {
+                let what = match (number, what) {
+                    (1, _) => format!("1 {what}"),
+                    (_, "arc of weight 0") => format!("{} arcs of weight 0", grouped(number)),
+                    _ => count(number, what),
+                };
+                out.note(&format!("{}: left out {what}\n", self.file.display()));
+            }
+        }
+        Ok(data)
+    }
+}
+
+impl PartitionerArgs {
+    fn make(&self) -> Result<Box<dyn Partitioner>, Failure> {
+        by_name(&self.partitioner, 0).ok_or_else(|| {
+            let names = gnnc::graph::partition::NAMES.join(", ");
+            let found = &self.partitioner;
+            input(format!(
+                "unknown partitioner `{found}`, expected one of {names}"
+            ))
+        })
+    }
+}
+
+impl Stats {
+    fn run(&self, out: &Output) -> Answer {
+        let partitioner = self.partitioner.make()?;
+        let data = self.graph.load(out)?;
+        let parts: Vec<(u32, &dyn Partitioner)> =
+            self.parts.iter().map(|k| (*k, &*partitioner)).collect();
+        let workload = summary::summarise(&data, &parts)?;
+        out.report(|| stats_text(&data, &workload), &workload)
+    }
+}
+
+impl PartitionCommand {
+    fn run(&self, out: &Output) -> Answer {
+        if let Some(path) = &self.out {
+            writable(path, "partition")?;
+        }
+        let partitioner = self.partitioner.make()?;
+        let data = self.graph.load(out)?;
+        let partition = partitioner.partition(&data.topology, self.parts)?;
+        let name = partitioner.name();
+        let found = summary::summarise_partition(&data, &partition, name)?;
+        let cut = gnnc::graph::replication(&data.topology, &partition)?.cut;
+        if let Some(path) = &self.out {
+            let owners = partition.owner().iter();
+            let text: String = owners.map(|part| format!("{part}\n")).collect();
+            replace(path, text.as_bytes())?;
+        }
+        let (vertices, edges) = balance(&found);
+        let text = || {
+            let share = cut as f64 / data.topology.edges().max(1) as f64;
+            let mut text = facts(&[
+                ("graph", data.name.clone()),
+                ("parts", format!("{} by {name}", self.parts)),
+                (
+                    "alpha",
+                    format!("{:.4} boundary copies for each vertex", found.alpha),
+                ),
+                (
+                    "cut",
+                    format!("{} arcs, {:.2} %", grouped(cut), share * 100.0),
+                ),
+                (
+                    "balance",
+                    format!("{vertices:.3} in vertices, {edges:.3} in edges (largest over mean)"),
+                ),
+            ]);
+            text.push('\n');
+            text.push_str(&loads_text(&found.parts));
+            text
+        };
+        out.report(
+            text,
+            &json!({
+                "graph": data.name,
+                "partitioner": name,
+                "parts": self.parts,
+                "alpha": found.alpha,
+                "cut": cut,
+                "vertex_balance": vertices,
+                "edge_balance": edges,
+                "loads": &found.parts,
+                "messages": &found.messages,
+            }),
+        )
+    }
+}
+
+impl Convert {
+    fn run(&self, out: &Output) -> Answer {
+        writable(&self.out, "graph")?;
+        let data = self.graph.load(out)?;
+        save(out, &data, &self.out)
+    }
+}
+
+impl Generate {
+    fn run(&self, out: &Output) -> Answer {
+        writable(&self.out, "graph")?;
+        let attributes = Attributes {
+            features: self.features,
+            classes: self.classes,
+            signal: self.signal,
+            ..Attributes::default()
+        };
+        let mut data = match self.kind {
+            Kind::Rmat => Rmat {
+                vertices: self.vertices,
+                arcs: self.edges,
+                attributes,
+                seed: self.seed,
+                ..Rmat::default()
+            }
+            .generate()?,
+            Kind::Planted => PlantedPartition {
+                vertices: self.vertices,
+                arcs: self.edges,
+                homophily: self.homophily,
+                attributes,
+                seed: self.seed,
+            }
+            .generate()?,
+        };
+        if let Some(name) = self.out.file_stem() {
+            data.name = name.to_string_lossy().into_owned();
+        }
+        save(out, &data, &self.out)
+    }
+}
+
+fn save(out: &Output, data: &GraphData, path: &Path) -> Answer {
+    let lost = write::save(data, path).map_err(|error| match error {
+        GraphError::Io { file, source } => Error::File {
+            action: "write",
+            path: file,
+            source,
+        },
+        other => other.into(),
+    })?;
+    let text = || {
+        let mut text = format!(
+            "{}: {} vertices, {} edges, {} features, {} classes\n",
+            path.display(),
+            grouped(u64::from(data.vertices())),
+            grouped(data.topology.edges()),
+            grouped(u64::from(data.features.columns())),
+            data.classes()
+        );
+        if !lost.is_empty() {
+            text.push_str(&format!(
+                "left out, as the format has no place for it: {}\n",
+                lost.join(", ")
+            ));
+        }
+        text
+    };
+    out.report(
+        text,
+        &json!({
+            "file": path.display().to_string(),
+            "vertices": data.vertices(),
+            "edges": data.topology.edges(),
+            "features": data.features.columns(),
+            "classes": data.classes(),
+            "left_out": &lost,
+        }),
+    )
+}
+
+fn stats_text(data: &GraphData, workload: &Workload) -> String {
+    let features = match &data.features {
+        Features::None => "none".to_owned(),
+        features => {
+            let cells = workload.vertices as f64 * f64::from(workload.features);
+            let storage = match features {
+                Features::Sparse { .. } => "sparse",
+                _ => "dense",
+            };
+            format!(
+                "{}, {storage}, {:.2} % of them stored",
+                grouped(u64::from(workload.features)),
+                100.0 * workload.feature_nonzeros as f64 / cells.max(1.0)
+            )
+        }
+    };
+    let [train, val, test] = workload.split.map(grouped);
+    let mean = workload.edges as f64 / workload.vertices.max(1) as f64;
+    let symmetric = if data.topology.is_symmetric() {
+        "symmetric"
+    } else {
+        "directed"
+    };
+    let mut text = facts(&[
+        ("graph", workload.name.clone()),
+        ("vertices", grouped(workload.vertices)),
+        (
+            "edges",
+            format!("{} arcs, {symmetric}", grouped(workload.edges)),
+        ),
+        ("features", features),
+        ("classes", workload.classes.to_string()),
+        (
+            "split",
+            format!("{train} train, {val} validation, {test} test"),
+        ),
+        (
+            "in-degree",
+            format!("{mean:.2} mean, {} largest", grouped(workload.max_degree)),
+        ),
+    ]);
+    text.push('\n');
+    let mut table = Table::new(1, 2);
+    table.row(["in-degree", "vertices"]);
+    for (k, vertices) in workload.degree_histogram.iter().enumerate() {
+        let range = match k {
+            0 => "0".to_owned(),
+            1 => "1".to_owned(),
+            k => format!("{} to {}", 1u64 << (k - 1), (1u64 << k) - 1),
+        };
+        table.row([range, grouped(*vertices)]);
+    }
+    text.push_str(&table.lines());
+    if !workload.partitions.is_empty() {
+        text.push('\n');
+        let mut table = Table::new(2, 2);
+        table.row(["parts", "by", "alpha", "vertex balance", "edge balance"]);
+        for (parts, found) in &workload.partitions {
+            let (vertices, edges) = balance(found);
+            table.row([
+                parts.to_string(),
+                found.partitioner.clone(),
+                format!("{:.4}", found.alpha),
+                format!("{vertices:.3}"),
+                format!("{edges:.3}"),
+            ]);
+        }
+        text.push_str(&table.lines());
+    }
+    text
+}
+
+fn loads_text(loads: &[PartLoad]) -> String {
+    let mut table = Table::new(0, 2);
+    table.row([
+        "part",
+        "vertices",
+        "boundary",
+        "edges",
+        "train",
+        "feature values",
+    ]);
+    for (part, load) in loads.iter().enumerate() {
+        table.row([
+            part.to_string(),
+            grouped(load.inner),
+            grouped(load.halo),
+            grouped(load.edges),
+            grouped(load.train),
+            grouped(load.feature_nonzeros),
+        ]);
+    }
+    table.lines()
+}
+
+/// Largest part over mean part: vertices, edges.
+fn balance(found: &PartitionSummary) -> (f64, f64) {
+    let ratio = |load: fn(&PartLoad) -> u64| {
+        let loads: Vec<u64> = found.parts.iter().map(load).collect();
+        let total: u64 = loads.iter().sum();
+        let largest = loads.iter().copied().max().unwrap_or(0);
+        if total == 0 {
+            return 1.0;
+        }
+        largest as f64 * loads.len() as f64 / total as f64
+    };
+    (ratio(|load| load.inner), ratio(|load| load.edges))
+}

@@ -1,0 +1,192 @@
+//! A program as text.
+
+use super::text::{Table, cut};
+use gnnc::ir::program::{Buffer, Extent, Instr, Launch, Matrix, Product, Program, Ref, ScalarRef};
+use gnnc::ir::types::EdgeSet;
+
+/// Buffers, then the three instruction lists. An instruction stands behind its place, as
+/// traces name it; a buffer in brackets is followed by its slot.
+pub fn listing(program: &Program) -> String {
+    let ranks = program.ranks;
+    let mut text = format!(
+        "program for {ranks} rank{}: {} buffers, {} kernels, {} parameters\n\nbuffers\n",
+        if ranks == 1 { "" } else { "s" },
+        program.buffers.len(),
+        program.kernels.len(),
+        program.params.len()
+    );
+    let mut table = Table::new(4, 2);
+    for (n, buffer) in program.buffers.iter().enumerate() {
+        table.row([
+            format!("b{n}"),
+            shape(buffer),
+            format!("{:?}", buffer.role),
+            buffer.name.clone(),
+        ]);
+    }
+    text.push_str(&table.lines());
+    for (name, list) in [
+        ("setup", &program.setup),
+        ("step", &program.step),
+        ("eval", &program.eval),
+    ] {
+        text.push_str(&format!("\n{name}\n"));
+        instructions(&mut text, program, list, "", 1);
+    }
+    text
+}
+
+fn instructions(text: &mut String, program: &Program, list: &[Instr], at: &str, depth: usize) {
+    for (index, instr) in list.iter().enumerate() {
+        let place = format!("{at}{index}");
+        let margin = "  ".repeat(depth);
+        let line = format!("{margin}{place:<5} {}", instruction(program, instr));
+        text.push_str(&cut(line.trim_end()));
+        text.push('\n');
+        if let Instr::Repeat { body, .. } = instr {
+            instructions(text, program, body, &format!("{place}."), depth + 1);
+        }
+    }
+}
+
+fn instruction(program: &Program, instr: &Instr) -> String {
+    let name = instr.name(program);
+    match instr {
+        Instr::Launch(launch) => format!("{name} {}", launch_text(launch)),
+        Instr::MatMul {
+            product,
+            a,
+            b,
+            out,
+            rows,
+            inner,
+            columns,
+            finish,
+        } => {
+            let finish = match finish {
+                Some(launch) => format!(", then k{} {}", launch.kernel.0, operands(launch)),
+                None => String::new(),
+            };
+            format!(
+                "{name} {} {} . {} -> {}  ({} x {inner} x {columns}){finish}",
+                product_text(*product),
+                matrix(a),
+                matrix(b),
+                matrix(out),
+                extent(*rows)
+            )
+        }
+        Instr::SparseMatMul {
+            product,
+            values,
+            b,
+            out,
+            inner,
+            columns,
+        } => format!(
+            "{name} {} x({}) . {} -> {}  ({inner} x {columns})",
+            product_text(*product),
+            at(*values),
+            matrix(b),
+            matrix(out)
+        ),
+        Instr::SparseDropout {
+            values,
+            out,
+            p,
+            site,
+        } => format!(
+            "{name} {} -> {}  (p = {p}, site {site})",
+            at(*values),
+            at(*out)
+        ),
+        Instr::Densify { values, out } => format!("{name} {} -> {}", at(*values), at(*out)),
+        Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+            format!("{name} {}", at(*buffer))
+        }
+        Instr::AllReduce { buffers } => {
+            let names: Vec<String> = buffers.iter().map(|b| format!("b{}", b.0)).collect();
+            format!("{name} {}", names.join(" "))
+        }
+        Instr::Loss {
+            logits, out, grad, ..
+        } => {
+            let written: Vec<String> = out.iter().chain(grad).map(|r| at(*r)).collect();
+            format!("{name} {} -> {}", at(*logits), written.join(" "))
+        }
+        Instr::Metrics { logits, out, .. } => format!("{name} {} -> {}", at(*logits), at(*out)),
+        Instr::Repeat { count, reverse, .. } => {
+            let order = if *reverse { ", last first" } else { "" };
+            format!("{name} {count} times{order}")
+        }
+    }
+}
+
+fn launch_text(launch: &Launch) -> String {
+    format!(
+        "k{} over {}: {}",
+        launch.kernel.0,
+        extent(launch.rows),
+        operands(launch)
+    )
+}
+
+fn operands(launch: &Launch) -> String {
+    let refs = |list: &[Ref]| -> Vec<String> { list.iter().map(|r| at(*r)).collect() };
+    let mut inputs = refs(&launch.inputs);
+    inputs.extend(launch.scalars.iter().map(|scalar| match scalar {
+        ScalarRef::LearningRate => "learning-rate".to_owned(),
+        ScalarRef::BiasCorrection(beta) => format!("bias-correction({beta})"),
+    }));
+    inputs.extend(launch.sites.iter().map(|site| format!("mask-{site}")));
+    format!(
+        "{} -> {}",
+        inputs.join(" "),
+        refs(&launch.outputs).join(" ")
+    )
+}
+
+/// `b3`, `b3[2]`, `b3[i]` or `b3[i+1]`.
+fn at(place: Ref) -> String {
+    let id = place.buffer.0;
+    match (place.in_loop, place.base) {
+        (false, 0) => format!("b{id}"),
+        (false, base) => format!("b{id}[{base}]"),
+        (true, 0) => format!("b{id}[i]"),
+        (true, base) => format!("b{id}[i+{base}]"),
+    }
+}
+
+fn matrix(matrix: &Matrix) -> String {
+    match matrix.offset {
+        0 => at(matrix.at),
+        offset => format!("{}@{offset}", at(matrix.at)),
+    }
+}
+
+fn shape(buffer: &Buffer) -> String {
+    let rows = format!("{} x {}", extent(buffer.extent), buffer.columns);
+    match buffer.slots {
+        1 => rows,
+        slots => format!("{rows}, {slots} slots"),
+    }
+}
+
+fn extent(extent: Extent) -> String {
+    match extent {
+        Extent::Fixed(rows) => rows.to_string(),
+        Extent::Inner => "inner".to_owned(),
+        Extent::Local => "local".to_owned(),
+        Extent::Edges(EdgeSet::Plain) => "edges".to_owned(),
+        Extent::Edges(EdgeSet::Looped) => "edges+loops".to_owned(),
+        Extent::FeatureNonzeros => "nonzeros".to_owned(),
+    }
+}
+
+fn product_text(product: Product) -> &'static str {
+    match product {
+        Product::Nn => "nn",
+        Product::Nt => "nt",
+        Product::Tn => "tn",
+    }
+}

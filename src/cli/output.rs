@@ -1,0 +1,227 @@
+//! Where reports and errors go.
+
+use clap::ValueEnum;
+use gnnc::Error;
+use gnnc::ir::Diagnostic;
+use gnnc::ir::diagnostic::{render, to_json};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How to report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one object on standard output.
+    Json,
+}
+
+/// Why a command did not do what was asked.
+pub enum Failure {
+    /// To be reported.
+    Error(Error),
+    /// Reported already; the exit code.
+    Reported(u8),
+    /// Standard output was closed: nobody wants to know more.
+    Closed,
+    /// The arguments are wrong; what clap says about them.
+    Usage(String),
+    /// A panic; its message is on standard error.
+    Bug,
+}
+
+/// What a command ends with.
+pub type Answer = Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<gnnc::graph::GraphError> for Failure {
+    fn from(error: gnnc::graph::GraphError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// From an error of standard output.
+    fn from(source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Closed;
+        }
+        Self::Error(Error::File {
+            action: "write",
+            path: PathBuf::from("standard output"),
+            source,
+        })
+    }
+}
+
+/// The user's mistake, as a sentence.
+pub fn input(message: impl Into<String>) -> Failure {
+    Failure::Error(Error::Input(message.into()))
+}
+
+/// The streams of the process.
+pub struct Output {
+    format: Format,
+}
+
+impl Output {
+    /// Reports in a format.
+    pub fn new(format: Format) -> Self {
+        Self { format }
+    }
+
+    /// Whether reports are for programs.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Writes text to standard output.
+    ///
+    /// # Errors
+    /// A closed or full standard output.
+    pub fn text(&self, text: &str) -> Answer {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()?;
+        Ok(())
+    }
+
+    /// Writes a value as JSON to standard output.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub fn json(&self, value: &impl Serialize) -> Answer {
+        let mut text =
+            serde_json::to_string_pretty(value).map_err(|e| Failure::from(io::Error::other(e)))?;
+        text.push('\n');
+        self.text(&text)
+    }
+
+    /// Writes a report in the format that was asked for.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub fn report(&self, text: impl FnOnce() -> String, value: &impl Serialize) -> Answer {
+        if self.is_json() {
+            self.json(value)
+        } else {
+            self.text(&text())
+        }
+    }
+
+    /// Writes to standard error, in text mode only.
+    pub fn note(&self, text: &str) {
+        if !self.is_json() {
+            self.stderr(text);
+        }
+    }
+
+    /// Shows diagnostics of a model on standard error, in text mode only.
+    pub fn diagnostics(&self, diagnostics: &[Diagnostic], file: &str, text: &str) {
+        if !diagnostics.is_empty() {
+            self.note(&render(diagnostics, file, text, colour()));
+        }
+    }
+
+    /// Reports a failure and returns its exit code.
+    pub fn fail(&self, failure: &Failure) -> ExitCode {
+        let code = match failure {
+            Failure::Closed => 0,
+            Failure::Reported(code) => *code,
+            Failure::Usage(_) => 1,
+            Failure::Bug => 2,
+            Failure::Error(error) => error.exit_code(),
+        };
+        let object = match failure {
+            Failure::Closed | Failure::Reported(_) => return ExitCode::from(code),
+            Failure::Error(error) => error_object(error),
+            Failure::Usage(message) => plain("usage", message.trim_end(), 1),
+            Failure::Bug => plain("bug", BUG, 2),
+        };
+        if self.is_json() {
+            // Nothing is left to be told if this fails too.
+            let _ = self.json(&json!({ "error": object }));
+        } else {
+            match failure {
+                Failure::Error(error) => self.error(error),
+                _ => self.stderr(&format!("error: {BUG}\n")),
+            }
+        }
+        ExitCode::from(code)
+    }
+
+    /// Shows an error on standard error.
+    pub fn error(&self, error: &Error) {
+        match error {
+            Error::Model {
+                file,
+                text,
+                diagnostics,
+            } => self.stderr(&render(diagnostics, file, text, colour())),
+            _ => self.stderr(&format!("error: {error}\n")),
+        }
+    }
+
+    fn stderr(&self, text: &str) {
+        // Nothing is left to be told if this fails.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+const BUG: &str = "gnnc panicked, which is a bug; please report it with the command and its input";
+
+/// Whether standard error wants colour.
+fn colour() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// An error for programs: `kind`, `message`, `exit_code`, and what the kind has besides.
+pub fn error_object(error: &Error) -> Value {
+    let mut object = plain(kind(error), &error.to_string(), error.exit_code());
+    match error {
+        Error::Model {
+            file,
+            text,
+            diagnostics,
+        } => {
+            object["file"] = json!(file);
+            object["diagnostics"] = to_json(diagnostics, file, text);
+        }
+        Error::File { path, .. } => object["file"] = json!(path.display().to_string()),
+        Error::Bytes { sent, predicted } => {
+            object["sent"] = json!(sent);
+            object["predicted"] = json!(predicted);
+        }
+        _ => {}
+    }
+    object
+}
+
+fn plain(kind: &str, message: &str, exit_code: u8) -> Value {
+    json!({ "kind": kind, "message": message, "exit_code": exit_code })
+}
+
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::File { .. } => "file",
+        Error::Model { .. } => "model",
+        Error::Input(_) => "input",
+        Error::Graph(_) => "graph",
+        Error::Cluster(_) => "cluster",
+        Error::Form(_) => "form",
+        Error::Lower(_) => "lower",
+        Error::Plan(_) => "plan",
+        Error::Runtime(_) => "runtime",
+        Error::Bytes { .. } => "bytes",
+        _ => "other",
+    }
+}

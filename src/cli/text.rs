@@ -1,0 +1,154 @@
+//! Aligned text, under 100 columns.
+
+pub use gnnc::planner::report::grouped;
+
+/// Columns that a line of a report has at most.
+pub const WIDTH: usize = 99;
+
+/// A table: columns as wide as their widest cell, two spaces between them.
+#[derive(Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    /// How many of the first columns are text, flush left; the others are flush right.
+    left: usize,
+    indent: usize,
+}
+
+impl Table {
+    /// A table whose first `left` columns are flush left, behind a margin.
+    pub fn new(left: usize, indent: usize) -> Self {
+        Self {
+            left,
+            indent,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The lines; those that are too long end in `...`.
+    pub fn lines(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = " ".repeat(self.indent);
+            for (column, cell) in row.iter().enumerate() {
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                let width = widths[column];
+                if column < self.left {
+                    line.push_str(&format!("{cell:<width$}"));
+                } else {
+                    line.push_str(&format!("{cell:>width$}"));
+                }
+            }
+            text.push_str(&cut(line.trim_end()));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A line of at most [`WIDTH`] columns.
+pub fn cut(line: &str) -> String {
+    if line.chars().count() <= WIDTH {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(WIDTH - 3).collect();
+    format!("{}...", kept.trim_end())
+}
+
+/// Lines `key value`, the values aligned and continued below themselves.
+pub fn facts(facts: &[(&str, String)]) -> String {
+    facts_behind(0, facts)
+}
+
+/// The same behind a margin.
+pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (key, value) in facts {
+        let mut line = format!("{:margin$}{key:<width$} ", "");
+        let mut empty = true;
+        for word in value.split(' ') {
+            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+                text.push_str(line.trim_end());
+                text.push('\n');
+                line = " ".repeat(margin + width + 1);
+            }
+            line.push(' ');
+            line.push_str(word);
+            empty = false;
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A number and what it counts: `1 worker`, `2 workers`.
+pub fn count(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", grouped(number))
+}
+
+/// A share as percent: `81.30 %`.
+pub fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// A quantity with a prefix: `12.3 M`.
+pub fn scaled(value: f64) -> String {
+    for (prefix, size) in [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)] {
+        if value >= size {
+            return format!("{:.2} {prefix}", value / size);
+        }
+    }
+    format!("{value:.0} ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_narrow() {
+        let mut table = Table::new(1, 2);
+        table.row(["name", "n"]);
+        table.row(["a", "100"]);
+        assert_eq!(table.lines(), "  name    n\n  a     100\n");
+        table.row(["b".repeat(200), String::new()]);
+        assert!(table.lines().lines().all(|l| l.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn facts_are_wrapped_below_their_value() {
+        let text = facts(&[("a", "word ".repeat(40)), ("long", "x".to_owned())]);
+        assert!(text.lines().all(|l| l.chars().count() <= WIDTH));
+        assert!(
+            text.lines()
+                .nth(1)
+                .is_some_and(|l| l.starts_with("      word"))
+        );
+        assert!(text.ends_with("long  x\n"));
+        assert_eq!(facts_behind(2, &[("a", "x".to_owned())]), "  a  x\n");
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(grouped(1_234_567), "1_234_567");
+        assert_eq!(count(1, "worker"), "1 worker");
+        assert_eq!(count(2000, "edge"), "2_000 edges");
+        assert_eq!(percent(0.8125), "81.25 %");
+        assert_eq!(scaled(12_300_000.0), "12.30 M");
+    }
+}

@@ -1,0 +1,414 @@
+//! `gnnc train`: training runs.
+
+use super::files::{cache_dir, replace, writable};
+use super::inputs::{ModelArgs, headline};
+use super::output::{Answer, Failure, Output, input};
+use super::profile::profile;
+use super::text::{count, facts, grouped, percent};
+use clap::Args;
+use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Lines of progress that a run prints about.
+const LINES: u32 = 20;
+
+/// Threads of a worker that are certainly a slip of the hand beyond.
+const MOST_THREADS: usize = 1024;
+
+/// Arguments of `train`.
+#[derive(Args)]
+pub struct Train {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Ranks that the graph is divided among.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: u32,
+    /// Threads of each worker.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Epochs in place of the model's.
+    #[arg(long, value_name = "N")]
+    epochs: Option<u32>,
+    /// Seed of every random draw, in place of the model's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Train with this many seeds in a row and report mean and standard deviation.
+    #[arg(long, value_name = "N", conflicts_with_all = ["checkpoint", "resume", "trace", "profile"])]
+    seeds: Option<u64>,
+    /// How vertices are divided: metis, metis-edges, hash or range.
+    #[arg(long, value_name = "NAME", default_value = "metis")]
+    partitioner: String,
+    /// Write the state to this file, every so many epochs and at the end.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Epochs between checkpoints.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    checkpoint_every: u32,
+    /// Go on from this checkpoint.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Epochs between evaluations.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    evaluate_every: u32,
+    /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Print what the time of an epoch goes to.
+    #[arg(long)]
+    profile: bool,
+    /// Compile every kernel anew and keep none.
+    #[arg(long)]
+    no_cache: bool,
+}
+
+impl Train {
+    /// Trains once, or once with each seed.
+    pub fn run(&self, out: &Output) -> Answer {
+        self.check()?;
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        if loaded.data.is_some() && loaded.workload.split[1] == 0 {
+            out.note(
+                "warning: the graph has no validation vertices to choose an epoch by, so the test \
+                 accuracy is that of the last evaluation\n",
+            );
+        }
+        match self.seeds {
+            Some(seeds) => self.several(out, &loaded, &compiled, seeds),
+            None => self.once(out, &loaded, &compiled),
+        }
+    }
+
+    /// What can be found wrong before anything is read.
+    fn check(&self) -> Result<(), Failure> {
+        let zero = [
+            ("--epochs", self.epochs == Some(0)),
+            ("--seeds", self.seeds == Some(0)),
+            ("--checkpoint-every", self.checkpoint_every == 0),
+            ("--evaluate-every", self.evaluate_every == 0),
+        ];
+        if let Some((name, _)) = zero.iter().find(|(_, is_zero)| *is_zero) {
+            return Err(input(format!("found {name} 0, expected at least 1")));
+        }
+        if self.threads > MOST_THREADS {
+            return Err(input(format!(
+                "found --threads {}, expected at most {MOST_THREADS}; more than the cores of the \
+                 machine make nothing faster",
+                self.threads
+            )));
+        }
+        for (path, what) in [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")] {
+            if let Some(path) = path {
+                writable(path, what)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, seed: Option<u64>) -> TrainOptions {
+        TrainOptions {
+            epochs: self.epochs,
+            seed,
+            workers: self.workers,
+            threads: self.threads,
+            partitioner: self.partitioner.clone(),
+            cache_dir: if self.no_cache { None } else { cache_dir() },
+            checkpoint: self.checkpoint.clone(),
+            checkpoint_every: self.checkpoint_every,
+            resume: self.resume.clone(),
+            evaluate_every: self.evaluate_every,
+            trace: self.trace.is_some() || self.profile,
+        }
+    }
+
+    fn once(&self, out: &Output, loaded: &Loaded, compiled: &Compiled) -> Answer {
+        let options = self.options(self.seed);
+        let mut watcher = Watcher::new(out, headline(loaded), self.checkpoint.is_some());
+        let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
+        watcher.finish()?;
+        let (summary, trace) = result?;
+        if let Some(path) = &self.trace {
+            replace(path, trace.chrome_json().as_bytes())?;
+        }
+        if out.is_json() {
+            return out.json(&summary);
+        }
+        out.text(&format!("\n{}", summary_text(&summary)))?;
+        if self.profile {
+            out.text(&format!("\n{}", profile(&trace)))?;
+        }
+        Ok(())
+    }
+
+    fn several(&self, out: &Output, loaded: &Loaded, compiled: &Compiled, seeds: u64) -> Answer {
+        let first = self.seed.unwrap_or(loaded.model.train.seed);
+        let Some(end) = first.checked_add(seeds) else {
+            return Err(input(format!(
+                "seeds {first} and the {seeds} after it do not fit into 64 bits; start lower"
+            )));
+        };
+        let bar = progress_bar(out, seeds);
+        let mut runs = Vec::new();
+        for seed in first..end {
+            let options = self.options(Some(seed));
+            let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
+            if !out.is_json() {
+                if runs.is_empty() {
+                    let head = "      seed  epochs        loss       val      test    epoch time";
+                    bar.suspend(|| out.text(&format!("{}\n{head}\n", headline(loaded))))?;
+                }
+                let line = format!(
+                    "{seed:>10}  {:>6}  {:>10}  {:>8}  {:>8}  {:>12}\n",
+                    summary.epochs,
+                    loss(summary.train_loss),
+                    percent(summary.val_accuracy),
+                    percent(summary.test_accuracy),
+                    Seconds(summary.epoch_seconds),
+                );
+                bar.suspend(|| out.text(&line))?;
+            }
+            bar.inc(1);
+            runs.push(summary);
+        }
+        bar.finish_and_clear();
+        let of = |value: fn(&Summary) -> f64| {
+            mean_and_deviation(&runs.iter().map(value).collect::<Vec<f64>>())
+        };
+        let (test, test_deviation) = of(|run| run.test_accuracy);
+        let (val, val_deviation) = of(|run| run.val_accuracy);
+        let (seconds, _) = of(|run| run.epoch_seconds);
+        let text = || {
+            let spread = |mean, deviation| {
+                format!(
+                    "{} mean of {}, standard deviation {}",
+                    percent(mean),
+                    count(seeds, "seed"),
+                    percent(deviation)
+                )
+            };
+            let lines = facts(&[
+                ("val accuracy", spread(val, val_deviation)),
+                ("test accuracy", spread(test, test_deviation)),
+                ("epoch", format!("{} (mean of medians)", Seconds(seconds))),
+            ]);
+            format!("\n{lines}")
+        };
+        out.report(
+            text,
+            &json!({
+                "model": loaded.model.name,
+                "graph": loaded.workload.name,
+                "seeds": seeds,
+                "first_seed": first,
+                "test_accuracy": test,
+                "test_accuracy_deviation": test_deviation,
+                "val_accuracy": val,
+                "val_accuracy_deviation": val_deviation,
+                "epoch_seconds": seconds,
+                "runs": &runs,
+            }),
+        )
+    }
+}
+
+/// Prints lines of progress, about [`LINES`] of them and the last one.
+struct Watcher<'a> {
+    out: &'a Output,
+    /// What stands above the table.
+    headline: String,
+    bar: Option<ProgressBar>,
+    last: Option<Progress>,
+    printed: u64,
+    /// Whether the run leaves something behind when nobody reads its report.
+    goes_on: bool,
+    failure: Option<Failure>,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
+        Self {
+            out,
+            headline,
+            bar: None,
+            last: None,
+            printed: 0,
+            goes_on,
+            failure: None,
+        }
+    }
+
+    fn see(&mut self, progress: &Progress) {
+        let epochs = progress.epochs;
+        if self.last.is_none() {
+            self.bar = Some(progress_bar(self.out, u64::from(epochs)));
+            let head = " epoch        loss     train       val      test    epoch time";
+            self.print(&format!("{}\n{head}\n", self.headline));
+        }
+        let first = self.last.is_none();
+        self.last = Some(*progress);
+        let epoch = progress.epoch.epoch;
+        if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
+            self.line(progress);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(epoch);
+            bar.set_message(format!("loss {:.4}", progress.epoch.loss));
+        }
+    }
+
+    fn line(&mut self, progress: &Progress) {
+        self.printed = progress.epoch.epoch;
+        let share = |score: Option<gnnc::runtime::Score>| {
+            score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
+        };
+        let metrics = progress.metrics;
+        self.print(&format!(
+            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>12}\n",
+            progress.epoch.epoch,
+            loss(progress.epoch.loss),
+            share(metrics.map(|m| m.train)),
+            share(metrics.map(|m| m.val)),
+            share(metrics.map(|m| m.test)),
+            Seconds(progress.epoch.seconds),
+        ));
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.out.is_json() || self.failure.is_some() {
+            return;
+        }
+        let print = || self.out.text(text);
+        let result = match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        };
+        if let Err(failure) = result {
+            // A reader that has seen enough ends the run, unless that would lose its result.
+            if matches!(failure, Failure::Closed) && !self.goes_on {
+                std::process::exit(0);
+            }
+            self.failure = Some(failure);
+        }
+    }
+
+    /// The last line, and what went wrong with the others.
+    fn finish(mut self) -> Answer {
+        if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
+            self.line(&last);
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+}
+
+/// A bar on a terminal, nothing in a pipe.
+fn progress_bar(out: &Output, length: u64) -> ProgressBar {
+    if out.is_json() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn summary_text(summary: &Summary) -> String {
+    let mut lines = vec![
+        (
+            "run",
+            format!(
+                "{}, {} each, seed {}",
+                count(u64::from(summary.workers), "worker"),
+                count(summary.threads as u64, "thread"),
+                summary.seed
+            ),
+        ),
+        (
+            "epochs",
+            match summary.stopped_early {
+                true => format!("{} (patience ended)", summary.epochs),
+                false => grouped(summary.epochs),
+            },
+        ),
+        (
+            "train loss",
+            match summary.losses.is_empty() {
+                true => "none: the checkpoint has all epochs that were asked for".to_owned(),
+                false => loss(summary.train_loss),
+            },
+        ),
+        (
+            "val accuracy",
+            format!(
+                "{} at epoch {}, of the lowest validation loss",
+                percent(summary.val_accuracy),
+                summary.best_epoch
+            ),
+        ),
+        (
+            "test accuracy",
+            format!("{} at the same epoch", percent(summary.test_accuracy)),
+        ),
+        (
+            "epoch",
+            format!(
+                "{} (median, evaluation not counted)",
+                Seconds(summary.epoch_seconds)
+            ),
+        ),
+        (
+            "peak memory",
+            format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
+        ),
+    ];
+    if summary.workers > 1 {
+        lines.push((
+            "sent",
+            format!(
+                "{} bytes in the epochs of this run, as predicted",
+                grouped(summary.bytes_sent)
+            ),
+        ));
+    }
+    facts(&lines)
+}
+
+/// A loss in ten columns.
+fn loss(loss: f64) -> String {
+    if loss.abs() < 1000.0 {
+        format!("{loss:.6}")
+    } else {
+        format!("{loss:.4e}")
+    }
+}
+
+/// Mean and sample standard deviation; 0 of a single value.
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n.max(1.0);
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let deviation = if values.len() > 1 {
+        (squares / (n - 1.0)).sqrt()
+    } else {
+        0.0
+    };
+    (mean, deviation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviations_are_those_of_a_sample() {
+        assert_eq!(mean_and_deviation(&[2.0]), (2.0, 0.0));
+        assert_eq!(mean_and_deviation(&[1.0, 3.0]), (2.0, 2f64.sqrt()));
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a command failed, and which exit code says so.
+
+use gnnc_ir::Diagnostic;
+use std::path::PathBuf;
+
+/// Why something failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The model has errors; they are rendered apart.
+    #[error("{} has {} error(s)", file, diagnostics.iter().filter(|d| d.is_error()).count())]
+    Model {
+        /// Name of the file.
+        file: String,
+        /// Its text, for rendering.
+        text: String,
+        /// What is wrong.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The data graph does not fit the model or the command.
+    #[error("{0}")]
+    Input(String),
+    /// The data graph is broken.
+    #[error(transparent)]
+    Graph(#[from] gnnc_graph::GraphError),
+    /// The cluster description is broken.
+    #[error(transparent)]
+    Cluster(#[from] gnnc_ir::cluster::ClusterError),
+    /// Rewriting failed.
+    #[error(transparent)]
+    Form(#[from] gnnc_planner::forms::FormError),
+    /// The model cannot be lowered.
+    #[error(transparent)]
+    Lower(#[from] gnnc_planner::lower::LowerError),
+    /// A plan file is broken.
+    #[error(transparent)]
+    Plan(#[from] gnnc_ir::plan::PlanError),
+    /// Running failed.
+    #[error(transparent)]
+    Runtime(#[from] gnnc_runtime::RuntimeError),
+    /// The bytes that were sent differ from the program's.
+    #[error("sent {sent} bytes where the program says {predicted}: a bug, please report it")]
+    Bytes {
+        /// What was sent.
+        sent: u64,
+        /// What the program says.
+        predicted: u64,
+    },
+}
+
+impl Error {
+    /// 1 for the user's input, 2 for the machine or a bug.
+    pub fn exit_code(&self) -> u8 {
+        use gnnc_planner::lower::LowerError;
+        use gnnc_runtime::RuntimeError;
+        match self {
+            Self::Model { .. }
+            | Self::Input(_)
+            | Self::Graph(_)
+            | Self::Cluster(_)
+            | Self::Plan(_)
+            | Self::Lower(LowerError::Unsupported(_)) => 1,
+            Self::File { action, .. } => {
+                if *action == "read" {
+                    1
+                } else {
+                    2
+                }
+            }
+            Self::Runtime(
+                RuntimeError::Data { .. }
+                | RuntimeError::Graph(_)
+                | RuntimeError::Checkpoint { .. }
+                | RuntimeError::File { action: "read", .. },
+            ) => 1,
+            Self::Form(_) | Self::Lower(_) | Self::Runtime(_) | Self::Bytes { .. } => 2,
+        }
+    }
+}

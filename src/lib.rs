@@ -1,0 +1,36 @@
+//! gnnc plans and runs graph neural network training.
+//!
+//! From a model in a file to a trained network:
+//!
+//! ```
+//! use gnnc::{Loaded, LoadOptions, Source, TrainOptions, train};
+//!
+//! let source = Source::read("examples/gcn_cora.gir")?;
+//! let loaded = Loaded::new(&source, &LoadOptions::default())?;
+//! let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+//! let options = TrainOptions { epochs: Some(5), ..TrainOptions::default() };
+//! let summary = train(&loaded, &compiled, &options, &mut |_| ())?;
+//! assert_eq!(summary.epochs, 5);
+//! # Ok::<(), gnnc::Error>(())
+//! ```
+//!
+//! The stages are functions of values and can be called one by one: [`gnnc_ir`] parses and
+//! checks, [`gnnc_planner`] rewrites, lowers, simulates and chooses, [`gnnc_codegen`]
+//! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
+
+mod compile;
+mod error;
+mod plan;
+mod source;
+mod training;
+
+pub use compile::{Compiled, compile, compile_explained};
+pub use error::Error;
+pub use gnnc_codegen as codegen;
+pub use gnnc_graph as graph;
+pub use gnnc_ir as ir;
+pub use gnnc_planner as planner;
+pub use gnnc_runtime as runtime;
+pub use plan::{PlanOptions, plan};
+pub use source::{LoadOptions, Loaded, Source};
+pub use training::{Progress, Summary, TrainOptions, Trainer, train, train_traced};

@@ -1,0 +1,200 @@
+//! From files to a checked model with its data graph.
+
+use crate::Error;
+use gnnc_graph::GraphData;
+use gnnc_graph::read;
+use gnnc_ir::diagnostic::has_errors;
+use gnnc_ir::model::{GraphFacts, GraphSource, Model};
+use gnnc_ir::syntax::{Module, parse};
+use gnnc_ir::{Diagnostic, Workload, check};
+use std::path::{Path, PathBuf};
+
+/// A `.gir` file.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Where it was read from; its folder is where data graphs are looked for.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What was parsed, errors or not.
+    pub module: Module,
+    /// What the parser found.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What takes the place of parts of the file.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Values of model parameters (`--set depth=64`).
+    pub set: Vec<(String, f64)>,
+    /// A graph file in place of the model's.
+    pub graph: Option<PathBuf>,
+    /// A workload (JSON) in place of the model's graph: enough to plan.
+    pub workload: Option<PathBuf>,
+}
+
+/// A checked model with what is known of its data graph.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The model.
+    pub model: Model,
+    /// What the planner sees of the graph.
+    pub workload: Workload,
+    /// The graph itself, if the model names a file.
+    pub data: Option<GraphData>,
+    /// Warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Source {
+    /// Reads a file and parses it.
+    ///
+    /// # Errors
+    /// If the file cannot be read; errors of the text are diagnostics.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| Error::File {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            Error::Input(format!(
+                "{} is not UTF-8 text: byte {at} begins no character; save it as UTF-8",
+                path.display()
+            ))
+        })?;
+        Ok(Self::new(path, text))
+    }
+
+    /// Parses a text as if it were read from a file.
+    pub fn new(path: impl Into<PathBuf>, text: String) -> Self {
+        let (module, diagnostics) = parse(&text);
+        Self {
+            path: path.into(),
+            text,
+            module,
+            diagnostics,
+        }
+    }
+
+    /// The file's name in messages.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Checks the model on facts about its data graph.
+    pub fn check(
+        &self,
+        facts: &GraphFacts,
+        set: &[(String, f64)],
+    ) -> (Option<Model>, Vec<Diagnostic>) {
+        let (model, found) = check::elaborate(&self.module, facts, set);
+        let mut all = self.diagnostics.clone();
+        all.extend(found);
+        let model = model.filter(|_| !has_errors(&all));
+        (model, all)
+    }
+
+    fn refuse(&self, diagnostics: Vec<Diagnostic>) -> Error {
+        Error::Model {
+            file: self.name(),
+            text: self.text.clone(),
+            diagnostics,
+        }
+    }
+}
+
+impl Loaded {
+    /// Reads the model's data graph and checks the model on it.
+    ///
+    /// # Errors
+    /// If the model has errors, or the graph cannot be read or is broken.
+    pub fn new(source: &Source, options: &LoadOptions) -> Result<Self, Error> {
+        let (workload, data) = match (&options.workload, &options.graph) {
+            (Some(path), _) => (read_workload(path)?, None),
+            (None, Some(path)) => {
+                Self::data(path, &gnnc_ir::model::DataOptions::default(), source)?
+            }
+            (None, None) => match source.module.graph_source() {
+                Some(GraphSource::Data { path, options, .. }) => {
+                    let folder = source.path.parent().unwrap_or(Path::new("."));
+                    Self::data(&folder.join(path), &options, source)?
+                }
+                Some(GraphSource::Statistics(workload)) => (workload, None),
+                None => {
+                    let (_, diagnostics) = source.check(&GraphFacts::PLACEHOLDER, &options.set);
+                    return Err(source.refuse(diagnostics));
+                }
+            },
+        };
+        let facts = GraphFacts {
+            features: workload.features,
+            classes: workload.classes,
+        };
+        let (model, diagnostics) = source.check(&facts, &options.set);
+        match model {
+            Some(model) => Ok(Self {
+                model,
+                workload,
+                data,
+                diagnostics,
+            }),
+            None => Err(source.refuse(diagnostics)),
+        }
+    }
+
+    fn data(
+        path: &Path,
+        options: &gnnc_ir::model::DataOptions,
+        source: &Source,
+    ) -> Result<(Workload, Option<GraphData>), Error> {
+        let named = source.module.graph_source();
+        let options = match named {
+            Some(GraphSource::Data { options, .. }) => options,
+            _ => *options,
+        };
+        let mut data = read::load(path, &read::LoadOptions::default())?;
+        let problems = data.validate();
+        if !problems.is_empty() {
+            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            let found = list.join("\n  ");
+            return Err(Error::Input(format!(
+                "{} cannot be used:\n  {found}",
+                path.display()
+            )));
+        }
+        if options.normalize_features {
+            data.features = data.features.row_normalized();
+        }
+        data.features = data.features.in_best_storage();
+        let workload = gnnc_graph::summary::summarise(&data, &[])?;
+        let lacks = match (workload.features, workload.classes) {
+            (0, _) => {
+                "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`"
+            }
+            (_, 0) => "labels; save them as the array `labels` of an .npz file",
+            _ => return Ok((workload, Some(data))),
+        };
+        Err(Error::Input(format!(
+            "the graph {} has no {lacks}",
+            path.display()
+        )))
+    }
+}
+
+/// Reads a workload file.
+fn read_workload(path: &Path) -> Result<Workload, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    serde_json::from_str(&text).map_err(|e| {
+        Error::Input(format!(
+            "{} is no workload: {e}; `gnnc graph stats --format json` writes one",
+            path.display()
+        ))
+    })
+}

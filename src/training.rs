@@ -1,0 +1,347 @@
+//! Training runs.
+
+use crate::{Compiled, Error, Loaded};
+use gnnc_graph::partition::{self, Partition};
+use gnnc_graph::{GraphData, LocalPart};
+use gnnc_ir::program::RankSizes;
+use gnnc_ir::traffic::traffic;
+use gnnc_planner::placement::Placement;
+use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct TrainOptions {
+    /// Epochs in place of the model's.
+    pub epochs: Option<u32>,
+    /// Seed in place of the model's.
+    pub seed: Option<u64>,
+    /// Ranks.
+    pub workers: u32,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// How vertices are divided among several ranks.
+    pub partitioner: String,
+    /// Where compiled kernels are kept.
+    pub cache_dir: Option<PathBuf>,
+    /// File that the state is written to, every so many epochs and at the end.
+    pub checkpoint: Option<PathBuf>,
+    /// Epochs between checkpoints.
+    pub checkpoint_every: u32,
+    /// File that a run continues from.
+    pub resume: Option<PathBuf>,
+    /// Epochs between evaluations; the last epoch is always evaluated.
+    pub evaluate_every: u32,
+    /// Whether to record what every rank did when.
+    pub trace: bool,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            epochs: None,
+            seed: None,
+            workers: 1,
+            threads: 1,
+            partitioner: "metis".to_owned(),
+            cache_dir: None,
+            checkpoint: None,
+            checkpoint_every: 100,
+            resume: None,
+            evaluate_every: 1,
+            trace: false,
+        }
+    }
+}
+
+/// One epoch as it is reported while a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The epoch.
+    pub epoch: EpochReport,
+    /// Accuracies after it, if they were counted.
+    pub metrics: Option<Metrics>,
+    /// Epochs that the run has at most.
+    pub epochs: u32,
+}
+
+/// What a run ends with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the data graph.
+    pub graph: String,
+    /// Ranks.
+    pub workers: u32,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Epochs done, those before a resume included.
+    pub epochs: u64,
+    /// Loss of the last epoch.
+    pub train_loss: f64,
+    /// Validation accuracy at the epoch of the lowest validation loss.
+    pub val_accuracy: f64,
+    /// Test accuracy at the same epoch.
+    pub test_accuracy: f64,
+    /// Epoch of the lowest validation loss.
+    pub best_epoch: u64,
+    /// Median wall time of a training epoch in seconds.
+    pub epoch_seconds: f64,
+    /// Largest memory of a rank, in bytes.
+    pub peak_memory_bytes: u64,
+    /// Payload bytes that all ranks sent in the training epochs of this run.
+    pub bytes_sent: u64,
+    /// The same as the program predicts it.
+    pub bytes_predicted: u64,
+    /// Whether patience ended the run.
+    pub stopped_early: bool,
+    /// Losses of this run's epochs.
+    #[serde(skip)]
+    pub losses: Vec<f64>,
+    /// Wall times of this run's epochs, in seconds.
+    #[serde(skip)]
+    pub seconds: Vec<f64>,
+}
+
+/// A session with what the program predicts about it.
+pub struct Trainer {
+    /// The session.
+    pub session: Session,
+    /// Bytes that a training epoch must send.
+    pub step_bytes: u64,
+    /// Bytes that an evaluation must send.
+    pub eval_bytes: u64,
+}
+
+impl Trainer {
+    /// Divides the graph, lowers the model and starts the ranks.
+    ///
+    /// # Errors
+    /// No data, bad options, or what [`Session::new`] refuses.
+    pub fn new(
+        loaded: &Loaded,
+        compiled: &Compiled,
+        options: &TrainOptions,
+    ) -> Result<Self, Error> {
+        let data = loaded.data.as_ref().ok_or_else(|| {
+            Error::Input(format!(
+                "graph `{}` is statistics only, which is enough to plan but not to train; \
+                 name a file in the model or pass --graph FILE",
+                loaded.workload.name
+            ))
+        })?;
+        if options.workers == 0 || options.threads == 0 {
+            return Err(Error::Input(
+                "found 0 workers or threads, expected at least 1 of each".to_owned(),
+            ));
+        }
+        if loaded.workload.split[0] == 0 {
+            return Err(Error::Input(format!(
+                "the graph `{}` has no training vertices, expected at least 1; save them as the \
+                 array `train_mask` of an .npz file",
+                loaded.workload.name
+            )));
+        }
+        let partition = divide(data, options)?;
+        let program = compiled.program(Placement::Graph {
+            ranks: options.workers,
+        })?;
+        let (sizes, messages) = shares(data, &partition)?;
+        let bytes = |code: &[gnnc_ir::program::Instr]| {
+            traffic(code, &program, &sizes, &messages).total_bytes
+        };
+        let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
+        let run = RunOptions {
+            seed: options.seed.unwrap_or(loaded.model.train.seed),
+            learning_rate: loaded.model.train.optimizer.learning_rate(),
+            threads_per_rank: options.threads,
+            cache_dir: options.cache_dir.clone(),
+            trace: options.trace,
+            model: loaded.model.name.clone(),
+        };
+        let session = Session::new(program, data, &partition, run)?;
+        Ok(Self {
+            session,
+            step_bytes,
+            eval_bytes,
+        })
+    }
+
+    /// Trains one epoch and checks what was sent.
+    ///
+    /// # Errors
+    /// A rank that failed, or [`Error::Bytes`].
+    pub fn epoch(&mut self) -> Result<EpochReport, Error> {
+        let report = self.session.epoch()?;
+        sent(report.bytes_sent, self.step_bytes)?;
+        Ok(report)
+    }
+
+    /// Counts correct vertices and checks what was sent.
+    ///
+    /// # Errors
+    /// As [`Trainer::epoch`].
+    pub fn evaluate(&mut self) -> Result<Metrics, Error> {
+        let metrics = self.session.evaluate()?;
+        sent(metrics.bytes_sent, self.eval_bytes)?;
+        Ok(metrics)
+    }
+}
+
+fn sent(sent: u64, predicted: u64) -> Result<(), Error> {
+    if sent == predicted {
+        Ok(())
+    } else {
+        Err(Error::Bytes { sent, predicted })
+    }
+}
+
+fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> {
+    if options.workers == 1 {
+        return Ok(Partition::whole(data.vertices()));
+    }
+    let partitioner = partition::by_name(&options.partitioner, 0).ok_or_else(|| {
+        let found = &options.partitioner;
+        Error::Input(format!(
+            "unknown partitioner `{found}`, expected metis, hash or range"
+        ))
+    })?;
+    Ok(partitioner.partition(&data.topology, options.workers)?)
+}
+
+/// What each rank holds, and which rows it reads of the others.
+fn shares(
+    data: &GraphData,
+    partition: &Partition,
+) -> Result<(Vec<RankSizes>, Vec<Vec<u64>>), Error> {
+    let parts = LocalPart::build_all(&data.topology, partition)?;
+    let degrees = data.topology.in_degrees();
+    let sizes = parts.iter().map(|part| {
+        let inner = &part.global[..part.inner];
+        RankSizes {
+            inner: part.inner as u64,
+            halo: part.halo() as u64,
+            edges: inner.iter().map(|v| u64::from(degrees[*v as usize])).sum(),
+            feature_nonzeros: inner
+                .iter()
+                .map(|v| data.features.stored_in_row(*v as usize))
+                .sum(),
+        }
+    });
+    let messages = parts
+        .iter()
+        .map(|p| p.send.iter().map(|rows| rows.len() as u64).collect());
+    Ok((sizes.collect(), messages.collect()))
+}
+
+/// Trains a model. `watch` is called after every epoch.
+///
+/// # Errors
+/// As [`Trainer::new`] and [`Trainer::epoch`]; checkpoints that cannot be read or written.
+pub fn train(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &TrainOptions,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<Summary, Error> {
+    let (summary, _) = train_traced(loaded, compiled, options, watch)?;
+    Ok(summary)
+}
+
+/// As [`train`], with what every rank did when, if the options ask for it.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_traced(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &TrainOptions,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<(Summary, Trace), Error> {
+    let mut trainer = Trainer::new(loaded, compiled, options)?;
+    if let Some(path) = &options.resume {
+        trainer.session.resume(path)?;
+    }
+    let settings = &loaded.model.train;
+    let epochs = options.epochs.unwrap_or(settings.epochs);
+    let every = options.evaluate_every.max(1);
+    let (mut losses, mut seconds) = (Vec::new(), Vec::new());
+    let mut bytes_sent = 0;
+    let mut stopped_early = false;
+    while trainer.session.epochs() < u64::from(epochs) {
+        let epoch = trainer.epoch()?;
+        losses.push(epoch.loss);
+        seconds.push(epoch.seconds);
+        bytes_sent += epoch.bytes_sent;
+        let last = epoch.epoch == u64::from(epochs);
+        let due = epoch.epoch % u64::from(every) == 0 || last;
+        let metrics = due.then(|| trainer.evaluate()).transpose()?;
+        watch(&Progress {
+            epoch,
+            metrics,
+            epochs,
+        });
+        if !epoch.loss.is_finite() {
+            let n = epoch.epoch;
+            return Err(Error::Input(format!(
+                "the loss is {} after epoch {n}; try a smaller learning rate",
+                epoch.loss
+            )));
+        }
+        if let Some(path) = &options.checkpoint
+            && epoch.epoch % u64::from(options.checkpoint_every.max(1)) == 0
+            && !last
+        {
+            trainer.session.save(path)?;
+        }
+        if let (Some(patience), Some(best)) = (settings.patience, trainer.session.best())
+            && epoch.epoch >= best.epoch + u64::from(patience)
+        {
+            stopped_early = true;
+            break;
+        }
+    }
+    if let Some(path) = &options.checkpoint {
+        trainer.session.save(path)?;
+    }
+    if trainer.session.best().is_none() {
+        trainer.evaluate()?;
+    }
+    let best = trainer.session.best();
+    let metrics = best.map(|b| b.metrics).unwrap_or_default();
+    let summary = Summary {
+        model: loaded.model.name.clone(),
+        graph: loaded.workload.name.clone(),
+        workers: options.workers,
+        threads: options.threads,
+        seed: options.seed.unwrap_or(settings.seed),
+        epochs: trainer.session.epochs(),
+        train_loss: losses.last().copied().unwrap_or(f64::NAN),
+        val_accuracy: metrics.val.share(),
+        test_accuracy: metrics.test.share(),
+        best_epoch: best.map_or(0, |b| b.epoch),
+        epoch_seconds: median(&seconds),
+        peak_memory_bytes: trainer.session.peak_memory_bytes(),
+        bytes_sent,
+        bytes_predicted: trainer.step_bytes * seconds.len() as u64,
+        stopped_early,
+        losses,
+        seconds,
+    };
+    Ok((summary, trainer.session.take_trace()))
+}
+
+/// The median; 0 of nothing.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}

@@ -1,0 +1,272 @@
+//! What is wrong is said, with the right exit code, and nothing panics.
+
+use crate::data::{data, folder, longs, model, model_with, npz, ring};
+use crate::support::{Folder, example, gnnc, refused, text};
+use gnnc::graph::{Features, Labels};
+
+/// The commands that read a model, on a broken one.
+#[track_caller]
+fn model_is_refused(content: impl AsRef<[u8]>, parts: &[&str]) {
+    let folder = Folder::new();
+    let file = folder.file("m.gir", content);
+    for command in ["check", "plan", "train", "explain"] {
+        refused(1, &[command, text(&file)], parts);
+    }
+}
+
+/// Training on a broken graph, and what else reads it.
+#[track_caller]
+fn graph_is_refused(folder: &Folder, parts: &[&str]) {
+    let model = folder.file("m.gir", model("g.npz"));
+    for command in ["check", "train"] {
+        refused(1, &[command, text(&model)], parts);
+    }
+    refused(1, &["graph", "stats", text(&folder.join("g.npz"))], parts);
+}
+
+#[test]
+fn models_that_make_no_sense_are_refused() {
+    model_is_refused(model_with("let h = x |> foo(3)"), &["E0202", "foo"]);
+    model_is_refused(
+        model_with("let h = linear(x, 3) + linear(x, 5)"),
+        &["E0301", "3", "5"],
+    );
+    model_is_refused(model_with("let h = y |> linear(3)"), &["E0201", "y"]);
+    model_is_refused(model_with("let h = x |> linear(0)"), &["E0"]);
+    let circle = "layer a(h) {\n  return b(h)\n}\n\nlayer b(h) {\n  return a(h)\n}\n\n";
+    let circle = format!("{circle}{}", model_with("let h = a(x)"));
+    model_is_refused(circle, &["E0207"]);
+    model_is_refused(model_with("let h = x |> linear("), &["E01"]);
+    model_is_refused("", &["E0210"]);
+}
+
+#[test]
+fn files_that_are_no_models_are_refused() {
+    let binary: Vec<u8> = (0..=255).collect();
+    model_is_refused(&binary, &["not UTF-8"]);
+    model_is_refused(vec![0; 4096], &["E0"]);
+    model_is_refused("(".repeat(200_000), &["E0"]);
+    model_is_refused(
+        model_with(&format!(
+            "let h = {}x{}",
+            "(".repeat(50_000),
+            ")".repeat(50_000)
+        )),
+        &["E0103"],
+    );
+    let folder = Folder::new();
+    let (missing, itself) = (folder.join("none.gir"), folder.join(""));
+    for command in ["check", "fmt", "plan", "train", "explain"] {
+        refused(1, &[command, text(&missing)], &["none.gir", "No such file"]);
+        refused(1, &[command, text(&itself)], &["directory"]);
+    }
+    let npz = example("data/cora.npz");
+    refused(1, &["fmt", &npz], &["not UTF-8"]);
+}
+
+#[test]
+fn graphs_that_are_not_there_are_refused() {
+    let folder = Folder::new();
+    graph_is_refused(&folder, &["g.npz", "No such file"]);
+    let model = example("gcn_reddit.gir");
+    refused(1, &["train", &model], &["statistics only"]);
+    let cora = example("gcn_cora.gir");
+    refused(
+        1,
+        &["train", &cora, "--graph", text(&folder.join(""))],
+        &["directory"],
+    );
+    refused(1, &["train", &cora, "--graph", &cora], &["gcn_cora.gir"]);
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let mut bad = ring();
+    let mut values = vec![1.0; 12];
+    values[5] = f32::NAN;
+    bad.features = Features::dense(6, 2, values);
+    graph_is_refused(&folder(&bad).0, &["NaN"]);
+
+    for (label, part) in [(1000, "1000"), (-7, "-7")] {
+        let mut bad = ring();
+        bad.labels = Labels::Single(vec![0, 1, label, 1, 0, 1]);
+        graph_is_refused(&folder(&bad).0, &["label", part]);
+    }
+    let mut bad = ring();
+    bad.labels = Labels::Single(vec![-1; 6]);
+    graph_is_refused(&folder(&bad).0, &["label"]);
+}
+
+#[test]
+fn graphs_without_what_training_needs_are_refused() {
+    for (what, part) in [
+        ("features", "has no input features"),
+        ("labels", "has no labels"),
+        ("train", "has no training vertices"),
+    ] {
+        let mut bad = ring();
+        match what {
+            "features" => bad.features = Features::None,
+            "labels" => {
+                bad.labels = Labels::None;
+                for mask in [&mut bad.train, &mut bad.val, &mut bad.test] {
+                    mask.fill(false);
+                }
+            }
+            _ => bad.train.fill(false),
+        }
+        let (_folder, model) = folder(&bad);
+        refused(1, &["train", text(&model)], &[part]);
+    }
+}
+
+#[test]
+fn a_graph_without_validation_is_trained_with_a_warning() {
+    let mut graph = ring();
+    graph.val.fill(false);
+    let (_folder, model) = folder(&graph);
+    let run = gnnc(["train", text(&model)]);
+    assert_eq!(run.code, Some(0));
+    assert!(
+        run.stderr.contains("no validation vertices"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn damaged_archives_are_refused() {
+    let whole = std::fs::read(example("data/cora.npz")).unwrap();
+    for cut in [0, 3, 100, whole.len() / 2, whole.len() - 1] {
+        let folder = Folder::new();
+        folder.file("g.npz", &whole[..cut]);
+        graph_is_refused(&folder, &["g.npz"]);
+    }
+    let folder = Folder::new();
+    folder.file("g.npz", "0 1\n1 2\n");
+    graph_is_refused(&folder, &["g.npz"]);
+}
+
+#[test]
+fn hostile_archives_are_refused() {
+    let path = |folder: &Folder| folder.join("g.npz");
+    let indices = |values: &[i64]| ("indices", "<i8", "(2,)", longs(values));
+    let indptr = ("indptr", "<i8", "(3,)", longs(&[0, 1, 2]));
+    for (values, part) in [([0, 99], "99"), ([0, -1], "-1"), ([0, i64::MAX], "922")] {
+        let folder = Folder::new();
+        npz(&path(&folder), &[indptr.clone(), indices(&values)]);
+        graph_is_refused(&folder, &["indices", part]);
+    }
+    for shape in [
+        "(4611686018427387904,)",
+        "(99999999999999999999999,)",
+        "(1000000000000,)",
+    ] {
+        let folder = Folder::new();
+        let huge = ("indptr", "<i8", shape, longs(&[0, 1, 2]));
+        npz(&path(&folder), &[huge, indices(&[1, 0])]);
+        graph_is_refused(&folder, &["indptr"]);
+    }
+    let folder = Folder::new();
+    let falling = ("indptr", "<i8", "(3,)", longs(&[0, 9, 2]));
+    npz(&path(&folder), &[falling, indices(&[1, 0])]);
+    graph_is_refused(&folder, &["indptr"]);
+}
+
+#[test]
+fn odd_graphs_are_trained_or_refused() {
+    let empty = Folder::new();
+    let none = ("indices", "<i8", "(0,)", Vec::new());
+    npz(
+        &empty.join("g.npz"),
+        &[("indptr", "<i8", "(1,)", longs(&[0])), none],
+    );
+    graph_is_refused(&empty, &["vert"]);
+
+    // Vertices without arcs have themselves, or nothing; neither is an error.
+    let isolated = data(9, [(0, 1), (1, 0), (1, 2), (2, 1)]);
+    let arcless = data(6, []);
+    for graph in [&isolated, &arcless] {
+        let (_folder, model) = folder(graph);
+        for workers in ["1", "3"] {
+            let args = [
+                "train",
+                text(&model),
+                "--workers",
+                workers,
+                "--partitioner",
+                "hash",
+            ];
+            let json = gnnc(args.iter().chain(&["--format", "json"])).json();
+            assert!(json["train_loss"].as_f64().unwrap().is_finite());
+        }
+    }
+
+    // Self loops are no arcs: they are left out when a graph is read.
+    let folder = Folder::new();
+    let indptr = ("indptr", "<i8", "(3,)", longs(&[0, 2, 4]));
+    let loops = ("indices", "<i8", "(4,)", longs(&[0, 1, 0, 1]));
+    npz(&folder.join("g.npz"), &[indptr, loops]);
+    let run = gnnc([
+        "graph",
+        "stats",
+        text(&folder.join("g.npz")),
+        "--format",
+        "json",
+    ]);
+    assert_eq!(run.json()["edges"], 2);
+}
+
+#[test]
+fn impossible_numbers_of_workers_are_refused() {
+    let (_folder, model) = folder(&ring());
+    let train = |option, number| ["train", text(&model), option, number];
+    refused(1, &train("--workers", "0"), &["0 workers"]);
+    refused(1, &train("--threads", "0"), &["0 workers or threads"]);
+    refused(1, &train("--workers", "7"), &["7 parts of 6 vertices"]);
+    refused(1, &train("--threads", "1000000"), &["--threads 1000000"]);
+    refused(1, &train("--epochs", "0"), &["--epochs 0"]);
+    refused(1, &train("--seeds", "0"), &["--seeds 0"]);
+    refused(1, &train("--evaluate-every", "0"), &["--evaluate-every 0"]);
+    gnnc(train("--workers", "6")).report();
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run() {
+    let mut huge = ring();
+    huge.features = Features::dense(6, 2, vec![1e30; 12]);
+    let (folder, _) = folder(&huge);
+    let linear = model("g.npz")
+        .replace("hidden) |> relu", "hidden)")
+        .replace("epochs = 3", "optimizer = sgd(lr = 1e6)\n  epochs = 3");
+    let model = folder.file("l.gir", linear);
+    let run = gnnc(["train", text(&model), "--epochs", "50"]);
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stderr.contains("smaller learning rate"),
+        "{}",
+        run.stderr
+    );
+    let args = ["train", text(&model), "--epochs", "50", "--format", "json"];
+    gnnc(args).fails_json(1);
+}
+
+#[test]
+fn broken_clusters_and_workloads_are_refused() {
+    let folder = Folder::new();
+    let cora = example("gcn_cora.gir");
+    for (content, part) in [("", "version"), ("version = 9", "9"), ("{", "c.toml")] {
+        let cluster = folder.file("c.toml", content);
+        refused(
+            1,
+            &["plan", &cora, "--cluster", text(&cluster)],
+            &["c.toml", part],
+        );
+    }
+    let workload = folder.file("w.json", "{\"name\": 3}");
+    refused(
+        1,
+        &["plan", &cora, "--workload", text(&workload)],
+        &["w.json", "no workload"],
+    );
+}

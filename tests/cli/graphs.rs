@@ -1,0 +1,197 @@
+//! The commands on data graphs.
+
+use crate::data::folder;
+use crate::support::{Folder, example, gnnc, refused, text};
+
+#[test]
+fn stats_are_a_workload() {
+    let cora = example("data/cora.npz");
+    let args = ["graph", "stats", &cora, "--parts", "2,4"];
+    let report = gnnc(args).report();
+    for part in ["2_708", "10_556 arcs, symmetric", "140 train", "alpha"] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    let json = gnnc(args.iter().chain(&["--format", "json"])).ok();
+    let workload: gnnc::ir::Workload = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (workload.vertices, workload.edges, workload.classes),
+        (2708, 10_556, 7)
+    );
+    assert_eq!(
+        workload.partitions.keys().copied().collect::<Vec<_>>(),
+        [2, 4]
+    );
+
+    let folder = Folder::new();
+    let file = folder.file("cora.json", json);
+    let model = example("gcn_cora.gir");
+    let args = ["plan", &model, "--workload", text(&file), "--gpus", "4"];
+    assert!(gnnc(args).report().contains("(measured)"));
+    refused(
+        1,
+        &["train", &model, "--workload", text(&file)],
+        &["statistics only"],
+    );
+    refused(1, &["plan", &model, "--workload", &cora], &["cora.npz"]);
+}
+
+#[test]
+fn partitions_are_counted_and_written() {
+    let folder = Folder::new();
+    let out = folder.join("parts.txt");
+    let cora = example("data/cora.npz");
+    for partitioner in ["metis", "metis-edges", "hash", "range"] {
+        let args = [
+            "graph",
+            "partition",
+            &cora,
+            "--parts",
+            "3",
+            "--partitioner",
+            partitioner,
+            "--out",
+            text(&out),
+        ];
+        let report = gnnc(args).report();
+        assert!(report.contains("boundary copies"), "{report}");
+        let json = gnnc(args.iter().chain(&["--format", "json"])).json();
+        assert_eq!(json["loads"].as_array().unwrap().len(), 3);
+        let owners = std::fs::read_to_string(&out).unwrap();
+        let owners: Vec<u32> = owners.lines().map(|l| l.parse().unwrap()).collect();
+        assert_eq!(owners.len(), 2708);
+        let first = owners.iter().filter(|&&part| part == 0).count();
+        assert_eq!(json["loads"][0]["inner"], first);
+    }
+    let parts = |k| ["graph", "partition", &cora, "--parts", k];
+    refused(1, &parts("0"), &["0 parts"]);
+    refused(1, &parts("2709"), &["2709 parts of 2708 vertices"]);
+    let args = [
+        "graph",
+        "partition",
+        &cora,
+        "--parts",
+        "2",
+        "--partitioner",
+        "kahip",
+    ];
+    refused(1, &args, &["unknown partitioner `kahip`", "metis"]);
+}
+
+#[test]
+fn conversions_keep_the_graph() {
+    let folder = Folder::new();
+    let cora = example("data/cora.npz");
+    let mut last = cora.clone();
+    for name in ["a.csv", "b.mtx", "c.graph", "d.txt.gz", "e.npz"] {
+        let out = folder.join(name);
+        let report = gnnc(["graph", "convert", &last, text(&out)]).report();
+        assert!(report.contains("2_708 vertices, 10_556 edges"), "{report}");
+        assert_eq!(report.contains("left out"), name == "a.csv", "{report}");
+        last = text(&out).to_owned();
+    }
+    let directed = folder.file("d.csv", "0,1\n1,2\n2,2\n0,1\n");
+    let out = folder.join("f.npz");
+    let run = gnnc([
+        "graph",
+        "convert",
+        text(&directed),
+        text(&out),
+        "--symmetrise",
+    ]);
+    assert_eq!(run.code, Some(0));
+    assert!(
+        run.stderr.contains("left out 1 self loop"),
+        "{}",
+        run.stderr
+    );
+    assert!(
+        run.stderr.contains("left out 1 repeated arc"),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stdout.contains("3 vertices, 4 edges"), "{}", run.stdout);
+    refused(
+        1,
+        &["graph", "convert", &cora, text(&folder.join("x.zzz"))],
+        &["x.zzz"],
+    );
+}
+
+#[test]
+fn generated_graphs_are_the_same_every_time() {
+    let folder = Folder::new();
+    let generate = |kind: &str, seed: &str, name: &str| {
+        let out = folder.join(name);
+        let sizes = [
+            "--vertices",
+            "500",
+            "--edges",
+            "4000",
+            "--features",
+            "8",
+            "--classes",
+            "3",
+        ];
+        let args = [
+            "graph",
+            "generate",
+            kind,
+            "--seed",
+            seed,
+            "--out",
+            text(&out),
+        ];
+        let report = gnnc(args.iter().chain(&sizes)).report();
+        assert!(
+            report.contains("500 vertices, 4_000 edges, 8 features, 3 classes"),
+            "{report}"
+        );
+        std::fs::read(out).unwrap()
+    };
+    for kind in ["rmat", "planted"] {
+        let first = generate(kind, "1", "a.npz");
+        assert_eq!(first, generate(kind, "1", "b.npz"));
+        assert_ne!(first, generate(kind, "2", "c.npz"));
+    }
+    let model = folder.file("m.gir", crate::data::model("c.npz"));
+    let json = gnnc(["train", text(&model), "--epochs", "60", "--format", "json"]).json();
+    assert!(
+        json["test_accuracy"].as_f64().unwrap() > 0.5,
+        "a planted graph is learned: {json}"
+    );
+    let out = folder.join("d.npz");
+    let args = [
+        "graph",
+        "generate",
+        "rmat",
+        "--vertices",
+        "3",
+        "--edges",
+        "100",
+        "--out",
+        text(&out),
+    ];
+    refused(1, &args, &["cannot generate"]);
+}
+
+#[test]
+fn features_are_taken_from_a_file() {
+    let (folder, _) = folder(&crate::data::ring());
+    let edges = folder.file("g.csv", "0,1\n1,0\n");
+    let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+    npy.extend((header.len() as u16).to_le_bytes());
+    npy.extend(header.as_bytes());
+    npy.extend((0..6u8).flat_map(|i| f32::from(i).to_le_bytes()));
+    let features = folder.file("f.npy", npy);
+    let args = [
+        "graph",
+        "stats",
+        text(&edges),
+        "--features",
+        text(&features),
+        "--format",
+        "json",
+    ];
+    assert_eq!(gnnc(args).json()["features"], 3);
+}

@@ -1,0 +1,13 @@
+//! The command line from end to end, and the plans of all examples.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod bad_input;
+mod commands;
+mod data;
+mod examples;
+mod graphs;
+mod plans;
+mod resume;
+mod sameness;
+mod support;

@@ -1,0 +1,161 @@
+//! A run that stops and goes on ends with the numbers of one that does not.
+
+use crate::data::{folder, ring};
+use crate::support::{Folder, command, example, finished, gnnc, refused, text};
+
+#[test]
+fn resumed_runs_end_with_the_same_numbers() {
+    let cora = example("gcn_cora.gir");
+    for workers in ["1", "2"] {
+        let folder = Folder::new();
+        let (whole, half) = (folder.join("whole"), folder.join("half"));
+        let run = |epochs: &str, more: &[&str]| {
+            let args = [
+                "train",
+                &cora,
+                "--workers",
+                workers,
+                "--format",
+                "json",
+                "--epochs",
+            ];
+            gnnc(args.iter().chain(&[epochs]).chain(more)).json()
+        };
+        let expected = run("12", &["--checkpoint", text(&whole)]);
+        run("5", &["--checkpoint", text(&half)]);
+        let found = run(
+            "12",
+            &["--resume", text(&half), "--checkpoint", text(&half)],
+        );
+        for key in [
+            "epochs",
+            "train_loss",
+            "val_accuracy",
+            "test_accuracy",
+            "best_epoch",
+        ] {
+            assert_eq!(found[key], expected[key], "{key}, {workers} workers");
+        }
+        assert_eq!(
+            std::fs::read(&half).unwrap(),
+            std::fs::read(&whole).unwrap()
+        );
+        assert_eq!(folder.names(), ["half", "whole"], "nothing is left aside");
+    }
+}
+
+#[test]
+fn a_finished_run_has_nothing_to_go_on_with() {
+    let (folder, model) = folder(&ring());
+    let file = folder.join("c");
+    let trained = gnnc([
+        "train",
+        text(&model),
+        "--checkpoint",
+        text(&file),
+        "--format",
+        "json",
+    ]);
+    let trained = trained.json();
+    let args = ["train", text(&model), "--resume", text(&file)];
+    assert!(
+        gnnc(args)
+            .report()
+            .contains("the checkpoint has all epochs")
+    );
+    let again = gnnc(args.iter().chain(&["--format", "json"])).json();
+    assert_eq!(again["epochs"], trained["epochs"]);
+    assert_eq!(again["test_accuracy"], trained["test_accuracy"]);
+    assert!(again["train_loss"].is_null());
+}
+
+#[test]
+fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
+    let (folder, model) = folder(&ring());
+    let file = folder.join("c");
+    gnnc(["train", text(&model), "--checkpoint", text(&file)]).ok();
+    let cora = example("gcn_cora.gir");
+    refused(
+        1,
+        &["train", &cora, "--resume", text(&file)],
+        &["no checkpoint that can be resumed"],
+    );
+    let wider = [
+        "train",
+        text(&model),
+        "--set",
+        "hidden=5",
+        "--resume",
+        text(&file),
+    ];
+    refused(1, &wider, &["no checkpoint that can be resumed"]);
+    let whole = std::fs::read(&file).unwrap();
+    for cut in [0, 7, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&file, &whole[..cut]).unwrap();
+        let args = ["train", text(&model), "--resume", text(&file)];
+        refused(1, &args, &["no checkpoint that can be resumed"]);
+    }
+    refused(
+        1,
+        &[
+            "train",
+            text(&model),
+            "--resume",
+            text(&folder.join("none")),
+        ],
+        &["none"],
+    );
+}
+
+/// A limit on the size of files stands for a full disk: writing fails half-way.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let folder = Folder::new();
+    let file = folder.file("c", "what was there before");
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$@\"";
+    let gnnc = command();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", script, "sh"]).arg(gnnc.get_program());
+    limited.args([
+        "train",
+        &example("gcn_cora.gir"),
+        "--epochs",
+        "2",
+        "--no-cache",
+    ]);
+    limited.args(["--checkpoint", text(&file), "--format", "json"]);
+    let run = finished(limited.output().unwrap());
+    let error = run.fails_json(2);
+    assert!(
+        error["message"].as_str().unwrap().contains("cannot write"),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        "what was there before"
+    );
+    assert_eq!(folder.names(), ["c"], "nothing is left aside");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_training() {
+    let folder = Folder::new();
+    let cora = example("gcn_cora.gir");
+    let nowhere = folder.join("nowhere/c");
+    for option in ["--checkpoint", "--trace"] {
+        let args = |path| ["train", &cora, option, path];
+        refused(1, &args(text(&nowhere)), &["there is no folder"]);
+        let itself = folder.join("");
+        refused(1, &args(text(&itself)), &["it is a folder"]);
+        refused(1, &args("/dev/full"), &["no regular file"]);
+    }
+    refused(
+        1,
+        &["plan", &cora, "--out", text(&nowhere)],
+        &["there is no folder"],
+    );
+    let args = ["graph", "generate", "rmat", "--out", "/proc/g.npz"];
+    let run = gnnc(args);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("/proc/g.npz"), "{}", run.stderr);
+}

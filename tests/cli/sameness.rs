@@ -1,0 +1,82 @@
+//! Several workers compute what one computes, dropout included.
+
+use crate::support::{example, gnnc};
+use gnnc::{LoadOptions, Loaded, Source, TrainOptions};
+
+/// Losses of ten epochs by number of workers, against those of one worker.
+fn same_losses(model: &str) {
+    let source = Source::read(example(model)).unwrap();
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let losses = |workers| {
+        let options = TrainOptions {
+            workers,
+            epochs: Some(10),
+            evaluate_every: 10,
+            ..TrainOptions::default()
+        };
+        let summary = gnnc::train(&loaded, &compiled, &options, &mut |_| ()).unwrap();
+        assert_eq!(summary.bytes_sent, summary.bytes_predicted);
+        assert_eq!(summary.bytes_sent > 0, workers > 1);
+        summary.losses
+    };
+    let one = losses(1);
+    assert_eq!(one.len(), 10);
+    for workers in [2, 3, 4] {
+        for (epoch, (found, expected)) in losses(workers).iter().zip(&one).enumerate() {
+            let error = (found - expected).abs() / expected.abs();
+            assert!(
+                error < 1e-4,
+                "{model} on {workers} workers, epoch {}: {found}, on one {expected}",
+                epoch + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn gcn_is_the_same_on_several_workers() {
+    same_losses("gcn_cora.gir");
+}
+
+#[test]
+fn sage_is_the_same_on_several_workers() {
+    same_losses("sage_cora.gir");
+}
+
+#[test]
+fn gat_is_the_same_on_several_workers() {
+    same_losses("gat_cora.gir");
+}
+
+#[test]
+fn gin_is_the_same_on_several_workers() {
+    same_losses("gin_cora.gir");
+}
+
+#[test]
+fn gcnii_is_the_same_on_several_workers() {
+    same_losses("gcnii_cora.gir");
+}
+
+#[test]
+fn workers_report_what_they_sent() {
+    let cora = example("gcn_cora.gir");
+    let args = [
+        "train",
+        &cora,
+        "--workers",
+        "3",
+        "--epochs",
+        "3",
+        "--partitioner",
+        "hash",
+    ];
+    assert!(
+        gnnc(args)
+            .report()
+            .contains("bytes in the epochs of this run, as predicted")
+    );
+    let args = ["train", &cora, "--workers", "2", "--partitioner", "kahip"];
+    crate::support::refused(1, &args, &["unknown partitioner `kahip`"]);
+}

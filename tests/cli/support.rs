@@ -1,0 +1,170 @@
+//! Running gnnc as a process, in a folder of its own.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The repository.
+pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A folder that is removed when it is dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cli-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Names of the files in the folder, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a run of gnnc left.
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A file of `examples/`.
+pub fn example(name: &str) -> String {
+    format!("{ROOT}/examples/{name}")
+}
+
+/// gnnc with the cache of all tests.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gnnc"));
+    command
+        .current_dir(ROOT)
+        .env(
+            "GNNC_CACHE",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"),
+        )
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs gnnc and waits for it.
+pub fn gnnc<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> Run {
+    finished(command().args(args).output().unwrap())
+}
+
+pub fn finished(output: Output) -> Run {
+    let run = Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    };
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    run
+}
+
+impl Run {
+    /// The report of a run that did what was asked, without a word on standard error.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(
+            (self.code, self.stderr.as_str()),
+            (Some(0), ""),
+            "{}",
+            self.stdout
+        );
+        self.stdout
+    }
+
+    /// The same, for text that must be readable: under 100 columns, no colour.
+    #[track_caller]
+    pub fn report(self) -> String {
+        let text = self.ok();
+        for line in text.lines() {
+            assert!(line.chars().count() < 100, "a long line: {line}");
+            assert!(!line.contains('\u{1b}'), "colour in a pipe: {line}");
+            assert_eq!(line, line.trim_end(), "spaces at the end");
+        }
+        assert!(text.ends_with('\n'));
+        text
+    }
+
+    /// The same, for JSON: one value.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// A run that failed with a code, no report, and messages that hold all of `parts`.
+    #[track_caller]
+    pub fn fails(self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stdout, "", "a failure has no report");
+        for part in parts {
+            assert!(
+                self.stderr.contains(part),
+                "no `{part}` in: {}",
+                self.stderr
+            );
+        }
+        assert!(!self.stderr.contains('\u{1b}'), "colour in a pipe");
+    }
+
+    /// A run that failed with a code and an error as JSON; the error.
+    #[track_caller]
+    pub fn fails_json(self, code: i32) -> Value {
+        assert_eq!(
+            (self.code, self.stderr.as_str()),
+            (Some(code), ""),
+            "{}",
+            self.stdout
+        );
+        let report: Value = serde_json::from_str(&self.stdout).unwrap();
+        let error = report["error"].clone();
+        assert_eq!(error["exit_code"], code);
+        assert!(
+            error["kind"].is_string() && error["message"].is_string(),
+            "{error}"
+        );
+        error
+    }
+}
+
+/// Fails both ways with the same code and messages that hold `parts`.
+#[track_caller]
+pub fn refused(code: i32, args: &[&str], parts: &[&str]) {
+    gnnc(args).fails(code, parts);
+    let json = gnnc(args.iter().chain(&["--format", "json"]));
+    json.fails_json(code);
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,16 @@
+//! What lowered programs compute, against the interpreter of the graphs they come from.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "differential/check.rs"]
+mod check;
+#[path = "differential/data.rs"]
+mod data;
+#[path = "differential/examples.rs"]
+mod examples;
+#[path = "differential/models.rs"]
+mod models;
+#[path = "differential/random.rs"]
+mod random;
+#[path = "differential/sameness.rs"]
+mod sameness;

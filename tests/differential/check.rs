@@ -1,0 +1,241 @@
+//! One model on one data graph: what a session trains, against the interpreter.
+
+use gnnc::graph::{GraphData, Labels, summarise};
+use gnnc::ir::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc::ir::model::{GraphFacts, Optimizer};
+use gnnc::ir::{Graph, Rows, Type};
+use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
+
+/// Largest difference of two gradients, as a share of the largest element of the tensor.
+///
+/// The interpreter calculates in f64, programs in f32 with a relative error of 6e-8 an
+/// operation. Sums over some hundred arcs, rows and columns and several layers, forward and
+/// backward, leave less than 1e-5 of the largest element in the models here; a wrong scale, arc,
+/// mask or halo row changes the first digits.
+const TOLERANCE: f64 = 1e-4;
+
+/// What counts as nothing, as a share of the largest gradient of all tensors: elements that
+/// cancel exactly leave the rounding errors of their summands.
+const NOTHING: f64 = 1e-3;
+
+/// So large that a step shows the gradient: what is rounded off the start values is divided
+/// by it. A power of two, so that multiplying by it rounds nothing.
+const LEARNING_RATE: f64 = 64.0;
+
+/// How a model is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Ranks.
+    pub ranks: u32,
+    /// How the vertices are divided.
+    pub partitioner: &'static str,
+    /// Threads of a rank.
+    pub threads: usize,
+}
+
+/// A model with its data, and what the interpreter runs.
+pub struct Case {
+    /// The text, for messages.
+    text: String,
+    /// The model on its data.
+    pub loaded: Loaded,
+    /// The form that is lowered.
+    pub compiled: Compiled,
+    /// The derivative of the form that was written.
+    written: TrainingGraph,
+    context: EvalContext,
+}
+
+impl Case {
+    /// Checks and compiles a model whose body, and whose layers, are given.
+    pub fn new(layers: &str, body: &str, data: GraphData) -> Self {
+        let text = format!(
+            "graph g = \"g.npz\"\n{layers}\nmodel m() on g {{\n{body}\n}}\n\
+             train {{ optimizer = sgd(lr = {LEARNING_RATE:?}) weight_decay = 0.01 seed = 7 }}\n"
+        );
+        let workload = summarise(&data, &[]).unwrap();
+        let facts = GraphFacts {
+            features: workload.features,
+            classes: workload.classes,
+        };
+        let source = Source::new("m.gir", text.clone());
+        let (model, diagnostics) = source.check(&facts, &[]);
+        let Some(model) = model else {
+            panic!("{text}\n{diagnostics:#?}")
+        };
+        let written = differentiate(&model.graph).unwrap();
+        let context = context(&data);
+        let loaded = Loaded {
+            model,
+            workload,
+            data: Some(data),
+            diagnostics,
+        };
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)
+            .unwrap_or_else(|e| panic!("{text}\n{e}"));
+        Self {
+            text,
+            loaded,
+            compiled,
+            written,
+            context,
+        }
+    }
+
+    /// A session with start values that leave no parameter at 0 or 1.
+    pub fn start(&self, way: Way) -> Trainer {
+        let options = TrainOptions {
+            workers: way.ranks,
+            threads: way.threads,
+            partitioner: way.partitioner.to_owned(),
+            ..TrainOptions::default()
+        };
+        let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)
+            .unwrap_or_else(|e| panic!("{way:?}: {e}\n{}", self.text));
+        let mut start = trainer.session.parameters();
+        for (n, tensor) in start.iter_mut().enumerate() {
+            for (k, value) in tensor.values.iter_mut().enumerate() {
+                *value += 0.3 * ((7 * n + 3 * k) as f32 * 0.7).sin();
+            }
+        }
+        trainer.session.set_parameters(&start).unwrap();
+        trainer
+    }
+
+    /// Compares two epochs and the logits with the interpreter; the differences that are too
+    /// large.
+    pub fn differences(&mut self, way: Way) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut trainer = self.start(way);
+        let start = trainer.session.parameters();
+        self.context.params = self.parameters(&start);
+        for epoch in 0..2 {
+            let report = match trainer.epoch() {
+                Ok(report) => report,
+                Err(e) => return vec![format!("epoch {epoch}: {e}")],
+            };
+            let results = self.evaluate(&self.written.graph, Some(epoch));
+            let loss = results[self.written.loss].data[0];
+            if differ(report.loss, loss, loss.abs().max(1e-3)) {
+                found.push(format!("epoch {epoch}: loss {}, not {loss}", report.loss));
+            }
+            let expected = self.gradients(&results);
+            let all = largest(expected.iter().flatten().copied());
+            let stepped = self.parameters(&trainer.session.parameters());
+            for (n, expected) in expected.iter().enumerate() {
+                let name = &self.loaded.model.graph.params[n].name;
+                let scale = largest(expected.iter().copied()).max(all * NOTHING);
+                let before = &self.context.params[n].data;
+                let step = before.iter().zip(&stepped[n].data);
+                let gradient = step.map(|(old, new)| (old - new) / LEARNING_RATE);
+                for (k, (g, &e)) in gradient.zip(expected).enumerate() {
+                    if differ(g, e, scale) {
+                        found.push(format!(
+                            "epoch {epoch}: gradient of {name}, element {k}: {g}, not {e} \
+                             (largest {scale})"
+                        ));
+                        break;
+                    }
+                }
+            }
+            trainer.session.set_parameters(&start).unwrap();
+        }
+        trainer.evaluate().unwrap();
+        let logits = trainer.session.logits().unwrap();
+        let expected = &self.evaluate(&self.loaded.model.graph, None)[1].data;
+        assert_eq!(logits.len(), expected.len());
+        let scale = largest(expected.iter().copied());
+        for (k, (&z, &e)) in logits.iter().zip(expected).enumerate() {
+            if differ(f64::from(z), e, scale) {
+                found.push(format!("logit {k}: {z}, not {e} (largest {scale})"));
+                break;
+            }
+        }
+        found
+    }
+
+    /// Fails unless a session computes what the interpreter computes.
+    pub fn check(&mut self, way: Way) {
+        let found = self.differences(way);
+        assert!(
+            found.is_empty(),
+            "{way:?}\n{}\n{}",
+            found.join("\n"),
+            self.text
+        );
+    }
+
+    /// The parameters of a session in the order and with the types of the model.
+    fn parameters(&self, tensors: &[gnnc::runtime::Tensor]) -> Vec<Tensor> {
+        let specs = self.loaded.model.graph.params.iter();
+        let tensor = |spec: &gnnc::ir::graph::ParamSpec| {
+            let own = tensors.iter().find(|t| t.name == spec.name).unwrap();
+            let Rows::Fixed(rows) = spec.ty.rows else {
+                panic!("{} has rows of the data graph", spec.name)
+            };
+            let data = own.values.iter().map(|&x| f64::from(x)).collect();
+            Tensor::new(spec.ty, rows as usize, data)
+        };
+        specs.map(tensor).collect()
+    }
+
+    /// The gradients with the weight decay, which SGD adds to them.
+    fn gradients(&self, results: &[Tensor]) -> Vec<Vec<f64>> {
+        let settings = &self.loaded.model.train;
+        assert!(matches!(settings.optimizer, Optimizer::Sgd { .. }));
+        let params = self.loaded.model.graph.params.iter();
+        let one = |(n, spec): (usize, &gnnc::ir::graph::ParamSpec)| {
+            let values = &self.context.params[n].data;
+            let decay = spec.decay.unwrap_or(settings.weight_decay);
+            // A parameter that the loss does not depend on is left alone.
+            let Some(gradient) = self.written.grads[n] else {
+                return vec![0.0; values.len()];
+            };
+            let gradient = results[gradient].data.iter();
+            gradient.zip(values).map(|(g, p)| g + decay * p).collect()
+        };
+        params.enumerate().map(one).collect()
+    }
+
+    fn evaluate(&self, graph: &Graph, epoch: Option<u32>) -> Vec<Tensor> {
+        let seed = self.loaded.model.train.seed;
+        let dropout = epoch.map(|epoch| DropoutKey { seed, epoch });
+        let context = EvalContext {
+            dropout,
+            ..self.context.clone()
+        };
+        evaluate(graph, &context).unwrap_or_else(|e| panic!("{e}\n{}", self.text))
+    }
+}
+
+/// The data graph as the interpreter takes it, without parameters.
+fn context(data: &GraphData) -> EvalContext {
+    let rows = data.vertices() as usize;
+    let dense = data.features.to_dense();
+    let features = dense.values().iter().map(|&x| f64::from(x)).collect();
+    let labels = match &data.labels {
+        Labels::None => panic!("the graph has no labels"),
+        Labels::Single(labels) => labels.clone(),
+        Labels::Multi { values, .. } => values.iter().map(|&x| x as i32).collect(),
+    };
+    EvalContext {
+        indptr: data.topology.indptr().to_vec(),
+        indices: data.topology.indices().to_vec(),
+        features: Tensor::new(Type::vertices(data.features.columns()), rows, features),
+        labels,
+        train: data.train.clone(),
+        params: Vec::new(),
+        dropout: None,
+    }
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |a, b| a.max(b.abs()))
+}
+
+/// Whether two numbers differ by more than rounding; what is not a number always does.
+fn differ(found: f64, expected: f64, scale: f64) -> bool {
+    let difference = (found - expected).abs();
+    difference.is_nan() || difference > TOLERANCE * scale
+}

@@ -1,0 +1,78 @@
+//! Small data graphs with what lowering must get right: isolated vertices, arcs of one
+//! direction, few non-zero features.
+
+use gnnc::graph::generate::{Attributes, PlantedPartition};
+use gnnc::graph::{Features, GraphData, Labels, Topology};
+
+/// How a graph is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Vertices.
+    pub vertices: u32,
+    /// Arcs before some are left out.
+    pub arcs: u64,
+    /// Whether some arcs lack their reverse.
+    pub directed: bool,
+    /// Whether one feature in eight is non-zero.
+    pub sparse: bool,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// Input features of a vertex.
+pub const FEATURES: u32 = 12;
+
+/// A planted partition with three classes in which every eleventh vertex has no neighbours.
+pub fn planted(shape: Shape) -> GraphData {
+    let mut data = PlantedPartition {
+        vertices: shape.vertices,
+        arcs: shape.arcs,
+        homophily: 0.7,
+        attributes: Attributes {
+            features: FEATURES,
+            classes: 3,
+            ..Attributes::default()
+        },
+        seed: shape.seed,
+    }
+    .generate()
+    .unwrap();
+    let lonely = |v: u32| v % 11 == 4;
+    let kept = |u: u32, v: u32| !shape.directed || u < v || !(u + 2 * v).is_multiple_of(3);
+    let arcs = (0..shape.vertices).flat_map(|v| {
+        let sources = data.topology.in_neighbours(v).iter();
+        sources.map(move |&u| (u, v))
+    });
+    let arcs = arcs.filter(|&(u, v)| !lonely(u) && !lonely(v) && kept(u, v));
+    data.topology = Topology::from_edges(shape.vertices, arcs).unwrap().0;
+    assert!(data.topology.in_degrees().contains(&0));
+    if shape.sparse {
+        let rows = shape.vertices as usize;
+        let mut values = data.features.values().to_vec();
+        for (n, value) in values.iter_mut().enumerate() {
+            // Some rows are empty.
+            let (row, column) = (n / FEATURES as usize, n % FEATURES as usize);
+            if (row * 5 + column * 3) % 8 != 0 || row % 13 == 2 {
+                *value = 0.0;
+            }
+        }
+        data.features = Features::dense(rows, FEATURES, values).in_best_storage();
+        assert!(matches!(data.features, Features::Sparse { .. }));
+    }
+    data
+}
+
+/// The same graph with two bits of the vertex's class in place of the class.
+pub fn with_several_labels(mut data: GraphData) -> GraphData {
+    let Labels::Single(labels) = &data.labels else {
+        panic!("the graph has labels: {:?}", data.labels)
+    };
+    let values = labels
+        .iter()
+        .zip(0..)
+        .flat_map(|(&label, v)| [label > 0, label != 1, v % 2 == 0])
+        .map(|bit| f32::from(u8::from(bit)))
+        .collect();
+    data.labels = Labels::Multi { classes: 3, values };
+    data
+}

@@ -1,0 +1,52 @@
+//! Every example can be lowered: those with data for a few ranks, the others for many.
+
+use gnnc::ir::program::{Instr, Program};
+use gnnc::planner::placement::Placement;
+use gnnc::{LoadOptions, Loaded, Source};
+
+fn exchanges(program: &Program) -> bool {
+    let code = program.setup.iter().chain(&program.step);
+    code.into_iter().any(has_exchange)
+}
+
+fn has_exchange(instr: &Instr) -> bool {
+    match instr {
+        Instr::HaloExchange { .. } => true,
+        Instr::Repeat { body, .. } => body.iter().any(has_exchange),
+        _ => false,
+    }
+}
+
+#[test]
+fn examples_are_lowered() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "gir"));
+    paths.sort();
+    let (mut data, mut statistics) = (0, 0);
+    for path in paths {
+        let name = path.display();
+        let source = Source::read(&path).unwrap();
+        let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+        let counts: &[u32] = if loaded.data.is_some() {
+            data += 1;
+            &[1, 4]
+        } else {
+            statistics += 1;
+            &[64]
+        };
+        for &ranks in counts {
+            let program = compiled
+                .program(Placement::Graph { ranks })
+                .unwrap_or_else(|e| panic!("{name} for {ranks} ranks: {e}"));
+            assert_eq!(program.ranks, ranks, "{name}");
+            assert_eq!(exchanges(&program), ranks > 1, "{name} for {ranks} ranks");
+            assert_eq!(program.params, loaded.model.graph.params, "{name}");
+            let (loss, logits) = (program.loss, program.logits);
+            assert!(loss.is_some() && logits.is_some(), "{name}");
+        }
+    }
+    assert!(data > 10 && statistics > 2, "{data} and {statistics}");
+}
