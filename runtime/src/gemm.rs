@@ -1,6 +1,8 @@
 //! Dense products, cut into panels and blocks that never depend on the number of threads,
 //! so that results do not either.
 
+mod skinny;
+
 use crate::device::cpu::Span;
 use crate::team::Team;
 use gemm::Parallelism;
@@ -83,6 +85,17 @@ impl Multiply {
             self.b.need(rows, columns);
             self.a.need(end as usize, k);
             self.out.need(end as usize, n);
+            if narrow((m, n, k)) {
+                let rows = |at, stride| skinny::Rows { at, stride };
+                skinny::rows(
+                    (m, n, k),
+                    rows(lhs, self.a.stride),
+                    rows(self.b.at.ptr, self.b.stride),
+                    self.product == Product::Nt,
+                    rows(self.out.row(begin, n), self.out.stride),
+                );
+                return;
+            }
             multiply(
                 (m, n, k),
                 self.out.row(begin, n),
@@ -105,6 +118,13 @@ impl Multiply {
             let begin = i as u64 * block;
             let k = (self.rows - begin).min(block) as usize;
             let (lhs, rhs) = (self.a.row(begin, m), self.b.row(begin, n));
+            if narrow((m, n, k)) {
+                let rows = |at, stride| skinny::Rows { at, stride };
+                let (a, b) = (rows(lhs, self.a.stride), rows(rhs, self.b.stride));
+                // SAFETY: spans were checked; blocks have their own results.
+                unsafe { skinny::columns((k, n, m), a, b, rows(dst, stride)) };
+                return;
+            }
             // SAFETY: spans were checked; blocks have their own results.
             unsafe {
                 multiply(
@@ -184,6 +204,11 @@ fn panel(rows: u64, columns: u64) -> u64 {
         .min(cached.max(1024))
         .max(1)
         .next_multiple_of(64)
+}
+
+/// Whether a product of these sizes of result and sum is one for [`skinny`].
+fn narrow((m, n, k): (usize, usize, usize)) -> bool {
+    m > 0 && k > 0 && (1..=skinny::WIDEST).contains(&n)
 }
 
 /// `dst[m x n] = lhs[m x k] . rhs[k x n]`, each with its steps from row to row and column to column.
@@ -373,6 +398,8 @@ mod tests {
                 (2000, 1, 1),
                 (1537, 7, 16),
                 (700, 300, 41),
+                (90, 33, 64),
+                (90, 33, 65),
                 (5, 600, 3),
             ] {
                 check(product, rows, inner, columns, 0);
@@ -404,7 +431,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn products_are_sums(product in 0usize..3, rows in 0usize..1200, inner in 0usize..40, columns in 0usize..40, pad in 0usize..4) {
+        fn products_are_sums(product in 0usize..3, rows in 0usize..1200, inner in 0usize..40, columns in 0usize..80, pad in 0usize..4) {
             check([Product::Nn, Product::Nt, Product::Tn][product], rows, inner, columns, pad);
         }
     }
