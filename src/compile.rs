@@ -4,11 +4,12 @@ use crate::Error;
 use gnnc_ir::Workload;
 use gnnc_ir::autodiff::differentiate;
 use gnnc_ir::model::Model;
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::Program;
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{LowerError, Training, evaluation};
-use gnnc_planner::placement::{Placement, lower};
+use gnnc_planner::placement::{lower, lower_all};
 
 /// A model in the form that was chosen for a workload, with its derivative.
 #[derive(Clone, Debug)]
@@ -57,11 +58,19 @@ fn with_options(
 }
 
 impl Compiled {
-    /// The program of a placement.
+    /// The program of a placement, as rank 0 runs it.
     ///
     /// # Errors
     /// If the model uses something that no program can express yet.
-    pub fn program(&self, placement: Placement) -> Result<Program, Error> {
-        Ok(lower(&self.training, placement)?)
+    pub fn program(&self, placement: Placement, ranks: u32) -> Result<Program, Error> {
+        Ok(lower(&self.training, placement, ranks)?)
+    }
+
+    /// The programs of a placement's ranks: one for all of them, or one each.
+    ///
+    /// # Errors
+    /// As [`Compiled::program`].
+    pub fn programs(&self, placement: Placement, ranks: u32) -> Result<Vec<Program>, Error> {
+        Ok(lower_all(&self.training, placement, ranks)?)
     }
 }

@@ -6,7 +6,7 @@ use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Objective, Partitioner, Plan};
 use gnnc_planner::lower::LowerError;
-use gnnc_planner::placement::{self, Placement};
+use gnnc_planner::placement;
 use gnnc_planner::search::{self, PlacementSpec, PlanRequest};
 
 /// What to plan for.
@@ -37,8 +37,7 @@ pub fn plan(loaded: &Loaded, compiled: &Compiled, options: &PlanOptions) -> Resu
         allow: &[],
     };
     let lower = |spec: &PlacementSpec| -> Result<_, LowerError> {
-        let place = Placement::Graph { ranks: spec.ranks };
-        placement::lower(&compiled.training, place)
+        placement::lower(&compiled.training, spec.placement, spec.ranks)
     };
     Ok(search::plan(&request, &lower))
 }

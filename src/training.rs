@@ -3,9 +3,9 @@
 use crate::{Compiled, Error, Loaded};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
-use gnnc_planner::placement::Placement;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ pub struct TrainOptions {
     pub workers: u32,
     /// Threads of each rank.
     pub threads: usize,
+    /// How the work is placed on several ranks.
+    pub placement: Placement,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
     /// Where compiled kernels are kept.
@@ -44,6 +46,7 @@ impl Default for TrainOptions {
             seed: None,
             workers: 1,
             threads: 1,
+            placement: Placement::Graph,
             partitioner: "metis".to_owned(),
             cache_dir: None,
             checkpoint: None,
@@ -147,12 +150,11 @@ impl Trainer {
             )));
         }
         let partition = divide(data, options)?;
-        let program = compiled.program(Placement::Graph {
-            ranks: options.workers,
-        })?;
+        let programs = compiled.programs(options.placement, options.workers)?;
+        let program = &programs[0];
         let (sizes, messages) = shares(data, &partition)?;
         let bytes = |code: &[gnnc_ir::program::Instr]| {
-            traffic(code, &program, &sizes, &messages).total_bytes
+            traffic(code, program, &sizes, &messages).total_bytes
         };
         let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
         let run = RunOptions {
@@ -163,7 +165,7 @@ impl Trainer {
             trace: options.trace,
             model: loaded.model.name.clone(),
         };
-        let session = Session::new(program, data, &partition, run)?;
+        let session = Session::new(programs, data, &partition, run)?;
         Ok(Self {
             session,
             step_bytes,
@@ -230,6 +232,8 @@ fn shares(
                 .iter()
                 .map(|v| data.features.stored_in_row(*v as usize))
                 .sum(),
+            vertices: u64::from(data.vertices()),
+            all_edges: data.topology.edges(),
         }
     });
     let messages = parts

@@ -169,36 +169,67 @@ impl LocalPart {
     pub fn arcs(&self, set: EdgeSet) -> LocalArcs {
         let in_csr = match set {
             EdgeSet::Plain => self.arcs.clone(),
-            EdgeSet::Looped => self.looped(),
+            EdgeSet::Looped => looped(&self.arcs, |row| self.global[row as usize]),
         };
+        LocalArcs::new(in_csr, self.rows())
+    }
+}
+
+impl LocalArcs {
+    /// The arcs of `set` of a whole graph; rows are global ids, in order.
+    ///
+    /// # Errors
+    /// A graph with 2^32 arcs or more, self loops included.
+    pub fn whole(topology: &Topology, set: EdgeSet) -> Result<Self, GraphError> {
+        let vertices = topology.vertices() as usize;
+        let count = topology.edges() + vertices as u64;
+        if count > u64::from(u32::MAX) {
+            return Err(GraphError::Unsupported {
+                at: "the whole graph".to_owned(),
+                found: format!("{count} arcs that every rank walks"),
+                expected: format!("at most {}; keep all tensors by rows", u32::MAX),
+            });
+        }
+        let plain = Csr {
+            indptr: topology.indptr().to_vec(),
+            indices: topology.indices().to_vec(),
+        };
+        let in_csr = match set {
+            EdgeSet::Plain => plain,
+            EdgeSet::Looped => looped(&plain, |v| v),
+        };
+        Ok(Self::new(in_csr, vertices))
+    }
+
+    fn new(in_csr: Csr, sources: usize) -> Self {
         let mut destinations = Vec::with_capacity(in_csr.indices.len());
-        for v in 0..self.inner {
+        for v in 0..in_csr.rows() {
             destinations.resize(in_csr.indptr[v + 1] as usize, v as u32);
         }
-        let (out_csr, positions) = in_csr.transposed(self.rows());
-        LocalArcs {
+        let (out_csr, positions) = in_csr.transposed(sources);
+        Self {
             in_csr,
             out_csr,
             positions,
             destinations,
         }
     }
+}
 
-    /// The stored arcs with a self loop of every inner vertex at its place by global id.
-    fn looped(&self) -> Csr {
-        let mut indptr = Vec::with_capacity(self.inner + 1);
-        let mut indices = Vec::with_capacity(self.arcs.indices.len() + self.inner);
-        indptr.push(0);
-        for v in 0..self.inner {
-            let row = self.arcs.row(v);
-            let place = row.partition_point(|&u| self.global[u as usize] < self.global[v]);
-            indices.extend_from_slice(&row[..place]);
-            indices.push(v as u32);
-            indices.extend_from_slice(&row[place..]);
-            indptr.push(indices.len() as u64);
-        }
-        Csr { indptr, indices }
+/// Stored arcs with a self loop of every row's vertex at its place by global id.
+fn looped(arcs: &Csr, global: impl Fn(u32) -> u32) -> Csr {
+    let mut indptr = Vec::with_capacity(arcs.rows() + 1);
+    let mut indices = Vec::with_capacity(arcs.indices.len() + arcs.rows());
+    indptr.push(0);
+    for v in 0..arcs.rows() {
+        let row = arcs.row(v);
+        let place = row.partition_point(|&u| global(u) < global(v as u32));
+        indices.extend_from_slice(&row[..place]);
+        indices.push(v as u32);
+        indices.extend_from_slice(&row[place..]);
+        indptr.push(indices.len() as u64);
     }
+    Csr { indptr, indices }
 }
 
 /// Vertices from which on rows do not all stay in a cache whatever their order.
@@ -269,6 +300,24 @@ mod tests {
             (1..vertices).collect::<Vec<_>>()
         );
         assert!(!skewed(&[3; MANY]) && !skewed(&[0, 0, 900]));
+    }
+
+    #[test]
+    fn arcs_of_the_whole_graph_are_in_order_of_ids() {
+        let vertices = MANY as u32;
+        let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
+        let (topology, _) = Topology::from_edges(vertices, star).unwrap();
+        let plain = LocalArcs::whole(&topology, EdgeSet::Plain).unwrap();
+        assert_eq!(plain.in_csr.indptr, topology.indptr());
+        assert_eq!(plain.in_csr.indices, topology.indices());
+        assert_eq!(plain.out_csr.row(3), [4, 7]);
+        let looped = LocalArcs::whole(&topology, EdgeSet::Looped).unwrap();
+        for v in [0, 6, 7, 8, vertices - 1] {
+            let mut want = topology.in_neighbours(v).to_vec();
+            want.push(v);
+            want.sort_unstable();
+            assert_eq!(looped.in_csr.row(v as usize), want);
+        }
     }
 
     proptest! {

@@ -83,6 +83,9 @@ pub enum EvalError {
         /// Type, rows and elements found.
         found: String,
     },
+    /// An operator that needs other ranks: this is the meaning of a graph on one rank.
+    #[error("{0} needs other ranks")]
+    Ranks(String),
     /// A training vertex whose label is not one of the classes.
     #[error("vertex {vertex} is trained on but has label {label}; there are {classes} classes")]
     Label {
@@ -254,8 +257,8 @@ impl<'a> Machine<'a> {
     fn rows(&self, rows: Rows) -> usize {
         match rows {
             Rows::Fixed(n) => n as usize,
-            Rows::Vertices => self.vertices,
-            Rows::Edges(set) => self.arcs(set).len(),
+            Rows::Vertices | Rows::All => self.vertices,
+            Rows::Edges(set) | Rows::AllEdges(set) => self.arcs(set).len(),
         }
     }
 

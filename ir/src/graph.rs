@@ -1,7 +1,7 @@
 //! The operator DAG of a model (never the data graph, which is a topology).
 
 use crate::infer::{TypeError, infer};
-use crate::op::{Op, Scan};
+use crate::op::{Op, Redistribute, Scan};
 use crate::types::{Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -272,7 +272,7 @@ impl Graph {
 pub fn floats(ty: Type) -> u64 {
     match ty.rows {
         Rows::Fixed(rows) => u64::from(rows) * u64::from(ty.columns()) * u64::from(ty.stack.max(1)),
-        Rows::Vertices | Rows::Edges(_) => 0,
+        _ => 0,
     }
 }
 
@@ -351,6 +351,17 @@ impl fmt::Display for Op {
                 write!(f, "reduce {} {}", lower(axis), lower(reduce))
             }
             Self::SumRows => f.write_str("sum_rows"),
+            Self::Redistribute(how) => match how {
+                Redistribute::Split(slice) | Redistribute::Join(slice) => write!(
+                    f,
+                    "{} {} of {} {}",
+                    how.name(),
+                    slice.len,
+                    slice.of,
+                    lower(&slice.axis)
+                ),
+                _ => f.write_str(how.name()),
+            },
             Self::Loss(loss) => write!(f, "loss {}", lower(loss)),
             Self::LossGrad(loss) => write!(f, "loss_grad {}", lower(loss)),
             Self::Scan(scan) => {

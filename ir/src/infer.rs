@@ -150,12 +150,9 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
         }
         Op::Take(set, _) => {
             arity(1)?;
-            match types[0].rows {
-                Rows::Vertices => Ok(Type {
-                    rows: Rows::Edges(*set),
-                    ..types[0]
-                }),
-                _ => domain("vertex rows", types[0]),
+            match types[0].rows.taken(*set) {
+                Some(rows) => Ok(Type { rows, ..types[0] }),
+                None => domain("vertex rows", types[0]),
             }
         }
         Op::Gather(set, end, _) => {
@@ -168,8 +165,8 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
         }
         Op::EdgeSoftmax(set) => {
             arity(1)?;
-            match types[0].rows {
-                Rows::Edges(s) if s == *set => Ok(types[0]),
+            match types[0].rows.edge_set() {
+                Some(s) if s == *set => Ok(types[0]),
                 _ => domain(edges(*set, End::Dst), types[0]),
             }
         }
@@ -265,6 +262,10 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             rows: Rows::Fixed(1),
             ..types[0]
         }),
+        Op::Redistribute(how) => {
+            arity(1)?;
+            how.result(types[0]).map_or_else(|| range(types[0]), Ok)
+        }
         Op::Loss(_) | Op::LossGrad(_) => {
             arity(1)?;
             match (types[0], op) {
@@ -305,10 +306,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
 }
 
 fn gather(set: EdgeSet, ty: Type) -> Option<Type> {
-    (ty.rows == Rows::Edges(set)).then_some(Type {
-        rows: Rows::Vertices,
-        ..ty
-    })
+    ty.rows.gathered(set).map(|rows| Type { rows, ..ty })
 }
 
 fn edges(set: EdgeSet, end: End) -> &'static str {

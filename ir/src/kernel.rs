@@ -90,7 +90,7 @@ pub enum Over {
 }
 
 /// Which axis of a row [`Body::RowReduce`] reduces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Axis {
     /// The columns of each head: the result is `[rows x heads x 1]`.

@@ -1,7 +1,7 @@
 //! The operators of the IR, in one table.
 
 use crate::kernel::{Axis, End, Reduce};
-use crate::types::{EdgeSet, Type};
+use crate::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
 /// A function of one number.
@@ -161,6 +161,9 @@ pub enum Op {
     ReduceCols(Axis, Reduce),
     /// Sum over all rows: `[n x h x w] -> [1 x h x w]`.
     SumRows,
+    /// From one layout over the ranks to another; the only operators whose value on a rank
+    /// depends on what other ranks hold.
+    Redistribute(Redistribute),
     /// The loss of logits: `[V x C] -> [1 x 1]`.
     Loss(Loss),
     /// The derivative of the loss by the logits.
@@ -171,6 +174,118 @@ pub enum Op {
     Scan(Box<Scan>),
     /// Result `n` of a scan.
     Out(u32),
+}
+
+/// How a tensor moves from one layout to another. `V` stands for a rank's own rows, `all V` for
+/// the rows of every vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Redistribute {
+    /// Rows to columns: `[V x C] -> [all V x slice]` (NeutronTP's *split*).
+    Split(Slice),
+    /// Columns to rows: `[all V x slice] -> [V x C]` (NeutronTP's *gather*).
+    Join(Slice),
+    /// Rows to a copy of all rows on every rank: `[V x C] -> [all V x C]` (an all-gather).
+    Replicate,
+    /// Partial sums to the sum by rows: `[all V x C] -> [V x C]` (a reduce-scatter).
+    Reduce,
+    /// The own rows of what every rank has: `[all V x C] -> [V x C]`. Nothing is sent.
+    Own,
+}
+
+/// A rank's slice of the heads, or of the columns of every head.
+///
+/// Rank `r` of `M` has elements [`chunk`](crate::traffic::chunk)`(of, M, r)` of the axis. Where some ranks
+/// would have none, or some one and others two, the shorter slices end in one element that is 0 when it
+/// arrives and that nobody reads: a single element must not mean another program than several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slice {
+    /// The axis that is cut.
+    pub axis: Axis,
+    /// Elements of the axis on all ranks together.
+    pub of: u32,
+    /// Elements on this rank.
+    pub len: u32,
+}
+
+impl Slice {
+    /// The slice of a rank.
+    pub fn new(axis: Axis, of: u32, ranks: u32, rank: u32) -> Self {
+        let chunk = crate::traffic::chunk(u64::from(of), ranks, rank);
+        let len = if Self::padded(of, ranks) {
+            of.div_ceil(ranks.max(1))
+        } else {
+            (chunk.end - chunk.start) as u32
+        };
+        Self {
+            axis,
+            of,
+            len: len.max(1),
+        }
+    }
+
+    /// Whether some ranks compute an element that nobody reads.
+    pub fn padded(of: u32, ranks: u32) -> bool {
+        of < 2 * ranks && of % ranks.max(1) != 0
+    }
+
+    /// The type of the slice of a tensor of own rows.
+    pub fn cut(&self, ty: Type) -> Option<Type> {
+        self.swap(ty, self.of, self.len).map(|ty| Type {
+            rows: Rows::All,
+            ..ty
+        })
+    }
+
+    /// The type of the tensor of own rows of which a tensor is the slice.
+    pub fn whole(&self, ty: Type) -> Option<Type> {
+        self.swap(ty, self.len, self.of).map(|ty| Type {
+            rows: Rows::Vertices,
+            ..ty
+        })
+    }
+
+    fn swap(&self, mut ty: Type, from: u32, to: u32) -> Option<Type> {
+        let size = match self.axis {
+            Axis::Heads => &mut ty.heads,
+            Axis::Width => &mut ty.width,
+        };
+        if *size != from {
+            return None;
+        }
+        *size = to;
+        Some(ty)
+    }
+}
+
+impl Redistribute {
+    /// The type of the result, if the operand's fits.
+    pub fn result(&self, ty: Type) -> Option<Type> {
+        match (self, ty.rows, ty.stack) {
+            (Self::Split(slice), Rows::Vertices, 0) => slice.cut(ty),
+            (Self::Join(slice), Rows::All, 0) => slice.whole(ty),
+            (Self::Replicate, Rows::Vertices, 0) => Some(Type {
+                rows: Rows::All,
+                ..ty
+            }),
+            (Self::Reduce | Self::Own, Rows::All, 0) => Some(Type {
+                rows: Rows::Vertices,
+                ..ty
+            }),
+            _ => None,
+        }
+    }
+
+    /// The name in printed graphs, traces and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Split(_) => "split",
+            Self::Join(_) => "join",
+            Self::Replicate => "replicate",
+            Self::Reduce => "reduce-rows",
+            Self::Own => "own-rows",
+        }
+    }
 }
 
 /// A loop whose body is compiled once (in the sense of `jax.lax.scan`).

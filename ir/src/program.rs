@@ -2,11 +2,14 @@
 //!
 //! One instruction list serves all ranks; how large a buffer is on one of them follows
 //! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
-//! [`Instr::HaloReduce`] and [`Instr::AllReduce`] communicate.
+//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate.
+//!
+//! Where columns are cut, ranks have slices of different widths: then every rank has a list of
+//! its own, equal to the others' but for columns, strides and widths.
 
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
-use crate::op::Loss;
+use crate::op::{Loss, Redistribute};
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +38,10 @@ pub enum Extent {
     Local,
     /// Arcs into the rank's own vertices.
     Edges(EdgeSet),
+    /// All vertices of the graph, by global id.
+    All,
+    /// All arcs of the graph.
+    AllEdges(EdgeSet),
     /// Stored non-zeros of the rank's own feature rows.
     FeatureNonzeros,
 }
@@ -214,6 +221,19 @@ pub enum Instr {
         /// Buffers with fixed rows.
         buffers: Vec<BufferId>,
     },
+    /// Moves a tensor from one layout over the ranks to another.
+    Redistribute {
+        /// How.
+        how: Redistribute,
+        /// The operand; heads lie one after the other.
+        from: Matrix,
+        /// The result, which fills its slot.
+        to: Ref,
+        /// Heads of the tensor by rows.
+        heads: u32,
+        /// Columns of a head of the tensor by rows.
+        width: u32,
+    },
     /// The rank's share of the loss, and the derivative by the logits.
     Loss {
         /// Which loss.
@@ -255,6 +275,9 @@ pub enum Instr {
 pub struct Program {
     /// Number of ranks; 1 has no communication.
     pub ranks: u32,
+    /// The rank that runs this; it matters only where columns are cut.
+    #[serde(default)]
+    pub rank: u32,
     /// Trainable tensors.
     pub params: Vec<ParamSpec>,
     /// Buffers.
@@ -290,6 +313,12 @@ pub struct RankSizes {
     pub edges: u64,
     /// Non-zeros of own feature rows.
     pub feature_nonzeros: u64,
+    /// Vertices of the whole graph.
+    #[serde(default)]
+    pub vertices: u64,
+    /// Stored arcs of the whole graph.
+    #[serde(default)]
+    pub all_edges: u64,
 }
 
 impl RankSizes {
@@ -301,7 +330,20 @@ impl RankSizes {
             Extent::Local => self.inner + self.halo,
             Extent::Edges(EdgeSet::Plain) => self.edges,
             Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
+            Extent::All => self.vertices,
+            Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
+            Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
             Extent::FeatureNonzeros => self.feature_nonzeros,
+        }
+    }
+}
+
+impl Extent {
+    /// The arcs that a kernel with these rows walks.
+    pub fn arcs(self, set: EdgeSet) -> Self {
+        match self {
+            Self::All | Self::AllEdges(_) => Self::AllEdges(set),
+            _ => Self::Edges(set),
         }
     }
 }
@@ -361,6 +403,7 @@ impl Instr {
                 let all: Vec<Ref> = buffers.iter().map(|b| Ref::first(*b)).collect();
                 (all.clone(), all)
             }
+            Self::Redistribute { from, to, .. } => (vec![from.at], vec![*to]),
             Self::Loss {
                 logits, out, grad, ..
             } => (vec![*logits], out.iter().chain(grad).copied().collect()),
@@ -380,6 +423,7 @@ impl Instr {
             Self::HaloExchange { .. } => "halo-exchange",
             Self::HaloReduce { .. } => "halo-reduce",
             Self::AllReduce { .. } => "all-reduce",
+            Self::Redistribute { how, .. } => how.name(),
             Self::Loss { .. } => "loss",
             Self::Metrics { .. } => "metrics",
             Self::Repeat { .. } => "repeat",

@@ -1,5 +1,6 @@
 //! The bytes that a program sends, read off its instructions.
 
+use crate::op::{Redistribute, Slice};
 use crate::program::{BufferId, Instr, Program, RankSizes};
 use std::ops::Range;
 
@@ -12,13 +13,15 @@ pub struct Traffic {
     pub halo_reduce: u64,
     /// By all-reductions.
     pub all_reduce: u64,
+    /// By splits, joins, replications and reductions of rows.
+    pub redistribute: u64,
     /// By all instructions.
     pub total_bytes: u64,
 }
 
 /// The bytes that instructions send. `messages[i][j]` is the number of rows that rank `i`
 /// owns and rank `j` reads, as in [`crate::workload::PartitionSummary::messages`]; `sizes`
-/// has one entry a rank, or none where they are not known: no message depends on them.
+/// has one entry a rank, or none where they are not known and nothing is redistributed.
 pub fn traffic(
     instrs: &[Instr],
     program: &Program,
@@ -31,7 +34,7 @@ pub fn traffic(
     );
     let mut traffic = Traffic::default();
     for instr in instrs {
-        traffic.add(one(instr, program, messages), 1);
+        traffic.add(one(instr, program, sizes, messages), 1);
     }
     traffic
 }
@@ -53,7 +56,61 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
         .sum()
 }
 
-fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
+/// Floats that rank `from` sends to rank `to` in a redistribution of a tensor of `heads x width`
+/// columns by rows.
+pub fn redistribute_floats(
+    how: Redistribute,
+    (heads, width): (u32, u32),
+    ranks: u32,
+    sizes: &[RankSizes],
+    (from, to): (u32, u32),
+) -> u64 {
+    let rows = |rank: u32| sizes.get(rank as usize).map_or(0, |s| s.inner);
+    let all = u64::from(heads) * u64::from(width);
+    let slice = |slice: Slice, rank: u32| {
+        let chunk = chunk(u64::from(slice.of), ranks, rank);
+        (chunk.end - chunk.start) * (all / u64::from(slice.of.max(1)))
+    };
+    match how {
+        _ if from == to => 0,
+        Redistribute::Own => 0,
+        Redistribute::Split(s) => rows(from) * slice(s, to),
+        Redistribute::Join(s) => rows(to) * slice(s, from),
+        Redistribute::Replicate => rows(from) * all,
+        Redistribute::Reduce => rows(to) * all,
+    }
+}
+
+/// Floats that all ranks together send in a redistribution.
+pub fn redistribute_total(
+    how: Redistribute,
+    (heads, width): (u32, u32),
+    ranks: u32,
+    sizes: &[RankSizes],
+) -> u64 {
+    let vertices: u64 = sizes.iter().map(|s| s.inner).sum();
+    let all = u64::from(heads) * u64::from(width);
+    match how {
+        Redistribute::Split(slice) | Redistribute::Join(slice) => {
+            let each = all / u64::from(slice.of.max(1));
+            let of_rank = |rank: u32| {
+                let chunk = chunk(u64::from(slice.of), ranks, rank);
+                (chunk.end - chunk.start) * each
+            };
+            let others = |s: &RankSizes| vertices - s.inner;
+            (0..ranks)
+                .zip(sizes)
+                .map(|(rank, s)| of_rank(rank) * others(s))
+                .sum()
+        }
+        Redistribute::Replicate | Redistribute::Reduce => {
+            u64::from(ranks.saturating_sub(1)) * vertices * all
+        }
+        Redistribute::Own => 0,
+    }
+}
+
+fn one(instr: &Instr, program: &Program, sizes: &[RankSizes], messages: &[Vec<u64>]) -> Traffic {
     let rows: u64 = messages.iter().flatten().sum();
     let mut traffic = Traffic::default();
     match instr {
@@ -68,9 +125,15 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
             let others = u64::from(program.ranks.saturating_sub(1));
             traffic.all_reduce = 2 * others * all_reduce_floats(buffers, program) * 4;
         }
+        Instr::Redistribute {
+            how, heads, width, ..
+        } => {
+            traffic.redistribute =
+                redistribute_total(*how, (*heads, *width), program.ranks, sizes) * 4;
+        }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
-                traffic.add(one(instr, program, messages), u64::from(*count));
+                traffic.add(one(instr, program, sizes, messages), u64::from(*count));
             }
             return traffic;
         }
@@ -82,7 +145,8 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    traffic.total_bytes = traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce;
+    traffic.total_bytes =
+        traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce + traffic.redistribute;
     traffic
 }
 
@@ -91,6 +155,7 @@ impl Traffic {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
         self.all_reduce += times * other.all_reduce;
+        self.redistribute += times * other.redistribute;
         self.total_bytes += times * other.total_bytes;
     }
 }
@@ -114,6 +179,38 @@ mod tests {
                 assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
             }
         }
+    }
+
+    #[test]
+    fn totals_are_sums_over_pairs() {
+        use crate::kernel::Axis;
+        let rows = [5, 0, 7, 4];
+        let sizes = rows.map(|inner| RankSizes {
+            inner,
+            ..RankSizes::default()
+        });
+        for (axis, of) in [(Axis::Heads, 3), (Axis::Width, 10)] {
+            let slice = Slice::new(axis, of, 4, 0);
+            for how in [
+                Redistribute::Split(slice),
+                Redistribute::Join(slice),
+                Redistribute::Replicate,
+                Redistribute::Reduce,
+                Redistribute::Own,
+            ] {
+                let pairs = (0..4).flat_map(|i| (0..4).map(move |j| (i, j)));
+                let floats = |pair| redistribute_floats(how, (3, 10), 4, &sizes, pair);
+                let total = redistribute_total(how, (3, 10), 4, &sizes);
+                assert_eq!(pairs.map(floats).sum::<u64>(), total, "{how:?}");
+            }
+        }
+        // 16 rows, each rank keeps its own share: the closed form if all divides.
+        let even = [RankSizes {
+            inner: 4,
+            ..RankSizes::default()
+        }; 4];
+        let split = Redistribute::Split(Slice::new(Axis::Width, 8, 4, 1));
+        assert_eq!(redistribute_total(split, (1, 8), 4, &even), 3 * 16 * 8 / 4);
     }
 
     #[test]

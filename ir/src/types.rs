@@ -23,6 +23,11 @@ pub enum Rows {
     Vertices,
     /// One row for each arc of an edge set, in in-neighbour CSR order.
     Edges(EdgeSet),
+    /// One row for each vertex of the whole graph, on every rank, by global id. Such tensors hold a
+    /// slice of the columns (layout *columns by slice*), or all of them (*replicated*).
+    All,
+    /// One row for each arc of the whole graph, on every rank, in in-neighbour CSR order.
+    AllEdges(EdgeSet),
 }
 
 /// The type of a tensor of 32-bit floats: `rows x heads x width`, row-major.
@@ -39,6 +44,39 @@ pub struct Type {
     pub heads: u32,
     /// Columns of one head.
     pub width: u32,
+}
+
+impl Rows {
+    /// The edge set, if rows are arcs.
+    pub const fn edge_set(self) -> Option<EdgeSet> {
+        match self {
+            Self::Edges(set) | Self::AllEdges(set) => Some(set),
+            Self::Fixed(_) | Self::Vertices | Self::All => None,
+        }
+    }
+
+    /// Whether rows are vertices.
+    pub const fn is_vertices(self) -> bool {
+        matches!(self, Self::Vertices | Self::All)
+    }
+
+    /// Rows of the arcs of a set, if these are vertices.
+    pub const fn taken(self, set: EdgeSet) -> Option<Self> {
+        match self {
+            Self::Vertices => Some(Self::Edges(set)),
+            Self::All => Some(Self::AllEdges(set)),
+            _ => None,
+        }
+    }
+
+    /// Rows of the vertices, if these are the arcs of a set.
+    pub fn gathered(self, set: EdgeSet) -> Option<Self> {
+        match self {
+            Self::Edges(s) if s == set => Some(Self::Vertices),
+            Self::AllEdges(s) if s == set => Some(Self::All),
+            _ => None,
+        }
+    }
 }
 
 impl Type {
@@ -126,6 +164,8 @@ impl fmt::Display for Rows {
             Self::Fixed(n) => write!(f, "{n}"),
             Self::Vertices => f.write_str("V"),
             Self::Edges(set) => set.fmt(f),
+            Self::All => f.write_str("all V"),
+            Self::AllEdges(set) => write!(f, "all {set}"),
         }
     }
 }

@@ -192,6 +192,7 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         Instr::HaloExchange { .. }
         | Instr::HaloReduce { .. }
         | Instr::AllReduce { .. }
+        | Instr::Redistribute { .. }
         | Instr::Repeat { .. } => return None,
     };
     Some(counted)
@@ -280,7 +281,7 @@ struct Nest {
 impl Nest {
     fn new(kernel: &Kernel, rows: Extent, sizes: &RankSizes) -> Self {
         let set = kernel.body.edge_set();
-        let arcs = set.map_or(0, |set| sizes.rows(Extent::Edges(set)));
+        let arcs = set.map_or(0, |set| sizes.rows(rows.arcs(set)));
         Self {
             rows: sizes.rows(rows),
             arcs,

@@ -43,9 +43,11 @@ impl Facts {
     pub fn rows(&self, rows: Rows) -> f64 {
         match rows {
             Rows::Fixed(n) => f64::from(n),
-            Rows::Vertices => self.vertices as f64,
-            Rows::Edges(EdgeSet::Plain) => self.edges as f64,
-            Rows::Edges(EdgeSet::Looped) => (self.edges + self.vertices) as f64,
+            Rows::Vertices | Rows::All => self.vertices as f64,
+            Rows::Edges(EdgeSet::Plain) | Rows::AllEdges(EdgeSet::Plain) => self.edges as f64,
+            Rows::Edges(EdgeSet::Looped) | Rows::AllEdges(EdgeSet::Looped) => {
+                (self.edges + self.vertices) as f64
+            }
         }
     }
 }
@@ -158,7 +160,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             finite: values.iter().all(|v| v.is_finite()),
             ..leaf
         },
-        Op::Arg(_) | Op::Scan(_) | Op::Out(_) => Known {
+        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) => Known {
             finite: true,
             ..plain
         },

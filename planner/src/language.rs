@@ -98,6 +98,8 @@ impl Symbol {
                         Rows::Fixed(n) => (0, n),
                         Rows::Vertices => (1, 0),
                         Rows::Edges(set) => (2, set_key(set)),
+                        Rows::All => (3, 0),
+                        Rows::AllEdges(set) => (4, set_key(set)),
                     };
                     let pair = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
                     (
@@ -134,6 +136,7 @@ impl Symbol {
                 Op::Table(values) => two(27, values.len() as u32, 0),
                 Op::Scan(scan) => two(28, scan.count, 0),
                 Op::Out(n) => two(29, *n, 0),
+                Op::Redistribute(_) => one(30, 0),
             },
         }
     }

@@ -40,6 +40,7 @@ pub mod extract;
 pub mod facts;
 pub mod forms;
 pub mod language;
+pub mod layout;
 pub mod lower;
 pub mod parts;
 pub mod placement;

@@ -114,6 +114,8 @@ pub fn parts(
             halo: 0,
             edges: workload.edges,
             feature_nonzeros: workload.feature_nonzeros,
+            vertices: workload.vertices,
+            all_edges: workload.edges,
         };
         return Ok(Parts {
             partitioner,
@@ -150,11 +152,15 @@ fn measured(
             rows: rows.len(),
         });
     }
+    let vertices = summary.parts.iter().map(|p| p.inner).sum();
+    let all_edges = summary.parts.iter().map(|p| p.edges).sum();
     let size = |load: &gnnc_ir::workload::PartLoad| RankSizes {
         inner: load.inner,
         halo: load.halo,
         edges: load.edges,
         feature_nonzeros: load.feature_nonzeros,
+        vertices,
+        all_edges,
     };
     let sizes: Vec<RankSizes> = summary.parts.iter().map(size).collect();
     let total: u64 = sizes.iter().map(|s| s.edges).sum();
@@ -217,6 +223,8 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
             light + u64::from(rank <= rest)
         },
         feature_nonzeros: share(workload.feature_nonzeros, rank),
+        vertices: workload.vertices,
+        all_edges: workload.edges,
     };
     Parts {
         partitioner,

@@ -63,6 +63,14 @@ impl PlanRequest<'_> {
                 ranks,
                 partitioner,
             }));
+            if ranks > 1 {
+                // Rows are only dealt out: any even division does.
+                specs.push(PlacementSpec {
+                    placement: Placement::Tensor,
+                    ranks,
+                    partitioner: Partitioner::Range,
+                });
+            }
         }
         specs.sort_unstable();
         specs.dedup();
@@ -150,7 +158,7 @@ fn price<'a, E: Display>(
     let ranks_to_fit = if estimate.fits {
         None
     } else {
-        ranks_to_fit(request, spec, program)
+        ranks_to_fit(request, spec, lower)
     };
     Ok(Priced {
         spec: *spec,
@@ -162,7 +170,11 @@ fn price<'a, E: Display>(
 }
 
 /// The smallest power of two times the ranks of a candidate at which every rank has enough memory.
-fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, mut program: Program) -> Option<u32> {
+fn ranks_to_fit<E>(
+    request: &PlanRequest,
+    spec: &PlacementSpec,
+    lower: &dyn Fn(&PlacementSpec) -> Result<Program, E>,
+) -> Option<u32> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
     } else {
@@ -171,8 +183,7 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, mut program: Progra
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let parts = parts(request.workload, ranks, partitioner).ok()?;
-        // Sizes of buffers are symbolic: the program is the same but for its number of ranks.
-        program.ranks = ranks;
+        let program = lower(&PlacementSpec { ranks, ..*spec }).ok()?;
         if peak_memory(&program, &parts) <= request.cluster.device.memory {
             return Some(ranks);
         }

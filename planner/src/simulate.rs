@@ -125,7 +125,8 @@ pub fn timeline(
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
     let fabric = Fabric::new(cluster, parts);
-    let (steps, names) = Compiler::new(program, cluster, &fabric).compile(&program.step);
+    let (steps, names) =
+        Compiler::new(program, cluster, &fabric, &parts.sizes).compile(&program.step);
     let mut run = Run::tracing(&fabric, names, ranks);
     run.all(&steps);
     Ok(run.into_events())
@@ -159,7 +160,7 @@ fn price(
     parts: &Parts,
     fabric: &Fabric,
 ) -> PhaseCost {
-    let (steps, names) = Compiler::new(program, cluster, fabric).compile(instrs);
+    let (steps, names) = Compiler::new(program, cluster, fabric, &parts.sizes).compile(instrs);
     let mut run = Run::new(fabric, names);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.

@@ -1,5 +1,7 @@
 //! The instructions that communicate.
 
+pub(crate) mod redistribute;
+
 use crate::device::cpu::Span;
 use crate::part::Part;
 use crate::team::Team;

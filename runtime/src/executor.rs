@@ -1,7 +1,10 @@
 //! Runs the instructions of a program on one rank.
 
+mod launch;
+
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
+use crate::exchange::redistribute::{Move, redistribute};
 use crate::exchange::{self, Reduction};
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
@@ -11,18 +14,13 @@ use crate::sparse::{self, SparseKernels};
 use crate::team::Team;
 use crate::trace::{Event, Phase};
 use crate::transport::{Transport, TransportError};
-use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::cpu::Compiled;
-use gnnc_codegen::walk::Walk;
-use gnnc_ir::kernel::{Body, End, mask_key};
+use gnnc_ir::kernel::mask_key;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Matrix, Program, Ref};
+use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-
-/// Floats that a piece of rows touches; part of no result.
-const PIECE: u64 = 32 * 1024;
 
 /// One rank: its data, memory, kernels and connections.
 pub(crate) struct Rank {
@@ -310,6 +308,23 @@ impl Rank {
                     self.memory.spans = spans;
                     done?;
                 }
+                Instr::Redistribute {
+                    how,
+                    from,
+                    to,
+                    heads,
+                    width,
+                } => {
+                    let tensor = Move {
+                        how: *how,
+                        from: self.dense(from, iteration),
+                        to: self.slot(*to, iteration),
+                        heads: *heads as usize,
+                        width: *width as usize,
+                    };
+                    let owned = &self.part.whole.owned;
+                    redistribute(&self.team, &mut *self.transport, owned, &tensor)?;
+                }
                 Instr::Loss {
                     loss,
                     logits,
@@ -352,111 +367,6 @@ impl Rank {
             }
         }
         Ok(())
-    }
-
-    /// Runs a kernel over all its rows.
-    ///
-    /// # Safety
-    /// The launch fits the buffers.
-    unsafe fn launch(
-        &mut self,
-        program: &Program,
-        launch: &Launch,
-        iteration: u32,
-        moment: &Moment,
-    ) -> Result<(), Fault> {
-        let args = self.args(program, launch, iteration, moment)?;
-        let call = Call {
-            kernel: &self.kernels[launch.kernel.0 as usize],
-            args,
-        };
-        let spec = program.kernel(launch.kernel);
-        let rows = self.part.sizes.rows(launch.rows);
-        let columns = u64::from(spec.heads) * u64::from(spec.width);
-        let walk = Walk::of(&spec.body);
-        let entries = match spec.body.edge_set() {
-            None => rows,
-            Some(set) => self.part.sizes.rows(Extent::Edges(set)) + rows,
-        };
-        let accesses = entries * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
-        // SAFETY: as the caller promised.
-        unsafe {
-            if matches!(spec.body, Body::ColReduce { .. }) {
-                let out = self.slot(launch.outputs[0], iteration);
-                call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
-            } else if let (Some(set), false) = (spec.body.edge_set(), walk == Walk::Rows) {
-                let end = if walk == Walk::ArcsBySource {
-                    End::Src
-                } else {
-                    End::Dst
-                };
-                let arcs = self.part.arcs(set).and_then(|arcs| arcs.by(end));
-                let (walkable, _) = arcs.ok_or(Fault::Missing("arcs"))?;
-                call.run(&self.team, &walkable.pieces, accesses);
-            } else {
-                let piece = (PIECE / columns.max(1)).max(64).next_multiple_of(64);
-                call.run_rows(&self.team, rows, piece, accesses);
-            }
-        }
-        Ok(())
-    }
-
-    /// The arguments of a launch; valid until the next one.
-    fn args(
-        &mut self,
-        program: &Program,
-        launch: &Launch,
-        iteration: u32,
-        moment: &Moment,
-    ) -> Result<RawArgs, Fault> {
-        let spec = program.kernel(launch.kernel);
-        let mut memory = std::mem::take(&mut self.memory);
-        memory.inputs.clear();
-        memory.inputs.extend(
-            launch
-                .inputs
-                .iter()
-                .map(|&at| self.slot(at, iteration).ptr.cast_const()),
-        );
-        memory.outputs.clear();
-        memory.outputs.extend(
-            launch
-                .outputs
-                .iter()
-                .map(|&at| self.slot(at, iteration).ptr),
-        );
-        memory.scalars.clear();
-        memory
-            .scalars
-            .extend(launch.scalars.iter().map(|scalar| moment.scalar(*scalar)));
-        memory.keys.clear();
-        let key = |&site: &u32| mask_key(moment.seed, moment.epoch as u32, site, iteration);
-        memory.keys.extend(launch.sites.iter().map(key));
-        self.memory = memory;
-        let mut args = RawArgs {
-            indptr: std::ptr::null(),
-            indices: std::ptr::null(),
-            positions: std::ptr::null(),
-            ids: self.part.global.as_ptr(),
-            list: std::ptr::null(),
-            inputs: self.memory.inputs.as_ptr(),
-            outputs: self.memory.outputs.as_ptr(),
-            scalars: self.memory.scalars.as_ptr(),
-            keys: self.memory.keys.as_ptr(),
-        };
-        if let Some(set) = spec.body.edge_set() {
-            let end = if Walk::of(&spec.body) == Walk::ArcsBySource {
-                End::Src
-            } else {
-                End::Dst
-            };
-            let arcs = self.part.arcs(set).and_then(|arcs| arcs.by(end));
-            let (walkable, positions) = arcs.ok_or(Fault::Missing("arcs"))?;
-            args.indptr = walkable.csr.indptr.as_ptr();
-            args.indices = walkable.csr.indices.as_ptr();
-            args.positions = positions.as_ptr();
-        }
-        Ok(args)
     }
 
     fn dense(&self, matrix: &Matrix, iteration: u32) -> Dense {

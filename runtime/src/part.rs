@@ -1,11 +1,13 @@
 //! A rank's share of the data.
 
 use crate::RuntimeError;
-use gnnc_graph::{Csr, Features, GraphData, Labels, LocalPart};
+use crate::whole::{Whole, over_all};
+use gnnc_graph::{Csr, Features, GraphData, Labels, LocalArcs, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::{Instr, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Arcs and rows of a piece of work; part of no result.
 const PIECE: u64 = 4096;
@@ -22,6 +24,8 @@ pub(crate) struct Part {
     pub(crate) send: Vec<Vec<u32>>,
     /// Arcs by edge set, where a kernel walks them.
     arcs: [Option<Arcs>; 2],
+    /// What the rank keeps of other ranks' vertices, the same on all of them.
+    pub(crate) whole: Arc<Whole>,
     /// Non-zeros of the own feature rows, if the program reads them.
     pub(crate) features: Option<FeatureRows>,
     /// Labels of the own vertices.
@@ -61,6 +65,10 @@ impl Walkable {
         let pieces = pieces(&csr.indptr);
         Self { csr, pieces }
     }
+
+    fn bytes(&self) -> usize {
+        8 * (self.csr.indptr.len() + self.pieces.len()) + 4 * self.csr.indices.len()
+    }
 }
 
 impl Part {
@@ -69,14 +77,14 @@ impl Part {
         local: LocalPart,
         data: &GraphData,
         program: &Program,
+        whole: Arc<Whole>,
     ) -> Result<Self, RuntimeError> {
-        let mut needs = Needs::default();
-        for instrs in [&program.setup, &program.step, &program.eval] {
-            needs.collect(instrs, program);
-        }
+        let needs = Needs::of(program);
         let mut sizes = RankSizes {
             inner: local.inner as u64,
             halo: local.halo() as u64,
+            vertices: data.vertices().into(),
+            all_edges: data.topology.edges(),
             ..RankSizes::default()
         };
         let own = &local.global[..local.inner];
@@ -93,13 +101,7 @@ impl Part {
             .then(|| feature_rows(data, own, needs.feature_columns));
         let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
             let [walked, by_source] = needs.arcs[index(set)];
-            walked.then(|| {
-                let arcs = local.arcs(set);
-                Arcs {
-                    by_destination: Walkable::new(arcs.in_csr),
-                    by_source: by_source.then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
-                }
-            })
+            walked.then(|| Arcs::new(local.arcs(set), by_source))
         });
         let pick = |mask: &[bool]| {
             own.iter()
@@ -109,6 +111,7 @@ impl Part {
         Ok(Self {
             inner: local.inner,
             arcs,
+            whole,
             features,
             labels: own_labels(data, own)?,
             splits: [pick(&data.train), pick(&data.val), pick(&data.test)],
@@ -122,21 +125,11 @@ impl Part {
 
     /// Bytes of all this.
     pub(crate) fn bytes(&self) -> u64 {
-        let walkable =
-            |w: &Walkable| 8 * (w.csr.indptr.len() + w.pieces.len()) + 4 * w.csr.indices.len();
-        let other_way = |both: &Option<(Walkable, Vec<u32>)>| {
-            both.as_ref()
-                .map_or(0, |(w, positions)| walkable(w) + 4 * positions.len())
-        };
-        let arcs = self
-            .arcs
-            .iter()
-            .flatten()
-            .map(|arcs| walkable(&arcs.by_destination) + other_way(&arcs.by_source));
+        let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
         let features = self
             .features
             .as_ref()
-            .map_or(0, |f| walkable(&f.by_row) + other_way(&f.by_column));
+            .map_or(0, |f| f.by_row.bytes() + other_way(&f.by_column));
         let labels = match &self.labels {
             Labels::None => 0,
             Labels::Single(labels) => 4 * labels.len(),
@@ -144,16 +137,48 @@ impl Part {
         };
         let rows = 4 * (self.global.len() + self.send.iter().map(Vec::len).sum::<usize>());
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
-        (arcs.sum::<usize>() + features + labels + rows + splits) as u64
+        let own = arcs.sum::<usize>() + features + labels + rows + splits;
+        (own + self.whole.bytes()) as u64
     }
 
-    /// The arcs of a set, if a kernel walks them.
-    pub(crate) fn arcs(&self, set: EdgeSet) -> Option<&Arcs> {
-        self.arcs[index(set)].as_ref()
+    /// The arcs of a set that a kernel over `rows` walks, if there is one.
+    pub(crate) fn arcs(&self, rows: Extent, set: EdgeSet) -> Option<&Arcs> {
+        let arcs = match over_all(rows) {
+            true => &self.whole.arcs,
+            false => &self.arcs,
+        };
+        arcs[index(set)].as_ref()
+    }
+
+    /// Global ids of the vertices that a kernel over `rows` runs over.
+    pub(crate) fn ids(&self, rows: Extent) -> &[u32] {
+        match over_all(rows) {
+            true => &self.whole.ids,
+            false => &self.global,
+        }
     }
 }
 
+/// Bytes of a view by column or by source.
+fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
+    view.as_ref()
+        .map_or(0, |(w, positions)| w.bytes() + 4 * positions.len())
+}
+
 impl Arcs {
+    /// Arcs by destination, and by source if asked.
+    pub(crate) fn new(arcs: LocalArcs, by_source: bool) -> Self {
+        Self {
+            by_destination: Walkable::new(arcs.in_csr),
+            by_source: by_source.then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
+        }
+    }
+
+    /// Bytes of all this.
+    pub(crate) fn bytes(&self) -> usize {
+        self.by_destination.bytes() + other_way(&self.by_source)
+    }
+
     /// The arcs grouped by an end, and their positions by destination where they differ.
     pub(crate) fn by(&self, end: End) -> Option<(&Walkable, &[u32])> {
         match end {
@@ -166,7 +191,8 @@ impl Arcs {
     }
 }
 
-fn index(set: EdgeSet) -> usize {
+/// The place of an edge set in lists of both.
+pub(crate) fn index(set: EdgeSet) -> usize {
     match set {
         EdgeSet::Plain => 0,
         EdgeSet::Looped => 1,
@@ -175,37 +201,59 @@ fn index(set: EdgeSet) -> usize {
 
 /// Which views of the data a program walks.
 #[derive(Default)]
-struct Needs {
-    /// By edge set: whether its arcs are walked, and whether by source too.
+pub(crate) struct Needs {
+    /// By edge set: whether arcs into own vertices are walked, and whether by source too.
     arcs: [[bool; 2]; 2],
+    /// The same of the arcs of the whole graph.
+    pub(crate) all_arcs: [[bool; 2]; 2],
+    /// Whether kernels run over all vertices.
+    pub(crate) ids: bool,
+    /// Whether rows go to and from all vertices.
+    pub(crate) owned: bool,
     feature_columns: bool,
 }
 
 impl Needs {
+    /// What a program needs.
+    pub(crate) fn of(program: &Program) -> Self {
+        let mut needs = Self::default();
+        for instrs in [&program.setup, &program.step, &program.eval] {
+            needs.collect(instrs, program);
+        }
+        needs
+    }
+
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
             match instr {
-                Instr::Launch(launch) => self.kernel(program, launch.kernel.0),
+                Instr::Launch(launch) => self.launch(program, launch),
                 Instr::MatMul {
                     finish: Some(launch),
                     ..
-                } => self.kernel(program, launch.kernel.0),
+                } => self.launch(program, launch),
                 Instr::SparseMatMul {
                     product: Product::Tn,
                     ..
                 } => self.feature_columns = true,
+                Instr::Redistribute { .. } => self.owned = true,
                 Instr::Repeat { body, .. } => self.collect(body, program),
                 _ => {}
             }
         }
     }
 
-    fn kernel(&mut self, program: &Program, kernel: u32) {
-        let Some(kernel) = program.kernels.get(kernel as usize) else {
+    fn launch(&mut self, program: &Program, launch: &Launch) {
+        let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
             return;
         };
+        let all = over_all(launch.rows);
+        self.ids |= all;
         if let Some(set) = kernel.body.edge_set() {
-            let needs = &mut self.arcs[index(set)];
+            let arcs = match all {
+                true => &mut self.all_arcs,
+                false => &mut self.arcs,
+            };
+            let needs = &mut arcs[index(set)];
             needs[0] = true;
             needs[1] |= matches!(kernel.body, Body::Gather { to: End::Src, .. });
         }

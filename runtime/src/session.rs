@@ -2,21 +2,14 @@
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::Crew;
-use crate::device::cpu::Arena;
-use crate::executor::Rank;
 use crate::moment::Moment;
-use crate::part::Part;
+use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
-use crate::sparse::SparseKernels;
-use crate::start::{Degrees, compile, fill};
-use crate::team::Team;
+use crate::start;
 use crate::trace::{Phase, Trace};
 use crate::transport::{Transport, threads::Threads};
-use crate::verify::verify;
 use crate::{RuntimeError, init};
-use gnnc_codegen::cpu::Compiler;
-use gnnc_graph::{GraphData, LocalPart, Partition};
-use gnnc_ir::memory;
+use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,8 +46,10 @@ impl Default for RunOptions {
     }
 }
 
-/// A program on its data, ready to train.
+/// A program, or one for each rank, on its data, ready to train.
 pub struct Session {
+    programs: Programs,
+    /// That of rank 0.
     program: Arc<Program>,
     crew: Crew,
     vertices: usize,
@@ -69,13 +64,13 @@ pub struct Session {
 
 impl Session {
     /// Compiles the kernels, gives each rank its share of the data, and sets parameters to
-    /// their start values.
+    /// their start values. `programs` is one [`Program`] for all ranks, or a list of one each.
     ///
     /// # Errors
     /// A program, graph and partition that do not fit each other; labels that the loss cannot
     /// use; no memory or threads.
     pub fn new(
-        program: Program,
+        programs: impl Into<Programs>,
         data: &GraphData,
         partition: &Partition,
         options: RunOptions,
@@ -85,7 +80,7 @@ impl Session {
             .into_iter()
             .map(|end| Box::new(end) as Box<dyn Transport>)
             .collect();
-        Self::with_transports(program, data, partition, options, transports)
+        Self::with_transports(programs, data, partition, options, transports)
     }
 
     /// As [`Session::new`], on connections of the caller's: one end for each rank, in order.
@@ -93,63 +88,17 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_transports(
-        program: Program,
+        programs: impl Into<Programs>,
         data: &GraphData,
         partition: &Partition,
         options: RunOptions,
         transports: Vec<Box<dyn Transport>>,
     ) -> Result<Self, RuntimeError> {
-        if program.ranks != partition.parts() || program.ranks as usize != transports.len() {
-            return Err(RuntimeError::Program(format!(
-                "it is for {} ranks, the partition has {} parts and there are {} connections",
-                program.ranks,
-                partition.parts(),
-                transports.len()
-            )));
-        }
-        let began = Instant::now();
-        let compiler = Compiler::new(options.cache_dir.clone())
-            .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
-        let program = Arc::new(program);
-        let locals = LocalPart::build_all(&data.topology, partition)?;
-        let mut parts = Vec::with_capacity(locals.len());
-        for local in locals {
-            let degrees = Degrees::new(&program, &local);
-            let part = Part::new(local, data, &program)?;
-            verify(&program, &part, data)?;
-            parts.push((part, degrees));
-        }
-        let kernels = Arc::new(compile(&program, &compiler)?);
-        let sparse = SparseKernels::compile(&program, &compiler)?;
-        let mut ranks = Vec::with_capacity(parts.len());
-        for (((part, degrees), transport), number) in parts.into_iter().zip(transports).zip(0..) {
-            let layout = memory::layout(&program, &part.sizes);
-            let bytes = layout.total_bytes;
-            let arena =
-                Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
-                    rank: number,
-                    bytes,
-                    source,
-                })?;
-            let rank = Rank {
-                program: Arc::clone(&program),
-                part,
-                layout,
-                arena,
-                kernels: Arc::clone(&kernels),
-                sparse: sparse.clone(),
-                team: Arc::new(Team::new(number, options.threads_per_rank)?),
-                transport,
-                events: options.trace.then(Vec::new),
-                began,
-                memory: Default::default(),
-                place: Default::default(),
-            };
-            fill(&rank, data, &degrees, options.seed);
-            ranks.push(rank);
-        }
+        let programs = programs.into();
+        let ranks = start::ranks(&programs, data, partition, &options, transports)?;
         Ok(Self {
-            program,
+            program: programs.first(),
+            programs,
             crew: Crew::new(ranks)?,
             vertices: data.vertices() as usize,
             options,
@@ -246,6 +195,7 @@ impl Session {
         let columns = self.program.buffer(at.buffer).columns as usize;
         let mut logits = vec![0.0; self.vertices * columns];
         for rank in self.crew.ranks() {
+            let at = rank.program.logits.unwrap_or(at);
             // SAFETY: the rank is locked and does not run.
             let own = unsafe { rank.slot(at, 0).read() };
             for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
@@ -303,8 +253,9 @@ impl Session {
         self.best
     }
 
-    /// Bytes of memory of the rank that uses most: buffers, its share of the graph, and the
-    /// messages kept so far; neither code nor the graph that the session was built from.
+    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (all arcs
+    /// where it walks them, though ranks of one process share these), and the messages kept
+    /// so far; neither code nor the graph that the session was built from.
     pub fn peak_memory_bytes(&self) -> u64 {
         self.crew
             .ranks()
@@ -447,23 +398,24 @@ impl Session {
     /// Copies tensors of the right names and lengths to all ranks.
     fn store(&mut self, tensors: &[Tensor]) {
         self.evaluated = false;
-        for (n, buffer) in self.program.buffers.iter().enumerate() {
-            let Some(name) = name(&self.program, buffer.role) else {
-                continue;
-            };
-            let Some(tensor) = tensors.iter().find(|t| t.name == name) else {
-                continue;
-            };
-            for rank in self.crew.ranks() {
+        for rank in self.crew.ranks() {
+            for (buffer, n) in rank.program.buffers.iter().zip(0..) {
+                let name = name(&rank.program, buffer.role);
+                let Some(tensor) = tensors.iter().find(|t| Some(&t.name) == name.as_ref()) else {
+                    continue;
+                };
                 // SAFETY: the rank is locked and does not run.
-                unsafe { rank.buffer(BufferId(n as u32)).write() }.copy_from_slice(&tensor.values);
+                unsafe { rank.buffer(BufferId(n)).write() }.copy_from_slice(&tensor.values);
             }
         }
     }
 
     fn program_hash(&self) -> Result<u64, RuntimeError> {
-        let text = serde_json::to_string(&*self.program)
-            .map_err(|e| RuntimeError::Program(e.to_string()))?;
+        let mut text = String::new();
+        for program in self.programs.all() {
+            let one = serde_json::to_string(&**program);
+            text += &one.map_err(|e| RuntimeError::Program(e.to_string()))?;
+        }
         Ok(init::name_hash(&text))
     }
 }

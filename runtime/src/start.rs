@@ -1,21 +1,92 @@
-//! What happens before a program's first instruction: kernels are compiled, and buffers get
-//! their first contents.
+//! What happens before a program's first instruction: kernels are compiled, every rank gets its
+//! share of the data, and buffers get their first contents.
 
+use crate::device::cpu::Arena;
 use crate::executor::Rank;
+use crate::part::Part;
+use crate::programs::Programs;
+use crate::session::RunOptions;
+use crate::sparse::SparseKernels;
+use crate::team::Team;
+use crate::transport::Transport;
+use crate::verify::verify;
+use crate::whole::Whole;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_graph::{Features, GraphData, LocalPart};
-use gnnc_ir::EdgeSet;
+use gnnc_graph::{Features, GraphData, LocalPart, Partition};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::{BufferId, Program, Role};
+use gnnc_ir::{EdgeSet, memory};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Makes the ranks of a session, ready for `setup`.
+///
+/// # Errors
+/// What [`crate::Session::new`] says.
+pub(crate) fn ranks(
+    programs: &Programs,
+    data: &GraphData,
+    partition: &Partition,
+    options: &RunOptions,
+    transports: Vec<Box<dyn Transport>>,
+) -> Result<Vec<Rank>, RuntimeError> {
+    programs.check(partition.parts(), transports.len())?;
+    let began = Instant::now();
+    let compiler = Compiler::new(options.cache_dir.clone())
+        .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
+    let locals = LocalPart::build_all(&data.topology, partition)?;
+    let all = programs.all();
+    let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
+    let whole = Arc::new(whole);
+    let mut parts = Vec::with_capacity(locals.len());
+    for (local, rank) in locals.into_iter().zip(0..) {
+        let program = &all[programs.index(rank)];
+        let degrees = Degrees::new(program, &local);
+        let part = Part::new(local, data, program, Arc::clone(&whole))?;
+        verify(program, rank as u32, &part, data)?;
+        parts.push((part, degrees));
+    }
+    // The compiler keeps what it has compiled, so that programs share equal kernels.
+    let mut compiled = Vec::with_capacity(all.len());
+    for program in all {
+        let kernels = Arc::new(compile(program, &compiler)?);
+        compiled.push((kernels, SparseKernels::compile(program, &compiler)?));
+    }
+    let mut ranks = Vec::with_capacity(parts.len());
+    for (((part, degrees), transport), number) in parts.into_iter().zip(transports).zip(0..) {
+        let index = programs.index(number as usize);
+        let (program, (kernels, sparse)) = (&all[index], &compiled[index]);
+        let layout = memory::layout(program, &part.sizes);
+        let bytes = layout.total_bytes;
+        let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
+            rank: number,
+            bytes,
+            source,
+        })?;
+        let rank = Rank {
+            program: Arc::clone(program),
+            part,
+            layout,
+            arena,
+            kernels: Arc::clone(kernels),
+            sparse: sparse.clone(),
+            team: Arc::new(Team::new(number, options.threads_per_rank)?),
+            transport,
+            events: options.trace.then(Vec::new),
+            began,
+            memory: Default::default(),
+            place: Default::default(),
+        };
+        fill(&rank, data, &degrees, options.seed);
+        ranks.push(rank);
+    }
+    Ok(ranks)
+}
 
 /// Compiles all kernels, several at a time.
-pub(crate) fn compile(
-    program: &Program,
-    compiler: &Compiler,
-) -> Result<Vec<Arc<Compiled>>, RuntimeError> {
+fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>, RuntimeError> {
     let count = program.kernels.len();
     let next = AtomicUsize::new(0);
     let results = Mutex::new((0..count).map(|_| None).collect::<Vec<_>>());
@@ -51,10 +122,10 @@ pub(crate) fn compile(
 }
 
 /// Degrees of the local vertices, as far as the program reads them.
-pub(crate) struct Degrees(Vec<((EdgeSet, End), Vec<u32>)>);
+struct Degrees(Vec<((EdgeSet, End), Vec<u32>)>);
 
 impl Degrees {
-    pub(crate) fn new(program: &Program, local: &LocalPart) -> Self {
+    fn new(program: &Program, local: &LocalPart) -> Self {
         let mut kinds: Vec<(EdgeSet, End)> = Vec::new();
         for buffer in &program.buffers {
             if let Role::Degree(set, end) = buffer.role
@@ -77,7 +148,7 @@ impl Degrees {
 }
 
 /// Writes everything that is there before `setup`. States and the rest are 0, as fresh memory is.
-pub(crate) fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
+fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
     let own = &rank.part.global[..rank.part.inner];
     for (n, buffer) in rank.program.buffers.iter().enumerate() {
         let span = rank.buffer(BufferId(n as u32));

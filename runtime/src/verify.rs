@@ -1,7 +1,10 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod redistribute;
+
 use crate::RuntimeError;
 use crate::part::Part;
+use crate::whole::over_all;
 use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
@@ -11,9 +14,15 @@ use gnnc_ir::program::{
 };
 
 /// Checks everything that the executor relies on, for one rank.
-pub(crate) fn verify(program: &Program, part: &Part, data: &GraphData) -> Result<(), RuntimeError> {
+pub(crate) fn verify(
+    program: &Program,
+    rank: u32,
+    part: &Part,
+    data: &GraphData,
+) -> Result<(), RuntimeError> {
     let check = Check {
         program,
+        rank,
         part,
         data,
     };
@@ -78,6 +87,7 @@ fn verify_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), Runti
 
 struct Check<'a> {
     program: &'a Program,
+    rank: u32,
     part: &'a Part,
     data: &'a GraphData,
 }
@@ -135,7 +145,7 @@ impl Check<'_> {
             }
         }
         match self.program.logits {
-            Some(logits) => self.rows("logits", logits, sizes.inner),
+            Some(logits) => self.rows("logits", logits),
             None => Ok(()),
         }
     }
@@ -261,6 +271,13 @@ impl Check<'_> {
                     )),
                 }
             }),
+            Instr::Redistribute {
+                how,
+                from,
+                to,
+                heads,
+                width,
+            } => self.redistribute(*how, from, *to, (*heads, *width)),
             Instr::Loss {
                 logits,
                 out,
@@ -319,7 +336,10 @@ impl Check<'_> {
     /// How many rows of each kind a launch touches.
     fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
         let sizes = &self.part.sizes;
-        let (inner, local) = (sizes.rows(Extent::Inner), sizes.rows(Extent::Local));
+        let (inner, local) = match over_all(launch.rows) {
+            true => (sizes.vertices, sizes.vertices),
+            false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
+        };
         let rows = sizes.rows(launch.rows);
         let walk = Walk::of(&kernel.body);
         let expected = match walk {
@@ -338,7 +358,7 @@ impl Check<'_> {
         let arcs = kernel
             .body
             .edge_set()
-            .map_or(0, |set| sizes.rows(Extent::Edges(set)));
+            .map_or(0, |set| sizes.rows(launch.rows.arcs(set)));
         Ok(match walk {
             Walk::Rows => Reach {
                 row: rows,
@@ -393,7 +413,7 @@ impl Check<'_> {
     }
 
     fn logits(&self, what: &str, at: Ref, classes: u32) -> Checked {
-        self.rows(what, at, self.part.sizes.inner)?;
+        self.rows(what, at)?;
         match self.program.buffer(at.buffer).columns {
             columns if columns == classes => Ok(()),
             columns => Err(format!(
@@ -402,14 +422,10 @@ impl Check<'_> {
         }
     }
 
-    fn rows(&self, what: &str, at: Ref, rows: u64) -> Checked {
+    /// Checks that a buffer begins with the rank's own rows.
+    fn rows(&self, what: &str, at: Ref) -> Checked {
         self.at_least(what, at, 0)?;
-        let found = self.part.sizes.rows(self.program.buffer(at.buffer).extent);
-        if found >= rows {
-            Ok(())
-        } else {
-            Err(format!("{what} has {found} rows, expected {rows}"))
-        }
+        self.extent(what, at, false)
     }
 
     fn at_least(&self, what: &str, at: Ref, floats: u64) -> Checked {

@@ -231,6 +231,7 @@ fn memory_is_what_the_layout_says() {
         halo: 2,
         edges: 10,
         feature_nonzeros: 16,
+        ..gnnc_ir::program::RankSizes::default()
     };
     let layout = memory::layout(&network.program(), &sizes);
     assert_eq!(session.buffer_bytes(), layout.total_bytes);

@@ -5,6 +5,7 @@ use super::inputs::ModelArgs;
 use super::output::{Answer, Output, input};
 use super::text::{count, facts};
 use clap::Args;
+use gnnc::ir::plan::Placement;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
@@ -23,6 +24,9 @@ pub struct BenchEpoch {
     /// Ranks that the graph is divided among.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u32,
+    /// How the work is placed on several workers.
+    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
+    placement: Placement,
     /// Seed of every random draw, in place of the model's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -41,6 +45,7 @@ impl BenchEpoch {
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = TrainOptions {
             workers: self.workers,
+            placement: self.placement,
             threads: self.threads,
             seed: self.seed,
             cache_dir: if self.no_cache { None } else { cache_dir() },

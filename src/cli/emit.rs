@@ -6,7 +6,7 @@ use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::Error;
 use gnnc::codegen::cpu::Compiler;
-use gnnc::planner::placement::Placement;
+use gnnc::ir::plan::Placement;
 use gnnc::runtime::RuntimeError;
 use serde_json::{Value, json};
 
@@ -21,6 +21,9 @@ pub struct Emit {
     /// Ranks that the program is for.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u32,
+    /// How the work is placed on several workers.
+    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
+    placement: Placement,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,9 +61,7 @@ impl Emit {
             let graph = &compiled.form.graph;
             return out.report(|| graph.to_string(), graph);
         }
-        let program = compiled.program(Placement::Graph {
-            ranks: self.workers,
-        })?;
+        let program = compiled.program(self.placement, self.workers)?;
         if self.stage == Stage::Program {
             return out.report(|| listing(&program), &program);
         }

@@ -3,6 +3,8 @@
 use super::output::{Failure, Output};
 use super::text::{facts, grouped};
 use clap::Args;
+use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::LOWERED;
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::PathBuf;
 
@@ -103,4 +105,13 @@ mod tests {
             assert!(setting(wrong).is_err(), "{wrong}");
         }
     }
+}
+
+/// A placement by its name.
+pub fn placement(name: &str) -> Result<Placement, String> {
+    let found = LOWERED.iter().find(|p| p.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }

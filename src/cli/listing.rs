@@ -104,6 +104,9 @@ fn instruction(program: &Program, instr: &Instr) -> String {
         Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
             format!("{name} {}", at(*buffer))
         }
+        Instr::Redistribute { from, to, .. } => {
+            format!("{name} {} -> {}", at(from.at), at(*to))
+        }
         Instr::AllReduce { buffers } => {
             let names: Vec<String> = buffers.iter().map(|b| format!("b{}", b.0)).collect();
             format!("{name} {}", names.join(" "))
@@ -179,6 +182,9 @@ fn extent(extent: Extent) -> String {
         Extent::Local => "local".to_owned(),
         Extent::Edges(EdgeSet::Plain) => "edges".to_owned(),
         Extent::Edges(EdgeSet::Looped) => "edges+loops".to_owned(),
+        Extent::All => "all".to_owned(),
+        Extent::AllEdges(EdgeSet::Plain) => "all edges".to_owned(),
+        Extent::AllEdges(EdgeSet::Looped) => "all edges+loops".to_owned(),
         Extent::FeatureNonzeros => "nonzeros".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::text::{count, facts, grouped, percent};
 use clap::Args;
+use gnnc::ir::plan::Placement;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -27,6 +28,9 @@ pub struct Train {
     /// Ranks that the graph is divided among.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u32,
+    /// How the work is placed on several workers.
+    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
+    placement: Placement,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -114,6 +118,7 @@ impl Train {
             epochs: self.epochs,
             seed,
             workers: self.workers,
+            placement: self.placement,
             threads: self.threads,
             partitioner: self.partitioner.clone(),
             cache_dir: if self.no_cache { None } else { cache_dir() },

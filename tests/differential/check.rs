@@ -4,6 +4,7 @@ use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::model::{GraphFacts, Optimizer};
+use gnnc::ir::plan::Placement;
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 
@@ -26,6 +27,8 @@ const LEARNING_RATE: f64 = 64.0;
 /// How a model is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
+    /// How the work is placed.
+    pub placement: Placement,
     /// Ranks.
     pub ranks: u32,
     /// How the vertices are divided.
@@ -87,6 +90,7 @@ impl Case {
     pub fn start(&self, way: Way) -> Trainer {
         let options = TrainOptions {
             workers: way.ranks,
+            placement: way.placement,
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),
             ..TrainOptions::default()

@@ -1,7 +1,7 @@
 //! Every example can be lowered: those with data for a few ranks, the others for many.
 
+use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Instr, Program};
-use gnnc::planner::placement::Placement;
 use gnnc::{LoadOptions, Loaded, Source};
 
 fn exchanges(program: &Program) -> bool {
@@ -39,11 +39,15 @@ fn examples_are_lowered() {
         };
         for &ranks in counts {
             let program = compiled
-                .program(Placement::Graph { ranks })
+                .program(Placement::Graph, ranks)
                 .unwrap_or_else(|e| panic!("{name} for {ranks} ranks: {e}"));
             assert_eq!(program.ranks, ranks, "{name}");
             assert_eq!(exchanges(&program), ranks > 1, "{name} for {ranks} ranks");
             assert_eq!(program.params, loaded.model.graph.params, "{name}");
+            let cut = compiled
+                .program(Placement::Tensor, ranks)
+                .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
+            assert!(!exchanges(&cut), "{name} reads halos by columns");
             let (loss, logits) = (program.loss, program.logits);
             assert!(loss.is_some() && logits.is_some(), "{name}");
         }

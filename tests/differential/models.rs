@@ -2,6 +2,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
+use gnnc::ir::plan::Placement;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -23,11 +24,20 @@ fn check(body: &str) {
 }
 
 fn check_case(mut case: Case) {
-    for ranks in [1, 2, 3, 5] {
+    for ranks in [1, 2, 3, 5, 8] {
         for partitioner in PARTITIONERS.iter().take(if ranks == 1 { 1 } else { 3 }) {
             case.check(Way {
+                placement: Placement::Graph,
                 ranks,
                 partitioner,
+                threads: 1,
+            });
+        }
+        if ranks > 1 {
+            case.check(Way {
+                placement: Placement::Tensor,
+                ranks,
+                partitioner: if ranks == 3 { "hash" } else { "range" },
                 threads: 1,
             });
         }

@@ -2,6 +2,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
+use gnnc::planner::placement::LOWERED;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
@@ -183,11 +184,15 @@ fn shape() -> impl Strategy<Value = Shape> {
 
 fn way() -> impl Strategy<Value = Way> {
     let partitioner = prop::sample::select(vec!["metis", "hash", "range"]);
-    (1..8u32, partitioner, 1..3usize).prop_map(|(ranks, partitioner, threads)| Way {
-        ranks,
-        partitioner,
-        threads,
-    })
+    let placement = prop::sample::select(LOWERED);
+    (placement, 1..8u32, partitioner, 1..3usize).prop_map(
+        |(placement, ranks, partitioner, threads)| Way {
+            placement,
+            ranks,
+            partitioner,
+            threads,
+        },
+    )
 }
 
 /// The same cases in every run: the derivative of `relu` jumps, so that a case in which f32

@@ -2,10 +2,12 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
+use gnnc::ir::plan::Placement::{self, Graph, Tensor};
 
 /// Losses and last parameters of some epochs with a small learning rate, as bits.
-fn bits(case: &Case, ranks: u32, threads: usize) -> (Vec<u64>, Vec<u32>) {
+fn bits(case: &Case, placement: Placement, ranks: u32, threads: usize) -> (Vec<u64>, Vec<u32>) {
     let mut trainer = case.start(Way {
+        placement,
         ranks,
         partitioner: "metis",
         threads,
@@ -29,11 +31,14 @@ fn check(body: &str, sparse: bool) {
         seed: 5,
     });
     let case = Case::new("", body, data);
-    for ranks in [1, 2] {
-        let first = bits(&case, ranks, 1);
+    for (placement, ranks) in [(Graph, 1), (Graph, 2), (Tensor, 2)] {
+        let first = bits(&case, placement, ranks, 1);
         for threads in [1, 2, 3] {
-            let again = bits(&case, ranks, threads);
-            assert_eq!(first, again, "{ranks} ranks, {threads} threads");
+            let again = bits(&case, placement, ranks, threads);
+            assert_eq!(
+                first, again,
+                "{placement}, {ranks} ranks, {threads} threads"
+            );
         }
     }
 }

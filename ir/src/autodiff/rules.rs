@@ -104,7 +104,8 @@ impl Tape {
                 let derivative = self.emit(Op::LossGrad(loss), &[x])?;
                 self.binary(Binary::Mul, derivative, g)?
             }
-            Op::LossGrad(_) => {
+            // Layouts are chosen after differentiation.
+            Op::LossGrad(_) | Op::Redistribute(_) => {
                 return Err(AutodiffError::NotDifferentiable {
                     op: node.op.to_string(),
                 });
@@ -305,6 +306,6 @@ impl Tape {
 fn fixed_rows(ty: Type) -> u32 {
     match ty.rows {
         Rows::Fixed(n) => n,
-        Rows::Vertices | Rows::Edges(_) => 0,
+        _ => 0,
     }
 }

@@ -28,6 +28,10 @@ impl Machine<'_> {
             }
             (Op::Dropout { p, site }, Some(x)) => self.dropout(*p, *site, iteration, x),
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
+                Tensor::new(ty, rows, x.data.clone())
+            }
+            (Op::Redistribute(how), _) => return Err(EvalError::Ranks(how.name().to_owned())),
             (Op::Take(set, end), Some(x)) => self.arcs(*set).take(ty, *end, x),
             (Op::Gather(set, end, reduce), Some(x)) => self.arcs(*set).gather(ty, *end, *reduce, x),
             (Op::GatherMean(set), Some(x)) => self.arcs(*set).mean(ty, x),
@@ -119,11 +123,11 @@ impl Machine<'_> {
             .enumerate()
         {
             let hash = match x.ty.rows {
-                Rows::Edges(set) => {
+                Rows::Edges(set) | Rows::AllEdges(set) => {
                     let (src, dst) = self.arcs(set).list[r];
                     edge_hash(key, src, dst)
                 }
-                Rows::Vertices | Rows::Fixed(_) => vertex_hash(key, r as u32),
+                _ => vertex_hash(key, r as u32),
             };
             for (c, value) in row.iter_mut().enumerate() {
                 *value = if keep(hash, c as u32, p) {

@@ -48,7 +48,7 @@ fn tiny(ty: Type) -> bool {
 }
 
 fn is_arc(ty: Type) -> bool {
-    matches!(ty.rows, Rows::Edges(_))
+    ty.rows.edge_set().is_some()
 }
 
 /// Analyses a region.
@@ -75,7 +75,8 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
     }
 }
 
-fn fixed(graph: &Graph) -> Vec<bool> {
+/// Nodes that are the same in every epoch.
+pub fn fixed(graph: &Graph) -> Vec<bool> {
     let mut fixed = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let own = !matches!(
@@ -111,6 +112,7 @@ fn uses(graph: &Graph) -> Vec<u32> {
 fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> bool {
     match user {
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
+        Op::Redistribute(_) => true,
         Op::Take(..) => true,
         // A carry's start value is computed straight into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
@@ -162,7 +164,9 @@ fn hosts(
             Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
         );
         // Sums over out-arcs are complete only when the other ranks' shares have arrived.
-        let early = distributed && matches!(node.op, Op::Gather(_, End::Src, _));
+        let early = distributed
+            && node.ty.rows == Rows::Vertices
+            && matches!(node.op, Op::Gather(_, End::Src, _));
         if !hosting || early || reduce_now[g.0 as usize] || graph.results.contains(&g) {
             continue;
         }
@@ -204,7 +208,8 @@ fn carry_start(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], id: NodeId) -
 pub fn read_at_source(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes.len()];
     for (_, node) in graph.iter().rev() {
-        if matches!(node.op, Op::Take(_, End::Src)) {
+        let by_rows = matches!(node.ty.rows, Rows::Edges(_));
+        if by_rows && matches!(node.op, Op::Take(_, End::Src)) {
             read[node.inputs[0].0 as usize] = true;
         }
     }

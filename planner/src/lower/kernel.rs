@@ -134,7 +134,7 @@ impl Builder {
         match (ty.rows, taken) {
             (_, Some(End::Src)) => At::Src,
             (_, Some(End::Dst)) => At::Dst,
-            (Rows::Edges(_), None) => At::Edge,
+            (Rows::Edges(_) | Rows::AllEdges(_), None) => At::Edge,
             (Rows::Fixed(1), None) if self.space.rows != Rows::Fixed(1) => At::One,
             _ => At::Row,
         }
@@ -163,8 +163,8 @@ impl Builder {
             )));
         }
         let at = match ty.rows {
-            Rows::Vertices => At::Row,
-            Rows::Edges(_) => At::Edge,
+            Rows::Vertices | Rows::All => At::Row,
+            Rows::Edges(_) | Rows::AllEdges(_) => At::Edge,
             Rows::Fixed(_) => {
                 return Err(LowerError::Unsupported("dropout of a parameter".to_owned()));
             }

@@ -14,8 +14,9 @@ mod produce;
 mod region;
 mod scan;
 
+use crate::layout::{self, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
-use gnnc_ir::graph::{ParamId, ParamSpec};
+use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::kernel::End;
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op};
@@ -27,7 +28,7 @@ use region::{Region, Value};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LowerError {
     /// The model uses something that no program can express yet.
-    #[error("{0} cannot be run yet; write the model without it")]
+    #[error("{0} cannot be run yet")]
     Unsupported(String),
     /// A pass produced a graph that breaks its own promises.
     #[error("bug in the lowering: {0}")]
@@ -74,8 +75,31 @@ pub struct Lowerer {
 /// # Errors
 /// If the model uses something that a program cannot express.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
+    let ranks = Ranks { ranks, rank: 0 };
+    program(training, ranks, &|graph| Ok(graph))
+}
+
+/// Lowers a model to the program of one rank in which aggregations run on column slices.
+///
+/// # Errors
+/// If the model uses something that a program cannot express.
+pub fn by_columns(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
+    program(training, ranks, &|graph| {
+        let graph = layout::by_columns(&graph, ranks)?;
+        let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
+        graph.verify().map_err(broken)?;
+        Ok(graph.pruned())
+    })
+}
+
+/// Lowers a model whose graphs are first given layouts.
+fn program(
+    training: &Training,
+    ranks: Ranks,
+    placed: &dyn Fn(Graph) -> Result<Graph, LowerError>,
+) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
-    let graph = &canonical::canonical(&training.backward.graph, sparse)?;
+    let graph = &placed(canonical::canonical(&training.backward.graph, sparse)?)?;
     let mut lowerer = Lowerer::new(training, ranks);
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
 
@@ -91,13 +115,18 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     }
     lowerer.program.buffers[loss.at.buffer.0 as usize].role = Role::Result;
     lowerer.program.loss = Some(loss.at.buffer);
-    let mut summed: Vec<BufferId> = grads.iter().flatten().map(|g| g.at.buffer).collect();
+    let partial = |result: usize| step.facts.partial.partial[graph.results[result].0 as usize];
+    let shares = training.backward.grads.iter().zip(&grads);
+    let mut summed: Vec<BufferId> = shares
+        .filter(|(result, _)| result.is_some_and(partial))
+        .filter_map(|(_, grad)| grad.map(|g| g.at.buffer))
+        .collect();
     summed.push(loss.at.buffer);
     lowerer.all_reduce(&mut step.code, summed);
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
 
-    let forward = &canonical::canonical(&training.forward, sparse)?;
+    let forward = &placed(canonical::canonical(&training.forward, sparse)?)?;
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;
@@ -154,11 +183,12 @@ impl Region<'_> {
 }
 
 impl Lowerer {
-    fn new(training: &Training, ranks: u32) -> Self {
+    fn new(training: &Training, Ranks { ranks, rank }: Ranks) -> Self {
         let specs = &training.backward.graph.params;
         let mut lowerer = Self {
             program: Program {
                 ranks,
+                rank,
                 params: specs.clone(),
                 sparse_features: training.sparse_features,
                 ..Program::default()
@@ -219,6 +249,8 @@ impl Lowerer {
             Rows::Fixed(n) => Extent::Fixed(n),
             Rows::Vertices => Extent::Inner,
             Rows::Edges(set) => Extent::Edges(set),
+            Rows::All => Extent::All,
+            Rows::AllEdges(set) => Extent::AllEdges(set),
         }
     }
 

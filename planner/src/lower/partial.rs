@@ -81,7 +81,8 @@ fn transfer(
         Op::Arg(n) => (args.get(*n as usize).copied().unwrap_or(false), Vec::new()),
         Op::Loss(_) => (true, Vec::new()),
         Op::SumRows | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
-            Rows::Fixed(_) => unless(flags != [true, true]),
+            // Every rank has all rows, or the rows of a weight.
+            Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(flags != [true, true]),
             Rows::Vertices | Rows::Edges(_) => (true, Vec::new()),
         },
         Op::Binary(Binary::Add | Binary::Sub) => unless(flags[0] == flags[1]),

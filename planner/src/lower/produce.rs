@@ -6,7 +6,7 @@ use crate::lower::region::{Region, Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over};
-use gnnc_ir::op::Op;
+use gnnc_ir::op::{Op, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Product, Ref};
 use gnnc_ir::{NodeId, Rows, Type};
 
@@ -55,10 +55,10 @@ impl Region<'_> {
         };
         let (body, rows) = match &node.op {
             Op::Gather(set, to, reduce) => {
-                let rows = if to_source {
-                    Extent::Local
-                } else {
-                    Extent::Inner
+                let rows = match (node.ty.rows, to_source) {
+                    (Rows::All, _) => Extent::All,
+                    (_, true) => Extent::Local,
+                    (_, false) => Extent::Inner,
                 };
                 (
                     Body::Gather {
@@ -89,10 +89,14 @@ impl Region<'_> {
                 },
                 launch_rows(space),
             ),
-            Op::EdgeSoftmax(set) => (Body::EdgeSoftmax { set: *set, value }, Extent::Inner),
+            Op::EdgeSoftmax(set) => {
+                let body = Body::EdgeSoftmax { set: *set, value };
+                (body, launch_rows(space))
+            }
             op => return Err(LowerError::Unsupported(op.to_string())),
         };
-        let extent = match to_source && lowerer.distributed {
+        let shared = to_source && lowerer.distributed && node.ty.rows == Rows::Vertices;
+        let extent = match shared {
             true => Extent::Local,
             false => lowerer.extent(graph.ty(last)),
         };
@@ -113,7 +117,7 @@ impl Region<'_> {
         }
         let launch = builder.launch(&mut lowerer.program, body, rows, vec![(output, out.at)]);
         self.code.push(Instr::Launch(launch));
-        if to_source && lowerer.distributed {
+        if shared {
             self.code.push(Instr::HaloReduce { buffer: out.at });
         }
         self.values[last.0 as usize] = Some(out);
@@ -198,6 +202,34 @@ impl Region<'_> {
         Ok(out)
     }
 
+    /// Moves a tensor from one layout to another.
+    pub fn redistribute(
+        &mut self,
+        lowerer: &mut Lowerer,
+        id: NodeId,
+        how: Redistribute,
+    ) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let ty = graph.ty(id);
+        let operand = graph.node(id).inputs[0];
+        let from = self.plain(lowerer, operand)?;
+        let extent = lowerer.extent(ty);
+        let out = self.target(lowerer, id, extent);
+        let whole = match how {
+            Redistribute::Split(_) => graph.ty(operand),
+            _ => ty,
+        };
+        self.code.push(Instr::Redistribute {
+            how,
+            from: from.matrix(),
+            to: out.at,
+            heads: whole.heads,
+            width: whole.width,
+        });
+        self.values[id.0 as usize] = Some(out);
+        Ok(())
+    }
+
     /// The non-zeros of a node that is the sparse feature matrix or a dropout of it.
     fn sparse(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Option<Ref>, LowerError> {
         let node = self.graph.node(id);
@@ -265,7 +297,7 @@ impl Region<'_> {
             let ty = self.graph.ty(*part);
             let mut builder = Builder::new(ty);
             let value = match self.value(*part) {
-                Some(from) if matches!(ty.rows, Rows::Edges(_)) => builder.read(from, At::Edge),
+                Some(from) if ty.rows.edge_set().is_some() => builder.read(from, At::Edge),
                 Some(from) => builder.read(from, At::Row),
                 None => builder.value(self, *part)?,
             };

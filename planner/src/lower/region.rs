@@ -210,6 +210,7 @@ impl<'a> Region<'a> {
             }
             Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, *loss)?,
             Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
+            Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 let out = self.product(lowerer, id, id)?;
                 self.values[n] = Some(out);
@@ -261,7 +262,8 @@ impl<'a> Region<'a> {
         while let Some(inner) = work.pop() {
             let node = graph.node(inner);
             if let Op::Take(_, end) = node.op {
-                if end == End::Src && (inner == id || !self.is_ready(inner)) {
+                let by_rows = matches!(node.ty.rows, Rows::Edges(_));
+                if by_rows && end == End::Src && (inner == id || !self.is_ready(inner)) {
                     self.fetch_halo(lowerer, node.inputs[0])?;
                 }
             } else if pointwise(&node.op) && !self.is_ready(inner) {
@@ -328,7 +330,7 @@ impl<'a> Region<'a> {
     pub fn copy(&mut self, lowerer: &mut Lowerer, from: Value, to: Value) {
         let rows = lowerer.extent(from.ty);
         let over = over(from.ty);
-        let at = if matches!(from.ty.rows, Rows::Edges(_)) {
+        let at = if from.ty.rows.edge_set().is_some() {
             At::Edge
         } else {
             At::Row
@@ -390,13 +392,11 @@ pub fn launch_rows(ty: Type) -> Extent {
     match ty.rows {
         Rows::Fixed(n) => Extent::Fixed(n),
         Rows::Vertices | Rows::Edges(_) => Extent::Inner,
+        Rows::All | Rows::AllEdges(_) => Extent::All,
     }
 }
 
 /// Whether a kernel over elements of a type walks arcs.
 pub fn over(ty: Type) -> Over {
-    match ty.rows {
-        Rows::Edges(set) => Over::Edges(set),
-        Rows::Fixed(_) | Rows::Vertices => Over::Rows,
-    }
+    ty.rows.edge_set().map_or(Over::Rows, Over::Edges)
 }

@@ -2,8 +2,9 @@
 
 use super::fabric::Fabric;
 use gnnc_ir::cluster::{Cluster, Link, SharedBy};
-use gnnc_ir::program::{Instr, Program, Ref};
-use gnnc_ir::traffic::all_reduce_floats;
+use gnnc_ir::op::Redistribute;
+use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
+use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work, work};
 
@@ -23,8 +24,8 @@ pub(super) enum Step {
         costs: Vec<ExchangeCost>,
         shared: [SharedBy; 2],
     },
-    /// An all-reduction: the same for all.
-    AllReduce {
+    /// A collective that takes the same time on all ranks.
+    Collective {
         at: String,
         name: usize,
         seconds: f64,
@@ -62,7 +63,7 @@ impl Step {
     pub fn communicates(&self) -> bool {
         match self {
             Self::Compute { .. } => false,
-            Self::Exchange { .. } | Self::AllReduce { .. } => true,
+            Self::Exchange { .. } | Self::Collective { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
         }
     }
@@ -73,15 +74,23 @@ pub(super) struct Compiler<'a> {
     program: &'a Program,
     cluster: &'a Cluster,
     fabric: &'a Fabric,
+    /// What each rank holds.
+    sizes: &'a [RankSizes],
     names: Vec<&'static str>,
 }
 
 impl<'a> Compiler<'a> {
-    pub fn new(program: &'a Program, cluster: &'a Cluster, fabric: &'a Fabric) -> Self {
+    pub fn new(
+        program: &'a Program,
+        cluster: &'a Cluster,
+        fabric: &'a Fabric,
+        sizes: &'a [RankSizes],
+    ) -> Self {
         Self {
             program,
             cluster,
             fabric,
+            sizes,
             names: Vec::new(),
         }
     }
@@ -124,11 +133,24 @@ impl<'a> Compiler<'a> {
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program) * 4;
                 let ranks = u64::from(self.fabric.ranks);
-                Step::AllReduce {
+                Step::Collective {
                     at,
                     name,
                     seconds: self.all_reduce(bytes as f64),
                     bytes_sent: 2 * (ranks - 1) * bytes / ranks.max(1),
+                }
+            }
+            Instr::Redistribute {
+                how, heads, width, ..
+            } => {
+                let ranks = u64::from(self.fabric.ranks);
+                let floats =
+                    redistribute_total(*how, (*heads, *width), self.fabric.ranks, self.sizes);
+                Step::Collective {
+                    at,
+                    name,
+                    seconds: self.all_to_all(*how, floats as f64 * 4.0),
+                    bytes_sent: floats * 4 / ranks.max(1),
                 }
             }
             _ => {
@@ -243,6 +265,28 @@ impl<'a> Compiler<'a> {
             return 0.0;
         }
         let chunk = bytes / ranks;
+        2.0 * self.everyone(chunk) + self.pass(bytes, chunk, bytes / 4.0)
+    }
+
+    /// A message from every rank to every other one, `total` bytes in all, in equal shares; packed
+    /// before and unpacked (or added up) after.
+    fn all_to_all(&self, how: Redistribute, total: f64) -> f64 {
+        let ranks = f64::from(self.fabric.ranks);
+        if ranks < 2.0 || total == 0.0 {
+            return 0.0;
+        }
+        let own = total / ranks;
+        let flops = if how == Redistribute::Reduce {
+            own / 4.0
+        } else {
+            0.0
+        };
+        self.everyone(own / (ranks - 1.0)) + self.pass(own, own, 0.0) + self.pass(own, own, flops)
+    }
+
+    /// Every rank sends `chunk` bytes to every other one.
+    fn everyone(&self, chunk: f64) -> f64 {
+        let ranks = f64::from(self.fabric.ranks);
         let sharing = |link: &Link, node_ranks: f64| match link.shared_by {
             SharedBy::Rank => 1.0,
             SharedBy::Node => node_ranks,
@@ -254,7 +298,6 @@ impl<'a> Compiler<'a> {
             let beyond = self.seconds((ranks - near) * chunk * sharing(between, near), between);
             self.latency(self.fabric.ranks - 1, ranks > near) + within.max(beyond)
         };
-        let slowest = self.fabric.nodes.iter().map(phase).fold(0.0, f64::max);
-        2.0 * slowest + self.pass(bytes, chunk, bytes / 4.0)
+        self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)
     }
 }

@@ -33,12 +33,15 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
 /// What a rank keeps besides the program's buffers.
 #[derive(Default)]
 struct Needs {
-    /// By edge set: whether its arcs are walked, and whether by source too.
-    arcs: [[bool; 2]; 2],
+    /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
+    /// source too.
+    arcs: [[[bool; 2]; 2]; 2],
     /// Whether sparse features are walked by column too.
     feature_columns: bool,
     /// Columns of the widest exchange.
     exchanged: u64,
+    /// Columns of the widest redistribution.
+    redistributed: u64,
     /// Floats of the longest all-reduced message.
     reduced: u64,
     /// Floats of a vertex's labels.
@@ -49,7 +52,10 @@ impl Needs {
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
             match instr {
-                Instr::Launch(launch) => self.kernel(&program.kernel(launch.kernel).body),
+                Instr::Launch(launch) => {
+                    let whole = launch.rows == Extent::All;
+                    self.kernel(&program.kernel(launch.kernel).body, whole);
+                }
                 Instr::SparseMatMul {
                     product: Product::Tn,
                     ..
@@ -72,41 +78,62 @@ impl Needs {
                 | Instr::SparseMatMul { .. }
                 | Instr::SparseDropout { .. }
                 | Instr::Densify { .. } => {}
+                Instr::Redistribute { heads, width, .. } => {
+                    let columns = u64::from(*heads) * u64::from(*width);
+                    self.redistributed = self.redistributed.max(columns);
+                }
             }
         }
     }
 
-    fn kernel(&mut self, body: &Body) {
+    fn kernel(&mut self, body: &Body, whole: bool) {
         let set = match body.edge_set() {
             Some(EdgeSet::Plain) => 0,
             Some(EdgeSet::Looped) => 1,
             None => return,
         };
-        self.arcs[set][0] = true;
-        self.arcs[set][1] |= matches!(body, Body::Gather { to: End::Src, .. });
+        let arcs = &mut self.arcs[usize::from(whole)][set];
+        arcs[0] = true;
+        arcs[1] |= matches!(body, Body::Gather { to: End::Src, .. });
     }
 
     /// Topology, split, labels, messages and sparse features' indices of one rank.
     fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = 0;
-        for (set, [walked, by_source]) in
-            [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(self.arcs)
-        {
-            let arcs = sizes.rows(Extent::Edges(set));
-            if walked {
-                bytes += 8 * (sizes.inner + 1) + 4 * arcs;
+        for (whole, sets) in self.arcs.into_iter().enumerate() {
+            let (to, from) = match whole {
+                0 => (sizes.inner, local),
+                _ => (sizes.vertices, sizes.vertices),
+            };
+            for (set, [walked, by_source]) in
+                [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(sets)
+            {
+                let extent = if whole == 0 {
+                    Extent::Inner
+                } else {
+                    Extent::All
+                };
+                let arcs = sizes.rows(extent.arcs(set));
+                if walked {
+                    bytes += 8 * (to + 1) + 4 * arcs;
+                }
+                if by_source {
+                    // Indices, and the position of each arc by destination.
+                    bytes += 8 * (from + 1) + 8 * arcs;
+                }
             }
-            if by_source {
-                // Indices, and the position of each arc by destination.
-                bytes += 8 * (local + 1) + 8 * arcs;
-            }
+        }
+        if self.redistributed > 0 {
+            // Global ids of all rows and the owners' lists of them.
+            bytes += 8 * sizes.vertices;
         }
         // Global ids, rows to send; labels and the split; messages on their way.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
         if program.ranks > 1 {
-            let exchanged = sent.max(sizes.halo) * self.exchanged;
+            let exchanged =
+                (sent.max(sizes.halo) * self.exchanged).max(sizes.inner * self.redistributed);
             bytes += 4 * exchanged.max(self.reduced + self.reduced / u64::from(program.ranks));
         }
         if program.sparse_features {

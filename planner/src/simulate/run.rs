@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
                     self.finish(class, *name, at, busy, end + after, bytes_sent);
                 }
             }
-            Step::AllReduce {
+            Step::Collective {
                 at,
                 name,
                 seconds,

@@ -48,9 +48,9 @@ fn rows(rows: Rows) -> usize {
     let vertices = INDPTR.len() - 1;
     match rows {
         Rows::Fixed(n) => n as usize,
-        Rows::Vertices => vertices,
-        Rows::Edges(EdgeSet::Plain) => INDICES.len(),
-        Rows::Edges(EdgeSet::Looped) => INDICES.len() + vertices,
+        Rows::Vertices | Rows::All => vertices,
+        Rows::Edges(EdgeSet::Plain) | Rows::AllEdges(EdgeSet::Plain) => INDICES.len(),
+        Rows::Edges(_) | Rows::AllEdges(_) => INDICES.len() + vertices,
     }
 }
 

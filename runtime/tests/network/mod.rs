@@ -5,7 +5,7 @@
 //! that of plain gradient descent.
 #![allow(dead_code)]
 
-mod builder;
+pub mod builder;
 mod reference;
 
 use builder::*;

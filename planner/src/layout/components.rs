@@ -1,0 +1,226 @@
+//! Connected sets of arc tensors, and along which axis each can be cut.
+
+use gnnc_ir::kernel::{Axis, Reduce};
+use gnnc_ir::op::{Binary, Op, Slice, Unary};
+use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
+
+/// How the arc tensors of a graph are cut.
+pub(super) struct Components {
+    /// For each arc tensor, and each vertex tensor gathered from arcs, the axis that its component is
+    /// cut along; `None` if it stays by rows.
+    pub cut: Vec<Option<Axis>>,
+    /// Whether a node on slices is one rank's share of a sum.
+    pub share: Vec<bool>,
+    /// Why some stay by rows.
+    pub refused: Vec<String>,
+}
+
+impl Components {
+    /// Finds the components and chooses their axes: heads if every rank gets one, else columns.
+    pub fn find(graph: &Graph, ranks: u32) -> Self {
+        let group = groups(graph);
+        let mut found = Self {
+            cut: vec![None; graph.nodes.len()],
+            share: vec![false; graph.nodes.len()],
+            refused: Vec::new(),
+        };
+        let mut roots: Vec<usize> = group.iter().flatten().copied().collect();
+        roots.sort_unstable();
+        roots.dedup();
+        for root in roots {
+            let members: Vec<NodeId> = graph
+                .iter()
+                .filter(|(id, _)| group[id.0 as usize] == Some(root))
+                .map(|(id, _)| id)
+                .collect();
+            let heads = members.iter().map(|id| graph.ty(*id).heads).max();
+            let axes: &[Axis] = if heads.unwrap_or(1) >= ranks.max(2) {
+                &[Axis::Heads, Axis::Width]
+            } else {
+                &[Axis::Width]
+            };
+            let tried: Vec<_> = axes
+                .iter()
+                .map(|axis| (*axis, shares(graph, &members, *axis, ranks)))
+                .collect();
+            match tried.iter().find(|(_, shares)| shares.is_ok()) {
+                Some((axis, Ok(shares))) => {
+                    for (id, share) in members.iter().zip(shares) {
+                        found.cut[id.0 as usize] = Some(*axis);
+                        found.share[id.0 as usize] = *share;
+                    }
+                }
+                _ => found
+                    .refused
+                    .extend(tried.into_iter().filter_map(|(_, shares)| shares.err())),
+            }
+        }
+        found
+    }
+}
+
+/// For each arc tensor and each vertex tensor gathered from arcs, a number that is the same in a component.
+fn groups(graph: &Graph) -> Vec<Option<usize>> {
+    let mut parent: Vec<usize> = (0..graph.nodes.len()).collect();
+    fn root(parent: &mut [usize], mut n: usize) -> usize {
+        while parent[n] != n {
+            parent[n] = parent[parent[n]];
+            n = parent[n];
+        }
+        n
+    }
+    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
+    let member = |id: NodeId| is_arc(id) || graph.node(id).inputs.iter().any(|i| is_arc(*i));
+    for (id, node) in graph.iter() {
+        // What was gathered from arcs and goes straight back to arcs stays where it is.
+        let back = |input: NodeId| matches!(node.op, Op::Take(..)) && member(input);
+        for input in node.inputs.iter().filter(|i| is_arc(**i) || back(**i)) {
+            let (a, b) = (
+                root(&mut parent, id.0 as usize),
+                root(&mut parent, input.0 as usize),
+            );
+            parent[a.max(b)] = a.min(b);
+        }
+    }
+    graph
+        .iter()
+        .map(|(id, _)| member(id).then(|| root(&mut parent, id.0 as usize)))
+        .collect()
+}
+
+/// Whether a tensor is cut along an axis, or held whole by every rank.
+pub(super) fn sliced(ty: Type, axis: Axis) -> bool {
+    match axis {
+        Axis::Heads => ty.heads > 1,
+        Axis::Width => ty.width > 1,
+    }
+}
+
+/// What is known of a tensor on slices.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// It is one rank's share of a sum.
+    share: bool,
+    /// The element that pads a slice is 0 (see [`Slice`]).
+    zero: bool,
+}
+
+/// Which members are shares of a sum if the component is cut along `axis`.
+///
+/// # Errors
+/// Why it cannot be cut so.
+fn shares(graph: &Graph, members: &[NodeId], axis: Axis, ranks: u32) -> Result<Vec<bool>, String> {
+    let mut states = vec![State::default(); graph.nodes.len()];
+    for id in members {
+        let node = graph.node(*id);
+        if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
+            return Err("an arc tensor that leaves its loop is kept by rows".to_owned());
+        }
+        states[id.0 as usize] = transfer(graph, node, &states, axis, ranks)
+            .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
+    }
+    Ok(members
+        .iter()
+        .map(|id| states[id.0 as usize].share)
+        .collect())
+}
+
+fn transfer(
+    graph: &Graph,
+    node: &Node,
+    states: &[State],
+    axis: Axis,
+    ranks: u32,
+) -> Result<State, &'static str> {
+    let of: Vec<State> = node.inputs.iter().map(|i| states[i.0 as usize]).collect();
+    let share = of.iter().any(|s| s.share);
+    let zero = of.iter().any(|s| s.zero);
+    let all_zero = of.iter().all(|s| s.zero);
+    let arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
+    let cut = |id: NodeId| arc(id) && sliced(graph.ty(id), axis);
+    // What is the same for all arcs must not depend on the axis.
+    let fits = node
+        .inputs
+        .iter()
+        .all(|i| !matches!(graph.ty(*i).rows, Rows::Fixed(_)) || !sliced(graph.ty(*i), axis));
+    if !fits {
+        return Err("it reads columns of a tensor that is not cut");
+    }
+    if node.inputs.iter().any(|i| graph.ty(*i).stack != 0) {
+        return Err("it reads a stack of tensors");
+    }
+    let whole = |zero| match share {
+        true => Err("it is not linear in a sum over columns"),
+        false => Ok(State { share, zero }),
+    };
+    match &node.op {
+        Op::Take(..) => {
+            let from = graph.node(node.inputs[0]);
+            // Element-wise functions may stay on slices, where anything may become of a 0.
+            let arrives = !matches!(
+                from.op,
+                Op::Unary(_) | Op::Binary(_) | Op::Arg(_) | Op::Out(_)
+            );
+            let gathered = from.inputs.iter().any(|i| arc(*i));
+            let zero = if gathered { zero } else { arrives };
+            Ok(State {
+                share,
+                zero: zero && sliced(from.ty, axis),
+            })
+        }
+        Op::Gather(_, _, Reduce::Sum) | Op::Unary(Unary::Neg) => Ok(State { share, zero }),
+        Op::Broadcast(_) => Ok(State { share, zero: false }),
+        Op::Gather(_, _, Reduce::Max) => whole(zero),
+        Op::EdgeSoftmax(_) => whole(false),
+        Op::Unary(f) => whole(zero && f.eval(0.0) == 0.0),
+        Op::Binary(f) => {
+            if share && node.inputs.iter().any(|i| cut(*i)) {
+                return Err("a sum over columns meets columns");
+            }
+            match (f, of[0].share, of[1].share) {
+                (Binary::Add | Binary::Sub, a, b) if a != b => {
+                    Err("a sum over columns is added to a whole")
+                }
+                (Binary::Mul, true, true)
+                | (Binary::Div, _, true)
+                | (Binary::Max | Binary::Eq, true, _)
+                | (Binary::Max | Binary::Eq, _, true) => {
+                    Err("it is not linear in a sum over columns")
+                }
+                (Binary::Mul, ..) => Ok(State { share, zero }),
+                (Binary::Div, ..) => Ok(State {
+                    share,
+                    zero: of[0].zero && !cut(node.inputs[1]),
+                }),
+                (Binary::Eq, ..) => Ok(State { share, zero: false }),
+                _ => Ok(State {
+                    share,
+                    zero: all_zero,
+                }),
+            }
+        }
+        Op::Dropout { .. } if cut(node.inputs[0]) => Err("its draws are keyed by column"),
+        Op::Dropout { .. } => Ok(State { share, zero }),
+        Op::ReduceCols(along, reduce) => {
+            let size = match axis {
+                Axis::Heads => graph.ty(node.inputs[0]).heads,
+                Axis::Width => graph.ty(node.inputs[0]).width,
+            };
+            match (*along == axis && size > 1, reduce) {
+                (true, Reduce::Max) => Err("it takes a maximum over columns"),
+                (true, Reduce::Sum) if Slice::padded(size, ranks) && !zero => {
+                    Err("some ranks have fewer columns to add")
+                }
+                (true, Reduce::Sum) => Ok(State {
+                    share: true,
+                    zero: false,
+                }),
+                (false, Reduce::Sum) => Ok(State { share, zero }),
+                (false, Reduce::Max) => whole(zero),
+            }
+        }
+        Op::SumRows if share || cut(node.inputs[0]) => Err("it sums columns into a weight"),
+        Op::SumRows => Ok(State::default()),
+        _ => Err("it mixes or moves columns"),
+    }
+}

@@ -1,0 +1,157 @@
+//! In which layouts every node can be had, and in which it is needed.
+
+use super::components::Components;
+use super::loops::Loop;
+use super::{AXES, index};
+use gnnc_ir::kernel::Axis;
+use gnnc_ir::op::Op;
+use gnnc_ir::{Graph, NodeId, Rows};
+
+/// In which layouts a node is needed: by rows (or as it is, if it has no vertex rows), and on slices
+/// of each axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Needed {
+    pub rows: bool,
+    pub slices: [bool; 2],
+}
+
+/// What a region needs.
+pub(super) struct Demand {
+    /// The axis along which a node can be had on slices without a message: arc tensors and gathered
+    /// vertex tensors of a component that is cut, arguments that come on slices, results of loops
+    /// that are carried on slices, and element-wise functions of all these.
+    pub near: Vec<Option<Axis>>,
+    /// The layouts in which each node is needed.
+    pub needed: Vec<Needed>,
+    /// Layouts that the results are wanted in; `None` is by rows.
+    pub results: Vec<Option<Axis>>,
+}
+
+impl Demand {
+    /// Looks at a region whose arguments come on slices of the given axes (and by rows where they are
+    /// needed so).
+    pub fn new(
+        graph: &Graph,
+        components: &Components,
+        loops: &[Option<Loop>],
+        args: &[Option<Axis>],
+        results: &[Option<Axis>],
+    ) -> Self {
+        let mut demand = Self {
+            near: near(graph, components, loops, args),
+            needed: vec![Needed::default(); graph.nodes.len()],
+            results: results.to_vec(),
+        };
+        demand.find(graph, components, loops);
+        demand
+    }
+
+    /// From the results down.
+    fn find(&mut self, graph: &Graph, components: &Components, loops: &[Option<Loop>]) {
+        for (id, axis) in graph.results.iter().zip(self.results.clone()) {
+            self.mark(*id, axis);
+        }
+        for (id, node) in graph.iter().rev() {
+            let n = id.0 as usize;
+            let own = self.near[n];
+            let member = components.cut[n];
+            let wanted = self.needed[n];
+            // A tensor that is cut along another axis than the wanted one comes by way of its rows.
+            let far = AXES
+                .into_iter()
+                .any(|a| wanted.slices[index(a)] && own != Some(a));
+            if far {
+                self.needed[n].rows = true;
+            }
+            // Rows of what is computed on slices anyway are brought back from there.
+            let back = self.needed[n].rows && (member.is_some() || is_result(&node.op));
+            if let Some(axis) = own.filter(|_| back && !matches!(node.op, Op::Arg(_))) {
+                self.needed[n].slices[index(axis)] = true;
+            }
+            let Needed { rows, slices } = self.needed[n];
+            let here = own.filter(|axis| slices[index(*axis)]);
+            match (&node.op, &loops[n]) {
+                (Op::Arg(_), _) => {}
+                (Op::Out(_), _) if rows || here.is_some() => self.mark(node.inputs[0], None),
+                (Op::Scan(_), Some(plan)) if rows => {
+                    for (position, input) in node.inputs.iter().enumerate() {
+                        if plan.slices[position] {
+                            self.mark(*input, Some(plan.axis));
+                        }
+                        if plan.rows[position] {
+                            self.mark(*input, None);
+                        }
+                    }
+                }
+                _ => {
+                    if let Some(axis) = here {
+                        self.operands(graph, id, axis);
+                    } else if let (Some(axis), true) = (member, rows) {
+                        // A sum over all arcs, which every rank has whole.
+                        self.operands(graph, id, axis);
+                    } else if rows {
+                        node.inputs.iter().for_each(|i| self.mark(*i, None));
+                    }
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, id: NodeId, axis: Option<Axis>) {
+        let needed = &mut self.needed[id.0 as usize];
+        match axis {
+            Some(axis) => needed.slices[index(axis)] = true,
+            None => needed.rows = true,
+        }
+    }
+
+    /// Marks what a node on slices is computed from.
+    fn operands(&mut self, graph: &Graph, id: NodeId, axis: Axis) {
+        for input in &graph.node(id).inputs {
+            let fixed = matches!(graph.ty(*input).rows, Rows::Fixed(_));
+            self.mark(*input, (!fixed).then_some(axis));
+        }
+    }
+}
+
+/// Whether a node is a loop's result.
+fn is_result(op: &Op) -> bool {
+    matches!(op, Op::Out(_))
+}
+
+fn near(
+    graph: &Graph,
+    components: &Components,
+    loops: &[Option<Loop>],
+    args: &[Option<Axis>],
+) -> Vec<Option<Axis>> {
+    let mut near: Vec<Option<Axis>> = vec![None; graph.nodes.len()];
+    let fixed = crate::lower::analysis::fixed(graph);
+    for (id, node) in graph.iter() {
+        let n = id.0 as usize;
+        if matches!(node.ty.rows, Rows::Fixed(_)) {
+            continue;
+        }
+        near[n] = match &node.op {
+            Op::Arg(k) => args.get(*k as usize).copied().flatten(),
+            Op::Out(k) => loops[node.inputs[0].0 as usize]
+                .as_ref()
+                .filter(|plan| plan.carried(*k as usize))
+                .map(|plan| plan.axis),
+            _ if components.cut[n].is_some() => components.cut[n],
+            Op::Unary(_) | Op::Binary(_) if node.ty.rows == Rows::Vertices => {
+                let axis = node.inputs.iter().find_map(|i| near[i.0 as usize]);
+                // The others are numbers, or degrees and the like: a column that never changes.
+                axis.filter(|axis| {
+                    node.inputs.iter().all(|i| {
+                        let (ty, n) = (graph.ty(*i), i.0 as usize);
+                        let narrow = ty.columns() == 1 && fixed[n] && ty.stack == 0;
+                        !components.share[n] && (near[n] == Some(*axis) || narrow)
+                    })
+                })
+            }
+            _ => None,
+        };
+    }
+    near
+}

@@ -1,0 +1,250 @@
+//! Writes a graph anew, with the redistributions that its layouts need.
+
+use super::components::{Components, sliced};
+use super::demand::Demand;
+use super::loops::Loop;
+use super::{AXES, Ranks, index};
+use crate::lower::LowerError;
+use gnnc_ir::infer::TypeError;
+use gnnc_ir::kernel::Axis;
+use gnnc_ir::op::{Op, Redistribute};
+use gnnc_ir::{Graph, NodeId, Rows, Type};
+
+/// A region without arguments.
+pub(super) fn rewrite(
+    graph: &Graph,
+    components: &Components,
+    loops: &[Option<Loop>],
+    demand: &Demand,
+    ranks: Ranks,
+) -> Result<Graph, LowerError> {
+    Writer::new(graph, components, loops, demand, ranks).write()
+}
+
+/// A loop's body; `layouts` say which arguments come on slices and which by rows. Those that come
+/// both ways are two, on slices first.
+pub(super) fn body(
+    graph: &Graph,
+    components: &Components,
+    loops: &[Option<Loop>],
+    demand: &Demand,
+    ranks: Ranks,
+    [slices, rows]: [&[bool]; 2],
+) -> Result<Graph, LowerError> {
+    let mut writer = Writer::new(graph, components, loops, demand, ranks);
+    let axis = components.cut.iter().flatten().next().copied();
+    writer.out.args.clear();
+    let mut places = Vec::new();
+    for (n, ty) in graph.args.iter().enumerate() {
+        let mut place = |present: bool, ty: Type| {
+            present.then(|| {
+                writer.out.args.push(ty);
+                writer.out.args.len() as u32 - 1
+            })
+        };
+        let on_slices = axis.map_or(*ty, |axis| on_rank(*ty, axis, ranks));
+        places.push([place(slices[n], on_slices), place(rows[n], *ty)]);
+    }
+    for (id, node) in graph.iter() {
+        let Op::Arg(n) = node.op else {
+            continue;
+        };
+        let [on_slices, by_rows] = places[n as usize];
+        let at = id.0 as usize;
+        if let (Some(arg), Some(axis)) = (on_slices, axis) {
+            writer.slices[at][index(axis)] = Some(writer.add(Op::Arg(arg), &[], node.scope)?);
+        }
+        if let Some(arg) = by_rows {
+            writer.rows[at] = Some(writer.add(Op::Arg(arg), &[], node.scope)?);
+        }
+    }
+    writer.write()
+}
+
+fn bug(what: &str) -> LowerError {
+    LowerError::Internal(format!("layouts: {what}"))
+}
+
+/// The type of a tensor on a rank's slice.
+fn on_rank(ty: Type, axis: Axis, ranks: Ranks) -> Type {
+    let rows = match ty.rows {
+        Rows::Vertices => Rows::All,
+        Rows::Edges(set) => Rows::AllEdges(set),
+        rows => return Type { rows, ..ty },
+    };
+    let mut ty = Type { rows, ..ty };
+    if sliced(ty, axis) {
+        let size = match axis {
+            Axis::Heads => &mut ty.heads,
+            Axis::Width => &mut ty.width,
+        };
+        *size = ranks.slice(axis, *size).len;
+    }
+    ty
+}
+
+struct Writer<'a> {
+    graph: &'a Graph,
+    components: &'a Components,
+    loops: &'a [Option<Loop>],
+    demand: &'a Demand,
+    ranks: Ranks,
+    out: Graph,
+    /// Each node by rows.
+    rows: Vec<Option<NodeId>>,
+    /// Each node on slices of heads and of columns.
+    slices: Vec<[Option<NodeId>; 2]>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        graph: &'a Graph,
+        components: &'a Components,
+        loops: &'a [Option<Loop>],
+        demand: &'a Demand,
+        ranks: Ranks,
+    ) -> Self {
+        Self {
+            graph,
+            components,
+            loops,
+            demand,
+            ranks,
+            out: graph.clone_without_nodes(),
+            rows: vec![None; graph.nodes.len()],
+            slices: vec![[None; 2]; graph.nodes.len()],
+        }
+    }
+
+    fn write(mut self) -> Result<Graph, LowerError> {
+        for (id, node) in self.graph.iter() {
+            let n = id.0 as usize;
+            let (needed, near) = (self.demand.needed[n], self.demand.near[n]);
+            let arg = matches!(node.op, Op::Arg(_));
+            if let Some(axis) = near.filter(|a| !arg && needed.slices[index(*a)]) {
+                self.on_slices(id, axis)?;
+            }
+            if needed.rows && !arg {
+                self.by_rows(id)?;
+            }
+            for axis in AXES {
+                if needed.slices[index(axis)] && self.slices[n][index(axis)].is_none() {
+                    self.cut(id, axis)?;
+                }
+            }
+        }
+        let results = self.graph.results.iter().zip(&self.demand.results);
+        let results: Option<Vec<NodeId>> = results
+            .map(|(r, axis)| match axis {
+                Some(axis) => self.slices[r.0 as usize][index(*axis)],
+                None => self.rows[r.0 as usize],
+            })
+            .collect();
+        self.out.results = results.ok_or_else(|| bug("a result is missing"))?;
+        Ok(self.out)
+    }
+
+    fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, LowerError> {
+        let failed = |e: TypeError| LowerError::Internal(format!("layouts: {e}"));
+        self.out.add(op, inputs, scope).map_err(failed)
+    }
+
+    /// A node on slices, or as it is if it has no vertex rows.
+    fn operand(&self, id: NodeId, axis: Option<Axis>) -> Result<NodeId, LowerError> {
+        let n = id.0 as usize;
+        let found = match (self.graph.ty(id).rows, axis) {
+            (Rows::Fixed(_), _) | (_, None) => self.rows[n],
+            (_, Some(axis)) => self.slices[n][index(axis)],
+        };
+        found.ok_or_else(|| bug(&format!("{id}, {}, is missing", self.graph.node(id).op)))
+    }
+
+    fn operands(&self, id: NodeId, axis: Option<Axis>) -> Result<Vec<NodeId>, LowerError> {
+        let inputs = self.graph.node(id).inputs.iter();
+        inputs.map(|i| self.operand(*i, axis)).collect()
+    }
+
+    /// Computes a node on slices.
+    fn on_slices(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
+        let node = self.graph.node(id);
+        let inputs = match node.op {
+            Op::Out(_) => self.operands(id, None)?,
+            _ => self.operands(id, Some(axis))?,
+        };
+        let wanted = on_rank(node.ty, axis, self.ranks);
+        let op = match &node.op {
+            Op::Broadcast(ty) => Op::Broadcast(on_rank(*ty, axis, self.ranks)),
+            op => op.clone(),
+        };
+        let new = self.add(op, &inputs, node.scope)?;
+        if self.out.ty(new) != wanted {
+            return Err(bug(&format!("{id}, {}, should be {wanted}", node.op)));
+        }
+        self.slices[id.0 as usize][index(axis)] = Some(new);
+        Ok(())
+    }
+
+    /// Cuts a tensor that lies by rows.
+    fn cut(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
+        let node = self.graph.node(id);
+        let rows = self.rows[id.0 as usize].ok_or_else(|| bug("a tensor to cut has no rows"))?;
+        let how = match (sliced(node.ty, axis), axis) {
+            (true, Axis::Heads) => Redistribute::Split(self.ranks.slice(axis, node.ty.heads)),
+            (true, Axis::Width) => Redistribute::Split(self.ranks.slice(axis, node.ty.width)),
+            (false, _) => Redistribute::Replicate,
+        };
+        let new = self.add(Op::Redistribute(how), &[rows], node.scope)?;
+        self.slices[id.0 as usize][index(axis)] = Some(new);
+        Ok(())
+    }
+
+    /// Computes a node by rows, or brings it back to rows.
+    fn by_rows(&mut self, id: NodeId) -> Result<(), LowerError> {
+        let (node, n) = (self.graph.node(id), id.0 as usize);
+        let on_slices = AXES
+            .into_iter()
+            .find_map(|axis| self.slices[n][index(axis)].map(|found| (found, axis)));
+        let new = match (on_slices, self.components.cut[n]) {
+            (Some((found, axis)), _) => {
+                let size = match axis {
+                    Axis::Heads => node.ty.heads,
+                    Axis::Width => node.ty.width,
+                };
+                let how = match (self.components.share[n], sliced(node.ty, axis)) {
+                    (true, _) => Redistribute::Reduce,
+                    (false, true) => Redistribute::Join(self.ranks.slice(axis, size)),
+                    (false, false) => Redistribute::Own,
+                };
+                self.add(Op::Redistribute(how), &[found], node.scope)?
+            }
+            // A sum over all arcs: every rank has the whole.
+            (None, Some(axis)) => {
+                let inputs = self.operands(id, Some(axis))?;
+                self.add(node.op.clone(), &inputs, node.scope)?
+            }
+            (None, None) => match (&node.op, &self.loops[n]) {
+                (Op::Scan(_), Some(plan)) => self.scan(id, plan)?,
+                (op, _) => {
+                    let inputs = self.operands(id, None)?;
+                    self.add(op.clone(), &inputs, node.scope)?
+                }
+            },
+        };
+        self.rows[n] = Some(new);
+        Ok(())
+    }
+
+    fn scan(&mut self, id: NodeId, plan: &Loop) -> Result<NodeId, LowerError> {
+        let node = self.graph.node(id);
+        let mut inputs = Vec::new();
+        for (position, input) in node.inputs.iter().enumerate() {
+            if plan.slices[position] {
+                inputs.push(self.operand(*input, Some(plan.axis))?);
+            }
+            if plan.rows[position] {
+                inputs.push(self.operand(*input, None)?);
+            }
+        }
+        self.add(Op::Scan(Box::new(plan.scan.clone())), &inputs, node.scope)
+    }
+}

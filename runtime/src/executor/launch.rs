@@ -1,0 +1,125 @@
+//! Runs generated kernels.
+
+use super::{Fault, Rank};
+use crate::device::cpu::Call;
+use crate::moment::Moment;
+use crate::part::Walkable;
+use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::{Body, End, mask_key};
+use gnnc_ir::program::{Launch, Program};
+
+/// Floats that a piece of rows touches; part of no result.
+const PIECE: u64 = 32 * 1024;
+
+impl Rank {
+    /// Runs a kernel over all its rows.
+    ///
+    /// # Safety
+    /// The launch fits the buffers.
+    pub(super) unsafe fn launch(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<(), Fault> {
+        let args = self.args(program, launch, iteration, moment)?;
+        let call = Call {
+            kernel: &self.kernels[launch.kernel.0 as usize],
+            args,
+        };
+        let spec = program.kernel(launch.kernel);
+        let rows = self.part.sizes.rows(launch.rows);
+        let columns = u64::from(spec.heads) * u64::from(spec.width);
+        let walk = Walk::of(&spec.body);
+        let entries = match spec.body.edge_set() {
+            None => rows,
+            Some(set) => self.part.sizes.rows(launch.rows.arcs(set)) + rows,
+        };
+        let accesses = entries * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
+        // SAFETY: as the caller promised.
+        unsafe {
+            if matches!(spec.body, Body::ColReduce { .. }) {
+                let out = self.slot(launch.outputs[0], iteration);
+                call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
+            } else if let (Some(set), false) = (spec.body.edge_set(), walk == Walk::Rows) {
+                let (walkable, _) = self.arcs(launch, set, walk)?;
+                call.run(&self.team, &walkable.pieces, accesses);
+            } else {
+                let piece = (PIECE / columns.max(1)).max(64).next_multiple_of(64);
+                call.run_rows(&self.team, rows, piece, accesses);
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a launch; valid until the next one.
+    pub(super) fn args(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<RawArgs, Fault> {
+        let spec = program.kernel(launch.kernel);
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.inputs.clear();
+        memory.inputs.extend(
+            launch
+                .inputs
+                .iter()
+                .map(|&at| self.slot(at, iteration).ptr.cast_const()),
+        );
+        memory.outputs.clear();
+        memory.outputs.extend(
+            launch
+                .outputs
+                .iter()
+                .map(|&at| self.slot(at, iteration).ptr),
+        );
+        memory.scalars.clear();
+        memory
+            .scalars
+            .extend(launch.scalars.iter().map(|scalar| moment.scalar(*scalar)));
+        memory.keys.clear();
+        let key = |&site: &u32| mask_key(moment.seed, moment.epoch as u32, site, iteration);
+        memory.keys.extend(launch.sites.iter().map(key));
+        self.memory = memory;
+        let mut args = RawArgs {
+            indptr: std::ptr::null(),
+            indices: std::ptr::null(),
+            positions: std::ptr::null(),
+            ids: self.part.ids(launch.rows).as_ptr(),
+            list: std::ptr::null(),
+            inputs: self.memory.inputs.as_ptr(),
+            outputs: self.memory.outputs.as_ptr(),
+            scalars: self.memory.scalars.as_ptr(),
+            keys: self.memory.keys.as_ptr(),
+        };
+        if let Some(set) = spec.body.edge_set() {
+            let (walkable, positions) = self.arcs(launch, set, Walk::of(&spec.body))?;
+            args.indptr = walkable.csr.indptr.as_ptr();
+            args.indices = walkable.csr.indices.as_ptr();
+            args.positions = positions.as_ptr();
+        }
+        Ok(args)
+    }
+
+    /// The arcs of a set that a launch walks, and their positions by destination.
+    fn arcs(
+        &self,
+        launch: &Launch,
+        set: EdgeSet,
+        walk: Walk,
+    ) -> Result<(&Walkable, &[u32]), Fault> {
+        let end = match walk {
+            Walk::ArcsBySource => End::Src,
+            _ => End::Dst,
+        };
+        let arcs = self.part.arcs(launch.rows, set);
+        arcs.and_then(|arcs| arcs.by(end))
+            .ok_or(Fault::Missing("arcs"))
+    }
+}

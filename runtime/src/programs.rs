@@ -1,0 +1,295 @@
+//! The programs of a session's ranks.
+
+use crate::RuntimeError;
+use gnnc_ir::op::Redistribute;
+use gnnc_ir::program::{Buffer, Instr, Program, RankSizes, Role};
+use std::sync::Arc;
+
+/// What the ranks of a session run: one program for all of them, or one for each rank where
+/// slices of columns differ in width.
+#[derive(Clone, Debug)]
+pub struct Programs(Vec<Arc<Program>>);
+
+impl From<Program> for Programs {
+    fn from(program: Program) -> Self {
+        Self(vec![Arc::new(program)])
+    }
+}
+
+/// One program for all ranks, or one for each, in order.
+impl From<Vec<Program>> for Programs {
+    fn from(programs: Vec<Program>) -> Self {
+        Self(programs.into_iter().map(Arc::new).collect())
+    }
+}
+
+impl Programs {
+    /// Checks that there is a program for every rank and that ranks that wait for each other
+    /// send each other what they expect.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub(crate) fn check(&self, parts: u32, connections: usize) -> Result<(), RuntimeError> {
+        let wrong = |text: String| Err(RuntimeError::Program(text));
+        let Some(first) = self.0.first() else {
+            return wrong("there is none; give one for all ranks, or one for each".to_owned());
+        };
+        if first.ranks != parts || parts as usize != connections {
+            return wrong(format!(
+                "it is for {} ranks, the partition has {parts} parts and there are {connections} connections",
+                first.ranks
+            ));
+        }
+        if self.0.len() == 1 {
+            return Ok(());
+        }
+        if self.0.len() != connections {
+            return wrong(format!(
+                "there are {} programs for {connections} ranks; give one for all ranks, or one for each",
+                self.0.len()
+            ));
+        }
+        for (program, rank) in self.0.iter().zip(0..) {
+            if program.rank != rank || program.ranks != first.ranks {
+                return wrong(format!(
+                    "program {rank} is for rank {} of {}, expected rank {rank} of {}",
+                    program.rank, program.ranks, first.ranks
+                ));
+            }
+            if let Err(difference) = same_shape(first, program) {
+                return wrong(format!(
+                    "rank {rank}'s differs from rank 0's in more than columns: {difference}; plan all of them together"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The program of the first rank, after [`Programs::check`].
+    pub(crate) fn first(&self) -> Arc<Program> {
+        self.0.first().map(Arc::clone).unwrap_or_default()
+    }
+
+    /// All programs: one, or as many as there are ranks.
+    pub(crate) fn all(&self) -> &[Arc<Program>] {
+        &self.0
+    }
+
+    /// Index in [`Programs::all`] of a rank's program.
+    pub(crate) fn index(&self, rank: usize) -> usize {
+        rank.min(self.0.len().saturating_sub(1))
+    }
+}
+
+/// Whether two ranks' programs have the same parameters, the same instructions, and messages
+/// that fit each other.
+fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
+    if a.params != b.params {
+        return Err("other parameters".to_owned());
+    }
+    let kept = |p: &Program| -> Vec<Buffer> {
+        let nameless = |b: &Buffer| Buffer {
+            name: String::new(),
+            ..b.clone()
+        };
+        let kept = p.buffers.iter().filter(|b| {
+            matches!(
+                b.role,
+                Role::Param(_) | Role::State(..) | Role::Result | Role::Table(_)
+            )
+        });
+        kept.map(nameless).collect()
+    };
+    if kept(a) != kept(b) {
+        return Err("other buffers of parameters, states or results".to_owned());
+    }
+    let ends = |p: &Program| {
+        (
+            p.loss.is_some(),
+            p.metrics.is_some(),
+            p.logits
+                .map(|at| p.buffers.get(at.buffer.0 as usize).map(|b| b.columns)),
+            p.sparse_features,
+        )
+    };
+    if ends(a) != ends(b) {
+        return Err("another loss, metrics, logits or kind of features".to_owned());
+    }
+    for (phase, x, y) in [
+        ("setup", &a.setup, &b.setup),
+        ("step", &a.step, &b.step),
+        ("eval", &a.eval, &b.eval),
+    ] {
+        same_list(phase, (a, x), (b, y))?;
+    }
+    Ok(())
+}
+
+fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> Result<(), String> {
+    if a.1.len() != b.1.len() {
+        let (found, expected) = (b.1.len(), a.1.len());
+        return Err(format!(
+            "{place} has {found} instructions, rank 0's has {expected}"
+        ));
+    }
+    for (index, (x, y)) in a.1.iter().zip(b.1).enumerate() {
+        let place = format!("{place} {index}");
+        if let (
+            Instr::Repeat {
+                count,
+                reverse,
+                body,
+            },
+            Instr::Repeat {
+                count: other_count,
+                reverse: other_reverse,
+                body: other_body,
+            },
+        ) = (x, y)
+            && (count, reverse) == (other_count, other_reverse)
+        {
+            same_list(&place, (a.0, body), (b.0, other_body))?;
+            continue;
+        }
+        let same = std::mem::discriminant(x) == std::mem::discriminant(y)
+            && !matches!(x, Instr::Repeat { .. })
+            && message(a.0, x) == message(b.0, y);
+        if !same {
+            return Err(format!(
+                "{place} is another {}, or sends something else, than rank 0's {}",
+                y.name(b.0),
+                x.name(a.0)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What determines the messages of an instruction; equal where it sends none.
+#[derive(PartialEq)]
+enum Message {
+    None,
+    /// Columns of the exchanged rows.
+    Halo(Option<u32>),
+    /// Floats of the buffers.
+    Sum(Vec<Option<u64>>),
+    /// How, with the slice's own width left out, and heads and width of the whole.
+    Rows(Redistribute, u32, u32),
+}
+
+fn message(program: &Program, instr: &Instr) -> Message {
+    let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
+    let none = RankSizes::default();
+    match instr {
+        Instr::HaloExchange { buffer: at } | Instr::HaloReduce { buffer: at } => {
+            Message::Halo(buffer(at.buffer).map(|b| b.columns))
+        }
+        Instr::AllReduce { buffers } => {
+            let floats = |id: &_| buffer(*id).map(|b| b.floats(&none));
+            Message::Sum(buffers.iter().map(floats).collect())
+        }
+        Instr::Redistribute {
+            how, heads, width, ..
+        } => {
+            let mut how = *how;
+            if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
+                slice.len = 0;
+            }
+            Message::Rows(how, *heads, *width)
+        }
+        _ => Message::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::kernel::Axis;
+    use gnnc_ir::op::Slice;
+    use gnnc_ir::program::{BufferId, Extent, Matrix, Ref};
+
+    /// Splits five columns over two ranks, in a loop.
+    fn program(rank: u32) -> Program {
+        let slice = Slice::new(Axis::Width, 5, 2, rank);
+        let buffer = |extent, columns, role| Buffer {
+            name: rank.to_string(),
+            extent,
+            columns,
+            slots: 1,
+            role,
+        };
+        let split = Instr::Redistribute {
+            how: Redistribute::Split(slice),
+            from: Matrix {
+                at: Ref::first(BufferId(0)),
+                offset: 0,
+                stride: 5,
+            },
+            to: Ref::first(BufferId(1)),
+            heads: 1,
+            width: 5,
+        };
+        Program {
+            ranks: 2,
+            rank,
+            buffers: vec![
+                buffer(Extent::Inner, 5, Role::Temp),
+                buffer(Extent::All, slice.len, Role::Temp),
+                buffer(Extent::Fixed(1), 1, Role::Result),
+            ],
+            step: vec![
+                Instr::Repeat {
+                    count: 3,
+                    reverse: false,
+                    body: vec![split],
+                },
+                Instr::AllReduce {
+                    buffers: vec![BufferId(2)],
+                },
+            ],
+            loss: Some(BufferId(2)),
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn ranks_differ_in_columns_only() {
+        let check = |programs: Vec<Program>, ranks| {
+            Programs::from(programs)
+                .check(ranks, ranks as usize)
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(check(vec![program(0), program(1)], 2), Ok(()));
+        assert_eq!(check(vec![program(0)], 2), Ok(()));
+        let refused = |programs, ranks, part: &str| {
+            let error = check(programs, ranks).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(vec![], 2, "there is none");
+        refused(vec![program(0)], 3, "for 2 ranks");
+        refused(vec![program(0); 3], 2, "3 programs for 2 ranks");
+        refused(vec![program(0), program(0)], 2, "is for rank 0 of 2");
+        let with = |change: &dyn Fn(&mut Program)| {
+            let mut other = program(1);
+            change(&mut other);
+            vec![program(0), other]
+        };
+        let shorter = |p: &mut Program| p.step.truncate(1);
+        refused(with(&shorter), 2, "step has 1 instructions");
+        let count = |p: &mut Program| match &mut p.step[0] {
+            Instr::Repeat { count, .. } => *count = 2,
+            _ => panic!(),
+        };
+        refused(with(&count), 2, "step 0 is another repeat");
+        let wider = |p: &mut Program| match &mut p.step[0] {
+            Instr::Repeat { body, .. } => match &mut body[0] {
+                Instr::Redistribute { width, .. } => *width = 6,
+                _ => panic!(),
+            },
+            _ => panic!(),
+        };
+        refused(with(&wider), 2, "step 0 0 is another split");
+        refused(with(&|p| p.loss = None), 2, "another loss");
+        refused(with(&|p| p.buffers[2].columns = 2), 2, "results");
+    }
+}

@@ -1,0 +1,66 @@
+//! Checks of redistributions.
+
+use super::{Check, Checked};
+use gnnc_ir::kernel::Axis;
+use gnnc_ir::op::{Redistribute, Slice};
+use gnnc_ir::program::{Extent, Matrix, Ref};
+
+impl Check<'_> {
+    /// A redistribution of a tensor of `heads x width` columns by rows.
+    pub(super) fn redistribute(
+        &self,
+        how: Redistribute,
+        from: &Matrix,
+        to: Ref,
+        (heads, width): (u32, u32),
+    ) -> Checked {
+        let sizes = &self.part.sizes;
+        let whole = u64::from(heads) * u64::from(width);
+        let ((own, all), to_all) = match how {
+            Redistribute::Split(slice) => ((whole, self.slice(slice, heads, width)?), true),
+            Redistribute::Join(slice) => ((whole, self.slice(slice, heads, width)?), false),
+            Redistribute::Replicate => ((whole, whole), true),
+            Redistribute::Reduce | Redistribute::Own => ((whole, whole), false),
+        };
+        let (own, all) = ((sizes.inner, own), (sizes.vertices, all));
+        let (source, target) = if to_all { (own, all) } else { (all, own) };
+        self.matrix("the operand", from, source)?;
+        self.at_least("the result", to, target.0.saturating_mul(target.1))?;
+        // Rows of different kinds, hence two buffers, which share no memory while both are in use.
+        self.extent("the operand", from.at, !to_all)?;
+        self.extent("the result", to, to_all)?;
+        let buffer = self.program.buffer(to.buffer);
+        if u64::from(buffer.columns) != target.1 {
+            return Err(format!(
+                "the result has {} columns in `{}`, expected {}",
+                buffer.columns, buffer.name, target.1
+            ));
+        }
+        Ok(())
+    }
+
+    /// Columns of this rank's slice.
+    fn slice(&self, slice: Slice, heads: u32, width: u32) -> Result<u64, String> {
+        let (of, other) = match slice.axis {
+            Axis::Heads => (heads, width),
+            Axis::Width => (width, heads),
+        };
+        let expected = Slice::new(slice.axis, of, self.program.ranks, self.rank);
+        match slice == expected {
+            true => Ok(u64::from(slice.len) * u64::from(other)),
+            false => Err(format!(
+                "rank {}'s slice is {} of {} {:?}, expected {} of {}",
+                self.rank, slice.len, slice.of, slice.axis, expected.len, expected.of
+            )),
+        }
+    }
+
+    /// Checks that a buffer has rows of all vertices, or that it begins with the rank's own.
+    pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
+        match (self.program.buffer(at.buffer).extent, all) {
+            (Extent::All, true) | (Extent::Inner | Extent::Local, false) => Ok(()),
+            (found, true) => Err(format!("{what} has {found:?} rows, expected all vertices")),
+            (found, false) => Err(format!("{what} has {found:?} rows, expected own ones")),
+        }
+    }
+}
