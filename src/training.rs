@@ -162,6 +162,7 @@ impl Trainer {
             cache_dir: options.cache_dir.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
+            memory_limit: None,
         };
         let session = Session::new(program, data, &partition, run)?;
         Ok(Self {

@@ -50,7 +50,7 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
     buffers
         .iter()
         .map(|&b| program.buffer(b).floats(&RankSizes::default()))
-        .sum()
+        .fold(0, u64::saturating_add)
 }
 
 fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
@@ -66,7 +66,7 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
             let others = u64::from(program.ranks.saturating_sub(1));
-            traffic.all_reduce = 2 * others * all_reduce_floats(buffers, program) * 4;
+            traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
@@ -82,7 +82,8 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    traffic.total_bytes = traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce;
+    traffic.total_bytes =
+        (traffic.halo_exchange + traffic.halo_reduce).saturating_add(traffic.all_reduce);
     traffic
 }
 
@@ -90,8 +91,14 @@ impl Traffic {
     fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
-        self.all_reduce += times * other.all_reduce;
-        self.total_bytes += times * other.total_bytes;
+        self.all_reduce = other
+            .all_reduce
+            .saturating_mul(times)
+            .saturating_add(self.all_reduce);
+        self.total_bytes = other
+            .total_bytes
+            .saturating_mul(times)
+            .saturating_add(self.total_bytes);
     }
 }
 

@@ -18,6 +18,7 @@ mod executor;
 mod gemm;
 mod init;
 mod loss;
+mod machine;
 mod moment;
 mod part;
 pub mod report;

@@ -232,6 +232,24 @@ fn impossible_numbers_of_workers_are_refused() {
 }
 
 #[test]
+fn a_model_larger_than_the_machine_is_refused() {
+    let (folder, _) = folder(&ring());
+    let wide = "hidden = 1048576";
+    let content = model("g.npz")
+        .replace("hidden = 4", wide)
+        .replace("|> relu\n", "|> relu |> linear(hidden)\n");
+    assert!(content.contains(wide) && content.contains("linear"));
+    let model = folder.file("wide.gir", content);
+    // A matrix of 2^40 floats, its gradient and two states of the optimizer.
+    let said = ["GiB of memory", "1 worker", "available", "--set"];
+    refused(2, &["train", text(&model)], &said);
+    refused(2, &["bench-epoch", text(&model)], &said);
+    let workers = ["train", text(&model), "--workers", "3"];
+    refused(2, &workers, &["3 workers"]);
+    gnnc(["train", text(&model), "--set", "hidden=4"]).report();
+}
+
+#[test]
 fn a_loss_that_is_no_number_ends_the_run() {
     let mut huge = ring();
     huge.features = Features::dense(6, 2, vec![1e30; 12]);
