@@ -32,6 +32,7 @@ mod verify;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use machine::available_memory;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};
 pub use trace::{Event, Phase, Trace};

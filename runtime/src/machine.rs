@@ -23,7 +23,7 @@ pub(crate) fn check_memory(needs: &[u64], limit: Option<u64>) -> Result<(), Runt
 /// Bytes that this process can still use before the system has to kill someone: what is
 /// free on the machine, swap included, and what the control groups of the process leave.
 /// `None` where the system does not say.
-fn available_memory() -> Option<u64> {
+pub fn available_memory() -> Option<u64> {
     let free = read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| free_memory(&text));

@@ -222,6 +222,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Plan(_) => "plan",
         Error::Runtime(_) => "runtime",
         Error::Bytes { .. } => "bytes",
+        Error::Memory { .. } => "memory",
         _ => "other",
     }
 }

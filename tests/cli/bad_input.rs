@@ -221,14 +221,70 @@ fn odd_graphs_are_trained_or_refused() {
 fn impossible_numbers_of_workers_are_refused() {
     let (_folder, model) = folder(&ring());
     let train = |option, number| ["train", text(&model), option, number];
-    refused(1, &train("--workers", "0"), &["0 workers"]);
-    refused(1, &train("--threads", "0"), &["0 workers or threads"]);
     refused(1, &train("--workers", "7"), &["7 parts of 6 vertices"]);
-    refused(1, &train("--threads", "1000000"), &["--threads 1000000"]);
-    refused(1, &train("--epochs", "0"), &["--epochs 0"]);
-    refused(1, &train("--seeds", "0"), &["--seeds 0"]);
-    refused(1, &train("--evaluate-every", "0"), &["--evaluate-every 0"]);
     gnnc(train("--workers", "6")).report();
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_alike() {
+    let (folder, model) = folder(&ring());
+    let (model, graph) = (text(&model), folder.join("g.npz"));
+    let (graph, out) = (text(&graph), folder.join("out.npz"));
+    let out = text(&out);
+    let (train, bench) = (&["train", model][..], &["bench-epoch", model][..]);
+    let (plan, emit) = (&["plan", model][..], &["emit", "program", model][..]);
+    let (stats, part) = (
+        &["graph", "stats", graph][..],
+        &["graph", "partition", graph][..],
+    );
+    let generate = &["graph", "generate", "rmat", "--out", out][..];
+    let most = &["0", "-3", "1e3", "nan", "", "99999999999999999999999"][..];
+    for (command, option, wrong) in [
+        (train, "--workers", &["1000000"][..]),
+        (train, "--threads", &["1000000"]),
+        (train, "--epochs", &["4294967295"]),
+        (train, "--seeds", &["10000000"]),
+        (train, "--evaluate-every", &[]),
+        (train, "--checkpoint-every", &[]),
+        (bench, "--workers", &["1000000"]),
+        (bench, "--threads", &["1000000"]),
+        (bench, "--epochs", &[]),
+        (emit, "--workers", &["1000000"]),
+        (plan, "--gpus", &["1000000"]),
+        (plan, "--nodes", &["1000000"]),
+        (stats, "--parts", &["1000000", "2,0"]),
+        (part, "--parts", &["1000000"]),
+        (generate, "--vertices", &["4294967295"]),
+    ] {
+        for number in most.iter().chain(wrong) {
+            let value = format!("{option}={number}");
+            let args: Vec<&str> = command.iter().copied().chain([value.as_str()]).collect();
+            refused(
+                1,
+                &args,
+                &["invalid value", option, "expected a number from 1 to "],
+            );
+        }
+    }
+    for (option, wrong) in [
+        ("--edges", "1e9"),
+        ("--features", "2000000"),
+        ("--classes", "-1"),
+        ("--signal", "nan"),
+        ("--homophily", "1.5"),
+    ] {
+        let value = format!("{option}={wrong}");
+        let args: Vec<&str> = generate.iter().copied().chain([value.as_str()]).collect();
+        refused(
+            1,
+            &args,
+            &["invalid value", option, "expected a number from "],
+        );
+    }
+    let huge = ["--vertices=4000000000", "--features=1000000"];
+    let args: Vec<&str> = generate.iter().copied().chain(huge).collect();
+    refused(2, &args, &["GiB", "available"]);
+    assert_eq!(folder.names(), ["g.npz", "m.gir"]);
 }
 
 #[test]
