@@ -191,10 +191,44 @@ fn read_workload(path: &Path) -> Result<Workload, Error> {
         path: path.to_owned(),
         source,
     })?;
-    serde_json::from_str(&text).map_err(|e| {
+    let refuse = |why: String| {
         Error::Input(format!(
-            "{} is no workload: {e}; `gnnc graph stats --format json` writes one",
+            "{} is no workload: {why}; `gnnc graph stats --format json` writes one",
             path.display()
         ))
-    })
+    };
+    let workload: Workload = serde_json::from_str(&text).map_err(|e| {
+        let field = key_before(&text, e.line(), e.column());
+        refuse(field.map_or_else(|| e.to_string(), |field| format!("`{field}`: {e}")))
+    })?;
+    workload.check().map_err(|e| refuse(e.to_string()))?;
+    Ok(workload)
+}
+
+/// The last key of an object that stands before a place in JSON: what a value of the wrong
+/// type, which the reader reports by its place alone, is the value of.
+fn key_before(json: &str, line: usize, column: usize) -> Option<&str> {
+    let lines = json.split_inclusive('\n');
+    let before: usize = lines.take(line.checked_sub(1)?).map(str::len).sum();
+    let text = json.get(..(before + column).min(json.len()))?;
+    let ends = text
+        .rmatch_indices(':')
+        .map(|(at, _)| text[..at].trim_end());
+    let key = ends.filter_map(|key| key.strip_suffix('"')).next()?;
+    key.rsplit_once('"').map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_wrong_value_is_found() {
+        let json = "{\n  \"name\": \"a:b\",\n  \"split\" : [1, -2]\n}";
+        assert_eq!(key_before(json, 3, 15), Some("split"));
+        assert_eq!(key_before(json, 2, 12), Some("name"));
+        assert_eq!(key_before(json, 1, 1), None);
+        assert_eq!(key_before(json, 0, 0), None);
+        assert_eq!(key_before("\u{e4}:", 1, 1), None);
+    }
 }

@@ -344,3 +344,40 @@ fn broken_clusters_and_workloads_are_refused() {
         &["w.json", "no workload"],
     );
 }
+
+#[test]
+fn statistics_that_contradict_themselves_are_refused() {
+    let folder = Folder::new();
+    let stats = ["graph", "stats", &example("data/cora.npz"), "--parts", "2"];
+    let sound = gnnc(stats.iter().chain(&["--format", "json"])).ok();
+    let cora = example("gcn_cora.gir");
+    let plan = |text: &str| folder.file("w.json", text).to_str().unwrap().to_owned();
+    gnnc(["plan", &cora, "--workload", &plan(&sound)]).report();
+    for (from, to, part) in [
+        ("\"vertices\": 2708", "\"vertices\": -3", "`vertices`"),
+        (
+            "\"vertices\": 2708",
+            "\"vertices\": 2709",
+            "`degree_histogram` is 2708",
+        ),
+        ("\"edges\": 10556", "\"edges\": 1e99", "`edges`"),
+        ("\"edges\": 10556", "\"edges\": 7", "`edges` is 7"),
+        ("\"classes\": 7", "\"classes\": 0", "`classes` is 0"),
+        ("\"features\": 1433", "\"features\": NaN", "`features`"),
+        (
+            "\"replication\": {\n    \"2\"",
+            "\"replication\": {\n    \"2709\"",
+            "`replication.2709`",
+        ),
+        (
+            "\"parts\": [",
+            "\"parts\": [], \"unused\": [",
+            "`partitions.2.parts` is 0 parts",
+        ),
+    ] {
+        assert!(sound.contains(from), "{from} in {sound}");
+        let file = plan(&sound.replacen(from, to, 1));
+        let said = ["w.json is no workload", part, "graph stats"];
+        refused(1, &["plan", &cora, "--workload", &file], &said);
+    }
+}
