@@ -3,7 +3,6 @@
 use crate::{Compiled, Error, Loaded};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
-use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::placement::Placement;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
@@ -150,10 +149,10 @@ impl Trainer {
         let program = compiled.program(Placement::Graph {
             ranks: options.workers,
         })?;
-        let (sizes, messages) = shares(data, &partition)?;
-        let bytes = |code: &[gnnc_ir::program::Instr]| {
-            traffic(code, &program, &sizes, &messages).total_bytes
-        };
+        let parts = LocalPart::build_all(&data.topology, &partition)?;
+        let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
+        let bytes =
+            |code: &[gnnc_ir::program::Instr]| traffic(code, &program, halo_rows).total_bytes;
         let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
         let run = RunOptions {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
@@ -212,31 +211,6 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
         ))
     })?;
     Ok(partitioner.partition(&data.topology, options.workers)?)
-}
-
-/// What each rank holds, and which rows it reads of the others.
-fn shares(
-    data: &GraphData,
-    partition: &Partition,
-) -> Result<(Vec<RankSizes>, Vec<Vec<u64>>), Error> {
-    let parts = LocalPart::build_all(&data.topology, partition)?;
-    let degrees = data.topology.in_degrees();
-    let sizes = parts.iter().map(|part| {
-        let inner = &part.global[..part.inner];
-        RankSizes {
-            inner: part.inner as u64,
-            halo: part.halo() as u64,
-            edges: inner.iter().map(|v| u64::from(degrees[*v as usize])).sum(),
-            feature_nonzeros: inner
-                .iter()
-                .map(|v| data.features.stored_in_row(*v as usize))
-                .sum(),
-        }
-    });
-    let messages = parts
-        .iter()
-        .map(|p| p.send.iter().map(|rows| rows.len() as u64).collect());
-    Ok((sizes.collect(), messages.collect()))
 }
 
 /// Trains a model. `watch` is called after every epoch.

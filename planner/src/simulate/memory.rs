@@ -5,7 +5,7 @@ use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::layout;
 use gnnc_ir::op::Loss;
 use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
-use gnnc_ir::traffic::all_reduce_floats;
+use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
@@ -108,9 +108,8 @@ impl Needs {
         bytes += sizes.inner * (4 * self.labels + 3);
         if program.ranks > 1 {
             let exchanged = sent.max(sizes.halo) * self.exchanged;
-            let reduced = self
-                .reduced
-                .saturating_add(self.reduced / u64::from(program.ranks));
+            let chunk = chunk(self.reduced, program.ranks, 0);
+            let reduced = self.reduced.saturating_add(chunk.end - chunk.start);
             bytes = exchanged
                 .max(reduced)
                 .saturating_mul(4)
