@@ -222,9 +222,9 @@ mod tests {
             len: memory.len(),
         };
         let buffers = [whole.part(6, 3), whole.part(0, 0), whole.part(0, 5)];
-        // SAFETY: the memory is alive and nothing writes it.
         let read = |range: Range<usize>| -> Vec<(usize, Vec<f32>)> {
             within(&buffers, &range)
+                // SAFETY: the memory is alive and nothing writes it.
                 .map(|(at, span)| (at, unsafe { span.read() }.to_vec()))
                 .collect()
         };
