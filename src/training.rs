@@ -76,7 +76,7 @@ pub struct Summary {
     pub workers: u32,
     /// Threads of each rank.
     pub threads: usize,
-    /// Seed of every random draw.
+    /// Seed of every random draw; that of the checkpoint after a resume.
     pub seed: u64,
     /// Epochs done, those before a resume included.
     pub epochs: u64,
@@ -293,7 +293,7 @@ pub fn train_traced(
         graph: loaded.workload.name.clone(),
         workers: options.workers,
         threads: options.threads,
-        seed: options.seed.unwrap_or(settings.seed),
+        seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
         val_accuracy: metrics.val.share(),

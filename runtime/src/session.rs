@@ -304,6 +304,11 @@ impl Session {
         self.options.learning_rate = learning_rate;
     }
 
+    /// Seed of every random draw; after a resume that of the checkpoint.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
     /// Epochs done.
     pub fn epochs(&self) -> u64 {
         self.epoch
