@@ -42,6 +42,8 @@ pub struct Loaded {
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
+    /// What the graph file has and no model can use, such as edge types.
+    pub not_used: Vec<String>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -112,15 +114,17 @@ impl Loaded {
     /// # Errors
     /// If the model has errors, or the graph cannot be read or is broken.
     pub fn new(source: &Source, options: &LoadOptions) -> Result<Self, Error> {
+        let mut not_used = Vec::new();
         let (workload, data) = match (&options.workload, &options.graph) {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
-                Self::data(path, &gnnc_ir::model::DataOptions::default(), source)?
+                let options = gnnc_ir::model::DataOptions::default();
+                Self::data(path, &options, source, &mut not_used)?
             }
             (None, None) => match source.module.graph_source() {
                 Some(GraphSource::Data { path, options, .. }) => {
                     let folder = source.path.parent().unwrap_or(Path::new("."));
-                    Self::data(&folder.join(path), &options, source)?
+                    Self::data(&folder.join(path), &options, source, &mut not_used)?
                 }
                 Some(GraphSource::Statistics(workload)) => (workload, None),
                 None => {
@@ -139,6 +143,7 @@ impl Loaded {
                 model,
                 workload,
                 data,
+                not_used,
                 diagnostics,
             }),
             None => Err(source.refuse(diagnostics)),
@@ -149,13 +154,15 @@ impl Loaded {
         path: &Path,
         options: &gnnc_ir::model::DataOptions,
         source: &Source,
+        not_used: &mut Vec<String>,
     ) -> Result<(Workload, Option<GraphData>), Error> {
         let named = source.module.graph_source();
         let options = match named {
             Some(GraphSource::Data { options, .. }) => options,
             _ => *options,
         };
-        let mut data = read::load(path, &read::LoadOptions::default())?;
+        let (mut data, dropped) = read::load_counting(path, &read::LoadOptions::default())?;
+        *not_used = dropped.not_used;
         let problems = data.validate();
         if !problems.is_empty() {
             let list: Vec<String> = problems.iter().map(ToString::to_string).collect();

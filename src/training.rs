@@ -98,6 +98,8 @@ pub struct Summary {
     pub bytes_predicted: u64,
     /// Whether patience ended the run.
     pub stopped_early: bool,
+    /// What the graph file has and no model can use, such as edge types.
+    pub not_used: Vec<String>,
     /// Losses of this run's epochs.
     #[serde(skip)]
     pub losses: Vec<f64>,
@@ -304,6 +306,7 @@ pub fn train_traced(
         bytes_sent,
         bytes_predicted: trainer.step_bytes * seconds.len() as u64,
         stopped_early,
+        not_used: loaded.not_used.clone(),
         losses,
         seconds,
     };

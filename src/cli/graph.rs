@@ -158,6 +158,7 @@ impl GraphFile {
                 out.note(&format!("{}: left out {what}\n", self.file.display()));
             }
         }
+        out.not_used(&self.file.display().to_string(), &dropped.not_used);
         Ok(data)
     }
 }
