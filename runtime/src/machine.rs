@@ -1,12 +1,30 @@
 //! What the machine has to offer.
 
 use crate::RuntimeError;
+use gnnc_ir::memory::{Layout, layout};
+use gnnc_ir::program::{Program, RankSizes};
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
+/// Where the buffers of each rank lie. `limit` bytes may be used by all of them together, or
+/// what the machine has.
+///
+/// # Errors
+/// The ranks need more than that.
+pub(crate) fn layouts<'a>(
+    program: &Program,
+    ranks: impl Iterator<Item = &'a RankSizes>,
+    limit: Option<u64>,
+) -> Result<Vec<Layout>, RuntimeError> {
+    let layouts: Vec<Layout> = ranks.map(|sizes| layout(program, sizes)).collect();
+    let needs: Vec<u64> = layouts.iter().map(|layout| layout.total_bytes).collect();
+    check_memory(&needs, limit)?;
+    Ok(layouts)
+}
+
 /// Refuses ranks that together need more than there is: a system that runs out of memory
-/// kills whom it likes, without a message. `limit` bytes may be used, or what the machine has.
-pub(crate) fn check_memory(needs: &[u64], limit: Option<u64>) -> Result<(), RuntimeError> {
+/// kills whom it likes, without a message.
+fn check_memory(needs: &[u64], limit: Option<u64>) -> Result<(), RuntimeError> {
     let needed = needs
         .iter()
         .fold(0u64, |sum, &bytes| sum.saturating_add(bytes));

@@ -4,7 +4,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::Crew;
 use crate::device::cpu::Arena;
 use crate::executor::Rank;
-use crate::machine::check_memory;
+use crate::machine::layouts;
 use crate::moment::Moment;
 use crate::part::Part;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
@@ -17,7 +17,6 @@ use crate::verify::verify;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::Compiler;
 use gnnc_graph::{GraphData, LocalPart, Partition};
-use gnnc_ir::memory::{self, Layout};
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,12 +123,8 @@ impl Session {
             verify(&program, &part, data)?;
             parts.push((part, degrees));
         }
-        let layouts: Vec<Layout> = parts
-            .iter()
-            .map(|(part, _)| memory::layout(&program, &part.sizes))
-            .collect();
-        let needs: Vec<u64> = layouts.iter().map(|layout| layout.total_bytes).collect();
-        check_memory(&needs, options.memory_limit)?;
+        let sizes = parts.iter().map(|(part, _)| &part.sizes);
+        let layouts = layouts(&program, sizes, options.memory_limit)?;
         let kernels = Arc::new(compile(&program, &compiler)?);
         let sparse = SparseKernels::compile(&program, &compiler)?;
         let mut ranks = Vec::with_capacity(parts.len());
