@@ -3,7 +3,6 @@
 use crate::{Compiled, Error, Loaded};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
-use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::placement::Placement;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
@@ -77,7 +76,7 @@ pub struct Summary {
     pub workers: u32,
     /// Threads of each rank.
     pub threads: usize,
-    /// Seed of every random draw.
+    /// Seed of every random draw; that of the checkpoint after a resume.
     pub seed: u64,
     /// Epochs done, those before a resume included.
     pub epochs: u64,
@@ -99,6 +98,8 @@ pub struct Summary {
     pub bytes_predicted: u64,
     /// Whether patience ended the run.
     pub stopped_early: bool,
+    /// What the graph file has and no model can use, such as edge types.
+    pub not_used: Vec<String>,
     /// Losses of this run's epochs.
     #[serde(skip)]
     pub losses: Vec<f64>,
@@ -150,10 +151,10 @@ impl Trainer {
         let program = compiled.program(Placement::Graph {
             ranks: options.workers,
         })?;
-        let (sizes, messages) = shares(data, &partition)?;
-        let bytes = |code: &[gnnc_ir::program::Instr]| {
-            traffic(code, &program, &sizes, &messages).total_bytes
-        };
+        let parts = LocalPart::build_all(&data.topology, &partition)?;
+        let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
+        let bytes =
+            |code: &[gnnc_ir::program::Instr]| traffic(code, &program, halo_rows).total_bytes;
         let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
         let run = RunOptions {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
@@ -162,6 +163,7 @@ impl Trainer {
             cache_dir: options.cache_dir.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
+            memory_limit: None,
         };
         let session = Session::new(program, data, &partition, run)?;
         Ok(Self {
@@ -211,31 +213,6 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
         ))
     })?;
     Ok(partitioner.partition(&data.topology, options.workers)?)
-}
-
-/// What each rank holds, and which rows it reads of the others.
-fn shares(
-    data: &GraphData,
-    partition: &Partition,
-) -> Result<(Vec<RankSizes>, Vec<Vec<u64>>), Error> {
-    let parts = LocalPart::build_all(&data.topology, partition)?;
-    let degrees = data.topology.in_degrees();
-    let sizes = parts.iter().map(|part| {
-        let inner = &part.global[..part.inner];
-        RankSizes {
-            inner: part.inner as u64,
-            halo: part.halo() as u64,
-            edges: inner.iter().map(|v| u64::from(degrees[*v as usize])).sum(),
-            feature_nonzeros: inner
-                .iter()
-                .map(|v| data.features.stored_in_row(*v as usize))
-                .sum(),
-        }
-    });
-    let messages = parts
-        .iter()
-        .map(|p| p.send.iter().map(|rows| rows.len() as u64).collect());
-    Ok((sizes.collect(), messages.collect()))
 }
 
 /// Trains a model. `watch` is called after every epoch.
@@ -318,7 +295,7 @@ pub fn train_traced(
         graph: loaded.workload.name.clone(),
         workers: options.workers,
         threads: options.threads,
-        seed: options.seed.unwrap_or(settings.seed),
+        seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
         val_accuracy: metrics.val.share(),
@@ -329,6 +306,7 @@ pub fn train_traced(
         bytes_sent,
         bytes_predicted: trainer.step_bytes * seconds.len() as u64,
         stopped_early,
+        not_used: loaded.not_used.clone(),
         losses,
         seconds,
     };

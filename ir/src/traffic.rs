@@ -16,33 +16,30 @@ pub struct Traffic {
     pub total_bytes: u64,
 }
 
-/// The bytes that instructions send. `messages[i][j]` is the number of rows that rank `i`
-/// owns and rank `j` reads, as in [`crate::workload::PartitionSummary::messages`]; `sizes`
-/// has one entry a rank, or none where they are not known: no message depends on them.
-pub fn traffic(
-    instrs: &[Instr],
-    program: &Program,
-    sizes: &[RankSizes],
-    messages: &[Vec<u64>],
-) -> Traffic {
-    debug_assert!(
-        sizes.is_empty() || sizes.len() == program.ranks as usize,
-        "one size a rank"
-    );
+/// The bytes that instructions send. `halo_rows` is the number of rows that ranks read and
+/// do not own, all ranks together.
+pub fn traffic(instrs: &[Instr], program: &Program, halo_rows: u64) -> Traffic {
     let mut traffic = Traffic::default();
     for instr in instrs {
-        traffic.add(one(instr, program, messages), 1);
+        traffic.add(one(instr, program, halo_rows), 1);
     }
     traffic
 }
 
-/// The floats of an all-reduced message of `floats` that a rank sums for all: chunks lie one
-/// after the other and differ by at most one float.
+/// Floats that are worth a message of their own in an all-reduction: sending and waking cost
+/// more than so many additions.
+const CHUNK: u64 = 4096;
+
+/// The floats of an all-reduced message of `floats` that a rank sums for all; of a short
+/// message the first ranks sum [`CHUNK`] floats each, the others none, so that a thousand
+/// ranks do not send each other a million messages of a few floats. Chunks lie one after
+/// the other, and those that are not empty differ by at most one float.
 pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
-    let (ranks, rank) = (u64::from(ranks.max(1)), u64::from(rank));
-    let (size, longer) = (floats / ranks, floats % ranks);
-    let begin = rank * size + rank.min(longer);
-    begin..begin + size + u64::from(rank < longer)
+    let owners = floats.div_ceil(CHUNK).clamp(1, u64::from(ranks.max(1)));
+    let rank = u64::from(rank).min(owners);
+    let (size, longer) = (floats / owners, floats % owners);
+    let begin = |rank: u64| rank * size + rank.min(longer);
+    begin(rank)..begin((rank + 1).min(owners))
 }
 
 /// Floats of an all-reduced message: its buffers with all their slots, one after the other.
@@ -50,11 +47,10 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
     buffers
         .iter()
         .map(|&b| program.buffer(b).floats(&RankSizes::default()))
-        .sum()
+        .fold(0, u64::saturating_add)
 }
 
-fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
-    let rows: u64 = messages.iter().flatten().sum();
+fn one(instr: &Instr, program: &Program, rows: u64) -> Traffic {
     let mut traffic = Traffic::default();
     match instr {
         Instr::HaloExchange { buffer } => {
@@ -66,11 +62,11 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
             let others = u64::from(program.ranks.saturating_sub(1));
-            traffic.all_reduce = 2 * others * all_reduce_floats(buffers, program) * 4;
+            traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
-                traffic.add(one(instr, program, messages), u64::from(*count));
+                traffic.add(one(instr, program, rows), u64::from(*count));
             }
             return traffic;
         }
@@ -82,7 +78,8 @@ fn one(instr: &Instr, program: &Program, messages: &[Vec<u64>]) -> Traffic {
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    traffic.total_bytes = traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce;
+    traffic.total_bytes =
+        (traffic.halo_exchange + traffic.halo_reduce).saturating_add(traffic.all_reduce);
     traffic
 }
 
@@ -90,8 +87,14 @@ impl Traffic {
     fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
-        self.all_reduce += times * other.all_reduce;
-        self.total_bytes += times * other.total_bytes;
+        self.all_reduce = other
+            .all_reduce
+            .saturating_mul(times)
+            .saturating_add(self.all_reduce);
+        self.total_bytes = other
+            .total_bytes
+            .saturating_mul(times)
+            .saturating_add(self.total_bytes);
     }
 }
 
@@ -102,7 +105,10 @@ mod tests {
 
     #[test]
     fn chunks_cover_a_message_evenly() {
-        for floats in 0..20 {
+        let lengths = (0..20)
+            .chain(CHUNK - 2..CHUNK + 2)
+            .chain(7 * CHUNK..7 * CHUNK + 9);
+        for floats in lengths {
             for ranks in 1..7 {
                 let chunks: Vec<_> = (0..ranks).map(|r| chunk(floats, ranks, r)).collect();
                 assert_eq!(
@@ -111,7 +117,12 @@ mod tests {
                 );
                 assert!(chunks.windows(2).all(|w| w[0].end == w[1].start));
                 let sizes = chunks.iter().map(|c| c.end - c.start);
-                assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+                let filled = sizes.clone().filter(|&size| size > 0);
+                let least = filled.clone().min().unwrap_or(0);
+                assert!(filled.clone().all(|size| size <= least + 1));
+                let owners = floats.div_ceil(CHUNK).min(u64::from(ranks));
+                assert_eq!(filled.count() as u64, owners);
+                assert!(sizes.clone().take(owners as usize).all(|size| size > 0));
             }
         }
     }
@@ -146,12 +157,7 @@ mod tests {
                 buffers: vec![BufferId(1)],
             },
         ];
-        let traffic = traffic(
-            &instrs,
-            &program,
-            &[RankSizes::default(); 2],
-            &[vec![0, 1], vec![2, 0]],
-        );
+        let traffic = traffic(&instrs, &program, 3);
         assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
         assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
         assert_eq!(traffic.all_reduce, 2 * 24 * 4);

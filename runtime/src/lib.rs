@@ -18,6 +18,7 @@ mod executor;
 mod gemm;
 mod init;
 mod loss;
+mod machine;
 mod moment;
 mod part;
 pub mod report;
@@ -31,6 +32,7 @@ mod verify;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use machine::available_memory;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};
 pub use trace::{Event, Phase, Trace};

@@ -4,6 +4,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::Crew;
 use crate::device::cpu::Arena;
 use crate::executor::Rank;
+use crate::machine::layouts;
 use crate::moment::Moment;
 use crate::part::Part;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
@@ -16,7 +17,6 @@ use crate::verify::verify;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::Compiler;
 use gnnc_graph::{GraphData, LocalPart, Partition};
-use gnnc_ir::memory;
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,10 +37,13 @@ pub struct RunOptions {
     pub trace: bool,
     /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
     pub model: String,
+    /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
+    /// machine has left.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for RunOptions {
-    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace.
+    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace, the machine's memory.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -49,6 +52,7 @@ impl Default for RunOptions {
             cache_dir: None,
             trace: false,
             model: String::new(),
+            memory_limit: None,
         }
     }
 }
@@ -73,7 +77,7 @@ impl Session {
     ///
     /// # Errors
     /// A program, graph and partition that do not fit each other; labels that the loss cannot
-    /// use; no memory or threads.
+    /// use; more memory than there is; no threads.
     pub fn new(
         program: Program,
         data: &GraphData,
@@ -119,11 +123,13 @@ impl Session {
             verify(&program, &part, data)?;
             parts.push((part, degrees));
         }
+        let sizes = parts.iter().map(|(part, _)| &part.sizes);
+        let layouts = layouts(&program, sizes, options.memory_limit)?;
         let kernels = Arc::new(compile(&program, &compiler)?);
         let sparse = SparseKernels::compile(&program, &compiler)?;
         let mut ranks = Vec::with_capacity(parts.len());
-        for (((part, degrees), transport), number) in parts.into_iter().zip(transports).zip(0..) {
-            let layout = memory::layout(&program, &part.sizes);
+        let parts = parts.into_iter().zip(layouts).zip(transports);
+        for ((((part, degrees), layout), transport), number) in parts.zip(0..) {
             let bytes = layout.total_bytes;
             let arena =
                 Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
@@ -291,6 +297,11 @@ impl Session {
     /// Changes the learning rate from the next epoch on.
     pub fn set_learning_rate(&mut self, learning_rate: f64) {
         self.options.learning_rate = learning_rate;
+    }
+
+    /// Seed of every random draw; after a resume that of the checkpoint.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
     }
 
     /// Epochs done.

@@ -70,6 +70,7 @@ impl Case {
             model,
             workload,
             data: Some(data),
+            not_used: Vec::new(),
             diagnostics,
         };
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)

@@ -51,6 +51,20 @@ const SIZES: RankSizes = RankSizes {
 };
 
 #[test]
+fn sizes_beyond_64_bits_stay_large() {
+    let mut program = program(&[u32::MAX; 3], vec![]);
+    for buffer in &mut program.buffers {
+        (buffer.role, buffer.slots) = (Role::Static, u32::MAX);
+    }
+    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+    for buffer in &mut program.buffers {
+        buffer.role = Role::Temp;
+    }
+    program.step = vec![launch(&[at(0), at(1)], &[at(2)])];
+    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+}
+
+#[test]
 fn a_chain_takes_two_buffers() {
     let step = (0..5).map(|i| launch(&[at(i)], &[at(i + 1)])).collect();
     let layout = layout(&program(&[8; 6], step), &SIZES);
