@@ -1,6 +1,7 @@
 //! Why a command failed, and which exit code says so.
 
 use gnnc_ir::Diagnostic;
+use gnnc_ir::units::Bytes;
 use std::path::PathBuf;
 
 /// Why something failed.
@@ -48,6 +49,16 @@ pub enum Error {
     /// Running failed.
     #[error(transparent)]
     Runtime(#[from] gnnc_runtime::RuntimeError),
+    /// Something does not fit into the memory of this machine.
+    #[error("{what} needs about {} of memory, and this machine has {} available; ask for less, or free memory", Bytes(*needed), Bytes(*available))]
+    Memory {
+        /// What does not fit.
+        what: &'static str,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that there are.
+        available: u64,
+    },
     /// The bytes that were sent differ from the program's.
     #[error("sent {sent} bytes where the program says {predicted}: a bug, please report it")]
     Bytes {
@@ -83,7 +94,11 @@ impl Error {
                 | RuntimeError::Checkpoint { .. }
                 | RuntimeError::File { action: "read", .. },
             ) => 1,
-            Self::Form(_) | Self::Lower(_) | Self::Runtime(_) | Self::Bytes { .. } => 2,
+            Self::Form(_)
+            | Self::Lower(_)
+            | Self::Runtime(_)
+            | Self::Memory { .. }
+            | Self::Bytes { .. } => 2,
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Loaded {
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
+    /// What the graph file has and no model can use, such as edge types.
+    pub not_used: Vec<String>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -112,15 +114,17 @@ impl Loaded {
     /// # Errors
     /// If the model has errors, or the graph cannot be read or is broken.
     pub fn new(source: &Source, options: &LoadOptions) -> Result<Self, Error> {
+        let mut not_used = Vec::new();
         let (workload, data) = match (&options.workload, &options.graph) {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
-                Self::data(path, &gnnc_ir::model::DataOptions::default(), source)?
+                let options = gnnc_ir::model::DataOptions::default();
+                Self::data(path, &options, source, &mut not_used)?
             }
             (None, None) => match source.module.graph_source() {
                 Some(GraphSource::Data { path, options, .. }) => {
                     let folder = source.path.parent().unwrap_or(Path::new("."));
-                    Self::data(&folder.join(path), &options, source)?
+                    Self::data(&folder.join(path), &options, source, &mut not_used)?
                 }
                 Some(GraphSource::Statistics(workload)) => (workload, None),
                 None => {
@@ -139,6 +143,7 @@ impl Loaded {
                 model,
                 workload,
                 data,
+                not_used,
                 diagnostics,
             }),
             None => Err(source.refuse(diagnostics)),
@@ -149,13 +154,15 @@ impl Loaded {
         path: &Path,
         options: &gnnc_ir::model::DataOptions,
         source: &Source,
+        not_used: &mut Vec<String>,
     ) -> Result<(Workload, Option<GraphData>), Error> {
         let named = source.module.graph_source();
         let options = match named {
             Some(GraphSource::Data { options, .. }) => options,
             _ => *options,
         };
-        let mut data = read::load(path, &read::LoadOptions::default())?;
+        let (mut data, dropped) = read::load_counting(path, &read::LoadOptions::default())?;
+        *not_used = dropped.not_used;
         let problems = data.validate();
         if !problems.is_empty() {
             let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -191,10 +198,44 @@ fn read_workload(path: &Path) -> Result<Workload, Error> {
         path: path.to_owned(),
         source,
     })?;
-    serde_json::from_str(&text).map_err(|e| {
+    let refuse = |why: String| {
         Error::Input(format!(
-            "{} is no workload: {e}; `gnnc graph stats --format json` writes one",
+            "{} is no workload: {why}; `gnnc graph stats --format json` writes one",
             path.display()
         ))
-    })
+    };
+    let workload: Workload = serde_json::from_str(&text).map_err(|e| {
+        let field = key_before(&text, e.line(), e.column());
+        refuse(field.map_or_else(|| e.to_string(), |field| format!("`{field}`: {e}")))
+    })?;
+    workload.check().map_err(|e| refuse(e.to_string()))?;
+    Ok(workload)
+}
+
+/// The last key of an object that stands before a place in JSON: what a value of the wrong
+/// type, which the reader reports by its place alone, is the value of.
+fn key_before(json: &str, line: usize, column: usize) -> Option<&str> {
+    let lines = json.split_inclusive('\n');
+    let before: usize = lines.take(line.checked_sub(1)?).map(str::len).sum();
+    let text = json.get(..(before + column).min(json.len()))?;
+    let ends = text
+        .rmatch_indices(':')
+        .map(|(at, _)| text[..at].trim_end());
+    let key = ends.filter_map(|key| key.strip_suffix('"')).next()?;
+    key.rsplit_once('"').map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_wrong_value_is_found() {
+        let json = "{\n  \"name\": \"a:b\",\n  \"split\" : [1, -2]\n}";
+        assert_eq!(key_before(json, 3, 15), Some("split"));
+        assert_eq!(key_before(json, 2, 12), Some("name"));
+        assert_eq!(key_before(json, 1, 1), None);
+        assert_eq!(key_before(json, 0, 0), None);
+        assert_eq!(key_before("\u{e4}:", 1, 1), None);
+    }
 }

@@ -80,7 +80,7 @@ pub struct Summary {
     pub workers: u32,
     /// Threads of each rank.
     pub threads: usize,
-    /// Seed of every random draw.
+    /// Seed of every random draw; that of the checkpoint after a resume.
     pub seed: u64,
     /// Epochs done, those before a resume included.
     pub epochs: u64,
@@ -102,6 +102,8 @@ pub struct Summary {
     pub bytes_predicted: u64,
     /// Whether patience ended the run.
     pub stopped_early: bool,
+    /// What the graph file has and no model can use, such as edge types.
+    pub not_used: Vec<String>,
     /// Losses of this run's epochs.
     #[serde(skip)]
     pub losses: Vec<f64>,
@@ -152,9 +154,15 @@ impl Trainer {
         let partition = divide(data, options)?;
         let programs = compiled.programs(options.placement, options.workers)?;
         let program = &programs[0];
-        let (sizes, messages) = shares(data, &partition)?;
+        let parts = LocalPart::build_all(&data.topology, &partition)?;
+        let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
+        let inner = |part: &LocalPart| RankSizes {
+            inner: part.inner as u64,
+            ..RankSizes::default()
+        };
+        let sizes: Vec<RankSizes> = parts.iter().map(inner).collect();
         let bytes = |code: &[gnnc_ir::program::Instr]| {
-            traffic(code, program, &sizes, &messages).total_bytes
+            traffic(code, program, halo_rows, &sizes).total_bytes
         };
         let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
         let run = RunOptions {
@@ -164,6 +172,7 @@ impl Trainer {
             cache_dir: options.cache_dir.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
+            memory_limit: None,
         };
         let session = Session::new(programs, data, &partition, run)?;
         Ok(Self {
@@ -213,33 +222,6 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
         ))
     })?;
     Ok(partitioner.partition(&data.topology, options.workers)?)
-}
-
-/// What each rank holds, and which rows it reads of the others.
-fn shares(
-    data: &GraphData,
-    partition: &Partition,
-) -> Result<(Vec<RankSizes>, Vec<Vec<u64>>), Error> {
-    let parts = LocalPart::build_all(&data.topology, partition)?;
-    let degrees = data.topology.in_degrees();
-    let sizes = parts.iter().map(|part| {
-        let inner = &part.global[..part.inner];
-        RankSizes {
-            inner: part.inner as u64,
-            halo: part.halo() as u64,
-            edges: inner.iter().map(|v| u64::from(degrees[*v as usize])).sum(),
-            feature_nonzeros: inner
-                .iter()
-                .map(|v| data.features.stored_in_row(*v as usize))
-                .sum(),
-            vertices: u64::from(data.vertices()),
-            all_edges: data.topology.edges(),
-        }
-    });
-    let messages = parts
-        .iter()
-        .map(|p| p.send.iter().map(|rows| rows.len() as u64).collect());
-    Ok((sizes.collect(), messages.collect()))
 }
 
 /// Trains a model. `watch` is called after every epoch.
@@ -322,7 +304,7 @@ pub fn train_traced(
         graph: loaded.workload.name.clone(),
         workers: options.workers,
         threads: options.threads,
-        seed: options.seed.unwrap_or(settings.seed),
+        seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
         val_accuracy: metrics.val.share(),
@@ -333,6 +315,7 @@ pub fn train_traced(
         bytes_sent,
         bytes_predicted: trainer.step_bytes * seconds.len() as u64,
         stopped_early,
+        not_used: loaded.not_used.clone(),
         losses,
         seconds,
     };

@@ -233,7 +233,8 @@ fn texts() -> impl Iterator<Item = (String, String)> {
 
 fn walk(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     for path in entries(folder) {
-        if path.is_file() {
+        // In a checkout that shares another's history, `.git` is a file that names its folder.
+        if path.is_file() && !path.ends_with(".git") {
             files.insert(path);
         } else if path.is_dir() && !path.is_symlink() {
             let name = path

@@ -118,9 +118,10 @@ pub fn plan(data: &[u8]) {
     }
 }
 
-/// Workload files. What is written can be read.
+/// Workload files. What is written can be read; checking any numbers ends in an answer.
 pub fn workload(data: &[u8]) {
     if let Ok(workload) = serde_json::from_slice::<Workload>(data) {
+        let _ = workload.check();
         let written = serde_json::to_string(&workload).expect("a workload can be written");
         serde_json::from_str::<Workload>(&written).expect("a written workload can be read");
     }

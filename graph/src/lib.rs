@@ -37,7 +37,8 @@
 //! let arcs = parts[0].arcs(EdgeSet::Looped);
 //! assert_eq!(arcs.in_csr.rows(), parts[0].inner);
 //! // What one rank sends is what the other keeps in its halo.
-//! assert_eq!(parts[0].send[1].len(), parts[1].halo_of[0].len());
+//! let ((reader, sent), (owner, kept)) = (&parts[0].send[0], &parts[1].halo_of[0]);
+//! assert_eq!((*reader, *owner, sent.len()), (1, 0, kept.len()));
 //!
 //! let workload = summarise(&graph, &[(2, &Metis::default())])?;
 //! assert_eq!(workload.replication[&2], 0.375);

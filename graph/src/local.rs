@@ -20,11 +20,11 @@ pub struct LocalPart {
     /// descending degree, so that the rows that are read most lie together), then the halo,
     /// grouped by owner in rank order and ascending within a group.
     pub global: Vec<u32>,
-    /// For each owner rank the local rows of its vertices in the halo; empty for `rank`.
-    pub halo_of: Vec<Range<usize>>,
-    /// For each reader rank the local inner rows to send it, in ascending global id: the
-    /// order of the reader's halo. Empty for `rank`.
-    pub send: Vec<Vec<u32>>,
+    /// The local rows of each rank that owns some of the halo, by rank, ascending.
+    pub halo_of: Vec<(u32, Range<usize>)>,
+    /// For each rank that reads some, by rank, ascending: the local inner rows to send it, in
+    /// ascending global id, which is the order of the reader's halo.
+    pub send: Vec<(u32, Vec<u32>)>,
     /// Arcs into each local row in the whole graph, self loops not counted.
     in_degree: Vec<u32>,
     /// Arcs out of each local row in the whole graph, self loops not counted.
@@ -77,7 +77,7 @@ impl LocalPart {
         // Local row of each vertex in the halo of the part at hand, valid where `read_by` names it.
         let mut halo_row = vec![0u32; owner.len()];
         let mut read_by = vec![u32::MAX; owner.len()];
-        let mut send = vec![vec![Vec::new(); parts]; parts];
+        let mut send: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); parts];
         let mut built = Vec::with_capacity(parts);
         for (rank, members) in members.into_iter().enumerate() {
             let mut halo = Vec::new();
@@ -100,16 +100,22 @@ impl LocalPart {
             }
             halo.sort_unstable_by_key(|&u| (owner[u as usize], u));
             let inner = members.len();
-            let mut halo_of = vec![inner..inner; parts];
+            let mut halo_of: Vec<(u32, Range<usize>)> = Vec::new();
             for (i, &u) in halo.iter().enumerate() {
                 let row = inner + i;
-                let part = owner[u as usize] as usize;
-                if halo_of[part].is_empty() {
-                    halo_of[part] = row..row;
-                }
-                halo_of[part].end = row + 1;
+                let part = owner[u as usize];
                 halo_row[u as usize] = row as u32;
-                send[part][rank].push(inner_row[u as usize]);
+                let sent = inner_row[u as usize];
+                // Readers come in rank order, and the rows of a part together.
+                let readers = &mut send[part as usize];
+                match readers.last_mut() {
+                    Some((reader, rows)) if *reader == rank as u32 => rows.push(sent),
+                    _ => readers.push((rank as u32, vec![sent])),
+                }
+                match halo_of.last_mut() {
+                    Some((last, rows)) if *last == part => rows.end = row + 1,
+                    _ => halo_of.push((part, row..row + 1)),
+                }
             }
             let mut indptr = Vec::with_capacity(inner + 1);
             let mut indices = Vec::with_capacity(arc_count as usize - inner);
@@ -268,10 +274,11 @@ mod tests {
         assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
         assert_eq!(right.global, [4, 5, 6, 7, 3]);
         assert_eq!(
-            (left.halo_of[1].clone(), right.halo_of[0].clone()),
-            (4..6, 4..5)
+            (&left.halo_of[..], &right.halo_of[..]),
+            (&[(1, 4..6)][..], &[(0, 4..5)][..])
         );
-        assert_eq!((&left.send[1], &right.send[0]), (&vec![3], &vec![0, 1]));
+        assert_eq!(left.send, [(1, vec![3])]);
+        assert_eq!(right.send, [(0, vec![0, 1])]);
         assert_eq!(right.in_degrees(EdgeSet::Plain), [3, 3, 2, 2, 3]);
         assert_eq!(right.out_degrees(EdgeSet::Looped), [4, 4, 3, 3, 4]);
 
@@ -336,10 +343,15 @@ mod tests {
                 let mut halo = part.global[part.inner..].to_vec();
                 halo.sort_unstable();
                 prop_assert_eq!(&halo, &boundary[part.rank as usize]);
+                prop_assert!(part.halo_of.is_sorted_by(|a, b| a.0 < b.0));
+                prop_assert!(part.send.is_sorted_by(|a, b| a.0 < b.0));
                 for other in &parts {
-                    let received = &part.global[part.halo_of[other.rank as usize].clone()];
-                    let sent: Vec<u32> =
-                        other.send[part.rank as usize].iter().map(|&row| other.global[row as usize]).collect();
+                    let of_other = part.halo_of.iter().find(|(rank, _)| *rank == other.rank);
+                    let received = of_other.map_or(&[][..], |(_, rows)| &part.global[rows.clone()]);
+                    let to_part = other.send.iter().find(|(rank, _)| *rank == part.rank);
+                    let sent = to_part.map_or(&[][..], |(_, rows)| rows);
+                    prop_assert_eq!(to_part.is_some(), !sent.is_empty());
+                    let sent: Vec<u32> = sent.iter().map(|&row| other.global[row as usize]).collect();
                     prop_assert_eq!(received, &sent[..]);
                     prop_assert!(received.is_sorted());
                 }

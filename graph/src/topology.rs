@@ -14,8 +14,8 @@ pub struct Topology {
     indices: Vec<u32>,
 }
 
-/// What was left out of a list of arcs to make a [`Topology`] of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What was left out of a graph file to make a [`Topology`] of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Arcs from a vertex to itself.
     pub self_loops: u64,
@@ -23,6 +23,8 @@ pub struct Dropped {
     pub repeats: u64,
     /// Arcs with an explicit weight of zero.
     pub zero_weights: u64,
+    /// What the file has besides and no model can use: weights, types, further arrays.
+    pub not_used: Vec<String>,
 }
 
 impl Topology {

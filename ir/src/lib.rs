@@ -18,6 +18,7 @@ pub mod op;
 pub mod plan;
 pub mod program;
 pub mod simplify;
+mod spelling;
 pub mod syntax;
 pub mod traffic;
 pub mod types;

@@ -50,20 +50,20 @@ impl Lifetime {
 }
 
 /// Places the buffers of a program on a rank. Temporary buffers share memory where their
-/// lifetimes allow it.
+/// lifetimes allow it. A size beyond 64 bits is given as the largest there is.
 pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
     let lifetimes = lifetimes(program);
     let floats: Vec<u64> = program
         .buffers
         .iter()
-        .map(|b| b.floats(sizes).next_multiple_of(ALIGN))
+        .map(|b| aligned(b.floats(sizes)))
         .collect();
     let mut offsets = vec![0; floats.len()];
-    let mut end = 0;
+    let mut end = 0u64;
     for (id, lifetime) in lifetimes.iter().enumerate() {
         if *lifetime == Lifetime::Always {
             offsets[id] = end;
-            end += floats[id];
+            end = end.saturating_add(floats[id]);
         }
     }
     let persistent = end;
@@ -73,21 +73,27 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
         .min_by_key(|(top, _)| *top)
         .unwrap_or_default();
     for (id, offset) in temporary {
-        offsets[id] = persistent + offset;
+        offsets[id] = persistent.saturating_add(offset);
     }
-    let scratch = persistent + top;
+    let scratch = persistent.saturating_add(top);
     let scratch_floats = [&program.setup, &program.step, &program.eval]
         .into_iter()
         .map(|instrs| scratch_floats(instrs, program, sizes))
         .max()
-        .unwrap_or(0)
-        .next_multiple_of(ALIGN);
+        .unwrap_or(0);
     Layout {
         offsets,
         scratch,
-        persistent_bytes: persistent * 4,
-        total_bytes: (scratch + scratch_floats) * 4,
+        persistent_bytes: persistent.saturating_mul(4),
+        total_bytes: scratch
+            .saturating_add(aligned(scratch_floats))
+            .saturating_mul(4),
     }
+}
+
+/// The next multiple of [`ALIGN`].
+fn aligned(floats: u64) -> u64 {
+    floats.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)
 }
 
 /// Rows of each block of a transposed product over `rows` rows; a block's product is a
@@ -269,17 +275,17 @@ fn first_fit(order: &[usize], lifetimes: &[Lifetime], floats: &[u64]) -> (u64, V
         let mut taken: Vec<(u64, u64)> = placed
             .iter()
             .filter(|(other, _)| lifetimes[id].meets(&lifetimes[*other]))
-            .map(|&(other, offset)| (offset, offset + floats[other]))
+            .map(|&(other, offset)| (offset, offset.saturating_add(floats[other])))
             .collect();
         taken.sort_unstable();
-        let mut offset = 0;
+        let mut offset = 0u64;
         for (begin, end) in taken {
-            if offset + floats[id] <= begin {
+            if offset.saturating_add(floats[id]) <= begin {
                 break;
             }
             offset = offset.max(end);
         }
-        top = top.max(offset + floats[id]);
+        top = top.max(offset.saturating_add(floats[id]));
         placed.push((id, offset));
     }
     (top, placed)
@@ -291,7 +297,9 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
         Instr::Launch(launch) => match program.kernels.get(launch.kernel.0 as usize) {
             Some(kernel) if matches!(kernel.body, Body::ColReduce { .. }) => {
                 let blocks = sizes.rows(launch.rows).div_ceil(COLUMN_BLOCK as u64).max(1);
-                blocks * u64::from(kernel.heads) * u64::from(kernel.width)
+                blocks
+                    .saturating_mul(u64::from(kernel.heads))
+                    .saturating_mul(u64::from(kernel.width))
             }
             _ => 0,
         },
@@ -305,7 +313,9 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
             let rows = sizes.rows(*rows);
             match rows.div_ceil(product_block(rows)) {
                 0 | 1 => 0,
-                blocks => blocks * u64::from(*inner) * u64::from(*columns),
+                blocks => blocks
+                    .saturating_mul(u64::from(*inner))
+                    .saturating_mul(u64::from(*columns)),
             }
         }
         Instr::Repeat { body, .. } => scratch_floats(body, program, sizes),

@@ -195,7 +195,7 @@ pub enum Redistribute {
 
 /// A rank's slice of the heads, or of the columns of every head.
 ///
-/// Rank `r` of `M` has elements [`chunk`](crate::traffic::chunk)`(of, M, r)` of the axis. Where some ranks
+/// Rank `r` of `M` has elements [`share`](crate::traffic::share)`(of, M, r)` of the axis. Where some ranks
 /// would have none, or some one and others two, the shorter slices end in one element that is 0 when it
 /// arrives and that nobody reads: a single element must not mean another program than several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -211,11 +211,10 @@ pub struct Slice {
 impl Slice {
     /// The slice of a rank.
     pub fn new(axis: Axis, of: u32, ranks: u32, rank: u32) -> Self {
-        let chunk = crate::traffic::chunk(u64::from(of), ranks, rank);
         let len = if Self::padded(of, ranks) {
             of.div_ceil(ranks.max(1))
         } else {
-            (chunk.end - chunk.start) as u32
+            crate::traffic::share(of, ranks, rank).len() as u32
         };
         Self {
             axis,

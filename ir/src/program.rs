@@ -351,12 +351,15 @@ impl Extent {
 impl Buffer {
     /// Floats of one slot on a rank.
     pub fn slot_floats(&self, sizes: &RankSizes) -> u64 {
-        sizes.rows(self.extent) * u64::from(self.columns)
+        sizes
+            .rows(self.extent)
+            .saturating_mul(u64::from(self.columns))
     }
 
     /// Floats on a rank.
     pub fn floats(&self, sizes: &RankSizes) -> u64 {
-        self.slot_floats(sizes) * u64::from(self.slots)
+        self.slot_floats(sizes)
+            .saturating_mul(u64::from(self.slots))
     }
 }
 

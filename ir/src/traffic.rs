@@ -19,33 +19,36 @@ pub struct Traffic {
     pub total_bytes: u64,
 }
 
-/// The bytes that instructions send. `messages[i][j]` is the number of rows that rank `i`
-/// owns and rank `j` reads, as in [`crate::workload::PartitionSummary::messages`]; `sizes`
-/// has one entry a rank, or none where they are not known and nothing is redistributed.
+/// The bytes that instructions send. `halo_rows` is the number of rows that ranks read and
+/// do not own, all ranks together; `sizes` has one entry a rank (none will do where nothing is
+/// redistributed).
 pub fn traffic(
     instrs: &[Instr],
     program: &Program,
+    halo_rows: u64,
     sizes: &[RankSizes],
-    messages: &[Vec<u64>],
 ) -> Traffic {
-    debug_assert!(
-        sizes.is_empty() || sizes.len() == program.ranks as usize,
-        "one size a rank"
-    );
     let mut traffic = Traffic::default();
     for instr in instrs {
-        traffic.add(one(instr, program, sizes, messages), 1);
+        traffic.add(one(instr, program, halo_rows, sizes), 1);
     }
     traffic
 }
 
-/// The floats of an all-reduced message of `floats` that a rank sums for all: chunks lie one
-/// after the other and differ by at most one float.
+/// Floats that are worth a message of their own in an all-reduction: sending and waking cost
+/// more than so many additions.
+const CHUNK: u64 = 4096;
+
+/// The floats of an all-reduced message of `floats` that a rank sums for all; of a short
+/// message the first ranks sum [`CHUNK`] floats each, the others none, so that a thousand
+/// ranks do not send each other a million messages of a few floats. Chunks lie one after
+/// the other, and those that are not empty differ by at most one float.
 pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
-    let (ranks, rank) = (u64::from(ranks.max(1)), u64::from(rank));
-    let (size, longer) = (floats / ranks, floats % ranks);
-    let begin = rank * size + rank.min(longer);
-    begin..begin + size + u64::from(rank < longer)
+    let owners = floats.div_ceil(CHUNK).clamp(1, u64::from(ranks.max(1)));
+    let rank = u64::from(rank).min(owners);
+    let (size, longer) = (floats / owners, floats % owners);
+    let begin = |rank: u64| rank * size + rank.min(longer);
+    begin(rank)..begin((rank + 1).min(owners))
 }
 
 /// Floats of an all-reduced message: its buffers with all their slots, one after the other.
@@ -53,7 +56,16 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
     buffers
         .iter()
         .map(|&b| program.buffer(b).floats(&RankSizes::default()))
-        .sum()
+        .fold(0, u64::saturating_add)
+}
+
+/// The elements of something that is cut evenly over the ranks that are a rank's: shares lie one
+/// after the other and differ by at most one element.
+pub fn share(of: u32, ranks: u32, rank: u32) -> Range<u32> {
+    let ranks = ranks.max(1);
+    let (size, longer) = (of / ranks, of % ranks);
+    let begin = rank * size + rank.min(longer);
+    begin..begin + size + u32::from(rank < longer)
 }
 
 /// Floats that rank `from` sends to rank `to` in a redistribution of a tensor of `heads x width`
@@ -68,8 +80,7 @@ pub fn redistribute_floats(
     let rows = |rank: u32| sizes.get(rank as usize).map_or(0, |s| s.inner);
     let all = u64::from(heads) * u64::from(width);
     let slice = |slice: Slice, rank: u32| {
-        let chunk = chunk(u64::from(slice.of), ranks, rank);
-        (chunk.end - chunk.start) * (all / u64::from(slice.of.max(1)))
+        share(slice.of, ranks, rank).len() as u64 * (all / u64::from(slice.of.max(1)))
     };
     match how {
         _ if from == to => 0,
@@ -93,15 +104,10 @@ pub fn redistribute_total(
     match how {
         Redistribute::Split(slice) | Redistribute::Join(slice) => {
             let each = all / u64::from(slice.of.max(1));
-            let of_rank = |rank: u32| {
-                let chunk = chunk(u64::from(slice.of), ranks, rank);
-                (chunk.end - chunk.start) * each
-            };
+            let of_rank = |rank: u32| share(slice.of, ranks, rank).len() as u64 * each;
             let others = |s: &RankSizes| vertices - s.inner;
-            (0..ranks)
-                .zip(sizes)
-                .map(|(rank, s)| of_rank(rank) * others(s))
-                .sum()
+            let ranks = (0..ranks).zip(sizes);
+            ranks.map(|(rank, s)| of_rank(rank) * others(s)).sum()
         }
         Redistribute::Replicate | Redistribute::Reduce => {
             u64::from(ranks.saturating_sub(1)) * vertices * all
@@ -110,8 +116,7 @@ pub fn redistribute_total(
     }
 }
 
-fn one(instr: &Instr, program: &Program, sizes: &[RankSizes], messages: &[Vec<u64>]) -> Traffic {
-    let rows: u64 = messages.iter().flatten().sum();
+fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traffic {
     let mut traffic = Traffic::default();
     match instr {
         Instr::HaloExchange { buffer } => {
@@ -123,7 +128,7 @@ fn one(instr: &Instr, program: &Program, sizes: &[RankSizes], messages: &[Vec<u6
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
             let others = u64::from(program.ranks.saturating_sub(1));
-            traffic.all_reduce = 2 * others * all_reduce_floats(buffers, program) * 4;
+            traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
         Instr::Redistribute {
             how, heads, width, ..
@@ -133,7 +138,7 @@ fn one(instr: &Instr, program: &Program, sizes: &[RankSizes], messages: &[Vec<u6
         }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
-                traffic.add(one(instr, program, sizes, messages), u64::from(*count));
+                traffic.add(one(instr, program, rows, sizes), u64::from(*count));
             }
             return traffic;
         }
@@ -145,8 +150,8 @@ fn one(instr: &Instr, program: &Program, sizes: &[RankSizes], messages: &[Vec<u6
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    traffic.total_bytes =
-        traffic.halo_exchange + traffic.halo_reduce + traffic.all_reduce + traffic.redistribute;
+    traffic.total_bytes = (traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute)
+        .saturating_add(traffic.all_reduce);
     traffic
 }
 
@@ -154,9 +159,15 @@ impl Traffic {
     fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
-        self.all_reduce += times * other.all_reduce;
         self.redistribute += times * other.redistribute;
-        self.total_bytes += times * other.total_bytes;
+        self.all_reduce = other
+            .all_reduce
+            .saturating_mul(times)
+            .saturating_add(self.all_reduce);
+        self.total_bytes = other
+            .total_bytes
+            .saturating_mul(times)
+            .saturating_add(self.total_bytes);
     }
 }
 
@@ -167,7 +178,10 @@ mod tests {
 
     #[test]
     fn chunks_cover_a_message_evenly() {
-        for floats in 0..20 {
+        let lengths = (0..20)
+            .chain(CHUNK - 2..CHUNK + 2)
+            .chain(7 * CHUNK..7 * CHUNK + 9);
+        for floats in lengths {
             for ranks in 1..7 {
                 let chunks: Vec<_> = (0..ranks).map(|r| chunk(floats, ranks, r)).collect();
                 assert_eq!(
@@ -176,7 +190,12 @@ mod tests {
                 );
                 assert!(chunks.windows(2).all(|w| w[0].end == w[1].start));
                 let sizes = chunks.iter().map(|c| c.end - c.start);
-                assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+                let filled = sizes.clone().filter(|&size| size > 0);
+                let least = filled.clone().min().unwrap_or(0);
+                assert!(filled.clone().all(|size| size <= least + 1));
+                let owners = floats.div_ceil(CHUNK).min(u64::from(ranks));
+                assert_eq!(filled.count() as u64, owners);
+                assert!(sizes.clone().take(owners as usize).all(|size| size > 0));
             }
         }
     }
@@ -243,12 +262,7 @@ mod tests {
                 buffers: vec![BufferId(1)],
             },
         ];
-        let traffic = traffic(
-            &instrs,
-            &program,
-            &[RankSizes::default(); 2],
-            &[vec![0, 1], vec![2, 0]],
-        );
+        let traffic = traffic(&instrs, &program, 3, &[]);
         assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
         assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
         assert_eq!(traffic.all_reduce, 2 * 24 * 4);

@@ -1,5 +1,9 @@
 //! What the planner sees of a data graph.
 
+mod check;
+
+pub use check::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, WorkloadError};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -60,7 +60,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         ("objective", plan.objective.to_string()),
     ];
     for (key, value) in head {
-        wrapped(out, &format!("{key:<11}"), &value)?;
+        wrap(out, &format!("{key:<11}"), &value);
     }
     out.push('\n');
     let names: Vec<String> = plan
@@ -107,35 +107,36 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         out.push('\n');
     }
     for (i, candidate) in plan.candidates.iter().enumerate() {
-        wrapped(out, &format!("   {:>2}  ", i + 1), &candidate.reason)?;
+        wrap(out, &format!("   {:>2}  ", i + 1), &candidate.reason);
     }
     for rejected in &plan.rejected {
         let name = name(rejected.placement, &rejected.parameters);
-        wrapped(out, "    -  ", &format!("{name}: {}", rejected.reason))?;
+        wrap(out, "    -  ", &format!("{name}: {}", rejected.reason));
     }
     out.push('\n');
     match plan.choice() {
         Some(choice) => write_choice(out, choice),
-        None => wrapped(
+        None => wrap(
             out,
             "chosen     ",
             "nothing: no candidate that is allowed fits",
         ),
     }
+    Ok(())
 }
 
-fn write_choice(out: &mut String, choice: &Candidate) -> std::fmt::Result {
-    wrapped(
+fn write_choice(out: &mut String, choice: &Candidate) {
+    wrap(
         out,
         "chosen     ",
         &name(choice.placement, &choice.parameters),
-    )?;
+    );
     let (low, high) = (choice.range.low, choice.range.high);
-    wrapped(
+    wrap(
         out,
         "epoch      ",
         &format!("{}, between {low} and {high}", choice.epoch_seconds),
-    )?;
+    );
     let mut basis = match choice.basis {
         Basis::Measured => "measured on this machine".to_owned(),
         Basis::Profile => "built-in profile of the machine".to_owned(),
@@ -151,7 +152,7 @@ fn write_choice(out: &mut String, choice: &Candidate) -> std::fmt::Result {
             ", largest part {imbalance:.2} times the mean in edges"
         );
     }
-    wrapped(out, "basis      ", &basis)?;
+    wrap(out, "basis      ", &basis);
     let kinds = choice
         .breakdown
         .iter()
@@ -160,7 +161,7 @@ fn write_choice(out: &mut String, choice: &Candidate) -> std::fmt::Result {
     let kinds: Vec<String> = kinds
         .map(|kind| format!("{} {}", kind.name, kind.seconds))
         .collect();
-    wrapped(out, "mostly     ", &kinds.join(", "))
+    wrap(out, "mostly     ", &kinds.join(", "));
 }
 
 fn name(placement: Placement, parameters: &Parameters) -> String {
@@ -207,24 +208,48 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Words behind a margin, further lines indented as far.
-fn wrapped(out: &mut String, margin: &str, text: &str) -> std::fmt::Result {
-    let indent = " ".repeat(margin.len());
+/// Appends text behind a margin, in lines of at most 99 columns, further lines indented as
+/// far. A number stays in the line of what it counts.
+pub fn wrap(out: &mut String, margin: &str, text: &str) {
+    let indent = " ".repeat(margin.chars().count());
     let mut line = margin.to_owned();
     let mut empty = true;
-    for word in text.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{}", line.trim_end())?;
+    for piece in pieces(text) {
+        if !empty && line.chars().count() + 1 + piece.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
             line.clone_from(&indent);
             empty = true;
         }
         if !empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&piece);
         empty = false;
     }
-    writeln!(out, "{}", line.trim_end())
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// Words, or a number with the word behind it, as `3.62 ms`.
+fn pieces(text: &str) -> Vec<String> {
+    let digit = |c: char| c.is_ascii_digit();
+    let mut pieces: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match pieces.last_mut() {
+            Some(last)
+                if last.starts_with(digit)
+                    && last.ends_with(digit)
+                    && !last.contains(' ')
+                    && !word.starts_with(digit) =>
+            {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => pieces.push(word.to_owned()),
+        }
+    }
+    pieces
 }
 
 /// A number with thousands apart: `1_234_567`.
@@ -243,6 +268,29 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(
+            pieces("map 3.62 ms, x 8 9 GiB"),
+            ["map", "3.62 ms,", "x", "8", "9 GiB"]
+        );
+        for length in 0..120 {
+            let mut out = String::new();
+            let filler = "y".repeat(length % 90);
+            wrap(
+                &mut out,
+                "mostly  ",
+                &format!("{filler} gemm 1.57 ms, sent 4.1 GiB"),
+            );
+            assert!(out.contains("1.57 ms") && out.contains("4.1 GiB"), "{out}");
+            assert!(out.lines().all(|l| l.chars().count() <= WIDTH), "{out}");
+            assert!(
+                out.lines().skip(1).all(|l| l.starts_with("        ")),
+                "{out}"
+            );
+        }
+    }
 
     #[test]
     fn short_numbers_keep_their_width() {

@@ -15,7 +15,7 @@ mod run;
 
 pub use run::Event;
 
-use crate::parts::{Messages, Parts};
+use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster};
@@ -164,12 +164,7 @@ fn price(
     let mut run = Run::new(fabric, names);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.
-    let uniform = [vec![parts.halo_rows()]];
-    let messages = match &parts.messages {
-        Messages::Matrix(rows) => &rows[..],
-        Messages::Uniform => &uniform[..],
-    };
-    let bytes = traffic(instrs, program, &parts.sizes, messages).total_bytes;
+    let bytes = traffic(instrs, program, parts.halo_rows(), &parts.sizes).total_bytes;
     PhaseCost {
         bytes: Bytes(bytes),
         ..run.cost()

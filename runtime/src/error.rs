@@ -1,5 +1,6 @@
 //! What can go wrong while a program runs.
 
+use gnnc_ir::units::Bytes;
 use std::path::PathBuf;
 
 /// Why a session could not be built or could not go on.
@@ -32,7 +33,8 @@ pub enum RuntimeError {
     },
     /// The system refused memory.
     #[error(
-        "rank {rank} needs {bytes} bytes of memory, which the system refused ({source}); use more ranks or a smaller model"
+        "rank {rank} needs {} of memory, which the system refused ({source}); make the model smaller, or lift a limit on this process (`ulimit -v`)",
+        Bytes(*bytes)
     )]
     Memory {
         /// The rank.
@@ -41,6 +43,19 @@ pub enum RuntimeError {
         bytes: u64,
         /// The system's answer.
         source: std::io::Error,
+    },
+    /// The ranks, which share this machine, need more memory than it has left.
+    #[error(
+        "{} of memory are needed ({ranks} {}), and this machine has {} available; use a smaller parameter of the model (`--set`), fewer layers or fewer features, or free memory (more workers do not help: they share it)",
+        Bytes(*needed), if *ranks == 1 { "worker" } else { "workers" }, Bytes(*available)
+    )]
+    MachineMemory {
+        /// How many ranks.
+        ranks: usize,
+        /// Bytes of the buffers of all ranks.
+        needed: u64,
+        /// Bytes that there are.
+        available: u64,
     },
     /// The system refused threads.
     #[error("cannot start {count} threads ({reason}); ask for fewer ranks or fewer threads a rank")]

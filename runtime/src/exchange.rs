@@ -7,6 +7,7 @@ use crate::part::Part;
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use gnnc_ir::traffic::chunk;
+use std::ops::Range;
 
 /// Rows of a piece of copying.
 const ROWS: usize = 256;
@@ -14,14 +15,13 @@ const ROWS: usize = 256;
 /// Memory of all-reductions, kept between them.
 #[derive(Default)]
 pub(crate) struct Reduction {
-    message: Vec<f32>,
     sum: Vec<f32>,
 }
 
 impl Reduction {
     /// Bytes of memory kept.
     pub(crate) fn bytes(&self) -> u64 {
-        4 * (self.message.capacity() + self.sum.capacity()) as u64
+        4 * self.sum.capacity() as u64
     }
 }
 
@@ -36,24 +36,20 @@ pub(crate) unsafe fn halo_exchange(
     matrix: Span,
     columns: usize,
 ) -> Result<(), TransportError> {
-    let (rank, ranks) = (transport.rank() as usize, transport.ranks() as usize);
-    for other in others(rank, ranks) {
-        let rows = &part.send[other];
-        if rows.is_empty() || columns == 0 {
-            continue;
-        }
-        transport.send(other as u32, rows.len() * columns, &mut |message| {
+    if columns == 0 {
+        return Ok(());
+    }
+    let rank = transport.rank();
+    for (other, rows) in next_first(&part.send, rank) {
+        transport.send(*other, rows.len() * columns, &mut |message| {
             // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
             unsafe { pack(team, matrix, rows, columns, message) };
         })?;
     }
-    for other in others(rank, ranks) {
-        let rows = part.halo_of[other].clone();
-        if rows.is_empty() || columns == 0 {
-            continue;
-        }
+    transport.wait_for(&mut part.halo_of.iter().map(|(other, _)| *other))?;
+    for (other, rows) in next_first(&part.halo_of, rank) {
         let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        transport.recv(other as u32, halo.len, &mut |message| {
+        transport.recv(*other, halo.len, &mut |message| {
             // SAFETY: nothing else uses the matrix.
             unsafe { halo.write() }.copy_from_slice(message);
         })?;
@@ -72,24 +68,19 @@ pub(crate) unsafe fn halo_reduce(
     matrix: Span,
     columns: usize,
 ) -> Result<(), TransportError> {
-    let (rank, ranks) = (transport.rank() as usize, transport.ranks() as usize);
-    for other in others(rank, ranks) {
-        let rows = part.halo_of[other].clone();
-        if rows.is_empty() || columns == 0 {
-            continue;
-        }
+    if columns == 0 {
+        return Ok(());
+    }
+    for (other, rows) in next_first(&part.halo_of, transport.rank()) {
         let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        transport.send(other as u32, halo.len, &mut |message| {
+        transport.send(*other, halo.len, &mut |message| {
             // SAFETY: nothing writes the halo rows meanwhile.
             message.copy_from_slice(unsafe { halo.read() });
         })?;
     }
-    for other in (0..ranks).filter(|&other| other != rank) {
-        let rows = &part.send[other];
-        if rows.is_empty() || columns == 0 {
-            continue;
-        }
-        transport.recv(other as u32, rows.len() * columns, &mut |message| {
+    transport.wait_for(&mut part.send.iter().map(|(other, _)| *other))?;
+    for (other, rows) in &part.send {
+        transport.recv(*other, rows.len() * columns, &mut |message| {
             team.each(
                 rows.len().div_ceil(ROWS),
                 2 * message.len() as u64,
@@ -123,58 +114,82 @@ pub(crate) unsafe fn all_reduce(
     if ranks == 1 {
         return Ok(());
     }
-    let Reduction { message, sum } = memory;
-    message.clear();
-    for buffer in buffers {
-        // SAFETY: nothing writes the buffers meanwhile.
-        message.extend_from_slice(unsafe { buffer.read() });
-    }
-    let floats = message.len() as u64;
+    let floats = buffers.iter().map(|buffer| buffer.len as u64).sum();
     let chunk = |rank: usize| {
         let chunk = chunk(floats, ranks as u32, rank as u32);
         chunk.start as usize..chunk.end as usize
     };
-    for other in others(rank, ranks).filter(|&other| !chunk(other).is_empty()) {
-        let theirs = &message[chunk(other)];
-        transport.send(other as u32, theirs.len(), &mut |m| {
-            m.copy_from_slice(theirs)
+    let owners = || {
+        (0..ranks)
+            .take_while(|&other| !chunk(other).is_empty())
+            .filter(|&other| other != rank)
+    };
+    for other in owners() {
+        let theirs = chunk(other);
+        transport.send(other as u32, theirs.len(), &mut |message| {
+            for (at, span) in within(buffers, &theirs) {
+                // SAFETY: nothing writes the buffers meanwhile.
+                message[at..at + span.len].copy_from_slice(unsafe { span.read() });
+            }
         })?;
     }
+    // SAFETY: nothing else uses the buffers, and no other slice of them is alive.
+    let store = |floats: &[f32], chunk: &Range<usize>| unsafe {
+        for (at, span) in within(buffers, chunk) {
+            span.write().copy_from_slice(&floats[at..at + span.len]);
+        }
+    };
+    let everybody = || (0..ranks as u32).filter(|&other| other as usize != rank);
     let own = chunk(rank);
     if !own.is_empty() {
+        let sum = &mut memory.sum;
         sum.clear();
         sum.resize(own.len(), 0.0);
         let add = |sum: &mut [f32], x: &[f32]| sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
+        transport.wait_for(&mut everybody())?;
         for other in 0..ranks {
-            match other == rank {
-                true => add(sum, &message[own.clone()]),
-                false => transport.recv(other as u32, own.len(), &mut |m| add(sum, m))?,
+            if other != rank {
+                transport.recv(other as u32, own.len(), &mut |message| add(sum, message))?;
+                continue;
+            }
+            for (at, span) in within(buffers, &own) {
+                // SAFETY: nothing writes the buffers meanwhile.
+                add(&mut sum[at..at + span.len], unsafe { span.read() });
             }
         }
-        for other in others(rank, ranks) {
-            transport.send(other as u32, own.len(), &mut |m| m.copy_from_slice(sum))?;
-        }
-        message[own].copy_from_slice(sum);
+        transport.send_all(&mut everybody(), sum)?;
+        store(sum, &own);
     }
-    for other in others(rank, ranks).filter(|&other| !chunk(other).is_empty()) {
+    transport.wait_for(&mut owners().map(|other| other as u32))?;
+    for other in owners() {
         let theirs = chunk(other);
-        transport.recv(other as u32, theirs.len(), &mut |m| {
-            message[theirs.clone()].copy_from_slice(m)
+        transport.recv(other as u32, theirs.len(), &mut |message| {
+            store(message, &theirs)
         })?;
-    }
-    let mut rest = &message[..];
-    for buffer in buffers {
-        let (head, tail) = rest.split_at(buffer.len);
-        // SAFETY: nothing else uses the buffers.
-        unsafe { buffer.write() }.copy_from_slice(head);
-        rest = tail;
     }
     Ok(())
 }
 
-/// The other ranks, the next one first, so that not all send to rank 0 at once.
-fn others(rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
-    (1..ranks).map(move |step| (rank + step) % ranks)
+/// The pieces of buffers, which lie one after the other in a message, that a range of the
+/// message covers, each with its place in the range.
+fn within<'a>(
+    buffers: &'a [Span],
+    range: &'a Range<usize>,
+) -> impl Iterator<Item = (usize, Span)> + 'a {
+    let mut end = 0;
+    buffers.iter().filter_map(move |buffer| {
+        let begin = end;
+        end += buffer.len;
+        let (from, to) = (range.start.max(begin), range.end.min(end));
+        (from < to).then(|| (from - range.start, buffer.part(from - begin, to - from)))
+    })
+}
+
+/// What is sent to or read from other ranks, the next rank first, so that not all send to
+/// rank 0 at once.
+fn next_first<T>(peers: &[(u32, T)], rank: u32) -> impl Iterator<Item = &(u32, T)> {
+    let (before, behind) = peers.split_at(peers.partition_point(|(other, _)| *other < rank));
+    behind.iter().chain(before)
 }
 
 /// Copies rows of a matrix to a message.
@@ -195,4 +210,42 @@ unsafe fn pack(team: &Team, matrix: Span, rows: &[u32], columns: usize, message:
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_a_message_is_found_in_the_buffers() {
+        let mut memory: Vec<f32> = (0..12).map(|n| n as f32).collect();
+        let whole = Span {
+            ptr: memory.as_mut_ptr(),
+            len: memory.len(),
+        };
+        let buffers = [whole.part(6, 3), whole.part(0, 0), whole.part(0, 5)];
+        let read = |range: Range<usize>| -> Vec<(usize, Vec<f32>)> {
+            within(&buffers, &range)
+                // SAFETY: the memory is alive and nothing writes it.
+                .map(|(at, span)| (at, unsafe { span.read() }.to_vec()))
+                .collect()
+        };
+        assert_eq!(read(0..2), [(0, vec![6.0, 7.0])]);
+        assert_eq!(read(2..5), [(0, vec![8.0]), (1, vec![0.0, 1.0])]);
+        assert_eq!(read(7..8), [(0, vec![4.0])]);
+        assert_eq!(read(3..3), []);
+    }
+
+    #[test]
+    fn peers_begin_with_the_next_rank() {
+        let peers = [(0, 'a'), (2, 'b'), (5, 'c')];
+        let order = |rank| {
+            next_first(&peers, rank)
+                .map(|(other, _)| *other)
+                .collect::<Vec<u32>>()
+        };
+        assert_eq!(order(1), [2, 5, 0]);
+        assert_eq!(order(6), [0, 2, 5]);
+        assert_eq!(order(0), [0, 2, 5]);
+    }
 }

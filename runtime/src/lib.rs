@@ -18,6 +18,7 @@ mod executor;
 mod gemm;
 mod init;
 mod loss;
+mod machine;
 mod moment;
 mod part;
 mod programs;
@@ -33,6 +34,7 @@ mod whole;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use machine::available_memory;
 pub use programs::Programs;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};

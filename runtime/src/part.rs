@@ -18,10 +18,10 @@ pub(crate) struct Part {
     pub(crate) inner: usize,
     /// Global id of each local row.
     pub(crate) global: Vec<u32>,
-    /// For each rank the local rows of its vertices.
-    pub(crate) halo_of: Vec<Range<usize>>,
-    /// For each rank the own rows that it reads.
-    pub(crate) send: Vec<Vec<u32>>,
+    /// The halo rows of each rank that owns some, by rank.
+    pub(crate) halo_of: Vec<(u32, Range<usize>)>,
+    /// The own rows that each rank reads that reads some, by rank.
+    pub(crate) send: Vec<(u32, Vec<u32>)>,
     /// Arcs by edge set, where a kernel walks them.
     arcs: [Option<Arcs>; 2],
     /// What the rank keeps of other ranks' vertices, the same on all of them.
@@ -135,7 +135,8 @@ impl Part {
             Labels::Single(labels) => 4 * labels.len(),
             Labels::Multi { values, .. } => 4 * values.len(),
         };
-        let rows = 4 * (self.global.len() + self.send.iter().map(Vec::len).sum::<usize>());
+        let rows =
+            4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
         let own = arcs.sum::<usize>() + features + labels + rows + splits;
         (own + self.whole.bytes()) as u64

@@ -30,10 +30,13 @@ pub struct RunOptions {
     pub trace: bool,
     /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
     pub model: String,
+    /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
+    /// machine has left.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for RunOptions {
-    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace.
+    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace, the machine's memory.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -42,6 +45,7 @@ impl Default for RunOptions {
             cache_dir: None,
             trace: false,
             model: String::new(),
+            memory_limit: None,
         }
     }
 }
@@ -68,7 +72,7 @@ impl Session {
     ///
     /// # Errors
     /// A program, graph and partition that do not fit each other; labels that the loss cannot
-    /// use; no memory or threads.
+    /// use; more memory than there is; no threads.
     pub fn new(
         programs: impl Into<Programs>,
         data: &GraphData,
@@ -241,6 +245,11 @@ impl Session {
     /// Changes the learning rate from the next epoch on.
     pub fn set_learning_rate(&mut self, learning_rate: f64) {
         self.options.learning_rate = learning_rate;
+    }
+
+    /// Seed of every random draw; after a resume that of the checkpoint.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
     }
 
     /// Epochs done.

@@ -3,6 +3,7 @@
 
 use crate::device::cpu::Arena;
 use crate::executor::Rank;
+use crate::machine::layouts;
 use crate::part::Part;
 use crate::programs::Programs;
 use crate::session::RunOptions;
@@ -14,9 +15,9 @@ use crate::whole::Whole;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{Features, GraphData, LocalPart, Partition};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::{BufferId, Program, Role};
-use gnnc_ir::{EdgeSet, memory};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -55,10 +56,13 @@ pub(crate) fn ranks(
         compiled.push((kernels, SparseKernels::compile(program, &compiler)?));
     }
     let mut ranks = Vec::with_capacity(parts.len());
-    for (((part, degrees), transport), number) in parts.into_iter().zip(transports).zip(0..) {
+    let needs = parts.iter().zip(0..);
+    let needs = needs.map(|((part, _), rank)| (all[programs.index(rank)].as_ref(), &part.sizes));
+    let layouts = layouts(needs, options.memory_limit)?;
+    let parts = parts.into_iter().zip(layouts).zip(transports);
+    for ((((part, degrees), layout), transport), number) in parts.zip(0..) {
         let index = programs.index(number as usize);
         let (program, (kernels, sparse)) = (&all[index], &compiled[index]);
-        let layout = memory::layout(program, &part.sizes);
         let bytes = layout.total_bytes;
         let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
             rank: number,

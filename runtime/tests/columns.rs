@@ -205,7 +205,7 @@ fn check(data: &GraphData, partition: &Partition) {
 #[test]
 fn columns_give_what_rows_give() {
     let data = example::g8();
-    // Four features: some ranks have more columns than others, some none.
+    // Four features: some ranks have fewer columns than others, some none; zeros stand for these.
     for ranks in 1..=6 {
         for partitioner in [&Range as &dyn Partitioner, &Hash] {
             check(
@@ -233,6 +233,8 @@ fn columns_of_a_graph_with_a_hub_give_what_rows_give() {
     let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
     data.topology = Topology::from_edges(vertices, star).unwrap().0;
     let partition = Hash.partition(&data.topology, 3).unwrap();
+    // Slices of two widths.
+    assert!(data.features.columns() > 6 && data.features.columns() % 3 != 0);
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let by_id = |part: &LocalPart| part.global[..part.inner].is_sorted();
     assert!(!parts.iter().all(by_id));

@@ -80,6 +80,33 @@ impl Transport for Faulty {
 }
 
 #[test]
+fn ranks_that_need_more_memory_than_there_is_are_refused() {
+    let data = example::g8();
+    let network = Network { ranks: 4, ..G8 };
+    let partition = Range.partition(&data.topology, 4).unwrap();
+    let with_limit = |limit| {
+        let options = RunOptions {
+            memory_limit: Some(limit),
+            ..RunOptions::default()
+        };
+        Session::new(network.program(), &data, &partition, options)
+    };
+    let Err(RuntimeError::MachineMemory {
+        ranks,
+        needed,
+        available,
+    }) = with_limit(0)
+    else {
+        panic!("found a session in no memory");
+    };
+    assert_eq!((ranks, available), (4, 0));
+    let session = with_limit(needed).unwrap();
+    let largest = session.buffer_bytes();
+    assert!((largest..=4 * largest).contains(&needed), "{needed}");
+    assert!(with_limit(needed - 1).is_err());
+}
+
+#[test]
 fn a_failing_rank_stops_all_of_them() {
     let data = example::g8();
     let network = Network { ranks: 4, ..G8 };

@@ -107,9 +107,8 @@ fn check_ranks(network: Network, data: &GraphData, partition: &Partition, epochs
 
     let program = network.program();
     let parts = LocalPart::build_all(&data.topology, partition).unwrap();
-    let rows = |p: &LocalPart| p.send.iter().map(|s| s.len() as u64).collect::<Vec<_>>();
-    let messages: Vec<_> = parts.iter().map(rows).collect();
-    let bytes = |instrs: &[Instr]| traffic(instrs, &program, &[], &messages).total_bytes;
+    let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
+    let bytes = |instrs: &[Instr]| traffic(instrs, &program, halo_rows, &[]).total_bytes;
     assert!(reports.iter().all(|r| r.bytes_sent == bytes(&program.step)));
     assert!(bytes(&program.step) > 0 || partition.parts() == 1);
     assert_eq!(many.setup_bytes(), Some(bytes(&program.setup)));

@@ -2,7 +2,8 @@
 
 use super::files::cache_dir;
 use super::inputs::ModelArgs;
-use super::output::{Answer, Output, input};
+use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
+use super::output::{Answer, Output};
 use super::text::{count, facts};
 use clap::Args;
 use gnnc::ir::plan::Placement;
@@ -16,19 +17,19 @@ pub struct BenchEpoch {
     #[command(flatten)]
     model: ModelArgs,
     /// Epochs to time; patience and the model's own number are passed over.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = within(EPOCHS))]
     epochs: u32,
     /// Threads of each worker.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
     /// Ranks that the graph is divided among.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
     workers: u32,
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
     /// Seed of every random draw, in place of the model's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
     /// Compile every kernel anew and keep none.
     #[arg(long)]
@@ -38,9 +39,6 @@ pub struct BenchEpoch {
 impl BenchEpoch {
     /// Trains without evaluating.
     pub fn run(&self, out: &Output) -> Answer {
-        if self.epochs == 0 {
-            return Err(input("found --epochs 0, expected at least 1"));
-        }
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = TrainOptions {

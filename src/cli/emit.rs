@@ -2,6 +2,7 @@
 
 use super::inputs::ModelArgs;
 use super::listing::listing;
+use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::Error;
@@ -19,7 +20,7 @@ pub struct Emit {
     #[command(flatten)]
     model: ModelArgs,
     /// Ranks that the program is for.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
     workers: u32,
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
@@ -47,9 +48,6 @@ impl Emit {
             return Err(input(
                 "there is no CUDA back end yet; `gnnc emit clif` prints the kernels for the CPU",
             ));
-        }
-        if self.workers == 0 {
-            return Err(input("found 0 workers, expected at least 1"));
         }
         let loaded = self.model.load(out)?;
         if self.stage == Stage::Graph {

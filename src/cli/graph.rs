@@ -1,6 +1,7 @@
 //! `gnnc graph`: data graphs.
 
 use super::files::{replace, writable};
+use super::numbers::{ARCS, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
@@ -45,7 +46,7 @@ pub struct Stats {
     #[command(flatten)]
     graph: GraphFile,
     /// Partition the graph into each of these numbers of parts.
-    #[arg(long, value_name = "K,...", value_delimiter = ',')]
+    #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = within(WORKERS))]
     parts: Vec<u32>,
     #[command(flatten)]
     partitioner: PartitionerArgs,
@@ -64,7 +65,7 @@ pub struct PartitionCommand {
     #[command(flatten)]
     graph: GraphFile,
     /// Number of parts.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = within(WORKERS))]
     parts: u32,
     #[command(flatten)]
     partitioner: PartitionerArgs,
@@ -89,25 +90,25 @@ pub struct Generate {
     #[arg(value_enum)]
     kind: Kind,
     /// Number of vertices.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = within(VERTICES))]
     vertices: u32,
     /// Number of stored arcs; an undirected edge is two.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = within(ARCS))]
     edges: u64,
     /// Features of a vertex.
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = within(WIDTH))]
     features: u32,
     /// Classes.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = within(WIDTH))]
     classes: u32,
     /// Seed of everything random.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(SEEDS))]
     seed: u64,
     /// How far apart the features of the classes are; 0 for pure noise.
-    #[arg(long, value_name = "X", default_value_t = 0.5)]
+    #[arg(long, value_name = "X", default_value = "0.5", value_parser = within(SIGNAL))]
     signal: f32,
     /// Probability that an edge lies inside a class (planted only).
-    #[arg(long, value_name = "P", default_value_t = 0.8)]
+    #[arg(long, value_name = "P", default_value = "0.8", value_parser = within(0.0..=1.0))]
     homophily: f64,
     /// The file to write; its name says the format.
     #[arg(long, value_name = "FILE")]
@@ -157,6 +158,7 @@ impl GraphFile {
                 out.note(&format!("{}: left out {what}\n", self.file.display()));
             }
         }
+        out.not_used(&self.file.display().to_string(), &dropped.not_used);
         Ok(data)
     }
 }
@@ -249,6 +251,21 @@ impl Convert {
 }
 
 impl Generate {
+    /// Refuses a graph that does not fit into the memory of this machine.
+    fn check_memory(&self) -> Answer {
+        // An arc is a key of 8 bytes, which is sorted and joined with others.
+        let row = u64::from(self.features) * 4 + 64;
+        let needed = (self.edges * 32).saturating_add(u64::from(self.vertices) * row);
+        match gnnc::runtime::available_memory() {
+            Some(available) if needed > available => Err(Failure::Error(Error::Memory {
+                what: "a graph of that many vertices, edges and features",
+                needed,
+                available,
+            })),
+            _ => Ok(()),
+        }
+    }
+
     fn run(&self, out: &Output) -> Answer {
         writable(&self.out, "graph")?;
         let attributes = Attributes {
@@ -257,6 +274,7 @@ impl Generate {
             signal: self.signal,
             ..Attributes::default()
         };
+        self.check_memory()?;
         let mut data = match self.kind {
             Kind::Rmat => Rmat {
                 vertices: self.vertices,

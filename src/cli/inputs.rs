@@ -32,7 +32,8 @@ pub struct Changes {
 }
 
 impl ModelArgs {
-    /// Reads the model and its graph; warnings go to standard error.
+    /// Reads the model and its graph; warnings, and what of the graph is not used, go to
+    /// standard error.
     ///
     /// # Errors
     /// Those of [`Source::read`] and [`Loaded::new`].
@@ -40,6 +41,7 @@ impl ModelArgs {
         let source = Source::read(&self.file)?;
         let loaded = Loaded::new(&source, &self.changes.options())?;
         out.diagnostics(&loaded.diagnostics, &source.name(), &source.text);
+        out.not_used(&loaded.workload.name, &loaded.not_used);
         Ok(loaded)
     }
 }

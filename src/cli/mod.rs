@@ -12,6 +12,7 @@ mod fmt;
 mod graph;
 mod inputs;
 mod listing;
+mod numbers;
 mod output;
 mod plan;
 mod profile;

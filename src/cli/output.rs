@@ -125,6 +125,13 @@ impl Output {
         }
     }
 
+    /// Says what of a graph file no model can use.
+    pub fn not_used(&self, graph: &str, what: &[String]) {
+        if !what.is_empty() {
+            self.note(&format!("{graph}: not used: {}\n", what.join(", ")));
+        }
+    }
+
     /// Shows diagnostics of a model on standard error, in text mode only.
     pub fn diagnostics(&self, diagnostics: &[Diagnostic], file: &str, text: &str) {
         if !diagnostics.is_empty() {
@@ -222,6 +229,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Plan(_) => "plan",
         Error::Runtime(_) => "runtime",
         Error::Bytes { .. } => "bytes",
+        Error::Memory { .. } => "memory",
         _ => "other",
     }
 }

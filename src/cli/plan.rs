@@ -2,6 +2,7 @@
 
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
+use super::numbers::{DEVICES, within};
 use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::PlanOptions;
@@ -19,10 +20,10 @@ pub struct PlanCommand {
     #[arg(long, value_name = "NAME|FILE")]
     cluster: Option<String>,
     /// Devices of all nodes together; of h100x8 nodes if no cluster is named.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     gpus: Option<u32>,
     /// Number of nodes.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     nodes: Option<u32>,
     /// What the plan shall be best at: time, memory or bytes.
     #[arg(

@@ -1,6 +1,7 @@
 //! Aligned text, under 100 columns.
 
 pub use gnnc::planner::report::grouped;
+use gnnc::planner::report::wrap;
 
 /// Columns that a line of a report has at most.
 pub const WIDTH: usize = 99;
@@ -77,20 +78,7 @@ pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (key, value) in facts {
-        let mut line = format!("{:margin$}{key:<width$} ", "");
-        let mut empty = true;
-        for word in value.split(' ') {
-            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-                text.push_str(line.trim_end());
-                text.push('\n');
-                line = " ".repeat(margin + width + 1);
-            }
-            line.push(' ');
-            line.push_str(word);
-            empty = false;
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        wrap(&mut text, &format!("{:margin$}{key:<width$}  ", ""), value);
     }
     text
 }

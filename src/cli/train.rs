@@ -2,6 +2,7 @@
 
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{ModelArgs, headline};
+use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::text::{count, facts, grouped, percent};
@@ -17,31 +18,33 @@ use std::path::PathBuf;
 /// Lines of progress that a run prints about.
 const LINES: u32 = 20;
 
-/// Threads of a worker that are certainly a slip of the hand beyond.
-const MOST_THREADS: usize = 1024;
-
 /// Arguments of `train`.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
     model: ModelArgs,
     /// Ranks that the graph is divided among.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
     workers: u32,
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
     /// Threads of each worker.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
     /// Epochs in place of the model's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(EPOCHS))]
     epochs: Option<u32>,
     /// Seed of every random draw, in place of the model's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
     /// Train with this many seeds in a row and report mean and standard deviation.
-    #[arg(long, value_name = "N", conflicts_with_all = ["checkpoint", "resume", "trace", "profile"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(RUNS),
+        conflicts_with_all = ["checkpoint", "resume", "trace", "profile"]
+    )]
     seeds: Option<u64>,
     /// How vertices are divided: metis, metis-edges, hash or range.
     #[arg(long, value_name = "NAME", default_value = "metis")]
@@ -50,13 +53,13 @@ pub struct Train {
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Epochs between checkpoints.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = within(EPOCHS))]
     checkpoint_every: u32,
     /// Go on from this checkpoint.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Epochs between evaluations.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
     /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
     #[arg(long, value_name = "FILE")]
@@ -89,22 +92,6 @@ impl Train {
 
     /// What can be found wrong before anything is read.
     fn check(&self) -> Result<(), Failure> {
-        let zero = [
-            ("--epochs", self.epochs == Some(0)),
-            ("--seeds", self.seeds == Some(0)),
-            ("--checkpoint-every", self.checkpoint_every == 0),
-            ("--evaluate-every", self.evaluate_every == 0),
-        ];
-        if let Some((name, _)) = zero.iter().find(|(_, is_zero)| *is_zero) {
-            return Err(input(format!("found {name} 0, expected at least 1")));
-        }
-        if self.threads > MOST_THREADS {
-            return Err(input(format!(
-                "found --threads {}, expected at most {MOST_THREADS}; more than the cores of the \
-                 machine make nothing faster",
-                self.threads
-            )));
-        }
         for (path, what) in [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")] {
             if let Some(path) = path {
                 writable(path, what)?;

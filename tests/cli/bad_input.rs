@@ -221,14 +221,88 @@ fn odd_graphs_are_trained_or_refused() {
 fn impossible_numbers_of_workers_are_refused() {
     let (_folder, model) = folder(&ring());
     let train = |option, number| ["train", text(&model), option, number];
-    refused(1, &train("--workers", "0"), &["0 workers"]);
-    refused(1, &train("--threads", "0"), &["0 workers or threads"]);
     refused(1, &train("--workers", "7"), &["7 parts of 6 vertices"]);
-    refused(1, &train("--threads", "1000000"), &["--threads 1000000"]);
-    refused(1, &train("--epochs", "0"), &["--epochs 0"]);
-    refused(1, &train("--seeds", "0"), &["--seeds 0"]);
-    refused(1, &train("--evaluate-every", "0"), &["--evaluate-every 0"]);
     gnnc(train("--workers", "6")).report();
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_alike() {
+    let (folder, model) = folder(&ring());
+    let (model, graph) = (text(&model), folder.join("g.npz"));
+    let (graph, out) = (text(&graph), folder.join("out.npz"));
+    let out = text(&out);
+    let (train, bench) = (&["train", model][..], &["bench-epoch", model][..]);
+    let (plan, emit) = (&["plan", model][..], &["emit", "program", model][..]);
+    let (stats, part) = (
+        &["graph", "stats", graph][..],
+        &["graph", "partition", graph][..],
+    );
+    let generate = &["graph", "generate", "rmat", "--out", out][..];
+    let most = &["0", "-3", "1e3", "nan", "", "99999999999999999999999"][..];
+    for (command, option, wrong) in [
+        (train, "--workers", &["1000000"][..]),
+        (train, "--threads", &["1000000"]),
+        (train, "--epochs", &["4294967295"]),
+        (train, "--seeds", &["10000000"]),
+        (train, "--evaluate-every", &[]),
+        (train, "--checkpoint-every", &[]),
+        (bench, "--workers", &["1000000"]),
+        (bench, "--threads", &["1000000"]),
+        (bench, "--epochs", &[]),
+        (emit, "--workers", &["1000000"]),
+        (plan, "--gpus", &["1000000"]),
+        (plan, "--nodes", &["1000000"]),
+        (stats, "--parts", &["1000000", "2,0"]),
+        (part, "--parts", &["1000000"]),
+        (generate, "--vertices", &["4294967295"]),
+    ] {
+        for number in most.iter().chain(wrong) {
+            let value = format!("{option}={number}");
+            let args: Vec<&str> = command.iter().copied().chain([value.as_str()]).collect();
+            refused(
+                1,
+                &args,
+                &["invalid value", option, "expected a number from 1 to "],
+            );
+        }
+    }
+    for (option, wrong) in [
+        ("--edges", "1e9"),
+        ("--features", "2000000"),
+        ("--classes", "-1"),
+        ("--signal", "nan"),
+        ("--homophily", "1.5"),
+    ] {
+        let value = format!("{option}={wrong}");
+        let args: Vec<&str> = generate.iter().copied().chain([value.as_str()]).collect();
+        refused(
+            1,
+            &args,
+            &["invalid value", option, "expected a number from "],
+        );
+    }
+    let huge = ["--vertices=4000000000", "--features=1000000"];
+    let args: Vec<&str> = generate.iter().copied().chain(huge).collect();
+    refused(2, &args, &["GiB", "available"]);
+    assert_eq!(folder.names(), ["g.npz", "m.gir"]);
+}
+
+#[test]
+fn a_model_larger_than_the_machine_is_refused() {
+    let (folder, _) = folder(&ring());
+    let wide = "hidden = 1048576";
+    let content = model("g.npz")
+        .replace("hidden = 4", wide)
+        .replace("|> relu\n", "|> relu |> linear(hidden)\n");
+    assert!(content.contains(wide) && content.contains("linear"));
+    let model = folder.file("wide.gir", content);
+    // A matrix of 2^40 floats, its gradient and two states of the optimizer.
+    let said = ["GiB of memory", "1 worker", "available", "--set"];
+    refused(2, &["train", text(&model)], &said);
+    refused(2, &["bench-epoch", text(&model)], &said);
+    let workers = ["train", text(&model), "--workers", "3"];
+    refused(2, &workers, &["3 workers"]);
+    gnnc(["train", text(&model), "--set", "hidden=4"]).report();
 }
 
 #[test]
@@ -269,4 +343,41 @@ fn broken_clusters_and_workloads_are_refused() {
         &["plan", &cora, "--workload", text(&workload)],
         &["w.json", "no workload"],
     );
+}
+
+#[test]
+fn statistics_that_contradict_themselves_are_refused() {
+    let folder = Folder::new();
+    let stats = ["graph", "stats", &example("data/cora.npz"), "--parts", "2"];
+    let sound = gnnc(stats.iter().chain(&["--format", "json"])).ok();
+    let cora = example("gcn_cora.gir");
+    let plan = |text: &str| folder.file("w.json", text).to_str().unwrap().to_owned();
+    gnnc(["plan", &cora, "--workload", &plan(&sound)]).report();
+    for (from, to, part) in [
+        ("\"vertices\": 2708", "\"vertices\": -3", "`vertices`"),
+        (
+            "\"vertices\": 2708",
+            "\"vertices\": 2709",
+            "`degree_histogram` is 2708",
+        ),
+        ("\"edges\": 10556", "\"edges\": 1e99", "`edges`"),
+        ("\"edges\": 10556", "\"edges\": 7", "`edges` is 7"),
+        ("\"classes\": 7", "\"classes\": 0", "`classes` is 0"),
+        ("\"features\": 1433", "\"features\": NaN", "`features`"),
+        (
+            "\"replication\": {\n    \"2\"",
+            "\"replication\": {\n    \"2709\"",
+            "`replication.2709`",
+        ),
+        (
+            "\"parts\": [",
+            "\"parts\": [], \"unused\": [",
+            "`partitions.2.parts` is 0 parts",
+        ),
+    ] {
+        assert!(sound.contains(from), "{from} in {sound}");
+        let file = plan(&sound.replacen(from, to, 1));
+        let said = ["w.json is no workload", part, "graph stats"];
+        refused(1, &["plan", &cora, "--workload", &file], &said);
+    }
 }

@@ -45,6 +45,25 @@ fn resumed_runs_end_with_the_same_numbers() {
 }
 
 #[test]
+fn a_resumed_run_reports_the_seed_of_its_checkpoint() {
+    let (folder, model) = folder(&ring());
+    let file = folder.join("c");
+    let train = ["train", text(&model), "--format", "json", "--epochs"];
+    let run = |more: &[&str]| gnnc(train.iter().chain(more)).json();
+    let first = run(&["3", "--seed", "5", "--checkpoint", text(&file)]);
+    assert_eq!(first["seed"], 5);
+    for more in [&["6"][..], &["6", "--seed", "9"]] {
+        let resume = ["--resume", text(&file)];
+        let again = run(&[more, &resume].concat());
+        assert_eq!(again["seed"], 5, "{more:?}");
+        assert_eq!(
+            again["train_loss"],
+            run(&[&["6", "--seed", "5"][..]].concat())["train_loss"]
+        );
+    }
+}
+
+#[test]
 fn a_finished_run_has_nothing_to_go_on_with() {
     let (folder, model) = folder(&ring());
     let file = folder.join("c");

@@ -73,6 +73,7 @@ impl Case {
             model,
             workload,
             data: Some(data),
+            not_used: Vec::new(),
             diagnostics,
         };
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)

@@ -19,6 +19,7 @@ pub fn parse(
     let mut arcs = Vec::new();
     let mut stated = None;
     let mut header_seen = false;
+    let mut further = false;
     let mut largest: i128 = -1;
     for (line, text) in lines(bytes) {
         if matches!(text.first(), Some(b'#' | b'%')) {
@@ -46,6 +47,7 @@ pub fn parse(
         let Some(second) = second else {
             return Err(syntax(at, line, "one number", "a source and a destination"));
         };
+        further |= words.next().is_some();
         let Some(dst) = integer(second) else {
             return Err(syntax(at, line, quote(second), "a vertex id"));
         };
@@ -79,7 +81,11 @@ pub fn parse(
         });
     }
     let vertices = plausible_vertices(at, claimed, arcs.len() as u64, options.vertices)?;
-    Topology::from_edges(vertices, arcs)
+    let (topology, mut dropped) = Topology::from_edges(vertices, arcs)?;
+    if further {
+        dropped.not_used.push("further columns".to_owned());
+    }
+    Ok((topology, dropped))
 }
 
 #[cfg(test)]
@@ -97,7 +103,9 @@ mod tests {
             "source,target,w\r\n0,1,0.5\r\n2,1,3\r\n",
             "% c\n\n0\t1\n2\t1 17",
         ] {
-            let (t, _) = parse(text).unwrap();
+            let (t, dropped) = parse(text).unwrap();
+            let third = text.contains("17") || text.contains("0.5");
+            assert_eq!(dropped.not_used.is_empty(), !third, "{text:?}");
             assert_eq!(
                 (t.vertices(), t.in_neighbours(1)),
                 (3, &[0, 2][..]),

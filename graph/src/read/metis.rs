@@ -95,8 +95,16 @@ pub fn parse(
             expected: format.edges.saturating_mul(2),
         });
     }
-    let (topology, dropped) = Topology::from_edges(vertices, arcs)?;
+    let (topology, mut dropped) = Topology::from_edges(vertices, arcs)?;
     check_symmetric(at, &topology)?;
+    for (there, what) in [
+        (format.edge_weights, "edge weights"),
+        (format.skipped > 0, "vertex weights"),
+    ] {
+        if there {
+            dropped.not_used.push(what.to_owned());
+        }
+    }
     Ok((topology, dropped))
 }
 
@@ -170,7 +178,9 @@ mod tests {
     fn weights_are_skipped() {
         let plain = parse("% c\n3 2\n2\n1 3\n2\n").unwrap().0;
         assert_eq!(plain.in_neighbours(1), [0, 2]);
-        assert_eq!(parse("3 2 001\n2 9\n1 9 3 9\n2 9\n").unwrap().0, plain);
+        let (weighted, dropped) = parse("3 2 001\n2 9\n1 9 3 9\n2 9\n").unwrap();
+        assert_eq!(weighted, plain);
+        assert_eq!(dropped.not_used, ["edge weights"]);
         assert_eq!(
             parse("3 2 011 2\n7 7 2 9\n7 7 1 9 3 9\n7 7 2 9\n")
                 .unwrap()

@@ -88,7 +88,8 @@ pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<GraphData, 
     load_counting(path, options).map(|(data, _)| data)
 }
 
-/// [`load`], and what was left out: self loops, repeated arcs and arcs of weight 0.
+/// [`load`], and what was left out: self loops, repeated arcs, arcs of weight 0, and what
+/// no model can use.
 ///
 /// # Errors
 /// As [`load`].

@@ -64,7 +64,7 @@ pub fn parse(
     }
     let vertices = plausible_vertices(at, rows as u128, entries as u64, options.vertices)?;
     let mut arcs = Vec::with_capacity(entries as usize * if symmetric { 2 } else { 1 });
-    let (mut found, mut zero_weights) = (0u64, 0);
+    let (mut found, mut zero_weights, mut weighted) = (0u64, 0, false);
     for (line, text) in content {
         let mut words = words(text);
         let mut end = || {
@@ -89,10 +89,12 @@ pub fn parse(
                 .next()
                 .ok_or_else(|| syntax(at, line, "no value", "row, column and value"))?;
             let value: Option<f64> = std::str::from_utf8(word).ok().and_then(|w| w.parse().ok());
-            if value.ok_or_else(|| syntax(at, line, quote(word), "a number"))? == 0.0 {
+            let value = value.ok_or_else(|| syntax(at, line, quote(word), "a number"))?;
+            if value == 0.0 {
                 zero_weights += 1;
                 continue;
             }
+            weighted |= value != 1.0;
         }
         arcs.push((i, j));
         if symmetric && i != j {
@@ -112,6 +114,10 @@ pub fn parse(
         topology,
         Dropped {
             zero_weights,
+            not_used: weighted
+                .then(|| "edge weights".to_owned())
+                .into_iter()
+                .collect(),
             ..dropped
         },
     ))

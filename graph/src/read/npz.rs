@@ -4,7 +4,7 @@
 //! `feat_indices`, `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`,
 //! `test_mask`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
 //! column `v` is the arc `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
-//! ignored, and so are arc weights, except that a weight of 0 means no arc.
+//! named as not used, and so are arc weights, except that a weight of 0 means no arc.
 
 use super::LoadOptions;
 use super::array::Array;
@@ -12,6 +12,7 @@ use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
 use crate::{Features, GraphData, GraphError, Labels, Topology};
+use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use zip::ZipArchive;
 
@@ -25,7 +26,7 @@ pub fn read(
     options: &LoadOptions,
 ) -> Result<(GraphData, Dropped), GraphError> {
     let mut arrays = Arrays::open(at, reader)?;
-    let (topology, dropped) = if arrays.has("adj_indptr") {
+    let (topology, mut dropped) = if arrays.has("adj_indptr") {
         adjacency(&mut arrays)?
     } else {
         in_neighbours(&mut arrays)?
@@ -53,12 +54,15 @@ pub fn read(
             *mask = array.mask()?;
         }
     }
+    dropped.not_used.extend(arrays.not_used());
     Ok((data, dropped))
 }
 
 /// The arrays of an archive, read one at a time.
 struct Arrays<R> {
     at: String,
+    /// Names that were read or looked for.
+    asked: BTreeSet<String>,
     archive: ZipArchive<R>,
 }
 
@@ -70,6 +74,7 @@ impl<R: Read + Seek> Arrays<R> {
         })?;
         Ok(Self {
             at: at.to_owned(),
+            asked: BTreeSet::new(),
             archive,
         })
     }
@@ -78,6 +83,26 @@ impl<R: Read + Seek> Arrays<R> {
         self.archive
             .index_for_name(&format!("{array}.npy"))
             .is_some()
+    }
+
+    /// Names of the arrays that nobody asked for, the first of very many.
+    fn not_used(&self) -> Vec<String> {
+        let names = self.archive.file_names();
+        let mut names: Vec<&str> = names
+            .map(|name| name.strip_suffix(".npy").unwrap_or(name))
+            .filter(|name| !self.asked.contains(*name))
+            .collect();
+        names.sort_unstable();
+        names.truncate(20);
+        let shown = |name: &str| {
+            let array = format!("`{}`", name.escape_debug());
+            match name {
+                "edge_type" | "edge_types" => format!("edge types ({array})"),
+                "edge_weight" | "edge_weights" => format!("edge weights ({array})"),
+                _ => array,
+            }
+        };
+        names.into_iter().map(shown).collect()
     }
 
     fn required(&mut self, array: &str) -> Result<Array, GraphError> {
@@ -106,6 +131,7 @@ impl<R: Read + Seek> Arrays<R> {
     }
 
     fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
+        self.asked.insert(array.to_owned());
         let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
             return Ok(None);
         };
@@ -183,6 +209,9 @@ fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Droppe
         Some(array) => array.floats(),
         None => vec![1.0; indices.len()],
     };
+    let weighted = weights.iter().any(|&weight| weight != 0.0 && weight != 1.0);
+    let not_used = weighted.then(|| "edge weights (`adj_data`)".to_owned());
+    let not_used = not_used.into_iter().collect();
     let mut arcs = Vec::with_capacity(indices.len());
     for u in 0..vertices {
         for p in indptr[u as usize] as usize..indptr[u as usize + 1] as usize {
@@ -198,6 +227,7 @@ fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Droppe
         topology,
         Dropped {
             zero_weights,
+            not_used,
             ..dropped
         },
     ))

@@ -2,9 +2,9 @@
 
 use super::builtins::Builtin;
 use super::elaborator::Elaborator;
-use super::spelling::{did_you_mean, one_of};
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
+use crate::spelling::{did_you_mean, one_of};
 use crate::types::{EdgeSet, Rows};
 use std::ops::RangeInclusive;
 

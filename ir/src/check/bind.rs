@@ -1,7 +1,7 @@
 //! Arguments to parameters.
 
-use super::spelling::{did_you_mean, one_of};
 use crate::diagnostic::{Diagnostic, Span};
+use crate::spelling::{did_you_mean, one_of};
 use crate::syntax::ast::{Call, Expr};
 
 /// What can be called, as far as passing arguments is concerned.

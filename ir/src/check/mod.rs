@@ -28,7 +28,6 @@ mod parameters;
 mod repeat;
 mod settings;
 mod source;
-mod spelling;
 mod standard;
 mod value;
 
@@ -71,7 +70,7 @@ pub fn elaborate(
                 let name = &first.graph;
                 let unknown = format!("there is no graph `{}`", name.name);
                 let graphs = module.graphs().map(|g| g.name.name.as_str());
-                let help = spelling::did_you_mean(&name.name, graphs)
+                let help = crate::spelling::did_you_mean(&name.name, graphs)
                     .unwrap_or_else(|| format!("define it: `graph {} = \"file.npz\"`", name.name));
                 diagnostics.push(Diagnostic::new("E0209", unknown).at(name.span()).help(help));
             }

@@ -3,9 +3,9 @@
 
 use super::bind::{Signature, bind};
 use super::builtins::{BUILTINS, Builtin, GRAPH_TENSORS, MODEL_VARIABLES, WORDS, builtin};
-use super::spelling::did_you_mean;
 use super::standard;
 use crate::diagnostic::{Diagnostic, Span};
+use crate::spelling::did_you_mean;
 use crate::syntax::ast::{
     Block, Call, Expr, ExprKind, Ident, LayerItem, Module, Param, Repeat, Stmt, StmtKind,
 };

@@ -1,9 +1,9 @@
 //! Settings blocks: reading values with their kinds and ranges, and the `train` block.
 
 use super::bind::{Signature, bind};
-use super::spelling::{did_you_mean, one_of};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::{Optimizer, Relaxation, TrainSettings};
+use crate::spelling::{did_you_mean, one_of};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use std::ops::RangeInclusive;
 

@@ -4,7 +4,7 @@ use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
 use crate::model::{DataOptions, GraphSource};
 use crate::syntax::ast::{GraphItem, Module};
-use crate::workload::{Origin, Workload};
+use crate::workload::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, Origin, Workload};
 use std::collections::BTreeMap;
 
 const STATISTICS: &[&str] = &[
@@ -22,13 +22,6 @@ const STATISTICS: &[&str] = &[
     "replication",
     "feature_density",
 ];
-
-/// Most vertices and edges of a graph; ids of vertices have 32 bits.
-const MAX_VERTICES: f64 = 4_294_967_294.0;
-const MAX_EDGES: f64 = 1e15;
-
-/// Widest input features, most classes.
-const MAX_WIDTH: f64 = 1_048_576.0;
 
 impl Module {
     /// Where the data of the model comes from; `None` if the model or its graph is missing or
@@ -63,10 +56,10 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
             reader.missing(key, item.name.span());
         }
     }
-    let vertices = reader.count("vertices", 1.0..=MAX_VERTICES);
-    let edges = reader.count("edges", 0.0..=MAX_EDGES);
-    let features = reader.count("features", 1.0..=MAX_WIDTH);
-    let classes = reader.count("classes", 1.0..=MAX_WIDTH);
+    let vertices = reader.count("vertices", 1.0..=MAX_VERTICES as f64);
+    let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
+    let features = reader.count("features", 1.0..=f64::from(MAX_WIDTH));
+    let classes = reader.count("classes", 1.0..=f64::from(MAX_WIDTH));
     let most = vertices.unwrap_or(1) as f64;
     let split = ["train", "val", "test"].map(|part| {
         let fraction = reader.number(&format!("{part}_fraction"), 0.0..=1.0);

@@ -116,32 +116,6 @@ pub enum ClusterError {
     },
 }
 
-/// The known name that is closest to a misspelt one, if it is close.
-pub(super) fn closest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let found: Vec<char> = found.to_lowercase().chars().take(64).collect();
-    let scored = known
-        .into_iter()
-        .map(|name| (distance(&found, &name.to_lowercase()), name));
-    let (best, name) = scored.min()?;
-    (best <= (found.len() / 2).clamp(1, 3)).then(|| name.to_owned())
-}
-
-/// Insertions, deletions and changes from one word to the other (Levenshtein).
-fn distance(a: &[char], b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 fn list(names: &[String]) -> String {
     names
         .iter()

@@ -1,11 +1,11 @@
 //! Cluster files to clusters.
 
-use super::error::closest;
 use super::profile::{device_profile, link_profile};
 use super::{
     Basis, CLUSTER_VERSION, Calibration, Cluster, ClusterError, Device, DeviceKind, Efficiency,
     Link, SharedBy,
 };
+use crate::spelling::closest;
 use crate::units::{Bytes, Seconds};
 use crate::work::KernelClass;
 use toml::{Table, Value};
@@ -301,7 +301,7 @@ impl<'a> Section<'a> {
             Some(key) => Err(ClusterError::UnknownKey {
                 key: self.key(key),
                 expected: expected.iter().map(|&k| k.to_owned()).collect(),
-                suggestion: closest(key, expected.iter().copied()),
+                suggestion: closest(key, expected.iter().copied()).map(str::to_owned),
             }),
         }
     }
@@ -335,7 +335,7 @@ impl<'a> Section<'a> {
             None => Err(ClusterError::UnknownKey {
                 key: format!("{} = {found}", self.key(key)),
                 expected: allowed.iter().map(|&a| a.to_owned()).collect(),
-                suggestion: closest(&found, allowed.iter().copied()),
+                suggestion: closest(&found, allowed.iter().copied()).map(str::to_owned),
             }),
         }
     }

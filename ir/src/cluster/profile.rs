@@ -1,7 +1,7 @@
 //! Data sheets: devices, links and whole machines that need not be described.
 
-use super::error::closest;
 use super::{Calibration, Cluster, ClusterError, Device, DeviceKind, Link, SharedBy};
+use crate::spelling::closest;
 use crate::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ pub fn device_profile(name: &str) -> Result<Device, ClusterError> {
         ClusterError::UnknownProfile {
             what: "device",
             found: name.to_owned(),
-            suggestion: closest(name, known.clone()),
+            suggestion: closest(name, known.clone()).map(str::to_owned),
             known: known.map(str::to_owned).collect(),
         }
     })
@@ -112,7 +112,7 @@ pub fn link_profile(name: &str) -> Result<Link, ClusterError> {
         None => Err(ClusterError::UnknownProfile {
             what: "link",
             found: name.to_owned(),
-            suggestion: closest(name, known.clone()),
+            suggestion: closest(name, known.clone()).map(str::to_owned),
             known: known.map(str::to_owned).collect(),
         }),
     }
@@ -122,7 +122,7 @@ pub fn link_profile(name: &str) -> Result<Link, ClusterError> {
 pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
     let unknown = || ClusterError::UnknownCluster {
         found: name.to_owned(),
-        suggestion: closest(name, CLUSTERS.iter().copied()),
+        suggestion: closest(name, CLUSTERS.iter().copied()).map(str::to_owned),
     };
     let lower = name.to_lowercase();
     let (row, devices) = if lower == "cpu" {

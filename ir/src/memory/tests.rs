@@ -48,7 +48,23 @@ const SIZES: RankSizes = RankSizes {
     halo: 2,
     edges: 20,
     feature_nonzeros: 0,
+    vertices: 0,
+    all_edges: 0,
 };
+
+#[test]
+fn sizes_beyond_64_bits_stay_large() {
+    let mut program = program(&[u32::MAX; 3], vec![]);
+    for buffer in &mut program.buffers {
+        (buffer.role, buffer.slots) = (Role::Static, u32::MAX);
+    }
+    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+    for buffer in &mut program.buffers {
+        buffer.role = Role::Temp;
+    }
+    program.step = vec![launch(&[at(0), at(1)], &[at(2)])];
+    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+}
 
 #[test]
 fn a_chain_takes_two_buffers() {

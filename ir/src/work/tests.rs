@@ -11,6 +11,8 @@ const SIZES: RankSizes = RankSizes {
     halo: 4,
     edges: 30,
     feature_nonzeros: 50,
+    vertices: 0,
+    all_edges: 0,
 };
 
 fn at(n: u32) -> Ref {

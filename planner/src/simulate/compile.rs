@@ -131,7 +131,7 @@ impl<'a> Compiler<'a> {
             Instr::HaloExchange { buffer } => self.exchange(*buffer, false, at, name),
             Instr::HaloReduce { buffer } => self.exchange(*buffer, true, at, name),
             Instr::AllReduce { buffers } => {
-                let bytes = all_reduce_floats(buffers, self.program) * 4;
+                let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 let ranks = u64::from(self.fabric.ranks);
                 Step::Collective {
                     at,

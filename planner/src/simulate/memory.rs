@@ -5,7 +5,7 @@ use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::layout;
 use gnnc_ir::op::Loss;
 use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
-use gnnc_ir::traffic::all_reduce_floats;
+use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
@@ -24,7 +24,8 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
         };
         if !seen.contains(&(*sizes, sent)) {
             seen.push((*sizes, sent));
-            peak = peak.max(layout(program, sizes).total_bytes + needs.bytes(program, sizes, sent));
+            let buffers = layout(program, sizes).total_bytes;
+            peak = peak.max(buffers.saturating_add(needs.bytes(program, sizes, sent)));
         }
     }
     Bytes(peak)
@@ -134,7 +135,12 @@ impl Needs {
         if program.ranks > 1 {
             let exchanged =
                 (sent.max(sizes.halo) * self.exchanged).max(sizes.inner * self.redistributed);
-            bytes += 4 * exchanged.max(self.reduced + self.reduced / u64::from(program.ranks));
+            let chunk = chunk(self.reduced, program.ranks, 0);
+            let reduced = self.reduced.saturating_add(chunk.end - chunk.start);
+            bytes = exchanged
+                .max(reduced)
+                .saturating_mul(4)
+                .saturating_add(bytes);
         }
         if program.sparse_features {
             bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;

@@ -36,6 +36,9 @@ unsafe impl Sync for Span {}
 
 impl Arena {
     /// An arena of that many floats, aligned to 64 bytes, on huge pages where it is large.
+    ///
+    /// # Errors
+    /// The system refuses that much memory.
     pub(crate) fn new(floats: usize) -> std::io::Result<Self> {
         let too_large = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = floats.checked_mul(4).ok_or_else(too_large)?;
@@ -47,9 +50,10 @@ impl Arena {
             false => Some(bytes.max(64)),
         }
         .ok_or_else(too_large)?;
+        // Without `MAP_NORESERVE`: the system shall refuse now what it could not give later.
         let (read_write, private) = (
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
         // SAFETY: a fresh private mapping touches no memory in use.
         let map = unsafe { libc::mmap(std::ptr::null_mut(), mapped, read_write, private, -1, 0) };
@@ -219,6 +223,21 @@ impl Call<'_> {
                 let total = (0..blocks).map(|b| partials[b * columns + column]);
                 out[place as usize] = total.fold(0.0, |sum, x| sum + x);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_machine_has_is_refused() {
+        for floats in [1 << 50, usize::MAX / 4, usize::MAX / 2] {
+            assert!(Arena::new(floats).is_err(), "{floats} floats");
+        }
+        for floats in [0, 1, 1 << 20] {
+            assert!(Arena::new(floats).is_ok(), "{floats} floats");
         }
     }
 }

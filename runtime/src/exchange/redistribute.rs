@@ -1,13 +1,13 @@
 //! Tensors that move from one layout over the ranks to another.
 
-use super::{ROWS, others};
+use super::ROWS;
 use crate::device::cpu::Span;
 use crate::gemm::Dense;
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::traffic::chunk;
+use gnnc_ir::traffic::share;
 
 /// A redistribution; see [`gnnc_ir::program::Instr::Redistribute`].
 #[derive(Clone, Copy)]
@@ -296,7 +296,7 @@ impl Work<'_> {
     /// A rank's columns of the tensor by rows.
     fn slice(&self, slice: Slice, rank: usize) -> Columns {
         let Move { heads, width, .. } = *self.tensor;
-        let part = chunk(u64::from(slice.of), self.owned.len() as u32, rank as u32);
+        let part = share(slice.of, self.owned.len() as u32, rank as u32);
         let (offset, len) = (part.start as usize, (part.end - part.start) as usize);
         match slice.axis {
             Axis::Heads => Columns::one(offset * width, len * width),
@@ -349,6 +349,11 @@ impl Columns {
             },
         }
     }
+}
+
+/// The other ranks, the next one first, so that not all send to rank 0 at once.
+fn others(rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    (1..ranks).map(move |step| (rank + step) % ranks)
 }
 
 impl Block<'_> {

@@ -26,6 +26,32 @@ pub trait Transport: Send {
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError>;
 
+    /// Sends the same floats to several ranks.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    fn send_all(
+        &mut self,
+        to: &mut dyn Iterator<Item = u32>,
+        floats: &[f32],
+    ) -> Result<(), TransportError> {
+        for rank in to {
+            self.send(rank, floats.len(), &mut |message| {
+                message.copy_from_slice(floats)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a message of each of the ranks can be received at once. A transport that
+    /// gains nothing by it returns at once itself.
+    ///
+    /// # Errors
+    /// As [`Transport::recv`].
+    fn wait_for(&mut self, _from: &mut dyn Iterator<Item = u32>) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     /// Waits for the next message of rank `from`, which must be `floats` floats; `take` reads them.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{Transport, TransportError};
 use crate::error::Failure;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,41 +11,55 @@ pub struct Threads {
     hub: Arc<Hub>,
     rank: u32,
     bytes: u64,
+    /// Ranks that something was sent to.
+    sent_to: BTreeSet<u32>,
+    /// The last message to several ranks, whose memory the next one takes.
+    shared: Arc<Vec<f32>>,
 }
 
 /// What all ends share.
 struct Hub {
-    ranks: u32,
-    /// One for each sender and receiver, by `sender * ranks + receiver`.
-    links: Vec<Link>,
+    /// One for each rank: what was sent to it.
+    inboxes: Vec<Inbox>,
     aborted: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
 
 #[derive(Default)]
-struct Link {
-    queues: Mutex<Queues>,
-    arrived: Condvar,
+struct Inbox {
+    mail: Mutex<Mail>,
+    complete: Condvar,
 }
 
 #[derive(Default)]
-struct Queues {
+struct Mail {
+    /// By sender; of those only that have sent something.
+    queues: BTreeMap<u32, Queue>,
+    /// Senders without whose messages the receiver need not be woken.
+    missing: BTreeSet<u32>,
+}
+
+#[derive(Default)]
+struct Queue {
     /// Messages under way, oldest first.
-    messages: VecDeque<Vec<f32>>,
+    messages: VecDeque<Message>,
     /// Memory of the longest message received, for the next one. Only one is kept, so that
     /// memory does not depend on how far a sender got ahead of its receiver.
     free: Vec<f32>,
 }
 
+enum Message {
+    /// For one receiver.
+    Own(Vec<f32>),
+    /// For several.
+    Shared(Arc<Vec<f32>>),
+}
+
 impl Threads {
     /// The ends of all ranks.
     pub fn connect(ranks: u32) -> Vec<Self> {
-        let links = (0..u64::from(ranks) * u64::from(ranks))
-            .map(|_| Link::default())
-            .collect();
         let hub = Arc::new(Hub {
-            ranks,
-            links,
+            inboxes: (0..ranks).map(|_| Inbox::default()).collect(),
             aborted: AtomicBool::new(false),
             failure: Mutex::new(None),
         });
@@ -54,18 +68,61 @@ impl Threads {
                 hub: Arc::clone(&hub),
                 rank,
                 bytes: 0,
+                sent_to: BTreeSet::new(),
+                shared: Arc::default(),
             })
             .collect()
     }
 
-    fn link(&self, other: u32, from: u32, to: u32) -> Result<&Link, TransportError> {
-        let ranks = self.hub.ranks;
-        let link = self
-            .hub
-            .links
-            .get(from as usize * ranks as usize + to as usize);
-        link.filter(|_| other < ranks)
+    fn inbox(&self, of: u32, other: u32) -> Result<&Inbox, TransportError> {
+        let ranks = self.ranks();
+        let inbox = self.hub.inboxes.get(of as usize);
+        inbox
+            .filter(|_| other < ranks)
             .ok_or(TransportError::NoSuchRank { rank: other, ranks })
+    }
+
+    /// Adds a message to a rank's mail, and wakes the rank if it waited for nothing else.
+    fn post(&mut self, to: u32, floats: usize, message: Message) -> Result<(), TransportError> {
+        let inbox = self.inbox(to, to)?;
+        let mut mail = lock(&inbox.mail);
+        let queue = mail.queues.entry(self.rank).or_default();
+        queue.messages.push_back(message);
+        let wake = mail.missing.remove(&self.rank) && mail.missing.is_empty();
+        drop(mail);
+        if wake {
+            inbox.complete.notify_one();
+        }
+        self.sent_to.insert(to);
+        self.bytes += floats as u64 * 4;
+        Ok(())
+    }
+
+    /// Waits until a message of each sender is there, and sleeps once at most.
+    fn wait<'a>(
+        &'a self,
+        inbox: &'a Inbox,
+        from: &mut dyn Iterator<Item = u32>,
+    ) -> Result<MutexGuard<'a, Mail>, TransportError> {
+        let mut guard = lock(&inbox.mail);
+        let mail = &mut *guard;
+        mail.missing.clear();
+        for sender in from {
+            let queue = mail.queues.get(&sender);
+            if queue.is_none_or(|queue| queue.messages.is_empty()) {
+                mail.missing.insert(sender);
+            }
+        }
+        loop {
+            self.check_aborted()?;
+            if guard.missing.is_empty() {
+                return Ok(guard);
+            }
+            guard = inbox
+                .complete
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     fn check_aborted(&self) -> Result<(), TransportError> {
@@ -83,13 +140,22 @@ impl Threads {
     }
 }
 
+impl Message {
+    fn floats(&self) -> &[f32] {
+        match self {
+            Self::Own(floats) => floats,
+            Self::Shared(floats) => floats,
+        }
+    }
+}
+
 impl Transport for Threads {
     fn rank(&self) -> u32 {
         self.rank
     }
 
     fn ranks(&self) -> u32 {
-        self.hub.ranks
+        self.hub.inboxes.len() as u32
     }
 
     fn send(
@@ -99,16 +165,44 @@ impl Transport for Threads {
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError> {
         self.check_aborted()?;
-        let link = self.link(to, self.rank, to)?;
-        let mut message = std::mem::take(&mut lock(&link.queues).free);
+        let inbox = self.inbox(to, to)?;
+        let mut message = match lock(&inbox.mail).queues.get_mut(&self.rank) {
+            Some(queue) => std::mem::take(&mut queue.free),
+            None => Vec::new(),
+        };
         // Exactly: the next message is as long as one before it, not longer and longer.
         message.reserve_exact(floats.saturating_sub(message.len()));
         message.resize(floats, 0.0);
         fill(&mut message);
-        lock(&link.queues).messages.push_back(message);
-        link.arrived.notify_one();
-        self.bytes += floats as u64 * 4;
+        self.post(to, floats, Message::Own(message))
+    }
+
+    fn send_all(
+        &mut self,
+        to: &mut dyn Iterator<Item = u32>,
+        floats: &[f32],
+    ) -> Result<(), TransportError> {
+        self.check_aborted()?;
+        let mut message = std::mem::take(&mut self.shared);
+        match Arc::get_mut(&mut message) {
+            Some(memory) => {
+                memory.clear();
+                memory.reserve_exact(floats.len());
+                memory.extend_from_slice(floats);
+            }
+            // Somebody has not read the last one yet.
+            None => message = Arc::new(floats.to_vec()),
+        }
+        self.shared = Arc::clone(&message);
+        for rank in to {
+            self.post(rank, floats.len(), Message::Shared(Arc::clone(&message)))?;
+        }
         Ok(())
+    }
+
+    fn wait_for(&mut self, from: &mut dyn Iterator<Item = u32>) -> Result<(), TransportError> {
+        let inbox = self.inbox(self.rank, self.rank)?;
+        self.wait(inbox, from).map(drop)
     }
 
     fn recv(
@@ -117,32 +211,33 @@ impl Transport for Threads {
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
-        let link = self.link(from, from, self.rank)?;
-        let mut queues = lock(&link.queues);
-        let message = loop {
-            self.check_aborted()?;
-            match queues.messages.pop_front() {
-                Some(message) => break message,
-                None => {
-                    queues = link
-                        .arrived
-                        .wait(queues)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
-            }
+        let inbox = self.inbox(self.rank, from)?;
+        let mut mail = self.wait(inbox, &mut std::iter::once(from))?;
+        let next = mail
+            .queues
+            .get_mut(&from)
+            .and_then(|q| q.messages.pop_front());
+        drop(mail);
+        let Some(message) = next else {
+            return Err(TransportError::Broken {
+                rank: from,
+                reason: "its message is gone".to_owned(),
+            });
         };
-        drop(queues);
-        if message.len() != floats {
+        let found = message.floats().len();
+        if found != floats {
             return Err(TransportError::Length {
                 from,
-                found: message.len(),
+                found,
                 expected: floats,
             });
         }
-        take(&message);
-        let mut queues = lock(&link.queues);
-        if message.capacity() > queues.free.capacity() {
-            queues.free = message;
+        take(message.floats());
+        if let Message::Own(memory) = message
+            && let Some(queue) = lock(&inbox.mail).queues.get_mut(&from)
+            && memory.capacity() > queue.free.capacity()
+        {
+            queue.free = memory;
         }
         Ok(())
     }
@@ -152,28 +247,30 @@ impl Transport for Threads {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let first = self.rank as usize * self.hub.ranks as usize;
-        let links = &self.hub.links[first..first + self.hub.ranks as usize];
-        let kept = |link: &Link| {
-            let queues = lock(&link.queues);
-            let floats = |m: &Vec<f32>| 4 * m.capacity() as u64;
-            queues
-                .messages
-                .iter()
-                .chain([&queues.free])
-                .map(floats)
-                .sum::<u64>()
+        let own = |message: &Message| match message {
+            Message::Own(floats) => floats.capacity(),
+            Message::Shared(_) => 0,
         };
-        links.iter().map(kept).sum()
+        let inboxes = self
+            .sent_to
+            .iter()
+            .map(|&to| &self.hub.inboxes[to as usize]);
+        let kept = inboxes.map(|inbox| {
+            let mail = lock(&inbox.mail);
+            mail.queues.get(&self.rank).map_or(0, |queue| {
+                queue.messages.iter().map(own).sum::<usize>() + queue.free.capacity()
+            })
+        });
+        4 * (kept.sum::<usize>() + self.shared.capacity()) as u64
     }
 
     fn abort(&mut self, failure: Failure) {
         lock(&self.hub.failure).get_or_insert(failure);
         self.hub.aborted.store(true, Ordering::Release);
-        for link in &self.hub.links {
+        for inbox in &self.hub.inboxes {
             // Whoever checked the flag before it was set is waiting once the lock is free.
-            drop(lock(&link.queues));
-            link.arrived.notify_all();
+            drop(lock(&inbox.mail));
+            inbox.complete.notify_all();
         }
     }
 }
@@ -218,6 +315,53 @@ mod tests {
             left.send(2, 1, &mut |_| {}),
             Err(TransportError::NoSuchRank { rank: 2, ranks: 2 })
         ));
+    }
+
+    #[test]
+    fn one_message_goes_to_several_ranks() {
+        let mut ends = Threads::connect(4);
+        for _ in 0..3 {
+            ends[1]
+                .send_all(&mut [0, 2].into_iter(), &[1.0, 2.0])
+                .unwrap();
+            for reader in [0, 2] {
+                let mut seen = Vec::new();
+                ends[reader]
+                    .recv(1, 2, &mut |message| seen.extend_from_slice(message))
+                    .unwrap();
+                assert_eq!(seen, [1.0, 2.0]);
+            }
+        }
+        assert_eq!((ends[1].bytes_sent(), ends[1].memory_bytes()), (48, 8));
+        assert!(ends[1].send_all(&mut [4].into_iter(), &[1.0]).is_err());
+    }
+
+    #[test]
+    fn a_rank_waits_until_all_have_sent() {
+        let mut ends = Threads::connect(3);
+        let mut reader = ends.remove(0);
+        std::thread::scope(|scope| {
+            for end in &mut ends {
+                scope.spawn(|| {
+                    for n in 0..200 {
+                        end.send(0, 1, &mut |message| message.fill(n as f32))
+                            .unwrap();
+                    }
+                });
+            }
+            for n in 0..200 {
+                reader.wait_for(&mut [1, 2].into_iter()).unwrap();
+                for sender in [2, 1] {
+                    let queued = lock(&reader.hub.inboxes[0].mail).queues[&sender]
+                        .messages
+                        .len();
+                    assert!(queued > 0, "message {n} of rank {sender}");
+                    reader
+                        .recv(sender, 1, &mut |message| assert_eq!(message, [n as f32]))
+                        .unwrap();
+                }
+            }
+        });
     }
 
     #[test]

@@ -44,27 +44,19 @@ impl Case {
         Slice::new(axis, of as u32, self.owned.len() as u32, rank as u32)
     }
 
-    /// The columns of the tensor by rows that a rank's slice has, in order.
-    fn sliced(&self, axis: Axis, rank: usize) -> Vec<usize> {
-        let of = u64::from(self.slice(axis, rank).of);
-        let part = chunk(of, self.owned.len() as u32, rank as u32);
-        (0..self.columns())
-            .filter(|column| {
-                let at = match axis {
-                    Axis::Heads => column / self.width,
-                    Axis::Width => column % self.width,
-                };
-                part.contains(&(at as u64))
-            })
-            .collect()
-    }
-
-    /// Floats of a row of a rank's slice, the dummy's included.
-    fn slice_columns(&self, axis: Axis, rank: usize) -> usize {
-        let len = self.slice(axis, rank).len as usize;
+    /// The columns of the tensor by rows that a rank's slice has, in order; `None` pads it.
+    fn sliced(&self, axis: Axis, rank: usize) -> Vec<Option<usize>> {
+        let slice = self.slice(axis, rank);
+        let part = share(slice.of, self.owned.len() as u32, rank as u32);
+        let (begin, end) = (part.start as usize, part.end as usize);
+        let (heads, width, len) = (self.heads, self.width, slice.len as usize);
         match axis {
-            Axis::Heads => len * self.width,
-            Axis::Width => len * self.heads,
+            Axis::Heads => (begin..begin + len)
+                .flat_map(|h| (0..width).map(move |c| (h < end).then_some(h * width + c)))
+                .collect(),
+            Axis::Width => (0..heads)
+                .flat_map(|h| (begin..begin + len).map(move |c| (c < end).then_some(h * width + c)))
+                .collect(),
         }
     }
 
@@ -140,20 +132,22 @@ impl Case {
     fn split_and_join(&self, axis: Axis) {
         let all = self.vertices();
         let by_rows = self.by_rows();
-        let split = self.run(
+        let columns = |rank| self.sliced(axis, rank);
+        let mut split = self.run(
             |rank| Redistribute::Split(self.slice(axis, rank)),
             &by_rows,
-            |rank| (all, self.slice_columns(axis, rank)),
+            |rank| (all, columns(rank).len()),
         );
-        for (rank, tensor) in split.iter().enumerate() {
-            let columns = self.sliced(axis, rank);
-            let want: Vec<f32> = match columns.is_empty() {
-                true => vec![0.0; all * self.slice_columns(axis, rank)],
-                false => (0..all as u32)
-                    .flat_map(|v| columns.iter().map(move |&c| number(v, c)))
-                    .collect(),
-            };
+        for (rank, tensor) in split.iter_mut().enumerate() {
+            let columns = &columns(rank);
+            let element = |v| columns.iter().map(move |c| c.map_or(0.0, |c| number(v, c)));
+            let want: Vec<f32> = (0..all as u32).flat_map(element).collect();
             assert_eq!(tensor.values, want, "rank {rank}");
+            // Nobody reads what pads a slice.
+            let padding = columns.iter().cycle().zip(&mut tensor.values);
+            padding
+                .filter(|(column, _)| column.is_none())
+                .for_each(|(_, x)| *x = GAP);
         }
         let joined = self.run(
             |rank| Redistribute::Join(self.slice(axis, rank)),

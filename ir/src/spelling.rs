@@ -1,14 +1,22 @@
 //! Suggestions for misspelt names.
 
-/// The candidate that a misspelt name most probably means, as a sentence.
+/// The other candidate that a misspelt name most probably means, if one is close. Case
+/// does not matter.
+pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).max(1);
+    let found = name.to_lowercase();
+    let others = candidates.into_iter().filter(|c| *c != name);
+    let scored = others.map(|c| (distance(&found, &c.to_lowercase()), c));
+    let (best, candidate) = scored.min()?;
+    (best <= limit).then_some(candidate)
+}
+
+/// The same as a sentence.
 pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let limit = (name.chars().count() / 3).max(1);
-    let scored = candidates.into_iter().map(|c| (distance(name, c), c));
-    let (best, candidate) = scored.filter(|(_, c)| *c != name).min()?;
-    (best <= limit).then(|| format!("did you mean `{candidate}`?"))
+    closest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
 /// "`a`, `b` or `c`"
@@ -58,6 +66,9 @@ mod tests {
             Some("did you mean `relu`?")
         );
         assert_eq!(did_you_mean("conv", names), None);
+        assert_eq!(closest("ReLU", names), Some("relu"), "case does not matter");
+        assert_eq!(closest("relu", names), Some("elu"), "not the name itself");
+        assert_eq!(closest("smpm", ["gemm", "spmm"]), Some("spmm"));
         assert_eq!(one_of(names), "`relu`, `elu` or `linear`");
     }
 }

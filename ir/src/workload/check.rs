@@ -1,0 +1,356 @@
+//! Whether the numbers of a [`Workload`] can be those of a graph.
+
+use super::{Origin, PartitionSummary, Workload};
+use std::fmt::Display;
+
+/// Vertices of a graph, at most.
+pub const MAX_VERTICES: u64 = u32::MAX as u64 - 1;
+/// Arcs of a graph, at most.
+pub const MAX_EDGES: u64 = 1_000_000_000_000_000;
+/// Features or classes, at most.
+pub const MAX_WIDTH: u32 = 1 << 20;
+
+/// How far a replication factor may be from the halos that it stands for.
+const TOLERANCE: f64 = 1e-6;
+
+/// A number of a workload that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` is {found}, expected {expected}")]
+pub struct WorkloadError {
+    /// The field, as in `partitions.4.parts[1].inner`.
+    pub field: String,
+    /// What is there.
+    pub found: String,
+    /// What could be there.
+    pub expected: String,
+}
+
+type Checked = Result<(), WorkloadError>;
+
+/// An error unless `holds`.
+fn expect(
+    holds: bool,
+    field: impl Display,
+    found: impl Display,
+    expected: impl Display,
+) -> Checked {
+    if holds {
+        return Ok(());
+    }
+    Err(WorkloadError {
+        field: field.to_string(),
+        found: found.to_string(),
+        expected: expected.to_string(),
+    })
+}
+
+impl Workload {
+    /// Checks every number by itself and against the others, so that no plan stands on a
+    /// graph that cannot be.
+    ///
+    /// # Errors
+    /// The first number that is wrong.
+    pub fn check(&self) -> Checked {
+        let Self {
+            vertices,
+            edges,
+            features,
+            classes,
+            ..
+        } = *self;
+        let from_1 = |most: u64| format!("1 to {most}");
+        expect(
+            (1..=MAX_VERTICES).contains(&vertices),
+            "vertices",
+            vertices,
+            from_1(MAX_VERTICES),
+        )?;
+        let pairs = vertices * (vertices - 1);
+        let most = match self.origin {
+            Origin::Measured => pairs.min(MAX_EDGES),
+            Origin::Declared => MAX_EDGES,
+        };
+        expect(edges <= most, "edges", edges, format!("at most {most}"))?;
+        for (field, found) in [("features", features), ("classes", classes)] {
+            let wide = u64::from(MAX_WIDTH);
+            expect((1..=MAX_WIDTH).contains(&found), field, found, from_1(wide))?;
+        }
+        let cells = vertices * u64::from(features);
+        expect(
+            self.feature_nonzeros <= cells,
+            "feature_nonzeros",
+            self.feature_nonzeros,
+            format!("at most {cells} (vertices times features)"),
+        )?;
+        for (i, &found) in self.split.iter().enumerate() {
+            let expected = format!("at most the {vertices} vertices");
+            expect(found <= vertices, format!("split[{i}]"), found, expected)?;
+        }
+        self.check_degrees()?;
+        for (&parts, &alpha) in &self.replication {
+            let field = format!("replication.{parts}");
+            self.check_parts(&field, parts)?;
+            check_alpha(&field, parts, alpha)?;
+        }
+        for (&parts, summary) in &self.partitions {
+            let field = format!("partitions.{parts}");
+            self.check_parts(&field, parts)?;
+            self.check_partition(&field, parts, summary)?;
+        }
+        Ok(())
+    }
+
+    /// The histogram and the largest degree; against the arcs where they were counted.
+    fn check_degrees(&self) -> Checked {
+        let (vertices, histogram) = (self.vertices, &self.degree_histogram);
+        expect(
+            self.max_degree <= vertices,
+            "max_degree",
+            self.max_degree,
+            format!("at most the {vertices} vertices"),
+        )?;
+        if histogram.is_empty() {
+            return Ok(());
+        }
+        let counted: u128 = histogram.iter().map(|&count| u128::from(count)).sum();
+        expect(
+            counted == u128::from(vertices),
+            "degree_histogram",
+            format!("{counted} vertices in all"),
+            format!("the {vertices} of `vertices`"),
+        )?;
+        if self.origin == Origin::Declared {
+            return Ok(());
+        }
+        let last = histogram.iter().rposition(|&count| count > 0).unwrap_or(0);
+        let bucket = (u64::BITS - self.max_degree.leading_zeros()) as usize;
+        expect(
+            last == bucket,
+            "degree_histogram",
+            format!("{last} as the last entry with a vertex"),
+            format!("{bucket}, that of `max_degree` {}", self.max_degree),
+        )?;
+        let arcs = |degree: &dyn Fn(u32) -> u128| -> u128 {
+            let entries = (0u32..).zip(histogram);
+            entries
+                .map(|(k, &count)| degree(k) * u128::from(count))
+                .sum()
+        };
+        // Entry 33 is the last one where a degree fits the number of vertices.
+        let low = arcs(&|k| (1u128 << k.min(64)) >> 1);
+        let high = arcs(&|k| (1u128 << k.min(64)) - 1);
+        expect(
+            (low..=high).contains(&u128::from(self.edges)),
+            "edges",
+            self.edges,
+            format!("{low} to {high}, as `degree_histogram` says"),
+        )
+    }
+
+    fn check_parts(&self, field: &str, parts: u32) -> Checked {
+        let vertices = self.vertices;
+        expect(
+            parts > 0 && u64::from(parts) <= vertices,
+            field,
+            format!("for {parts} parts"),
+            format!("1 to {vertices} parts, no more than there are vertices"),
+        )
+    }
+
+    fn check_partition(&self, field: &str, parts: u32, summary: &PartitionSummary) -> Checked {
+        let loads = &summary.parts;
+        expect(
+            loads.len() == parts as usize,
+            format!("{field}.parts"),
+            format!("{} parts", loads.len()),
+            format!("{parts}"),
+        )?;
+        for (part, load) in loads.iter().enumerate() {
+            let outside = self.vertices.saturating_sub(load.inner);
+            expect(
+                load.halo <= outside,
+                format!("{field}.parts[{part}].halo"),
+                load.halo,
+                format!("at most the {outside} vertices outside of the part"),
+            )?;
+        }
+        let sum = |of: fn(&super::PartLoad) -> u64| -> u128 {
+            loads.iter().map(|load| u128::from(of(load))).sum()
+        };
+        for (name, found, whole, of) in [
+            ("inner", sum(|load| load.inner), self.vertices, "vertices"),
+            ("edges", sum(|load| load.edges), self.edges, "edges"),
+            ("train", sum(|load| load.train), self.split[0], "split[0]"),
+            (
+                "feature_nonzeros",
+                sum(|load| load.feature_nonzeros),
+                self.feature_nonzeros,
+                "feature_nonzeros",
+            ),
+        ] {
+            expect(
+                found == u128::from(whole),
+                format!("{field}.parts[..].{name}"),
+                format!("{found} in all"),
+                format!("the {whole} of `{of}`"),
+            )?;
+        }
+        check_alpha(&format!("{field}.alpha"), parts, summary.alpha)?;
+        let alpha = sum(|load| load.halo) as f64 / self.vertices as f64;
+        expect(
+            (summary.alpha - alpha).abs() <= TOLERANCE * (1.0 + alpha),
+            format!("{field}.alpha"),
+            summary.alpha,
+            format!("{alpha}, the halos over the vertices"),
+        )?;
+        check_messages(field, summary)
+    }
+}
+
+/// A vertex lies in the halo of at most all parts but its own.
+fn check_alpha(field: &str, parts: u32, alpha: f64) -> Checked {
+    let most = f64::from(parts) - 1.0;
+    expect(
+        (0.0..=most + TOLERANCE).contains(&alpha),
+        field,
+        alpha,
+        format!("0 to {most}, as there are {parts} parts"),
+    )
+}
+
+/// Rows that parts send add up to the halos of those that read them.
+fn check_messages(field: &str, summary: &PartitionSummary) -> Checked {
+    let (messages, loads) = (&summary.messages, &summary.parts);
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let field = format!("{field}.messages");
+    let parts = loads.len();
+    let square = messages.len() == parts && messages.iter().all(|row| row.len() == parts);
+    expect(
+        square,
+        &field,
+        format!("{} rows", messages.len()),
+        format!("{parts} rows of {parts}"),
+    )?;
+    for (i, row) in messages.iter().enumerate() {
+        for (j, &rows) in row.iter().enumerate() {
+            let most = if i == j { 0 } else { loads[i].inner };
+            expect(
+                rows <= most,
+                format!("{field}[{i}][{j}]"),
+                rows,
+                format!("at most {most}, what part {i} can send to part {j}"),
+            )?;
+        }
+    }
+    for (j, load) in loads.iter().enumerate() {
+        let read: u128 = messages.iter().map(|row| u128::from(row[j])).sum();
+        expect(
+            read == u128::from(load.halo),
+            format!("{field}[..][{j}]"),
+            format!("{read} in all"),
+            format!("the halo of part {j}, {}", load.halo),
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::PartLoad;
+
+    /// A path of four vertices, both ways, cut in the middle.
+    fn path() -> Workload {
+        let load = PartLoad {
+            inner: 2,
+            halo: 1,
+            edges: 3,
+            train: 1,
+            feature_nonzeros: 6,
+        };
+        let halves = PartitionSummary {
+            partitioner: "metis".to_owned(),
+            alpha: 0.5,
+            parts: vec![load; 2],
+            messages: vec![vec![0, 1], vec![1, 0]],
+        };
+        Workload {
+            name: "path".to_owned(),
+            origin: Origin::Measured,
+            vertices: 4,
+            edges: 6,
+            features: 3,
+            feature_nonzeros: 12,
+            classes: 2,
+            split: [2, 1, 1],
+            max_degree: 2,
+            degree_histogram: vec![0, 2, 2],
+            replication: [(2, 0.5)].into(),
+            partitions: [(2, halves)].into(),
+        }
+    }
+
+    fn half(workload: &mut Workload) -> &mut PartitionSummary {
+        workload.partitions.get_mut(&2).unwrap()
+    }
+
+    #[test]
+    fn sound_workloads_pass() {
+        assert_eq!(path().check(), Ok(()));
+        let mut declared = path();
+        declared.origin = Origin::Declared;
+        declared.edges = 100;
+        half(&mut declared).messages.clear();
+        declared.partitions.clear();
+        assert_eq!(declared.check(), Ok(()));
+        declared.degree_histogram.clear();
+        assert_eq!(declared.check(), Ok(()));
+    }
+
+    #[test]
+    fn every_field_is_looked_at() {
+        type Change = fn(&mut Workload);
+        #[rustfmt::skip]
+        let cases: &[(&str, Change)] = &[
+            ("vertices",                        |w| w.vertices = 0),
+            ("vertices",                        |w| w.vertices = u64::MAX),
+            ("edges",                           |w| w.edges = 13),
+            ("edges",                           |w| w.edges = 4),
+            ("edges",                           |w| w.edges = 9),
+            ("features",                        |w| w.features = 0),
+            ("classes",                         |w| w.classes = u32::MAX),
+            ("feature_nonzeros",                |w| w.feature_nonzeros = 13),
+            ("split[1]",                        |w| w.split[1] = 5),
+            ("max_degree",                      |w| w.max_degree = 5),
+            ("degree_histogram",                |w| w.max_degree = 1),
+            ("degree_histogram",                |w| w.degree_histogram[0] = 1),
+            ("degree_histogram",                |w| w.degree_histogram.push(u64::MAX)),
+            ("replication.2",                   |w| { w.replication.insert(2, 1.5); }),
+            ("replication.2",                   |w| { w.replication.insert(2, -0.5); }),
+            ("replication.2",                   |w| { w.replication.insert(2, f64::NAN); }),
+            ("replication.0",                   |w| { w.replication.insert(0, 0.0); }),
+            ("replication.5",                   |w| { w.replication.insert(5, 0.5); }),
+            ("partitions.3.parts",              |w| { let p = half(w).clone(); w.partitions.insert(3, p); }),
+            ("partitions.9",                    |w| { let p = half(w).clone(); w.partitions.insert(9, p); }),
+            ("partitions.2.parts[1].halo",      |w| half(w).parts[1].halo = 3),
+            ("partitions.2.parts[..].inner",    |w| half(w).parts[1].inner = 1),
+            ("partitions.2.parts[..].edges",    |w| half(w).parts[1].edges = u64::MAX),
+            ("partitions.2.parts[..].train",    |w| half(w).parts[1].train = 0),
+            ("partitions.2.parts[..].feature_nonzeros", |w| half(w).parts[1].feature_nonzeros = 0),
+            ("partitions.2.alpha",              |w| half(w).alpha = f64::INFINITY),
+            ("partitions.2.alpha",              |w| half(w).alpha = 0.6),
+            ("partitions.2.messages",           |w| { half(w).messages.pop(); }),
+            ("partitions.2.messages[0][0]",     |w| half(w).messages[0][0] = 1),
+            ("partitions.2.messages[1][0]",     |w| half(w).messages[1][0] = 3),
+            ("partitions.2.messages[..][0]",    |w| half(w).messages[1][0] = 2),
+        ];
+        for (field, change) in cases {
+            let mut workload = path();
+            change(&mut workload);
+            let error = workload.check().unwrap_err();
+            assert_eq!(error.field, *field, "{error}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Numbers on the command line: read and bounded in one place, so that every command
+//! refuses the same ones in the same words.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Ranks or parts: each is a thread of this process, or a row of a table of all pairs.
+pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
+
+/// Threads of a worker; more than the cores of a machine make nothing faster.
+pub const THREADS: RangeInclusive<usize> = 1..=1024;
+
+/// Epochs of a run, or between two events of it; as in the `train` block of a model.
+pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;
+
+/// Runs with a seed each.
+pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
+
+/// Seeds of random draws.
+pub const SEEDS: RangeInclusive<u64> = 0..=u64::MAX;
+
+/// Devices, or nodes, of a cluster.
+pub const DEVICES: RangeInclusive<u32> = 1..=gnnc::ir::cluster::MAX_DEVICES as u32;
+
+/// Vertices of a generated graph.
+pub const VERTICES: RangeInclusive<u32> = 1..=u32::MAX - 1;
+
+/// Arcs of a generated graph.
+pub const ARCS: RangeInclusive<u64> = 0..=1 << 40;
+
+/// Features or classes of a generated graph: the widest matrix of the language.
+pub const WIDTH: RangeInclusive<u32> = 0..=1 << 20;
+
+/// Distance of the features of classes; the noise about them has deviation 1.
+pub const SIGNAL: RangeInclusive<f32> = -1e6..=1e6;
+
+/// A reader of numbers of `range`, for clap; `1_000` is 1000.
+pub fn within<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.replace('_', "").parse().ok();
+        number.filter(|n| range.contains(n)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("expected a number from {least} to {most}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_of_the_range_are_read() {
+        let workers = within(WORKERS);
+        assert_eq!(workers("1"), Ok(1));
+        assert_eq!(workers("16_384"), Ok(16_384));
+        for wrong in [
+            "0",
+            "16385",
+            "-1",
+            "",
+            "four",
+            "2.5",
+            "99999999999999999999",
+        ] {
+            let said = workers(wrong).unwrap_err();
+            assert_eq!(said, "expected a number from 1 to 16384", "{wrong}");
+        }
+        let share = within(0.0..=1.0);
+        assert_eq!(share("0.5"), Ok(0.5));
+        for wrong in ["nan", "-0.1", "inf", "1.01"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+}
