@@ -225,7 +225,7 @@ impl Slice {
 
     /// Whether some ranks compute an element that nobody reads.
     pub fn padded(of: u32, ranks: u32) -> bool {
-        of < 2 * ranks && of % ranks.max(1) != 0
+        of < 2 * ranks && !of.is_multiple_of(ranks.max(1))
     }
 
     /// The type of the slice of a tensor of own rows.

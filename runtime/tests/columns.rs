@@ -195,7 +195,7 @@ fn check(data: &GraphData, partition: &Partition) {
         ..RankSizes::default()
     };
     let sizes: Vec<RankSizes> = parts.iter().map(size).collect();
-    let bytes = |instrs: &[Instr]| traffic(instrs, &programs[0], &sizes, &[]);
+    let bytes = |instrs: &[Instr]| traffic(instrs, &programs[0], 0, &sizes);
     assert_eq!(sent, bytes(&programs[0].eval).redistribute);
     let setup = bytes(&programs[0].setup).redistribute;
     assert_eq!(session.setup_bytes(), Some(setup));
@@ -234,7 +234,7 @@ fn columns_of_a_graph_with_a_hub_give_what_rows_give() {
     data.topology = Topology::from_edges(vertices, star).unwrap().0;
     let partition = Hash.partition(&data.topology, 3).unwrap();
     // Slices of two widths.
-    assert!(data.features.columns() > 6 && data.features.columns() % 3 != 0);
+    assert!(data.features.columns() > 6 && !data.features.columns().is_multiple_of(3));
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let by_id = |part: &LocalPart| part.global[..part.inner].is_sorted();
     assert!(!parts.iter().all(by_id));

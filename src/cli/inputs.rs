@@ -94,6 +94,15 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), number))
 }
 
+/// A placement by its name.
+pub fn placement(name: &str) -> Result<Placement, String> {
+    let found = LOWERED.iter().find(|p| p.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,13 +116,4 @@ mod tests {
             assert!(setting(wrong).is_err(), "{wrong}");
         }
     }
-}
-
-/// A placement by its name.
-pub fn placement(name: &str) -> Result<Placement, String> {
-    let found = LOWERED.iter().find(|p| p.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }

@@ -48,6 +48,7 @@ registry!(op_key, OPS, Op,
     Op::Loss(Loss::CrossEntropy) => "cross entropy",
     Op::Loss(Loss::BinaryCrossEntropy) => "binary cross entropy",
     Op::LossGrad(_) => "loss grad",
+    Op::Redistribute(_) => "redistribute",
     Op::Scan(_) => "scan",
     Op::Out(_) => "out",
 );
@@ -85,8 +86,9 @@ const WITHOUT: &[&str] = &[
     "binary", // their functions have cases
     "step",
     "leaky step",
-    "eq",        // `derivatives_of_steps_are_zero`
-    "loss grad", // `the_gradient_of_a_gradient_is_refused`
+    "eq",           // `derivatives_of_steps_are_zero`
+    "loss grad",    // `the_gradient_of_a_gradient_is_refused`
+    "redistribute", // layouts come after differentiation
 ];
 
 /// `(operators under test, model)`.

@@ -1,3 +1,5 @@
+//! Numbers arrive where they belong, and no more are sent than was said.
+
 use super::*;
 use crate::transport::threads::Threads;
 use gnnc_ir::program::RankSizes;
