@@ -3,8 +3,8 @@
 #![allow(clippy::print_stdout)] // an example shows what it does
 
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::Placement;
-use gnnc::ir::plan::{Objective, Partitioner};
+use gnnc::ir::plan::{Objective, Partitioner, Placement};
+use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", gnnc::planner::report::text(&plan));
 
     // Lower: what each of two workers does in an epoch.
-    let program = compiled.program(Placement::Graph, 2)?;
+    let place = Place {
+        placement: Placement::Graph,
+        ranks: 2,
+        alpha: plan.candidates[0].parameters.alpha.unwrap_or_default(),
+    };
+    let program = compiled.program(&place)?;
     println!("an epoch has {} instructions\n", program.step.len());
 
     // Run: 20 epochs on two workers, which are threads of this process.

@@ -4,12 +4,11 @@ use crate::Error;
 use gnnc_ir::Workload;
 use gnnc_ir::autodiff::differentiate;
 use gnnc_ir::model::Model;
-use gnnc_ir::plan::Placement;
 use gnnc_ir::program::Program;
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{LowerError, Training, evaluation};
-use gnnc_planner::placement::{lower, lower_all};
+use gnnc_planner::placement::{Place, lower, lower_all};
 
 /// A model in the form that was chosen for a workload, with its derivative.
 #[derive(Clone, Debug)]
@@ -62,15 +61,15 @@ impl Compiled {
     ///
     /// # Errors
     /// If the model uses something that no program can express yet.
-    pub fn program(&self, placement: Placement, ranks: u32) -> Result<Program, Error> {
-        Ok(lower(&self.training, placement, ranks)?)
+    pub fn program(&self, place: &Place) -> Result<Program, Error> {
+        Ok(lower(&self.training, place)?)
     }
 
     /// The programs of a placement's ranks: one for all of them, or one each.
     ///
     /// # Errors
     /// As [`Compiled::program`].
-    pub fn programs(&self, placement: Placement, ranks: u32) -> Result<Vec<Program>, Error> {
-        Ok(lower_all(&self.training, placement, ranks)?)
+    pub fn programs(&self, place: &Place) -> Result<Vec<Program>, Error> {
+        Ok(lower_all(&self.training, place)?)
     }
 }

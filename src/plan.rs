@@ -6,7 +6,8 @@ use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Objective, Partitioner, Plan};
 use gnnc_planner::lower::LowerError;
-use gnnc_planner::placement;
+use gnnc_planner::parts::parts;
+use gnnc_planner::placement::{self, Place};
 use gnnc_planner::search::{self, PlacementSpec, PlanRequest};
 
 /// What to plan for.
@@ -37,7 +38,13 @@ pub fn plan(loaded: &Loaded, compiled: &Compiled, options: &PlanOptions) -> Resu
         allow: &[],
     };
     let lower = |spec: &PlacementSpec| -> Result<_, LowerError> {
-        placement::lower(&compiled.training, spec.placement, spec.ranks)
+        let parts = parts(&workload, spec.ranks, spec.partitioner);
+        let place = Place {
+            placement: spec.placement,
+            ranks: spec.ranks,
+            alpha: parts.map_or(0.0, |parts| parts.alpha),
+        };
+        placement::lower(&compiled.training, &place)
     };
     Ok(search::plan(&request, &lower))
 }

@@ -6,6 +6,7 @@ use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
+use gnnc_planner::placement::Place;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -152,9 +153,15 @@ impl Trainer {
             )));
         }
         let partition = divide(data, options)?;
-        let programs = compiled.programs(options.placement, options.workers)?;
+        let boundary = LocalPart::build_all(&data.topology, &partition)?;
+        let halo: usize = boundary.iter().map(LocalPart::halo).sum();
+        let programs = compiled.programs(&Place {
+            placement: options.placement,
+            ranks: options.workers,
+            alpha: halo as f64 / f64::from(data.vertices().max(1)),
+        })?;
         let program = &programs[0];
-        let parts = LocalPart::build_all(&data.topology, &partition)?;
+        let parts = LocalPart::build(&data.topology, &partition, program.halo)?;
         let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
         let inner = |part: &LocalPart| RankSizes {
             inner: part.inner as u64,

@@ -14,3 +14,5 @@ mod models;
 mod random;
 #[path = "differential/sameness.rs"]
 mod sameness;
+#[path = "differential/volumes.rs"]
+mod volumes;

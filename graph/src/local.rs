@@ -4,6 +4,7 @@ use crate::csr::Csr;
 use crate::partition::Partition;
 use crate::{GraphError, Topology};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::program::Halo;
 use std::ops::Range;
 
 /// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
@@ -53,6 +54,18 @@ impl LocalPart {
     /// # Errors
     /// A partition of another graph; a part with 2^32 arcs or more, self loops included.
     pub fn build_all(topology: &Topology, partition: &Partition) -> Result<Vec<Self>, GraphError> {
+        Self::build(topology, partition, Halo::Boundary)
+    }
+
+    /// The same with the halo of a program.
+    ///
+    /// # Errors
+    /// As [`LocalPart::build_all`].
+    pub fn build(
+        topology: &Topology,
+        partition: &Partition,
+        kept: Halo,
+    ) -> Result<Vec<Self>, GraphError> {
         partition.check(topology)?;
         let owner = partition.owner();
         let parts = partition.parts() as usize;
@@ -97,6 +110,11 @@ impl LocalPart {
                     found: format!("{arc_count} arcs in one part"),
                     expected: format!("at most {}; make more parts", u32::MAX),
                 });
+            }
+            if kept == Halo::Everything {
+                halo = (0..owner.len() as u32)
+                    .filter(|&u| owner[u as usize] as usize != rank)
+                    .collect();
             }
             halo.sort_unstable_by_key(|&u| (owner[u as usize], u));
             let inner = members.len();

@@ -270,6 +270,17 @@ pub enum Instr {
     },
 }
 
+/// Which vertices of other ranks have rows on a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Halo {
+    /// The sources of arcs into the rank's own vertices.
+    #[default]
+    Boundary,
+    /// All of them, so that blocks of rows travel whole.
+    Everything,
+}
+
 /// What every rank runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
@@ -278,6 +289,9 @@ pub struct Program {
     /// The rank that runs this; it matters only where columns are cut.
     #[serde(default)]
     pub rank: u32,
+    /// Which rows of other ranks a rank has.
+    #[serde(default)]
+    pub halo: Halo,
     /// Trainable tensors.
     pub params: Vec<ParamSpec>,
     /// Buffers.

@@ -73,6 +73,15 @@ pub enum PartsError {
 }
 
 impl Parts {
+    /// The same parts when every rank has the rows of all vertices.
+    pub fn with_everything(mut self) -> Self {
+        for sizes in &mut self.sizes {
+            sizes.halo = sizes.vertices - sizes.inner;
+        }
+        self.messages = Messages::Uniform;
+        self
+    }
+
     /// Rows that the ranks read from each other, all together.
     pub fn halo_rows(&self) -> u64 {
         match &self.messages {

@@ -58,18 +58,23 @@ impl PlanRequest<'_> {
             } else {
                 self.partitioners
             };
-            specs.extend(different.iter().map(|&partitioner| PlacementSpec {
-                placement: Placement::Graph,
-                ranks,
-                partitioner,
-            }));
+            let mut by_parts = vec![Placement::Graph];
+            by_parts.extend((ranks > 1).then_some(Placement::Mixed));
+            for placement in by_parts {
+                specs.extend(different.iter().map(|&partitioner| PlacementSpec {
+                    placement,
+                    ranks,
+                    partitioner,
+                }));
+            }
             if ranks > 1 {
                 // Rows are only dealt out: any even division does.
-                specs.push(PlacementSpec {
-                    placement: Placement::Tensor,
+                let dealt = [Placement::Tensor, Placement::Broadcast];
+                specs.extend(dealt.map(|placement| PlacementSpec {
+                    placement,
                     ranks,
                     partitioner: Partitioner::Range,
-                });
+                }));
             }
         }
         specs.sort_unstable();
@@ -152,7 +157,7 @@ fn price<'a, E: Display>(
     spec: &PlacementSpec,
     lower: &dyn Fn(&PlacementSpec) -> Result<Program, E>,
 ) -> Result<Priced<'a>, String> {
-    let parts = parts(request.workload, spec.ranks, spec.partitioner).map_err(|e| e.to_string())?;
+    let parts = held(request.workload, spec, spec.ranks, spec.partitioner)?;
     let program = lower(spec).map_err(|e| e.to_string())?;
     let estimate = simulate(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
     let ranks_to_fit = if estimate.fits {
@@ -169,6 +174,20 @@ fn price<'a, E: Display>(
     })
 }
 
+/// What every rank of a candidate holds.
+fn held(
+    workload: &Workload,
+    spec: &PlacementSpec,
+    ranks: u32,
+    partitioner: Partitioner,
+) -> Result<Parts, String> {
+    let parts = parts(workload, ranks, partitioner).map_err(|e| e.to_string())?;
+    Ok(match spec.placement {
+        Placement::Broadcast => parts.with_everything(),
+        _ => parts,
+    })
+}
+
 /// The smallest power of two times the ranks of a candidate at which every rank has enough memory.
 fn ranks_to_fit<E>(
     request: &PlanRequest,
@@ -182,7 +201,7 @@ fn ranks_to_fit<E>(
     };
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
-        let parts = parts(request.workload, ranks, partitioner).ok()?;
+        let parts = held(request.workload, spec, ranks, partitioner).ok()?;
         let program = lower(&PlacementSpec { ranks, ..*spec }).ok()?;
         if peak_memory(&program, &parts) <= request.cluster.device.memory {
             return Some(ranks);

@@ -37,8 +37,9 @@ pub(crate) fn ranks(
     let began = Instant::now();
     let compiler = Compiler::new(options.cache_dir.clone())
         .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
-    let locals = LocalPart::build_all(&data.topology, partition)?;
     let all = programs.all();
+    let halo = all.first().map(|program| program.halo).unwrap_or_default();
+    let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
     let mut parts = Vec::with_capacity(locals.len());

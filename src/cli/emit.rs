@@ -7,7 +7,9 @@ use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::Error;
 use gnnc::codegen::cpu::Compiler;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Partitioner, Placement};
+use gnnc::planner::parts::parts;
+use gnnc::planner::placement::Place;
 use gnnc::runtime::RuntimeError;
 use serde_json::{Value, json};
 
@@ -59,7 +61,13 @@ impl Emit {
             let graph = &compiled.form.graph;
             return out.report(|| graph.to_string(), graph);
         }
-        let program = compiled.program(self.placement, self.workers)?;
+        let parts = parts(&loaded.workload, self.workers, Partitioner::Metis)
+            .map_err(|e| input(e.to_string()))?;
+        let program = compiled.program(&Place {
+            placement: self.placement,
+            ranks: self.workers,
+            alpha: parts.alpha,
+        })?;
         if self.stage == Stage::Program {
             return out.report(|| listing(&program), &program);
         }

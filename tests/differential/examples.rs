@@ -2,6 +2,7 @@
 
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Instr, Program};
+use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded, Source};
 
 fn exchanges(program: &Program) -> bool {
@@ -14,6 +15,14 @@ fn has_exchange(instr: &Instr) -> bool {
         Instr::HaloExchange { .. } => true,
         Instr::Repeat { body, .. } => body.iter().any(has_exchange),
         _ => false,
+    }
+}
+
+fn place(placement: Placement, ranks: u32) -> Place {
+    Place {
+        placement,
+        ranks,
+        alpha: 1.0,
     }
 }
 
@@ -39,13 +48,13 @@ fn examples_are_lowered() {
         };
         for &ranks in counts {
             let program = compiled
-                .program(Placement::Graph, ranks)
+                .program(&place(Placement::Graph, ranks))
                 .unwrap_or_else(|e| panic!("{name} for {ranks} ranks: {e}"));
             assert_eq!(program.ranks, ranks, "{name}");
             assert_eq!(exchanges(&program), ranks > 1, "{name} for {ranks} ranks");
             assert_eq!(program.params, loaded.model.graph.params, "{name}");
             let cut = compiled
-                .program(Placement::Tensor, ranks)
+                .program(&place(Placement::Tensor, ranks))
                 .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
             assert!(!exchanges(&cut), "{name} reads halos by columns");
             let (loss, logits) = (program.loss, program.logits);

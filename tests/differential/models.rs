@@ -34,12 +34,14 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            case.check(Way {
-                placement: Placement::Tensor,
-                ranks,
-                partitioner: if ranks == 3 { "hash" } else { "range" },
-                threads: 1,
-            });
+            for placement in [Placement::Tensor, Placement::Broadcast, Placement::Mixed] {
+                case.check(Way {
+                    placement,
+                    ranks,
+                    partitioner: if ranks == 3 { "hash" } else { "range" },
+                    threads: 1,
+                });
+            }
         }
     }
 }

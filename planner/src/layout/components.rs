@@ -3,6 +3,7 @@
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::op::{Binary, Op, Slice, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
+use std::cell::Cell;
 
 /// How the arc tensors of a graph are cut.
 pub(super) struct Components {
@@ -16,8 +17,9 @@ pub(super) struct Components {
 }
 
 impl Components {
-    /// Finds the components and chooses their axes: heads if every rank gets one, else columns.
-    pub fn find(graph: &Graph, ranks: u32) -> Self {
+    /// Finds the components and chooses their axes: heads if every rank gets one, else columns. Those
+    /// that `choice` leaves by rows have none.
+    pub fn find(graph: &Graph, ranks: u32, choice: &Choice) -> Self {
         let group = groups(graph);
         let mut found = Self {
             cut: vec![None; graph.nodes.len()],
@@ -44,6 +46,7 @@ impl Components {
                 .map(|axis| (*axis, shares(graph, &members, *axis, ranks)))
                 .collect();
             match tried.iter().find(|(_, shares)| shares.is_ok()) {
+                Some((_, Ok(_))) if !choice.next() => {}
                 Some((axis, Ok(shares))) => {
                     for (id, share) in members.iter().zip(shares) {
                         found.cut[id.0 as usize] = Some(*axis);
@@ -56,6 +59,32 @@ impl Components {
             }
         }
         found
+    }
+}
+
+/// Which of the components that can be cut are cut, in the order in which they are found: those of a
+/// graph, then those of its loops.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    cut: Vec<bool>,
+    found: Cell<usize>,
+}
+
+impl Choice {
+    /// Those that are said; further ones are cut.
+    pub fn new(cut: Vec<bool>) -> Self {
+        let found = Cell::new(0);
+        Self { cut, found }
+    }
+
+    /// Number of components found.
+    pub fn found(&self) -> usize {
+        self.found.get()
+    }
+
+    fn next(&self) -> bool {
+        let n = self.found.replace(self.found.get() + 1);
+        self.cut.get(n).copied().unwrap_or(true)
     }
 }
 

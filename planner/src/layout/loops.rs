@@ -1,6 +1,6 @@
 //! Loops whose carries stay on slices from one iteration to the next.
 
-use super::components::Components;
+use super::components::{Choice, Components};
 use super::demand::Demand;
 use super::{Ranks, rewrite};
 use crate::lower::LowerError;
@@ -30,21 +30,25 @@ impl Loop {
 }
 
 /// How every loop of a graph is run, by node.
-pub(super) fn find(graph: &Graph, ranks: Ranks) -> Result<Vec<Option<Loop>>, LowerError> {
+pub(super) fn find(
+    graph: &Graph,
+    ranks: Ranks,
+    choice: &Choice,
+) -> Result<Vec<Option<Loop>>, LowerError> {
     graph
         .nodes
         .iter()
         .map(|node| match &node.op {
-            Op::Scan(scan) => plan(scan, ranks).map(Some),
+            Op::Scan(scan) => plan(scan, ranks, choice).map(Some),
             _ => Ok(None),
         })
         .collect()
 }
 
-fn plan(scan: &Scan, ranks: Ranks) -> Result<Loop, LowerError> {
+fn plan(scan: &Scan, ranks: Ranks, choice: &Choice) -> Result<Loop, LowerError> {
     let body = &scan.body;
-    let components = Components::find(body, ranks.ranks);
-    let inner = find(body, ranks)?;
+    let components = Components::find(body, ranks.ranks, choice);
+    let inner = find(body, ranks, choice)?;
     let axis = components.cut.iter().flatten().next().copied();
     let (carries, constants) = (scan.carries as usize, scan.consts as usize);
     let vertices = |n: usize| body.args[n].rows == Rows::Vertices && body.args[n].stack == 0;

@@ -12,10 +12,13 @@
 mod components;
 mod demand;
 mod loops;
+mod mixed;
 mod rewrite;
 
 use crate::lower::LowerError;
 use components::Components;
+pub use components::Choice;
+pub use mixed::cheapest;
 use demand::Demand;
 use gnnc_ir::Graph;
 use gnnc_ir::kernel::Axis;
@@ -37,14 +40,14 @@ impl Ranks {
     }
 }
 
-/// The graph in which every aggregation that can be is computed on column slices, as one rank runs it.
+/// The graph in which the chosen aggregations are computed on column slices, as one rank runs it.
 /// Vertex tensors outside of aggregations stay by rows, and so do aggregations that cannot be cut.
 ///
 /// # Errors
 /// A bug in the pass.
-pub fn by_columns(graph: &Graph, ranks: Ranks) -> Result<Graph, LowerError> {
-    let components = Components::find(graph, ranks.ranks);
-    let loops = loops::find(graph, ranks)?;
+pub fn by_columns(graph: &Graph, ranks: Ranks, choice: &Choice) -> Result<Graph, LowerError> {
+    let components = Components::find(graph, ranks.ranks, choice);
+    let loops = loops::find(graph, ranks, choice)?;
     let results = vec![None; graph.results.len()];
     let demand = Demand::new(graph, &components, &loops, &[], &results);
     rewrite::rewrite(graph, &components, &loops, &demand, ranks)
@@ -52,7 +55,7 @@ pub fn by_columns(graph: &Graph, ranks: Ranks) -> Result<Graph, LowerError> {
 
 /// Why aggregations of a graph, loop bodies included, stay by rows when columns are cut.
 pub fn uncut(graph: &Graph, ranks: u32) -> Vec<String> {
-    let mut reasons = Components::find(graph, ranks).refused;
+    let mut reasons = Components::find(graph, ranks, &Choice::default()).refused;
     for node in &graph.nodes {
         if let Op::Scan(scan) = &node.op {
             reasons.extend(uncut(&scan.body, ranks));

@@ -14,7 +14,7 @@ mod produce;
 mod region;
 mod scan;
 
-use crate::layout::{self, Ranks};
+use crate::layout::{self, Choice, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::kernel::End;
@@ -79,13 +79,18 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     program(training, ranks, &|graph| Ok(graph))
 }
 
-/// Lowers a model to the program of one rank in which aggregations run on column slices.
+/// Lowers a model to the program of one rank in which aggregations run on column slices: those that
+/// `choose` chooses of a graph.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express.
-pub fn by_columns(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
+pub fn by_columns(
+    training: &Training,
+    ranks: Ranks,
+    choose: &dyn Fn(&Graph) -> Result<Choice, LowerError>,
+) -> Result<Program, LowerError> {
     program(training, ranks, &|graph| {
-        let graph = layout::by_columns(&graph, ranks)?;
+        let graph = layout::by_columns(&graph, ranks, &choose(&graph)?)?;
         let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
         graph.verify().map_err(broken)?;
         Ok(graph.pruned())

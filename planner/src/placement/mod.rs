@@ -1,6 +1,8 @@
 //! Placements: each is a lowering from a model to a program, one file each.
 
+mod broadcast;
 mod graph;
+mod mixed;
 mod one_rank;
 mod tensor;
 
@@ -10,14 +12,30 @@ use gnnc_ir::plan::Placement;
 use gnnc_ir::program::Program;
 
 /// The placements that have a lowering.
-pub const LOWERED: &[Placement] = &[Placement::Graph, Placement::Tensor];
+pub const LOWERED: &[Placement] = &[
+    Placement::Graph,
+    Placement::Tensor,
+    Placement::Broadcast,
+    Placement::Mixed,
+];
+
+/// A placement with what its lowering has to know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// The placement.
+    pub placement: Placement,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Replication factor of the parts, which decides what is mixed.
+    pub alpha: f64,
+}
 
 /// Lowers a model on a placement, as rank 0 runs it: its slices of columns are the widest.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
-pub fn lower(training: &Training, placement: Placement, ranks: u32) -> Result<Program, LowerError> {
-    on_rank(training, placement, Ranks { ranks, rank: 0 })
+pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> {
+    on_rank(training, place, 0)
 }
 
 /// The programs of all ranks: one that all of them run, or one for each where slices of columns
@@ -25,25 +43,27 @@ pub fn lower(training: &Training, placement: Placement, ranks: u32) -> Result<Pr
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_all(
-    training: &Training,
-    placement: Placement,
-    ranks: u32,
-) -> Result<Vec<Program>, LowerError> {
-    let different = match placement {
-        Placement::Tensor => ranks.max(1),
+pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
+    let different = match place.placement {
+        Placement::Tensor | Placement::Mixed => place.ranks.max(1),
         _ => 1,
     };
     (0..different)
-        .map(|rank| on_rank(training, placement, Ranks { ranks, rank }))
+        .map(|rank| on_rank(training, place, rank))
         .collect()
 }
 
-fn on_rank(training: &Training, placement: Placement, ranks: Ranks) -> Result<Program, LowerError> {
-    match placement {
-        _ if ranks.ranks <= 1 => one_rank::lower(training),
-        Placement::Graph => graph::lower(training, ranks.ranks),
+fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
+    let ranks = Ranks {
+        ranks: place.ranks,
+        rank,
+    };
+    match place.placement {
+        _ if place.ranks <= 1 => one_rank::lower(training),
+        Placement::Graph => graph::lower(training, place.ranks),
         Placement::Tensor => tensor::lower(training, ranks),
+        Placement::Broadcast => broadcast::lower(training, place.ranks),
+        Placement::Mixed => mixed::lower(training, ranks, place.alpha),
         other => {
             let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
             Err(LowerError::Unsupported(format!(

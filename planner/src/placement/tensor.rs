@@ -2,11 +2,11 @@
 //! aggregations for all vertices on its slice of the columns; dense layers run on its own rows. Two
 //! redistributions a layer and direction, no halo.
 
-use crate::layout::Ranks;
+use crate::layout::{Choice, Ranks};
 use crate::lower::{LowerError, Training, by_columns};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of `ranks` ranks.
 pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    by_columns(training, ranks)
+    by_columns(training, ranks, &|_| Ok(Choice::default()))
 }

@@ -1,0 +1,15 @@
+//! Broadcast (CAGNET; SANCUS without skipping, section 3): block rows of embeddings go to everybody
+//! before every aggregation, wanted or not, and gradients of whole blocks come back. Large, regular
+//! messages instead of fewer rows: it pays where nearly all rows would be sent anyway.
+
+use crate::lower::{LowerError, Training, by_rows};
+use gnnc_ir::program::{Halo, Program};
+
+/// Lowers a model for `ranks` block rows.
+pub fn lower(training: &Training, ranks: u32) -> Result<Program, LowerError> {
+    let program = by_rows(training, ranks)?;
+    Ok(Program {
+        halo: Halo::Everything,
+        ..program
+    })
+}

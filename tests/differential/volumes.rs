@@ -1,0 +1,64 @@
+//! Bytes of an epoch against the closed forms of the published systems, where their assumptions hold:
+//! widths and vertices that divide by the ranks.
+
+use crate::check::{Case, Way};
+use crate::data::{Shape, planted};
+use gnnc::ir::plan::Placement;
+
+const VERTICES: u64 = 96;
+const WIDTH: u64 = 8;
+const LAYERS: u64 = 2;
+
+/// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns, and
+/// whose trainable floats (and the loss) are returned too.
+fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
+    let data = planted(Shape {
+        vertices: VERTICES as u32,
+        arcs: 500,
+        directed: true,
+        sparse: false,
+        seed: 3,
+    });
+    let case = Case::new(
+        "",
+        "let h = x |> linear(8) |> relu
+         let g = h |> gcn_conv(8) |> relu
+         let f = g |> gcn_conv(8) |> relu
+         loss cross_entropy(linear(f, classes), labels, on = train)",
+        data,
+    );
+    let mut trainer = case.start(Way {
+        placement,
+        ranks,
+        partitioner: "range",
+        threads: 1,
+    });
+    trainer.session.set_learning_rate(0.05);
+    // Checks that what is sent is what is predicted.
+    trainer.epoch().unwrap();
+    let reduced = case.loaded.model.graph.trainable() + 1;
+    (trainer.step_bytes, reduced)
+}
+
+#[test]
+fn tensor_parallelism_sends_what_neutrontp_says() {
+    for ranks in [2, 4, 8] {
+        let (bytes, reduced) = measured(Placement::Tensor, ranks);
+        let ranks = u64::from(ranks);
+        // Coupled, section 4: four collectives a layer, and the weights.
+        let collective = (ranks - 1) * VERTICES * WIDTH / ranks;
+        let floats = 4 * LAYERS * collective + 2 * (ranks - 1) * reduced;
+        assert_eq!(bytes, 4 * floats, "{ranks} ranks");
+    }
+}
+
+#[test]
+fn broadcasts_send_what_sancus_says() {
+    for ranks in [2, 4, 8] {
+        let (bytes, reduced) = measured(Placement::Broadcast, ranks);
+        let others = u64::from(ranks) - 1;
+        // Section 4: whole blocks to all others, forward and backward, and the weights.
+        let floats = 2 * LAYERS * others * VERTICES * WIDTH + 2 * others * reduced;
+        assert_eq!(bytes, 4 * floats, "{ranks} ranks");
+    }
+}
