@@ -31,6 +31,6 @@ pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
-pub use plan::{PlanOptions, plan};
+pub use plan::{PlanOptions, Planner, plan};
 pub use source::{LoadOptions, Loaded, Source};
 pub use training::{Progress, Summary, TrainOptions, Trainer, train, train_traced};

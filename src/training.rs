@@ -332,7 +332,11 @@ pub fn train_traced(
         losses,
         seconds,
     };
-    Ok((summary, trainer.session.take_trace()))
+    let trace = Trace {
+        graph: loaded.workload.name.clone(),
+        ..trainer.session.take_trace()
+    };
+    Ok((summary, trace))
 }
 
 /// The median; 0 of nothing.

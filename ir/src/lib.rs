@@ -19,6 +19,7 @@ pub mod plan;
 pub mod program;
 pub mod simplify;
 pub mod syntax;
+pub mod trace;
 pub mod traffic;
 pub mod types;
 pub mod units;

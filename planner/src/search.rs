@@ -27,6 +27,18 @@ pub struct PlacementSpec {
     pub partitioner: Partitioner,
 }
 
+impl PlacementSpec {
+    /// The candidate of a plan as a lowering has to know it.
+    pub fn of(candidate: &Candidate) -> Self {
+        let parameters = &candidate.parameters;
+        Self {
+            placement: candidate.placement,
+            ranks: parameters.ranks,
+            partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
+        }
+    }
+}
+
 /// What is to be planned.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {

@@ -10,7 +10,6 @@ use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::sparse::SparseKernels;
 use crate::start::{Degrees, compile, fill};
 use crate::team::Team;
-use crate::trace::{Phase, Trace};
 use crate::transport::{Transport, threads::Threads};
 use crate::verify::verify;
 use crate::{RuntimeError, init};
@@ -18,6 +17,7 @@ use gnnc_codegen::cpu::Compiler;
 use gnnc_graph::{GraphData, LocalPart, Partition};
 use gnnc_ir::memory;
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -341,8 +341,13 @@ impl Session {
             .crew
             .ranks()
             .flat_map(|mut rank| rank.events.as_mut().map(std::mem::take).unwrap_or_default());
+        let events = taken.collect();
         Trace {
-            events: taken.collect(),
+            kind: Kind::Measured,
+            model: self.options.model.clone(),
+            graph: String::new(),
+            ranks: self.crew.ranks().count() as u32,
+            events,
         }
     }
 

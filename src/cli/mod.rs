@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod profile;
 mod text;
+mod trace;
 mod train;
 
 use clap::error::ErrorKind;
@@ -60,6 +61,9 @@ enum Command {
     Explain(explain::Explain),
     /// Train a model.
     Train(train::Train),
+    /// Lay predicted and measured timelines side by side.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// Summarise, partition, convert and generate data graphs.
     #[command(subcommand)]
     Graph(graph::GraphCommand),
@@ -83,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::Plan(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
         Command::Train(command) => command.run(&out),
+        Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),
         Command::BenchEpoch(command) => command.run(&out),

@@ -1,14 +1,17 @@
 //! `gnnc plan`: where a model runs best.
 
-use super::files::{replace, writable};
+use super::files::{read_text, replace, writable};
 use super::inputs::ModelArgs;
 use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
-use gnnc::PlanOptions;
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::plan::{Objective, Partitioner};
 use gnnc::planner::report;
+use gnnc::{PlanOptions, Planner};
 use std::path::{Path, PathBuf};
+
+/// Ranks whose events a trace holds at most: a page of more cannot be read.
+const TRACED: u32 = 16;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -39,6 +42,10 @@ pub struct PlanCommand {
     /// Write the plan to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write what the ranks are expected to do when to this file, for Chrome's tracing page or
+    /// Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -63,8 +70,10 @@ enum PartitionerName {
 impl PlanCommand {
     /// Plans, prints the table, writes the file.
     pub fn run(&self, out: &Output) -> Answer {
-        if let Some(path) = &self.out {
-            writable(path, "plan")?;
+        for (path, what) in [(&self.out, "plan"), (&self.trace, "trace")] {
+            if let Some(path) = path {
+                writable(path, what)?;
+            }
         }
         let options = PlanOptions {
             cluster: self.cluster()?,
@@ -77,10 +86,15 @@ impl PlanCommand {
         };
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let plan = gnnc::plan(&loaded, &compiled, &options)?;
+        let planner = Planner::new(&loaded, &compiled, &options)?;
+        let plan = planner.plan();
         let json = report::json(&plan).map_err(gnnc::Error::from)?;
         if let Some(path) = &self.out {
             replace(path, json.as_bytes())?;
+        }
+        if let (Some(path), Some(candidate)) = (&self.trace, plan.candidates.first()) {
+            let trace = planner.timeline(plan.choice().unwrap_or(candidate), TRACED)?;
+            replace(path, trace.chrome_json().as_bytes())?;
         }
         if out.is_json() {
             out.text(&json)
@@ -98,11 +112,7 @@ impl PlanCommand {
         let path = Path::new(name);
         let is_path = name.contains(['/', '\\']) || path.extension().is_some() || path.exists();
         let cluster = if is_path {
-            let text = std::fs::read_to_string(path).map_err(|source| gnnc::Error::File {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            })?;
+            let text = read_text(path)?;
             Cluster::parse(&text).map_err(|e| input(format!("{name}: {e}")))?
         } else {
             Cluster::named(name).map_err(|e| {

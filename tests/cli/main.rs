@@ -11,3 +11,4 @@ mod plans;
 mod resume;
 mod sameness;
 mod support;
+mod traces;

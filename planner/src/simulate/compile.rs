@@ -3,9 +3,17 @@
 use super::fabric::Fabric;
 use gnnc_ir::cluster::{Cluster, Link, SharedBy};
 use gnnc_ir::program::{Instr, Program, Ref};
+use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::all_reduce_floats;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work, work};
+
+/// What instructions are called, and what those of that name keep busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub text: &'static str,
+    pub resource: Resource,
+}
 
 /// What runs, with the seconds that it takes.
 #[derive(Clone, Debug)]
@@ -73,7 +81,7 @@ pub(super) struct Compiler<'a> {
     program: &'a Program,
     cluster: &'a Cluster,
     fabric: &'a Fabric,
-    names: Vec<&'static str>,
+    names: Vec<Name>,
 }
 
 impl<'a> Compiler<'a> {
@@ -87,7 +95,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The steps, and the names that they refer to.
-    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<&'static str>) {
+    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<Name>) {
         let steps = self.list(instrs, "");
         (steps, self.names)
     }
@@ -108,7 +116,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn step(&mut self, instr: &Instr, at: String) -> Step {
-        let name = self.name(instr.name(self.program));
+        let name = self.name(instr);
         match instr {
             Instr::Repeat {
                 count,
@@ -143,14 +151,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn name(&mut self, name: &'static str) -> usize {
-        self.names
-            .iter()
-            .position(|n| *n == name)
-            .unwrap_or_else(|| {
-                self.names.push(name);
-                self.names.len() - 1
-            })
+    fn name(&mut self, instr: &Instr) -> usize {
+        let text = instr.name(self.program);
+        let known = self.names.iter().position(|name| name.text == text);
+        known.unwrap_or_else(|| {
+            let resource = Resource::of(instr, self.program);
+            self.names.push(Name { text, resource });
+            self.names.len() - 1
+        })
     }
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)`.
