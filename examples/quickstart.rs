@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout)] // an example shows what it does
 
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Objective, Partitioner};
 use gnnc::planner::placement::Placement;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
@@ -17,11 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
 
     // Plan: what would eight GPUs do?
-    let options = PlanOptions {
-        cluster: Cluster::named("h100x8")?,
-        objective: Objective::Time,
-        partitioners: vec![Partitioner::Metis],
-    };
+    let options = PlanOptions::new(Cluster::named("h100x8")?);
     let plan = gnnc::plan(&loaded, &compiled, &options)?;
     println!("{}", gnnc::planner::report::text(&plan));
 

@@ -21,6 +21,7 @@
 mod compile;
 mod error;
 mod plan;
+mod replay;
 mod source;
 mod training;
 
@@ -31,6 +32,7 @@ pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
-pub use plan::{PlanOptions, Planner, plan};
+pub use plan::{PlanOptions, Planner, SweepPoint, plan, sweep};
+pub use replay::verify;
 pub use source::{LoadOptions, Loaded, Source};
 pub use training::{Progress, Summary, TrainOptions, Trainer, train, train_traced};

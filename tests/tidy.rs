@@ -234,7 +234,10 @@ fn texts() -> impl Iterator<Item = (String, String)> {
 fn walk(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     for path in entries(folder) {
         if path.is_file() {
-            files.insert(path);
+            // In a second worktree `.git` is a file that names the first.
+            if path.file_name().is_none_or(|name| name != ".git") {
+                files.insert(path);
+            }
         } else if path.is_dir() && !path.is_symlink() {
             let name = path
                 .file_name()

@@ -54,21 +54,55 @@ pub struct PlanRequest<'a> {
     pub partitioners: &'a [Partitioner],
     /// Relaxations that are permitted.
     pub allow: &'a [Relaxation],
+    /// What candidates must be.
+    pub pin: Pin,
+}
+
+/// What candidates must be; what is none is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// The placement.
+    pub placement: Option<Placement>,
+    /// Number of ranks, which then need not be those of a node or of all devices.
+    pub ranks: Option<u32>,
+    /// How vertices are divided, which then need not be among the partitioners to try.
+    pub partitioner: Option<Partitioner>,
+}
+
+impl Pin {
+    /// Nothing but one candidate.
+    pub fn only(spec: &PlacementSpec) -> Self {
+        Self {
+            placement: Some(spec.placement),
+            ranks: Some(spec.ranks),
+            partitioner: (spec.ranks > 1).then_some(spec.partitioner),
+        }
+    }
+
+    fn admits(&self, spec: &PlacementSpec) -> bool {
+        let Self {
+            placement, ranks, ..
+        } = *self;
+        placement.is_none_or(|p| p == spec.placement) && ranks.is_none_or(|r| r == spec.ranks)
+    }
 }
 
 impl PlanRequest<'_> {
-    /// The candidates: one rank, one node, all devices; each partitioner.
+    /// The candidates: one rank, one node, all devices; each partitioner; what is pinned.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         let all = self.cluster.devices();
         let mut ranks = vec![1, self.cluster.devices_per_node.min(all), all];
+        ranks.extend(self.pin.ranks.filter(|&pinned| (1..=all).contains(&pinned)));
         ranks.sort_unstable();
         ranks.dedup();
+        let pinned = self.pin.partitioner.map(|p| [p]);
+        let partitioners = pinned.as_ref().map_or(self.partitioners, |p| &p[..]);
         let mut specs = Vec::new();
         for ranks in ranks {
             let different = if ranks == 1 {
                 &[Partitioner::Range][..]
             } else {
-                self.partitioners
+                partitioners
             };
             specs.extend(different.iter().map(|&partitioner| PlacementSpec {
                 placement: Placement::Graph,
@@ -76,6 +110,7 @@ impl PlanRequest<'_> {
                 partitioner,
             }));
         }
+        specs.retain(|spec| self.pin.admits(spec));
         specs.sort_unstable();
         specs.dedup();
         specs
@@ -83,7 +118,7 @@ impl PlanRequest<'_> {
 }
 
 /// The relaxations that a placement needs.
-fn relaxations(placement: Placement) -> &'static [Relaxation] {
+pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
     match placement {
         Placement::Graph
         | Placement::Tensor
@@ -133,6 +168,7 @@ pub fn plan<E: Display>(
     Plan {
         version: PLAN_VERSION,
         model: request.model.to_owned(),
+        source: None,
         workload: request.workload.into(),
         cluster: request.cluster.clone(),
         objective: request.objective,

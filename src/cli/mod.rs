@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod diff;
 mod emit;
 mod explain;
 mod files;
@@ -12,9 +13,11 @@ mod fmt;
 mod graph;
 mod inputs;
 mod listing;
+mod machine;
 mod output;
 mod plan;
 mod profile;
+mod sweep;
 mod text;
 mod trace;
 mod train;
@@ -57,9 +60,13 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Say how a model is best placed on a cluster, how long that takes and whether it fits.
     Plan(plan::PlanCommand),
+    /// Lay two plans side by side.
+    Diff(diff::Diff),
+    /// Say how many devices a model needs.
+    Sweep(sweep::Sweep),
     /// Say how a model was rewritten, why that is equal, and what it saves.
     Explain(explain::Explain),
-    /// Train a model.
+    /// Train a model, or run a plan of one.
     Train(train::Train),
     /// Lay predicted and measured timelines side by side.
     #[command(subcommand)]
@@ -85,6 +92,8 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
+        Command::Diff(command) => command.run(&out),
+        Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
         Command::Train(command) => command.run(&out),
         Command::Trace(command) => command.run(&out),

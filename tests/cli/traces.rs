@@ -1,7 +1,7 @@
 //! Timelines: written, read back, laid side by side.
 
 use crate::support::{Folder, example, gnnc, refused, text};
-use gnnc::ir::trace::{Kind, Phase, Trace};
+use gnnc::ir::trace::{Event, Kind, Phase, Trace};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 fn traces(folder: &Folder) -> [String; 2] {
     let cora = example("gcn_cora.gir");
     let [predicted, measured] = ["p.json", "m.json"].map(|name| folder.join(name));
-    let args = ["plan", &cora, "--cluster", "cpu", "--gpus", "2"];
+    let args = ["plan", &cora, "--cluster", "cpu", "--pin", "ranks=2"];
     gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
     let args = ["train", &cora, "--workers", "2", "--epochs", "5"];
     gnnc(args.iter().chain(&["--trace", text(&measured)])).report();
@@ -29,15 +29,18 @@ fn predicted_and_measured_timelines_are_of_one_program() {
         (predicted.kind, measured.kind),
         (Kind::Predicted, Kind::Measured)
     );
-    // The plan may choose one rank; what it traces is what it chose.
     assert_eq!((measured.ranks, measured.graph.as_str()), (2, "cora"));
-    let places = |trace: &Trace| -> BTreeSet<(String, String)> {
-        let events = trace.events.iter().filter(|e| e.phase == Phase::Step);
-        events.map(|e| (e.at.clone(), e.name.clone())).collect()
+    let places = |trace: &Trace| -> BTreeSet<(Phase, u32, String, String)> {
+        let place = |e: &Event| (e.phase, e.rank, e.at.clone(), e.name.clone());
+        trace.events.iter().map(place).collect()
     };
-    if predicted.ranks == 2 {
-        assert_eq!(places(&predicted), places(&measured));
-    }
+    assert_eq!(places(&predicted), places(&measured));
+    let sent = |trace: &Trace, epoch| -> u64 {
+        let events = trace.events.iter();
+        let step = events.filter(|e| e.phase == Phase::Step && e.epoch == epoch);
+        step.map(|e| e.bytes_sent).sum()
+    };
+    assert_eq!(sent(&predicted, 1), sent(&measured, 1));
     let epochs = measured.events.iter().map(|e| e.epoch).max();
     assert_eq!(epochs, Some(5));
 }

@@ -1,3 +1,5 @@
+//! What must hold of traces, their files and their differences.
+
 use super::*;
 use crate::units::Seconds;
 
