@@ -18,6 +18,7 @@
 //! checks, [`gnnc_planner`] rewrites, lowers, simulates and chooses, [`gnnc_codegen`]
 //! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
 
+mod calibrate;
 mod compile;
 mod error;
 mod plan;
@@ -25,6 +26,7 @@ mod replay;
 mod source;
 mod training;
 
+pub use calibrate::{CalibrateOptions, Calibrated, Quality, calibrate};
 pub use compile::{Compiled, compile, compile_explained};
 pub use error::Error;
 pub use gnnc_codegen as codegen;

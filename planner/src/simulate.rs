@@ -165,8 +165,11 @@ fn price(
     parts: &Parts,
     fabric: &Fabric,
 ) -> PhaseCost {
-    let (steps, names) = Compiler::new(program, cluster, fabric).compile(instrs);
+    let compiler = Compiler::new(program, cluster, fabric);
+    let around = compiler.around();
+    let (steps, names) = compiler.compile(instrs);
     let mut run = Run::new(fabric, names);
+    run.wait(around);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.
     let uniform = [vec![parts.halo_rows()]];

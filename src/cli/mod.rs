@@ -4,6 +4,7 @@
 //! `--format json` an error is an object on standard output.
 
 mod bench;
+mod calibrate;
 mod check;
 mod diff;
 mod emit;
@@ -60,6 +61,8 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Say how a model is best placed on a cluster, how long that takes and whether it fits.
     Plan(plan::PlanCommand),
+    /// Measure this machine, so that plans for it are forecasts.
+    Calibrate(calibrate::Calibrate),
     /// Lay two plans side by side.
     Diff(diff::Diff),
     /// Say how many devices a model needs.
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
+        Command::Calibrate(command) => command.run(&out),
         Command::Diff(command) => command.run(&out),
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),

@@ -1,12 +1,12 @@
 //! Instructions to durations by class of ranks.
 
 use super::fabric::Fabric;
-use gnnc_ir::cluster::{Cluster, Link, SharedBy};
-use gnnc_ir::program::{Instr, Program, Ref};
+use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
+use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::all_reduce_floats;
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{KernelClass, Work, work};
+use gnnc_ir::work::{KernelClass, Work, demand, work};
 
 /// What instructions are called, and what those of that name keep busy.
 #[derive(Clone, Copy, Debug)]
@@ -82,16 +82,24 @@ pub(super) struct Compiler<'a> {
     cluster: &'a Cluster,
     fabric: &'a Fabric,
     names: Vec<Name>,
+    costs: Option<&'a Costs>,
 }
 
 impl<'a> Compiler<'a> {
     pub fn new(program: &'a Program, cluster: &'a Cluster, fabric: &'a Fabric) -> Self {
+        let measured = cluster.calibration.measured.as_ref();
         Self {
             program,
             cluster,
             fabric,
             names: Vec::new(),
+            costs: measured.and_then(|measured| measured.of(program.ranks)),
         }
+    }
+
+    /// What the run of a list takes besides its instructions.
+    pub fn around(&self) -> f64 {
+        self.costs.map_or(0.0, |costs| costs.around.0)
     }
 
     /// The steps, and the names that they refer to.
@@ -142,9 +150,7 @@ impl<'a> Compiler<'a> {
             _ => {
                 let classes = self.fabric.classes.iter();
                 let seconds = classes
-                    .map(|class| {
-                        work(self.program, instr, &class.sizes).map_or(0.0, |w| self.kernel(&w))
-                    })
+                    .map(|class| self.instruction(instr, &class.sizes))
                     .collect();
                 Step::Compute { at, name, seconds }
             }
@@ -161,6 +167,18 @@ impl<'a> Compiler<'a> {
         })
     }
 
+    /// The time of an instruction on a rank: what was measured for what it asks, or else what
+    /// peaks and efficiencies say.
+    fn instruction(&self, instr: &Instr, sizes: &RankSizes) -> f64 {
+        let measured = self.costs.and_then(|costs| {
+            let demand = demand(self.program, instr, sizes)?;
+            costs.seconds(&demand)
+        });
+        measured.unwrap_or_else(|| {
+            work(self.program, instr, sizes).map_or(0.0, |work| self.kernel(&work))
+        })
+    }
+
     /// `max(launch floor, operations / rate, bytes / bandwidth)`.
     fn kernel(&self, work: &Work) -> f64 {
         let device = &self.cluster.device;
@@ -171,9 +189,10 @@ impl<'a> Compiler<'a> {
         compute.max(memory).max(device.launch_floor.0)
     }
 
-    /// Passing over `read` and `written` bytes; no time at all if there are none.
+    /// Passing over `read` and `written` bytes; no time at all if there are none, or if the
+    /// link was measured with what goes before and after a message.
     fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if read + written == 0.0 {
+        if read + written == 0.0 || self.costs.is_some() {
             return 0.0;
         }
         let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));

@@ -70,6 +70,14 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Lets all ranks wait.
+    pub fn wait(&mut self, seconds: f64) {
+        self.state
+            .clock
+            .iter_mut()
+            .for_each(|clock| *clock += seconds);
+    }
+
     pub fn all(&mut self, steps: &[Step]) {
         for step in steps {
             self.one(step);
