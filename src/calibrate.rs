@@ -3,18 +3,17 @@
 
 mod fit;
 
-use crate::{Compiled, Error, Loaded, PlanOptions, Planner, Source, TrainOptions, Trainer};
-use fit::{Sample, error, fit};
+use crate::{Compiled, Error, Loaded, Source, TrainOptions, Trainer};
+use fit::{Sample, error, fit, seconds};
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
 use gnnc_ir::model::GraphFacts;
-use gnnc_ir::plan::{Partitioner, Placement as Kind};
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace};
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS, demand};
-use gnnc_planner::search::{Pin, PlacementSpec};
+use gnnc_planner::placement::Placement;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,7 +41,7 @@ pub struct Quality {
     /// Ranks that ran at once.
     pub ranks: u32,
     /// Instructions that share costs.
-    pub group: &'static str,
+    pub group: String,
     /// Instructions that were measured.
     pub samples: usize,
     /// The mean of the absolute relative errors.
@@ -56,6 +55,29 @@ pub struct Calibrated {
     pub cluster: Cluster,
     /// How well its costs explain what was measured.
     pub quality: Vec<Quality>,
+    /// What was measured.
+    pub measurements: Vec<Measurement>,
+}
+
+/// The time of one instruction on one rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measurement {
+    /// Ranks that ran at once.
+    pub ranks: u32,
+    /// What was trained on what.
+    pub what: String,
+    /// Place of the instruction in the step.
+    pub at: String,
+    /// Instructions that share costs, or the name of one that communicates.
+    pub group: String,
+    /// Counts beside [`TERMS`]; none of one that communicates.
+    pub terms: Vec<f64>,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// The lower eighth of its times, waiting not counted.
+    pub seconds: f64,
+    /// What the costs make of it.
+    pub predicted: f64,
 }
 
 /// One graph to train on.
@@ -77,13 +99,16 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 /// Sizes between those of a few kilobytes and those of hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { vertices: 600, arcs: 3_000, features: 64, sparsity: 1, classes: 5, widths: ALL, epochs: 40 },
-    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, widths: ALL, epochs: 24 },
-    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, widths: FEW, epochs: 9 },
-    Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, widths: ALL, epochs: 7 },
-    Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, widths: FEW, epochs: 5 },
-    Case { vertices: 150_000, arcs: 2_500_000, features: 100, sparsity: 1, classes: 20, widths: FEW, epochs: 4 },
+    Case { vertices: 600, arcs: 3_000, features: 64, sparsity: 1, classes: 5, widths: ALL, epochs: 12 },
+    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, widths: ALL, epochs: 8 },
+    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, widths: FEW, epochs: 4 },
+    Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, widths: ALL, epochs: 3 },
+    Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, widths: FEW, epochs: 2 },
+    Case { vertices: 150_000, arcs: 2_500_000, features: 100, sparsity: 1, classes: 20, widths: FEW, epochs: 1 },
 ];
+/// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
+/// measured once may be measured then.
+const ROUNDS: usize = 4;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
 
@@ -121,25 +146,27 @@ pub fn calibrate(
         &counts[..1]
     };
     let work = |case: &Case| case.arcs as f64 * case.epochs as f64 + 1e5;
-    let total = cases.iter().map(|case| work(case)).sum::<f64>();
+    let total = ROUNDS as f64 * cases.iter().map(|case| work(case)).sum::<f64>();
     let mut heaps: Vec<Heap> = counts.iter().map(|&ranks| Heap::new(ranks)).collect();
     let mut done = 0.0;
-    for case in &cases {
-        let data = case.graph()?;
-        for (name, body) in MODELS {
-            for &width in case.widths {
-                let what = format!("{name} of width {width} on {} arcs", case.arcs);
-                watch(&what, done / total);
-                let loaded = case.model(body, width, &data)?;
-                let compiled = crate::compile(&loaded.model, &loaded.workload)?;
-                for heap in &mut heaps {
-                    heap.measure(&loaded, &compiled, case.epochs, options)?;
+    for _ in 0..ROUNDS {
+        for case in &cases {
+            let data = case.graph()?;
+            for (name, body) in MODELS {
+                for &width in case.widths {
+                    let what = format!("{name} of width {width} on {} arcs", case.arcs);
+                    watch(&what, done / total);
+                    let loaded = case.model(body, width, &data)?;
+                    let compiled = crate::compile(&loaded.model, &loaded.workload)?;
+                    for heap in &mut heaps {
+                        heap.measure(&what, &loaded, &compiled, case.epochs, options)?;
+                    }
+                    done += work(case) / (MODELS.len() * case.widths.len()) as f64;
                 }
-                done += work(case) / (MODELS.len() * case.widths.len()) as f64;
             }
         }
     }
-    conclude(options, &heaps)
+    conclude(options, heaps)
 }
 
 impl Case {
@@ -205,25 +232,27 @@ impl Case {
 /// What was measured with a number of ranks at once.
 struct Heap {
     ranks: u32,
-    groups: BTreeMap<&'static str, Vec<Sample>>,
-    /// Bytes that a rank sends in an exchange, and the seconds that it takes.
-    exchanges: Vec<(f64, f64)>,
+    /// Instructions, with all times that were measured.
+    instructions: BTreeMap<Place, (Measurement, Vec<f64>)>,
     /// Seconds of an epoch before the first and after the last instruction.
     around: Vec<f64>,
 }
+
+/// What was trained on what, the rank, and the place of the instruction.
+type Place = (String, u32, String);
 
 impl Heap {
     fn new(ranks: u32) -> Self {
         Self {
             ranks,
-            groups: BTreeMap::new(),
-            exchanges: Vec::new(),
+            instructions: BTreeMap::new(),
             around: Vec::new(),
         }
     }
 
     fn measure(
         &mut self,
+        what: &str,
         loaded: &Loaded,
         compiled: &Compiled,
         epochs: usize,
@@ -232,6 +261,8 @@ impl Heap {
         let run = TrainOptions {
             workers: self.ranks,
             cache_dir: options.cache_dir.clone(),
+            // Names are random, so that a range is as good as any other part, and quick to make.
+            partitioner: "range".to_owned(),
             trace: true,
             ..TrainOptions::default()
         };
@@ -243,32 +274,29 @@ impl Heap {
             walls.push(trainer.epoch()?.seconds);
         }
         let trace = trainer.session.take_trace();
-        let spec = PlacementSpec {
-            placement: Kind::Graph,
-            ranks: self.ranks,
-            partitioner: Partitioner::Metis,
-        };
-        let cluster = Cluster::named("cpu")?.resized(Some(self.ranks), None)?;
-        let plan = PlanOptions {
-            pin: Pin::only(&spec),
-            ..PlanOptions::new(cluster)
-        };
-        let (program, parts) = Planner::new(loaded, compiled, &plan)?.priced(&spec)?;
+        let program = compiled.program(Placement::Graph { ranks: self.ranks })?;
         self.around.extend(around(&trace, &walls));
-        for ((rank, at), (seconds, event)) in medians(&trace) {
+        for ((rank, at), (seconds, event)) in times(&trace) {
             let Some(instr) = find(&program, at) else {
                 continue;
             };
-            match demand(&program, instr, &parts.sizes[rank as usize]) {
-                Some(demand) => self.groups.entry(demand.group).or_default().push(Sample {
-                    terms: demand.terms,
-                    seconds,
-                }),
-                None if !matches!(instr, Instr::AllReduce { .. }) => {
-                    self.exchanges.push((event.bytes_sent as f64, seconds));
-                }
-                None => {}
-            }
+            let place = (what.to_owned(), rank, at.to_owned());
+            let (_, all) = self.instructions.entry(place).or_insert_with(|| {
+                let demand = demand(&program, instr, &trainer.sizes[rank as usize]);
+                let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
+                let measurement = Measurement {
+                    ranks: self.ranks,
+                    what: what.to_owned(),
+                    at: at.to_owned(),
+                    group: group.to_owned(),
+                    terms: demand.map_or_else(Vec::new, |d| d.terms.to_vec()),
+                    bytes: event.bytes_sent,
+                    seconds: 0.0,
+                    predicted: 0.0,
+                };
+                (measurement, Vec::new())
+            });
+            all.extend(seconds);
         }
         Ok(())
     }
@@ -279,8 +307,8 @@ fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     program.step.get(at.parse::<usize>().ok()?)
 }
 
-/// By rank and place, the median time without waiting, and one of the events.
-fn medians(trace: &Trace) -> BTreeMap<(u32, &str), (f64, &Event)> {
+/// By rank and place, the times without waiting, and one of the events.
+fn times(trace: &Trace) -> BTreeMap<(u32, &str), (Vec<f64>, &Event)> {
     let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
     let mut arrived: BTreeMap<(u64, &str), f64> = BTreeMap::new();
     for event in step() {
@@ -299,8 +327,7 @@ fn medians(trace: &Trace) -> BTreeMap<(u32, &str), (f64, &Event)> {
             .or_insert((Vec::new(), event));
         found.0.push((event.end_us - begin).max(0.01) / 1e6);
     }
-    let median = |(key, (seconds, event)): (_, (Vec<f64>, _))| (key, (median(seconds), event));
-    all.into_iter().map(median).collect()
+    all
 }
 
 /// Seconds of each epoch that no instruction takes.
@@ -316,33 +343,51 @@ fn around(trace: &Trace, walls: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn conclude(options: &CalibrateOptions, heaps: &[Heap]) -> Result<Calibrated, Error> {
-    let (mut quality, mut costs) = (Vec::new(), Vec::new());
+fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, Error> {
+    let mut cluster = machine(options)?;
+    let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
     for heap in heaps {
-        let mut groups = BTreeMap::new();
-        for (group, samples) in &heap.groups {
-            let found = fit(samples);
-            quality.push(Quality {
-                ranks: heap.ranks,
-                group,
-                samples: samples.len(),
-                error: error(samples, &found),
+        let (around, ranks) = (Seconds(rounded(median(heap.around))), heap.ranks);
+        let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
+        for (found, times) in heap.instructions.into_values() {
+            let group = by_group.entry(found.group.clone()).or_default();
+            group.push(Measurement {
+                seconds: quiet(times),
+                ..found
             });
-            let named = TERMS.iter().zip(found).filter(|(_, cost)| *cost > 0.0);
-            let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
-            groups.insert((*group).to_owned(), named.collect());
+        }
+        let mut groups = BTreeMap::new();
+        for (group, mut found) in by_group {
+            let samples: Vec<Sample> = found.iter().map(sample).collect();
+            let fitted = fit(&samples);
+            quality.push(Quality {
+                ranks,
+                group: group.clone(),
+                samples: samples.len(),
+                error: error(&samples, &fitted),
+            });
+            for (found, sample) in found.iter_mut().zip(&samples) {
+                found.predicted = seconds(&sample.terms, &fitted);
+            }
+            measurements.extend(found);
+            match group.as_str() {
+                "halo-exchange" => {
+                    cluster.inside.latency = Seconds(rounded(fitted[0]));
+                    cluster.inside.bandwidth = rounded(1.0 / fitted[BYTES].max(1e-15));
+                }
+                "halo-reduce" | "all-reduce" => {}
+                _ => {
+                    let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
+                    let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
+                    groups.insert(group, named.collect());
+                }
+            }
         }
         costs.push(Costs {
-            ranks: heap.ranks,
-            around: Seconds(rounded(median(heap.around.clone()))),
+            ranks,
+            around,
             groups,
         });
-    }
-    let mut cluster = machine(options)?;
-    if let Some(heap) = heaps.iter().find(|h| !h.exchanges.is_empty()) {
-        let (latency, a_byte) = line(&heap.exchanges);
-        cluster.inside.latency = Seconds(rounded(latency));
-        cluster.inside.bandwidth = rounded(1.0 / a_byte.max(1e-15));
     }
     let calibration = &mut cluster.calibration;
     (calibration.basis, calibration.spread) = (Basis::Measured, SPREAD);
@@ -352,8 +397,28 @@ fn conclude(options: &CalibrateOptions, heaps: &[Heap]) -> Result<Calibrated, Er
         date: options.date.clone(),
         costs,
     });
-    Ok(Calibrated { cluster, quality })
+    Ok(Calibrated {
+        cluster,
+        quality,
+        measurements,
+    })
 }
+
+/// A measurement as the fit takes it: messages by their number and bytes.
+fn sample(found: &Measurement) -> Sample {
+    let mut terms = [0.0; TERM_COUNT];
+    match found.terms.is_empty() {
+        true => (terms[0], terms[BYTES]) = (1.0, found.bytes as f64),
+        false => terms.copy_from_slice(&found.terms),
+    }
+    Sample {
+        terms,
+        seconds: found.seconds,
+    }
+}
+
+/// The term that stands for the bytes of messages: the last one.
+const BYTES: usize = TERM_COUNT - 1;
 
 /// The factor that predictions of a calibrated machine are held to.
 const SPREAD: f64 = 1.15;
@@ -370,23 +435,15 @@ fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
     Ok(cluster)
 }
 
-/// Latency, and seconds a byte, of exchanges.
-fn line(exchanges: &[(f64, f64)]) -> (f64, f64) {
-    let sample = |(bytes, seconds): &(f64, f64)| {
-        let mut terms = [0.0; TERM_COUNT];
-        (terms[0], terms[TERM_COUNT - 1]) = (1.0, *bytes);
-        Sample {
-            terms,
-            seconds: *seconds,
-        }
-    };
-    let found = fit(&exchanges.iter().map(sample).collect::<Vec<_>>());
-    (found[0], found[TERM_COUNT - 1])
-}
-
 /// Four significant digits, more than a measurement has.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+/// The lower eighth: the time of an instruction that nothing else on the machine disturbed.
+fn quiet(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 8).copied().unwrap_or(0.0)
 }
 
 /// The middle value; 0 of nothing.

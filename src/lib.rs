@@ -26,7 +26,7 @@ mod replay;
 mod source;
 mod training;
 
-pub use calibrate::{CalibrateOptions, Calibrated, Quality, calibrate};
+pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
 pub use compile::{Compiled, compile, compile_explained};
 pub use error::Error;
 pub use gnnc_codegen as codegen;

@@ -180,7 +180,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    pub(crate) fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
+    fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
         let parts = parts(&self.workload, spec.ranks, spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
         Ok((self.lower(spec)?, parts))

@@ -115,6 +115,8 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
+    /// What each rank holds.
+    pub sizes: Vec<RankSizes>,
 }
 
 impl Trainer {
@@ -168,6 +170,7 @@ impl Trainer {
             session,
             step_bytes,
             eval_bytes,
+            sizes,
         })
     }
 

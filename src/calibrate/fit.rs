@@ -8,6 +8,8 @@ const SWEEPS: usize = 20_000;
 const ROUNDS: usize = 6;
 /// Relative error from which on a measurement loses weight.
 const GOOD: f64 = 0.03;
+/// Seconds that are added to a time before an error is compared with it: what takes less is noise.
+const SHORT: f64 = 2e-6;
 
 /// A measured time with the counts that explain it.
 #[derive(Clone, Debug)]
@@ -22,12 +24,16 @@ pub struct Sample {
 /// farther away never costs less: what was not measured costs what the nearer one costs.
 pub fn fit(samples: &[Sample]) -> [f64; TERM_COUNT] {
     let rows: Vec<[f64; TERM_COUNT]> = samples.iter().map(relative).collect();
+    let wanted: Vec<f64> = samples
+        .iter()
+        .map(|s| s.seconds / (s.seconds + SHORT))
+        .collect();
     let mut weights = vec![1.0; rows.len()];
     let mut costs = [0.0; TERM_COUNT];
     for _ in 0..ROUNDS {
-        costs = least_squares(&rows, &weights, costs);
-        for (weight, row) in weights.iter_mut().zip(&rows) {
-            let error = dot(row, &costs) - 1.0;
+        costs = least_squares(&rows, &wanted, &weights, costs);
+        for ((weight, row), wanted) in weights.iter_mut().zip(&rows).zip(&wanted) {
+            let error = dot(row, &costs) - wanted;
             *weight = 1.0 / error.abs().max(GOOD);
         }
     }
@@ -38,8 +44,13 @@ pub fn fit(samples: &[Sample]) -> [f64; TERM_COUNT] {
 pub fn error(samples: &[Sample], costs: &[f64; TERM_COUNT]) -> f64 {
     let errors = samples
         .iter()
-        .map(|s| (dot(&s.terms, costs) / s.seconds - 1.0).abs());
+        .map(|s| (dot(&s.terms, costs) - s.seconds).abs() / (s.seconds + SHORT));
     errors.sum::<f64>() / samples.len().max(1) as f64
+}
+
+/// The time that costs make of counts.
+pub fn seconds(terms: &[f64; TERM_COUNT], costs: &[f64; TERM_COUNT]) -> f64 {
+    dot(terms, costs)
 }
 
 /// The counts over the time. Counts of a size of memory become those of it and all larger ones,
@@ -51,7 +62,7 @@ fn relative(sample: &Sample) -> [f64; TERM_COUNT] {
             row[i - 1] += row[i];
         }
     }
-    row.map(|count| count / sample.seconds)
+    row.map(|count| count / (sample.seconds + SHORT))
 }
 
 /// Costs of sizes of memory from the steps between them.
@@ -70,18 +81,19 @@ fn continues(term: usize) -> bool {
     TERMS[term].contains('_') && kind(TERMS[term]) == kind(TERMS[term - 1])
 }
 
-/// Coefficients, none negative, for which `row . coefficients` is nearest to 1 in weighted
+/// Coefficients, none negative, for which `row . coefficients` is nearest to what is wanted in weighted
 /// squares: by turns, each as good as the others allow.
 fn least_squares(
     rows: &[[f64; TERM_COUNT]],
+    wanted: &[f64],
     weights: &[f64],
     mut found: [f64; TERM_COUNT],
 ) -> [f64; TERM_COUNT] {
     let mut gram = [[0.0; TERM_COUNT]; TERM_COUNT];
     let mut right = [0.0; TERM_COUNT];
-    for (row, weight) in rows.iter().zip(weights) {
+    for ((row, weight), wanted) in rows.iter().zip(weights).zip(wanted) {
         for i in 0..TERM_COUNT {
-            right[i] += weight * row[i];
+            right[i] += weight * row[i] * wanted;
             for j in 0..TERM_COUNT {
                 gram[i][j] += weight * row[i] * row[j];
             }

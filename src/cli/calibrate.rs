@@ -8,7 +8,7 @@ use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::{CalibrateOptions, Calibrated};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,6 +24,9 @@ pub struct Calibrate {
     /// Ranks that run at once when contention is measured; the number of cores if not given.
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
+    /// Write every measurement to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
     /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
     #[arg(long)]
     quick: bool,
@@ -33,6 +36,9 @@ impl Calibrate {
     /// Measures, writes the file and says how well the costs explain what was measured.
     pub fn run(&self, out: &Output) -> Answer {
         writable(&self.out, "calibration")?;
+        if let Some(path) = &self.samples {
+            writable(path, "measurements")?;
+        }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let ranks = self.ranks.unwrap_or(cores.min(MOST_RANKS));
         if !(1..=MOST_RANKS).contains(&ranks) {
@@ -61,6 +67,10 @@ impl Calibrate {
             &self.out,
             format!("{comment}{}", found.cluster.to_toml()).as_bytes(),
         )?;
+        if let Some(path) = &self.samples {
+            let text = serde_json::to_string(&found.measurements).map_err(io::Error::other)?;
+            replace(path, text.as_bytes())?;
+        }
         out.report(
             || self.text(&options, &found),
             &json!({
@@ -98,7 +108,7 @@ impl Calibrate {
         table.row(["instructions", "ranks at once", "measured", "mean error"]);
         for quality in &found.quality {
             table.row([
-                quality.group.to_owned(),
+                quality.group.clone(),
                 quality.ranks.to_string(),
                 quality.samples.to_string(),
                 percent(quality.error),
