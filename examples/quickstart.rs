@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)] // an example shows what it does
 
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Objective, Partitioner, Placement};
+use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
@@ -17,11 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
 
     // Plan: what would eight GPUs do?
-    let options = PlanOptions {
-        cluster: Cluster::named("h100x8")?,
-        objective: Objective::Time,
-        partitioners: vec![Partitioner::Metis],
-    };
+    let options = PlanOptions::new(Cluster::named("h100x8")?);
     let plan = gnnc::plan(&loaded, &compiled, &options)?;
     println!("{}", gnnc::planner::report::text(&plan));
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Losses of 50 epochs with several workers beside one worker's.
 
-    cargo build --release && python3 scripts/sameness.py
+    cargo build --release && python3 scripts/sameness.py [PLACEMENT [MODEL,.. [GRAPH,..]]]
 
 Prints a table of the largest |a - b| / (1e-5 + 1e-4 |b|) over the epochs: at most 1 is the same. The last
 column is a yardstick: the same for one worker whose learning rate is larger by 2 in ten million, which is
@@ -22,13 +22,14 @@ MODELS = {"gcn": [], "sage": [], "gat": [], "gin": [], "gcnii": ["--set", "depth
 GRAPHS = ["cora", "squirrel", "photo"]
 WORKERS = [2, 3, 4, 8]
 EPOCHS = 50
+PLACEMENT = sys.argv[1] if len(sys.argv) > 1 else "graph"
 RATE = re.compile(r"lr = ([0-9.]+)")
 
 
 def losses(model, graph, workers, file=None):
     command = [
         os.environ.get("GNNC") or ROOT / "target/release/gnnc", "bench-epoch", file or ROOT / f"examples/{model}_cora.gir",
-        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers),
+        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--placement", PLACEMENT,
         "--epochs", str(EPOCHS), "--format", "json", *MODELS[model],
     ]
     found = subprocess.run(command, capture_output=True, text=True)
@@ -57,8 +58,9 @@ def nudged(model, graph):
 failed, worst = [], 0.0
 print("| graph | model | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "| yardstick |")
 print("| --- " * (4 + len(WORKERS)) + "|")
-for graph in GRAPHS:
-    for model in MODELS:
+chosen = [argument.split(",") for argument in sys.argv[2:4]] + [list(MODELS), GRAPHS][len(sys.argv[2:4]):]
+for graph in chosen[1]:
+    for model in chosen[0]:
         one = losses(model, graph, 1)
         row = [distance(losses(model, graph, workers), one) for workers in WORKERS]
         yardstick = distance(nudged(model, graph), one)

@@ -18,12 +18,15 @@
 //! checks, [`gnnc_planner`] rewrites, lowers, simulates and chooses, [`gnnc_codegen`]
 //! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
 
+mod calibrate;
 mod compile;
 mod error;
 mod plan;
+mod replay;
 mod source;
 mod training;
 
+pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
 pub use compile::{Compiled, compile, compile_explained};
 pub use error::Error;
 pub use gnnc_codegen as codegen;
@@ -31,6 +34,7 @@ pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
-pub use plan::{PlanOptions, plan};
+pub use plan::{PlanOptions, Planner, SweepPoint, plan, sweep};
+pub use replay::verify;
 pub use source::{LoadOptions, Loaded, Source};
 pub use training::{Progress, Summary, TrainOptions, Trainer, train, train_traced};

@@ -4,11 +4,15 @@ use crate::{Compiled, Error, Loaded};
 use gnnc_graph::summary;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::plan::{Objective, Partitioner, Plan};
+use gnnc_ir::plan::{Candidate, Objective, Partitioner, Plan};
+use gnnc_ir::program::Program;
+use gnnc_ir::trace::{Event, Kind, Phase, Trace};
 use gnnc_planner::lower::LowerError;
-use gnnc_planner::parts::parts;
+use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::placement::{self, Place};
-use gnnc_planner::search::{self, PlacementSpec, PlanRequest};
+use gnnc_planner::search::{self, Pin, PlacementSpec, PlanRequest};
+use gnnc_planner::simulate::timeline;
+use serde::Serialize;
 
 /// What to plan for.
 #[derive(Clone, Debug)]
@@ -19,6 +23,31 @@ pub struct PlanOptions {
     pub objective: Objective,
     /// Partitioners to try.
     pub partitioners: Vec<Partitioner>,
+    /// What candidates must be.
+    pub pin: Pin,
+}
+
+impl PlanOptions {
+    /// The shortest epoch on these machines, parts by METIS, nothing pinned.
+    pub fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            objective: Objective::Time,
+            partitioners: vec![Partitioner::Metis],
+            pin: Pin::default(),
+        }
+    }
+}
+
+/// The best plan for a number of devices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepPoint {
+    /// Devices.
+    pub devices: u32,
+    /// The best candidate; none if nothing fits or can run.
+    pub choice: Option<Candidate>,
+    /// Why it is the best, or why there is none.
+    pub reason: String,
 }
 
 /// Prices the placements that there are and ranks them. Where the graph is at hand it is
@@ -28,44 +57,182 @@ pub struct PlanOptions {
 /// A graph that cannot be partitioned. A placement that cannot run is no error but a
 /// rejected candidate.
 pub fn plan(loaded: &Loaded, compiled: &Compiled, options: &PlanOptions) -> Result<Plan, Error> {
-    let workload = measured(loaded, options)?;
-    let request = PlanRequest {
-        model: &loaded.model.name,
-        workload: &workload,
-        cluster: &options.cluster,
-        objective: options.objective,
-        partitioners: &options.partitioners,
-        allow: &[],
-    };
-    let lower = |spec: &PlacementSpec| -> Result<_, LowerError> {
-        let parts = parts(&workload, spec.ranks, spec.partitioner);
+    Ok(Planner::new(loaded, compiled, options)?.plan())
+}
+
+/// The best plan for each of several numbers of devices of a cluster's kind.
+///
+/// # Errors
+/// As [`plan`].
+pub fn sweep(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &PlanOptions,
+    devices: &[u32],
+) -> Result<Vec<SweepPoint>, Error> {
+    let mut points = Vec::new();
+    let mut workload = loaded.workload.clone();
+    for &devices in devices {
+        let cluster = match options.cluster.clone().resized(Some(devices), None) {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                points.push(SweepPoint {
+                    devices,
+                    choice: None,
+                    reason: error.to_string(),
+                });
+                continue;
+            }
+        };
+        let options = PlanOptions {
+            cluster,
+            ..options.clone()
+        };
+        let planner = Planner::with_workload(loaded, compiled, &options, workload)?;
+        let plan = planner.plan();
+        // What was partitioned for fewer devices need not be for more.
+        workload = planner.workload;
+        let first = plan.choice().or(plan.candidates.first());
+        let rejected = plan.rejected.first().map(|r| r.reason.clone());
+        let none = || rejected.unwrap_or_else(|| "there is no candidate".to_owned());
+        points.push(SweepPoint {
+            devices,
+            reason: first.map_or_else(none, |c| c.reason.clone()),
+            choice: plan.choice().cloned(),
+        });
+    }
+    Ok(points)
+}
+
+/// A model with everything that its plans need.
+pub struct Planner<'a> {
+    loaded: &'a Loaded,
+    compiled: &'a Compiled,
+    options: &'a PlanOptions,
+    workload: Workload,
+}
+
+impl<'a> Planner<'a> {
+    /// Partitions the graph, if it is at hand, as the candidates need it.
+    ///
+    /// # Errors
+    /// A graph that cannot be partitioned.
+    pub fn new(
+        loaded: &'a Loaded,
+        compiled: &'a Compiled,
+        options: &'a PlanOptions,
+    ) -> Result<Self, Error> {
+        Self::with_workload(loaded, compiled, options, loaded.workload.clone())
+    }
+
+    fn with_workload(
+        loaded: &'a Loaded,
+        compiled: &'a Compiled,
+        options: &'a PlanOptions,
+        workload: Workload,
+    ) -> Result<Self, Error> {
+        let mut planner = Self {
+            loaded,
+            compiled,
+            options,
+            workload,
+        };
+        planner.measure()?;
+        Ok(planner)
+    }
+
+    /// What there is to price.
+    pub fn candidates(&self) -> Vec<PlacementSpec> {
+        self.request().candidates()
+    }
+
+    /// Prices the placements and ranks them.
+    pub fn plan(&self) -> Plan {
+        search::plan(&self.request(), &|spec| self.lower(spec))
+    }
+
+    /// What the first `ranks` ranks of a candidate are expected to do: setup, one epoch, one
+    /// evaluation.
+    ///
+    /// # Errors
+    /// A candidate that has no program.
+    pub fn timeline(&self, candidate: &Candidate, ranks: u32) -> Result<Trace, Error> {
+        let (program, parts) = self.priced(&PlacementSpec::of(candidate))?;
+        let (mut events, mut begin) = (Vec::new(), 0.0);
+        for phase in Phase::ALL {
+            let found = timeline(&program, &self.options.cluster, &parts, phase, ranks);
+            let found = found.map_err(|e| Error::Input(e.to_string()))?;
+            let end = found.iter().map(|e| e.end_us).fold(0.0, f64::max);
+            events.extend(found.into_iter().map(|e| Event {
+                begin_us: begin + e.begin_us,
+                end_us: begin + e.end_us,
+                ..e
+            }));
+            begin += end;
+        }
+        events.sort_by_key(|e| e.rank);
+        Ok(Trace {
+            kind: Kind::Predicted,
+            model: self.loaded.model.name.clone(),
+            graph: self.workload.name.clone(),
+            ranks: program.ranks,
+            events,
+        })
+    }
+
+    fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
+        let parts = parts(&self.workload, spec.ranks, spec.partitioner);
+        let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
+        Ok((self.lower(spec)?, parts))
+    }
+
+    fn lower(&self, spec: &PlacementSpec) -> Result<Program, LowerError> {
+        let parts = parts(&self.workload, spec.ranks, spec.partitioner);
         let place = Place {
             placement: spec.placement,
             ranks: spec.ranks,
             alpha: parts.map_or(0.0, |parts| parts.alpha),
         };
-        placement::lower(&compiled.training, &place)
-    };
-    Ok(search::plan(&request, &lower))
-}
+        placement::lower(&self.compiled.training, &place)
+    }
 
-/// The workload with the partitions that candidates need, if the graph is at hand.
-fn measured(loaded: &Loaded, options: &PlanOptions) -> Result<Workload, Error> {
-    let mut workload = loaded.workload.clone();
-    let Some(data) = &loaded.data else {
-        return Ok(workload);
-    };
-    let all = options.cluster.devices();
-    let counts = [options.cluster.devices_per_node.min(all), all];
-    for count in counts {
-        if count > 1 && u64::from(count) <= workload.vertices {
-            let parts = gnnc_graph::partition::by_name("metis", 0)
-                .ok_or_else(|| Error::Input("no partitioner is called metis".to_owned()))?;
-            let partition = parts.partition(&data.topology, count)?;
-            let found = summary::summarise_partition(data, &partition, "metis")?;
-            workload.replication.insert(count, found.alpha);
-            workload.partitions.insert(count, found);
+    fn request(&self) -> PlanRequest<'_> {
+        PlanRequest {
+            model: &self.loaded.model.name,
+            workload: &self.workload,
+            cluster: &self.options.cluster,
+            objective: self.options.objective,
+            partitioners: &self.options.partitioners,
+            allow: &[],
+            pin: self.options.pin,
         }
     }
-    Ok(workload)
+
+    /// Adds the partitions that candidates need, if the graph is at hand.
+    fn measure(&mut self) -> Result<(), Error> {
+        let Some(data) = &self.loaded.data else {
+            return Ok(());
+        };
+        let all = self.options.cluster.devices();
+        let mut counts: Vec<u32> = self
+            .request()
+            .candidates()
+            .iter()
+            .map(|s| s.ranks)
+            .collect();
+        // What a node holds tells how replication grows, even if other ranks are pinned.
+        counts.extend([self.options.cluster.devices_per_node.min(all), all]);
+        for count in counts {
+            let known = self.workload.partitions.contains_key(&count);
+            if count > 1 && !known && u64::from(count) <= self.workload.vertices {
+                let parts = gnnc_graph::partition::by_name("metis", 0)
+                    .ok_or_else(|| Error::Input("no partitioner is called metis".to_owned()))?;
+                let partition = parts.partition(&data.topology, count)?;
+                let found = summary::summarise_partition(data, &partition, "metis")?;
+                self.workload.replication.insert(count, found.alpha);
+                self.workload.partitions.insert(count, found);
+            }
+        }
+        Ok(())
+    }
 }

@@ -121,6 +121,8 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
+    /// What each rank holds.
+    pub sizes: Vec<RankSizes>,
 }
 
 impl Trainer {
@@ -186,6 +188,7 @@ impl Trainer {
             session,
             step_bytes,
             eval_bytes,
+            sizes,
         })
     }
 
@@ -326,7 +329,11 @@ pub fn train_traced(
         losses,
         seconds,
     };
-    Ok((summary, trainer.session.take_trace()))
+    let trace = Trace {
+        graph: loaded.workload.name.clone(),
+        ..trainer.session.take_trace()
+    };
+    Ok((summary, trace))
 }
 
 /// The median; 0 of nothing.

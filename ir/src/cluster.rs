@@ -2,11 +2,13 @@
 
 mod calibration;
 mod error;
+mod measured;
 mod parse;
 mod profile;
 
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
+pub use measured::{Costs, Measured, TermCosts};
 pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, link_profile};
 
 use crate::units::{Bytes, Seconds};
@@ -229,6 +231,9 @@ impl Cluster {
                 text,
                 "{class} = {{ compute = {compute}, memory = {memory} }}"
             );
+        }
+        if let Some(measured) = &calibration.measured {
+            text.push_str(&measured.to_toml());
         }
         text
     }

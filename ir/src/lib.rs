@@ -20,6 +20,7 @@ pub mod program;
 pub mod simplify;
 mod spelling;
 pub mod syntax;
+pub mod trace;
 pub mod traffic;
 pub mod types;
 pub mod units;

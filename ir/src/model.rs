@@ -23,6 +23,25 @@ pub struct Model {
     pub train: TrainSettings,
 }
 
+impl Model {
+    /// A number that models with the same operators, loss and optimizer share; how long they are
+    /// trained and from which seed does not matter.
+    pub fn fingerprint(&self) -> u64 {
+        let parts = (
+            &self.graph,
+            self.loss,
+            &self.train.optimizer,
+            self.train.weight_decay,
+        );
+        // Values of derived types without maps whose keys are no text: this does not fail.
+        let text = serde_json::to_string(&parts).unwrap_or_default();
+        // FNV-1a, which is the same on every machine.
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+}
+
 /// What a model must know about its data graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphFacts {

@@ -4,13 +4,16 @@
 //! [`PLAN_VERSION`] counts the changes that are not additions.
 
 mod choices;
+mod diff;
 
 pub use choices::{AlphaBasis, Objective, Partitioner, Placement, Relaxation};
+pub use diff::{Change, Pair, PlanDiff, diff};
 
 use crate::cluster::{Basis, Cluster};
 use crate::units::{Bytes, Seconds};
 use crate::workload::{Origin, Workload};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// The version of plan files that this library reads and writes.
@@ -46,6 +49,22 @@ pub struct Parameters {
     /// Layout of each layer, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layouts: Vec<String>,
+}
+
+impl Candidate {
+    /// Placement, ranks and partitioner: `graph x 8 metis`.
+    pub fn name(&self) -> String {
+        candidate_name(self.placement, &self.parameters)
+    }
+}
+
+/// Placement, ranks and partitioner: `graph x 8 metis`.
+pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
+    let ranks = parameters.ranks;
+    match parameters.partitioner {
+        Some(partitioner) => format!("{placement} x {ranks} {partitioner}"),
+        None => format!("{placement} x {ranks}"),
+    }
 }
 
 /// Between what bounds an epoch is expected.
@@ -143,6 +162,23 @@ pub struct WorkloadSummary {
     pub classes: u32,
 }
 
+/// Where a plan comes from, so that it can be run: files as they were named, relative to the
+/// folder that `gnnc plan` ran in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanSource {
+    /// The `.gir` file.
+    pub model: String,
+    /// [`crate::model::Model::fingerprint`] in hexadecimal.
+    pub fingerprint: String,
+    /// Parameters that were set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, f64>,
+    /// The graph file that was used in place of the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+}
+
 /// Every candidate, the best first, and which is chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +187,9 @@ pub struct Plan {
     pub version: u64,
     /// Name of the model.
     pub model: String,
+    /// Where it comes from, if it was read from a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<PlanSource>,
     /// The graph.
     pub workload: WorkloadSummary,
     /// The machines.
@@ -310,6 +349,7 @@ mod tests {
         Plan {
             version: PLAN_VERSION,
             model: "gcn".to_owned(),
+            source: None,
             workload,
             cluster: Cluster::named("cpu").unwrap(),
             objective: Objective::Time,
@@ -325,6 +365,34 @@ mod tests {
         let read = Plan::from_json(&json).unwrap();
         assert_eq!(read, plan());
         assert_eq!(read.to_json().unwrap(), json);
+    }
+
+    #[test]
+    fn differences_are_found_and_nothing_else() {
+        let a = plan();
+        assert!(diff(&a, &a).equal && diff(&a, &a).changes.is_empty());
+        let mut b = a.clone();
+        b.workload.edges = 21;
+        b.candidates[0].epoch_seconds = Seconds(0.25);
+        b.candidates[0].breakdown[0].seconds = Seconds(0.04);
+        let mut other = b.candidates[0].clone();
+        other.parameters.ranks = 4;
+        b.candidates.push(other);
+        b.chosen = Some(1);
+        let found = diff(&a, &b);
+        assert!(!found.equal);
+        let changes: Vec<&str> = found.changes.iter().map(|c| c.what.as_str()).collect();
+        assert_eq!(changes, ["edges", "chosen"]);
+        assert_eq!(
+            found.changes[1].says,
+            ["graph x 2 metis", "graph x 4 metis"]
+        );
+        let [two, four] = &found.candidates[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(two.seconds, [Some(Seconds(0.125)), Some(Seconds(0.25))]);
+        assert_eq!((four.seconds[0], four.chosen), (None, [false, true]));
+        assert_eq!(found.breakdown[0].name, "spmm");
     }
 
     #[test]

@@ -7,6 +7,10 @@
 //! counted. A fused multiply-add counts two operations, exponentials and dropout draws
 //! [`TRANSCENDENTAL`].
 
+mod demand;
+
+pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
+
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Over};
 use crate::op::{Binary, Loss, Unary};

@@ -1,7 +1,7 @@
 //! Plans as text for people and as JSON for programs.
 
 use gnnc_ir::cluster::Basis;
-use gnnc_ir::plan::{Candidate, Parameters, Placement, Plan, PlanError};
+use gnnc_ir::plan::{Candidate, Plan, PlanError, candidate_name};
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
 
@@ -63,11 +63,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         wrap(out, &format!("{key:<11}"), &value);
     }
     out.push('\n');
-    let names: Vec<String> = plan
-        .candidates
-        .iter()
-        .map(|c| name(c.placement, &c.parameters))
-        .collect();
+    let names: Vec<String> = plan.candidates.iter().map(Candidate::name).collect();
     let width = names
         .iter()
         .map(|name| name.chars().count())
@@ -110,7 +106,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         wrap(out, &format!("   {:>2}  ", i + 1), &candidate.reason);
     }
     for rejected in &plan.rejected {
-        let name = name(rejected.placement, &rejected.parameters);
+        let name = candidate_name(rejected.placement, &rejected.parameters);
         wrap(out, "    -  ", &format!("{name}: {}", rejected.reason));
     }
     out.push('\n');
@@ -126,11 +122,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
 }
 
 fn write_choice(out: &mut String, choice: &Candidate) {
-    wrap(
-        out,
-        "chosen     ",
-        &name(choice.placement, &choice.parameters),
-    );
+    wrap(out, "chosen     ", &choice.name());
     let (low, high) = (choice.range.low, choice.range.high);
     wrap(
         out,
@@ -164,16 +156,8 @@ fn write_choice(out: &mut String, choice: &Candidate) {
     wrap(out, "mostly     ", &kinds.join(", "));
 }
 
-fn name(placement: Placement, parameters: &Parameters) -> String {
-    let ranks = parameters.ranks;
-    match parameters.partitioner {
-        Some(partitioner) => format!("{placement} x {ranks} {partitioner}"),
-        None => format!("{placement} x {ranks}"),
-    }
-}
-
 /// A duration in at most 7 columns (up to 10,000 s).
-fn short_seconds(seconds: f64) -> String {
+pub fn short_seconds(seconds: f64) -> String {
     let micros = seconds * 1e6;
     match micros {
         m if m <= 0.0 => "0 s".to_owned(),
@@ -184,7 +168,7 @@ fn short_seconds(seconds: f64) -> String {
 }
 
 /// An amount of memory in at most 8 columns (up to 10,000 TiB).
-fn short_bytes(bytes: u64) -> String {
+pub fn short_bytes(bytes: u64) -> String {
     let (mut value, mut units) = (bytes as f64, ["B", "KiB", "MiB", "GiB", "TiB"].into_iter());
     let mut unit = units.next().unwrap_or_default();
     while value >= 1023.5 {

@@ -27,6 +27,18 @@ pub struct PlacementSpec {
     pub partitioner: Partitioner,
 }
 
+impl PlacementSpec {
+    /// The candidate of a plan as a lowering has to know it.
+    pub fn of(candidate: &Candidate) -> Self {
+        let parameters = &candidate.parameters;
+        Self {
+            placement: candidate.placement,
+            ranks: parameters.ranks,
+            partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
+        }
+    }
+}
+
 /// What is to be planned.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {
@@ -42,21 +54,55 @@ pub struct PlanRequest<'a> {
     pub partitioners: &'a [Partitioner],
     /// Relaxations that are permitted.
     pub allow: &'a [Relaxation],
+    /// What candidates must be.
+    pub pin: Pin,
+}
+
+/// What candidates must be; what is none is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// The placement.
+    pub placement: Option<Placement>,
+    /// Number of ranks, which then need not be those of a node or of all devices.
+    pub ranks: Option<u32>,
+    /// How vertices are divided, which then need not be among the partitioners to try.
+    pub partitioner: Option<Partitioner>,
+}
+
+impl Pin {
+    /// Nothing but one candidate.
+    pub fn only(spec: &PlacementSpec) -> Self {
+        Self {
+            placement: Some(spec.placement),
+            ranks: Some(spec.ranks),
+            partitioner: (spec.ranks > 1).then_some(spec.partitioner),
+        }
+    }
+
+    fn admits(&self, spec: &PlacementSpec) -> bool {
+        let Self {
+            placement, ranks, ..
+        } = *self;
+        placement.is_none_or(|p| p == spec.placement) && ranks.is_none_or(|r| r == spec.ranks)
+    }
 }
 
 impl PlanRequest<'_> {
-    /// The candidates: one rank, one node, all devices; each partitioner.
+    /// The candidates: one rank, one node, all devices; each partitioner; what is pinned.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         let all = self.cluster.devices();
         let mut ranks = vec![1, self.cluster.devices_per_node.min(all), all];
+        ranks.extend(self.pin.ranks.filter(|&pinned| (1..=all).contains(&pinned)));
         ranks.sort_unstable();
         ranks.dedup();
+        let pinned = self.pin.partitioner.map(|p| [p]);
+        let partitioners = pinned.as_ref().map_or(self.partitioners, |p| &p[..]);
         let mut specs = Vec::new();
         for ranks in ranks {
             let different = if ranks == 1 {
                 &[Partitioner::Range][..]
             } else {
-                self.partitioners
+                partitioners
             };
             let mut by_parts = vec![Placement::Graph];
             by_parts.extend((ranks > 1).then_some(Placement::Mixed));
@@ -69,14 +115,16 @@ impl PlanRequest<'_> {
             }
             if ranks > 1 {
                 // Rows are only dealt out: any even division does.
+                let partitioner = self.pin.partitioner.unwrap_or(Partitioner::Range);
                 let dealt = [Placement::Tensor, Placement::Broadcast];
                 specs.extend(dealt.map(|placement| PlacementSpec {
                     placement,
                     ranks,
-                    partitioner: Partitioner::Range,
+                    partitioner,
                 }));
             }
         }
+        specs.retain(|spec| self.pin.admits(spec));
         specs.sort_unstable();
         specs.dedup();
         specs
@@ -84,7 +132,7 @@ impl PlanRequest<'_> {
 }
 
 /// The relaxations that a placement needs.
-fn relaxations(placement: Placement) -> &'static [Relaxation] {
+pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
     match placement {
         Placement::Graph
         | Placement::Tensor
@@ -134,6 +182,7 @@ pub fn plan<E: Display>(
     Plan {
         version: PLAN_VERSION,
         model: request.model.to_owned(),
+        source: None,
         workload: request.workload.into(),
         cluster: request.cluster.clone(),
         objective: request.objective,
@@ -370,7 +419,9 @@ impl Priced<'_> {
 
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
-    let parts = parts.filter(|_| divided);
+    // Where rows are only dealt out, no boundary matters.
+    let bounded = matches!(spec.placement, Placement::Graph | Placement::Mixed);
+    let parts = parts.filter(|_| divided && bounded);
     Parameters {
         ranks: spec.ranks,
         partitioner: divided.then_some(spec.partitioner),

@@ -13,14 +13,13 @@ mod fabric;
 mod memory;
 mod run;
 
-pub use run::Event;
-
 use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster};
 use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::trace::{Event, Phase};
 use gnnc_ir::traffic::traffic;
 use gnnc_ir::units::{Bytes, Seconds};
 use run::Run;
@@ -113,7 +112,8 @@ pub fn simulate(
     })
 }
 
-/// The predicted trace of one epoch on the first `ranks` ranks, in the form of the executor's.
+/// The predicted events of one run of a list on the first `ranks` ranks, from time 0; as in the executor's, waiting
+/// for other ranks is part of an instruction that communicates.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -121,13 +121,19 @@ pub fn timeline(
     program: &Program,
     cluster: &Cluster,
     parts: &Parts,
+    phase: Phase,
     ranks: u32,
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
     let fabric = Fabric::new(cluster, parts);
-    let (steps, names) =
-        Compiler::new(program, cluster, &fabric, &parts.sizes).compile(&program.step);
-    let mut run = Run::tracing(&fabric, names, ranks);
+    let instrs = match phase {
+        Phase::Setup => &program.setup,
+        Phase::Step => &program.step,
+        Phase::Eval => &program.eval,
+    };
+    let compiler = Compiler::new(program, cluster, &fabric, &parts.sizes);
+    let (steps, names) = compiler.compile(instrs);
+    let mut run = Run::tracing(&fabric, names, phase, ranks);
     run.all(&steps);
     Ok(run.into_events())
 }
@@ -160,8 +166,11 @@ fn price(
     parts: &Parts,
     fabric: &Fabric,
 ) -> PhaseCost {
-    let (steps, names) = Compiler::new(program, cluster, fabric, &parts.sizes).compile(instrs);
+    let compiler = Compiler::new(program, cluster, fabric, &parts.sizes);
+    let around = compiler.around();
+    let (steps, names) = compiler.compile(instrs);
     let mut run = Run::new(fabric, names);
+    run.wait(around);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.
     let bytes = traffic(instrs, program, parts.halo_rows(), &parts.sizes).total_bytes;

@@ -12,12 +12,12 @@ use crate::moment::Moment;
 use crate::part::Part;
 use crate::sparse::{self, SparseKernels};
 use crate::team::Team;
-use crate::trace::{Event, Phase};
 use crate::transport::{Transport, TransportError};
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::mask_key;
 use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref};
+use gnnc_ir::trace::{Event, Phase, Resource};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -153,6 +153,7 @@ impl Rank {
             }
             let (begin, sent) = (self.microseconds(), self.transport.bytes_sent());
             self.one(program, instr, iteration, moment)?;
+            let end = self.microseconds();
             let event = Event {
                 rank: self.transport.rank(),
                 phase: self.place.phase.unwrap_or(Phase::Setup),
@@ -160,8 +161,9 @@ impl Rank {
                 at: self.place.at(),
                 iteration,
                 name: self.place.name.to_owned(),
+                resource: Resource::of(instr, program),
                 begin_us: begin,
-                end_us: self.microseconds(),
+                end_us: end,
                 bytes_sent: self.transport.bytes_sent() - sent,
             };
             self.events.get_or_insert_default().push(event);

@@ -27,15 +27,14 @@ pub mod session;
 mod sparse;
 mod start;
 mod team;
-pub mod trace;
 pub mod transport;
 mod verify;
 mod whole;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use gnnc_ir::trace::{Event, Phase, Trace};
 pub use machine::available_memory;
 pub use programs::Programs;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};
-pub use trace::{Event, Phase, Trace};

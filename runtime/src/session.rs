@@ -6,11 +6,11 @@ use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
-use crate::trace::{Phase, Trace};
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -301,8 +301,13 @@ impl Session {
             .crew
             .ranks()
             .flat_map(|mut rank| rank.events.as_mut().map(std::mem::take).unwrap_or_default());
+        let events = taken.collect();
         Trace {
-            events: taken.collect(),
+            kind: Kind::Measured,
+            model: self.options.model.clone(),
+            graph: String::new(),
+            ranks: self.crew.ranks().count() as u32,
+            events,
         }
     }
 

@@ -53,6 +53,25 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// The text of a file.
+///
+/// # Errors
+/// A file that cannot be read or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|source| Error::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let shown = path.display();
+        input(format!(
+            "{shown} is not UTF-8 text: byte {at} begins no character"
+        ))
+    })
+}
+
 /// Checks, before hours are spent, that a file can be written where it shall be.
 ///
 /// # Errors

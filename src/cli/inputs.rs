@@ -1,12 +1,13 @@
 //! The model that most commands are about.
 
-use super::output::{Failure, Output};
+use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::model::Model;
+use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::planner::placement::LOWERED;
 use gnnc::{LoadOptions, Loaded, Source};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A model, and what takes the place of parts of its file.
 #[derive(Args)]
@@ -38,12 +39,70 @@ impl ModelArgs {
     /// # Errors
     /// Those of [`Source::read`] and [`Loaded::new`].
     pub fn load(&self, out: &Output) -> Result<Loaded, Failure> {
-        let source = Source::read(&self.file)?;
-        let loaded = Loaded::new(&source, &self.changes.options())?;
-        out.diagnostics(&loaded.diagnostics, &source.name(), &source.text);
-        out.not_used(&loaded.workload.name, &loaded.not_used);
-        Ok(loaded)
+        load(&self.file, &self.changes.options(), out)
     }
+
+    /// What a plan says about where it comes from.
+    pub fn source(&self, model: &Model) -> PlanSource {
+        let shown = |path: &Path| path.display().to_string();
+        PlanSource {
+            model: shown(&self.file),
+            fingerprint: format!("{:016x}", model.fingerprint()),
+            set: self.changes.set.iter().cloned().collect(),
+            graph: self.changes.graph.as_deref().map(shown),
+        }
+    }
+}
+
+/// Reads the model of a plan file and its graph, with the changes that it was planned with.
+///
+/// # Errors
+/// A plan that does not say of which model it is, a file that is not there, other changes.
+pub fn load_planned(
+    plan: &Plan,
+    file: &Path,
+    changes: &Changes,
+    out: &Output,
+) -> Result<Loaded, Failure> {
+    let shown = file.display();
+    let Some(source) = &plan.source else {
+        return Err(input(format!(
+            "{shown} does not say of which model it is (`source` is missing); make it with \
+             `gnnc plan MODEL --out FILE`"
+        )));
+    };
+    if !changes.set.is_empty() || changes.graph.is_some() || changes.workload.is_some() {
+        return Err(input(format!(
+            "{shown} says what it was planned with; leave out --set, --graph and --workload, or \
+             make the plan again with them"
+        )));
+    }
+    // As the plan was made, or else beside the plan.
+    let found = |name: &str| -> Result<PathBuf, Failure> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let places = [PathBuf::from(name), folder.join(name)];
+        let there = places.into_iter().find(|path| path.exists());
+        there.ok_or_else(|| {
+            input(format!(
+                "{shown} is a plan of {name}, which is neither here nor in the plan's folder; edit \
+                 `source` in the plan"
+            ))
+        })
+    };
+    let options = LoadOptions {
+        set: source.set.clone().into_iter().collect(),
+        graph: source.graph.as_deref().map(found).transpose()?,
+        workload: None,
+    };
+    load(&found(&source.model)?, &options, out)
+}
+
+fn load(file: &Path, options: &LoadOptions, out: &Output) -> Result<Loaded, Failure> {
+    let source = Source::read(file)?;
+    let loaded = Loaded::new(&source, options)?;
+    out.diagnostics(&loaded.diagnostics, &source.name(), &source.text);
+    out.not_used(&loaded.workload.name, &loaded.not_used);
+    Ok(loaded)
 }
 
 impl Changes {

@@ -4,7 +4,9 @@
 //! `--format json` an error is an object on standard output.
 
 mod bench;
+mod calibrate;
 mod check;
+mod diff;
 mod emit;
 mod explain;
 mod files;
@@ -12,11 +14,14 @@ mod fmt;
 mod graph;
 mod inputs;
 mod listing;
+mod machine;
 mod numbers;
 mod output;
 mod plan;
 mod profile;
+mod sweep;
 mod text;
+mod trace;
 mod train;
 
 use clap::error::ErrorKind;
@@ -57,10 +62,19 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Say how a model is best placed on a cluster, how long that takes and whether it fits.
     Plan(plan::PlanCommand),
+    /// Measure this machine, so that plans for it are forecasts.
+    Calibrate(calibrate::Calibrate),
+    /// Lay two plans side by side.
+    Diff(diff::Diff),
+    /// Say how many devices a model needs.
+    Sweep(sweep::Sweep),
     /// Say how a model was rewritten, why that is equal, and what it saves.
     Explain(explain::Explain),
-    /// Train a model.
+    /// Train a model, or run a plan of one.
     Train(train::Train),
+    /// Lay predicted and measured timelines side by side.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// Summarise, partition, convert and generate data graphs.
     #[command(subcommand)]
     Graph(graph::GraphCommand),
@@ -82,8 +96,12 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
+        Command::Calibrate(command) => command.run(&out),
+        Command::Diff(command) => command.run(&out),
+        Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
         Command::Train(command) => command.run(&out),
+        Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),
         Command::BenchEpoch(command) => command.run(&out),

@@ -2,86 +2,69 @@
 
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
+use super::machine::{SearchArgs, some_candidate};
 use super::numbers::{DEVICES, within};
-use super::output::{Answer, Failure, Output, input};
-use clap::{Args, ValueEnum};
-use gnnc::PlanOptions;
-use gnnc::ir::cluster::{CLUSTERS, Cluster};
-use gnnc::ir::plan::{Objective, Partitioner};
+use super::output::{Answer, Failure, Output};
+use clap::Args;
+use gnnc::ir::cluster::Cluster;
 use gnnc::planner::report;
-use std::path::{Path, PathBuf};
+use gnnc::{PlanOptions, Planner};
+use std::path::PathBuf;
+
+/// Ranks whose events a trace holds at most: a page of more cannot be read.
+const TRACED: u32 = 16;
 
 /// Arguments of `plan`.
 #[derive(Args)]
 pub struct PlanCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// The machines: a file, or a built-in name such as cpu, a5000x4, h100x8.
-    #[arg(long, value_name = "NAME|FILE")]
-    cluster: Option<String>,
+    #[command(flatten)]
+    search: SearchArgs,
     /// Devices of all nodes together; of h100x8 nodes if no cluster is named.
     #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     gpus: Option<u32>,
     /// Number of nodes.
     #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     nodes: Option<u32>,
-    /// What the plan shall be best at: time, memory or bytes.
-    #[arg(
-        long,
-        value_name = "GOAL",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    objective: Goal,
-    /// Partitioners to try.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
-    partitioner: Vec<PartitionerName>,
-    /// Write the plan to this file, as JSON.
+    /// Candidates to list, the best ones; all if not given.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+    /// Write the plan to this file, as JSON; `gnnc train FILE` runs it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Goal {
-    /// The shortest epoch.
-    #[default]
-    Time,
-    /// The smallest peak memory.
-    Memory,
-    /// The fewest bytes sent.
-    Bytes,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PartitionerName {
-    Metis,
-    MetisEdges,
-    Hash,
-    Range,
+    /// Write what the ranks are expected to do when to this file, for Chrome's tracing page or
+    /// Perfetto.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 impl PlanCommand {
-    /// Plans, prints the table, writes the file.
+    /// Plans, prints the table, writes the files.
     pub fn run(&self, out: &Output) -> Answer {
-        if let Some(path) = &self.out {
-            writable(path, "plan")?;
+        for (path, what) in [(&self.out, "plan"), (&self.trace, "trace")] {
+            if let Some(path) = path {
+                writable(path, what)?;
+            }
         }
-        let options = PlanOptions {
-            cluster: self.cluster()?,
-            objective: match self.objective {
-                Goal::Time => Objective::Time,
-                Goal::Memory => Objective::Memory,
-                Goal::Bytes => Objective::Bytes,
-            },
-            partitioners: self.partitioners(),
-        };
+        let options = self.options()?;
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let plan = gnnc::plan(&loaded, &compiled, &options)?;
+        let planner = Planner::new(&loaded, &compiled, &options)?;
+        some_candidate(&options, &planner)?;
+        let mut plan = planner.plan();
+        plan.source = Some(self.model.source(&loaded.model));
+        if let Some(top) = self.top {
+            // The choice is the first one.
+            plan.candidates.truncate(top as usize);
+        }
         let json = report::json(&plan).map_err(gnnc::Error::from)?;
         if let Some(path) = &self.out {
             replace(path, json.as_bytes())?;
+        }
+        if let (Some(path), Some(best)) = (&self.trace, plan.candidates.first()) {
+            let trace = planner.timeline(plan.choice().unwrap_or(best), TRACED)?;
+            replace(path, trace.chrome_json().as_bytes())?;
         }
         if out.is_json() {
             out.text(&json)
@@ -90,41 +73,16 @@ impl PlanCommand {
         }
     }
 
-    fn cluster(&self) -> Result<Cluster, Failure> {
+    fn options(&self) -> Result<PlanOptions, Failure> {
         let default = match (self.gpus, self.nodes) {
             (None, None) => "cpu",
             _ => "h100x8",
         };
-        let name = self.cluster.as_deref().unwrap_or(default);
-        let path = Path::new(name);
-        let is_path = name.contains(['/', '\\']) || path.extension().is_some() || path.exists();
-        let cluster = if is_path {
-            let text = std::fs::read_to_string(path).map_err(|source| gnnc::Error::File {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            })?;
-            Cluster::parse(&text).map_err(|e| input(format!("{name}: {e}")))?
-        } else {
-            Cluster::named(name).map_err(|e| {
-                let known = CLUSTERS.join(", ");
-                input(format!(
-                    "{e} (a file, or {known}, with any number of devices)"
-                ))
-            })?
-        };
-        Ok(cluster
-            .resized(self.gpus, self.nodes)
-            .map_err(gnnc::Error::from)?)
-    }
-
-    fn partitioners(&self) -> Vec<Partitioner> {
-        let one = |name: &PartitionerName| match name {
-            PartitionerName::Metis => Partitioner::Metis,
-            PartitionerName::MetisEdges => Partitioner::MetisEdges,
-            PartitionerName::Hash => Partitioner::Hash,
-            PartitionerName::Range => Partitioner::Range,
-        };
-        self.partitioner.iter().map(one).collect()
+        let options = self.search.options(default)?;
+        let resized = |cluster: Cluster| cluster.resized(self.gpus, self.nodes);
+        Ok(PlanOptions {
+            cluster: resized(options.cluster).map_err(gnnc::Error::from)?,
+            ..options
+        })
     }
 }

@@ -1,13 +1,14 @@
 //! `gnnc train`: training runs.
 
+use super::diff;
 use super::files::{cache_dir, replace, writable};
-use super::inputs::{ModelArgs, headline};
+use super::inputs::{ModelArgs, headline, load_planned};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::text::{count, facts, grouped, percent};
 use clap::Args;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,12 +24,12 @@ const LINES: u32 = 20;
 pub struct Train {
     #[command(flatten)]
     model: ModelArgs,
-    /// Ranks that the graph is divided among.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
-    workers: u32,
-    /// How the work is placed on several workers.
-    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
-    placement: Placement,
+    /// Ranks that the graph is divided among; those of the plan, or 1.
+    #[arg(long, value_name = "N", value_parser = within(WORKERS))]
+    workers: Option<u32>,
+    /// How the work is placed on several workers; as the plan says, or graph.
+    #[arg(long, value_name = "NAME", value_parser = super::inputs::placement)]
+    placement: Option<Placement>,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
@@ -46,9 +47,9 @@ pub struct Train {
         conflicts_with_all = ["checkpoint", "resume", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// How vertices are divided: metis, metis-edges, hash or range.
-    #[arg(long, value_name = "NAME", default_value = "metis")]
-    partitioner: String,
+    /// How vertices are divided: metis, metis-edges, hash or range; as in the plan, or metis.
+    #[arg(long, value_name = "NAME")]
+    partitioner: Option<String>,
     /// Write the state to this file, every so many epochs and at the end.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -76,8 +77,12 @@ impl Train {
     /// Trains once, or once with each seed.
     pub fn run(&self, out: &Output) -> Answer {
         self.check()?;
-        let loaded = self.model.load(out)?;
+        let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let choice = match &plan {
+            Some(plan) => Some(gnnc::verify(plan, &loaded, &compiled)?),
+            None => None,
+        };
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \
@@ -85,9 +90,27 @@ impl Train {
             );
         }
         match self.seeds {
-            Some(seeds) => self.several(out, &loaded, &compiled, seeds),
-            None => self.once(out, &loaded, &compiled),
+            Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice),
+            None => self.once(out, &loaded, &compiled, choice),
         }
+    }
+
+    /// The model, or that of the plan that stands in its place.
+    fn load(&self, out: &Output) -> Result<(Loaded, Option<Plan>), Failure> {
+        let file = &self.model.file;
+        if file.extension().is_none_or(|extension| extension != "json") {
+            return Ok((self.model.load(out)?, None));
+        }
+        let plan = diff::read(file)?;
+        if self.workers.is_some() || self.partitioner.is_some() || self.placement.is_some() {
+            return Err(input(format!(
+                "{} says how many workers, which placement and which partitioner; leave out \
+                 --workers, --placement and --partitioner, or plan again with --pin",
+                file.display()
+            )));
+        }
+        let loaded = load_planned(&plan, file, &self.model.changes, out)?;
+        Ok((loaded, Some(plan)))
     }
 
     /// What can be found wrong before anything is read.
@@ -100,14 +123,21 @@ impl Train {
         Ok(())
     }
 
-    fn options(&self, seed: Option<u64>) -> TrainOptions {
+    fn options(&self, seed: Option<u64>, choice: Option<&Candidate>) -> TrainOptions {
+        let planned = choice.map(|c| &c.parameters);
+        let partitioner = planned.and_then(|p| p.partitioner).map(|p| p.to_string());
         TrainOptions {
             epochs: self.epochs,
             seed,
-            workers: self.workers,
-            placement: self.placement,
+            workers: planned.map(|p| p.ranks).or(self.workers).unwrap_or(1),
+            placement: choice
+                .map(|c| c.placement)
+                .or(self.placement)
+                .unwrap_or(Placement::Graph),
             threads: self.threads,
-            partitioner: self.partitioner.clone(),
+            partitioner: partitioner
+                .or_else(|| self.partitioner.clone())
+                .unwrap_or_else(|| "metis".to_owned()),
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,
@@ -117,9 +147,20 @@ impl Train {
         }
     }
 
-    fn once(&self, out: &Output, loaded: &Loaded, compiled: &Compiled) -> Answer {
-        let options = self.options(self.seed);
-        let mut watcher = Watcher::new(out, headline(loaded), self.checkpoint.is_some());
+    fn once(
+        &self,
+        out: &Output,
+        loaded: &Loaded,
+        compiled: &Compiled,
+        choice: Option<&Candidate>,
+    ) -> Answer {
+        let options = self.options(self.seed, choice);
+        let mut headline = headline(loaded);
+        if let Some(choice) = choice {
+            let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
+            headline.push_str(&facts(&[("plan ", expected)]));
+        }
+        let mut watcher = Watcher::new(out, headline, self.checkpoint.is_some());
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
         watcher.finish()?;
         let (summary, trace) = result?;
@@ -136,7 +177,14 @@ impl Train {
         Ok(())
     }
 
-    fn several(&self, out: &Output, loaded: &Loaded, compiled: &Compiled, seeds: u64) -> Answer {
+    fn several(
+        &self,
+        out: &Output,
+        loaded: &Loaded,
+        compiled: &Compiled,
+        seeds: u64,
+        choice: Option<&Candidate>,
+    ) -> Answer {
         let first = self.seed.unwrap_or(loaded.model.train.seed);
         let Some(end) = first.checked_add(seeds) else {
             return Err(input(format!(
@@ -146,7 +194,7 @@ impl Train {
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed));
+            let options = self.options(Some(seed), choice);
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if !out.is_json() {
                 if runs.is_empty() {

@@ -8,6 +8,8 @@ mod data;
 mod examples;
 mod graphs;
 mod plans;
+mod replay;
 mod resume;
 mod sameness;
 mod support;
+mod traces;

@@ -3,7 +3,6 @@
 use crate::examples::models;
 use crate::support::{example, gnnc};
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Objective, Partitioner};
 use gnnc::planner::report;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::path::Path;
@@ -22,14 +21,8 @@ fn plans_of_the_examples() {
         let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
         let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
         for (cluster, devices) in [("cpu", 1), ("h100x8", 8)] {
-            let options = PlanOptions {
-                cluster: Cluster::named(cluster)
-                    .unwrap()
-                    .resized(Some(devices), None)
-                    .unwrap(),
-                objective: Objective::Time,
-                partitioners: vec![Partitioner::Metis],
-            };
+            let machines = Cluster::named(cluster).unwrap();
+            let options = PlanOptions::new(machines.resized(Some(devices), None).unwrap());
             let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
             insta::assert_snapshot!(format!("{stem}-{cluster}-text"), report::text(&plan));
             insta::assert_snapshot!(
@@ -56,7 +49,10 @@ fn the_command_plans_what_the_library_plans() {
             .to_owned()
     };
     let json = gnnc(["plan", &cora, "--gpus", "8", "--format", "json"]).ok();
-    assert_eq!(json.trim(), stored("h100x8-json"));
+    // A file says where it comes from as well; the library was not told.
+    let mut plan = gnnc::ir::plan::Plan::from_json(&json).unwrap();
+    assert_eq!(plan.source.take().unwrap().model, cora);
+    assert_eq!(report::json(&plan).unwrap().trim(), stored("h100x8-json"));
     let text = gnnc(["plan", &cora, "--cluster", "cpu", "--gpus", "1"]).report();
     assert_eq!(text.trim(), stored("cpu-text"));
 }

@@ -1,6 +1,6 @@
 //! How much of its peak a device reaches, by class of kernel.
 
-use super::{ClusterError, DeviceKind};
+use super::{ClusterError, DeviceKind, Measured};
 use crate::units::Seconds;
 use crate::work::KernelClass;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,9 @@ pub struct Calibration {
     pub message_gap: Seconds,
     /// By class; classes that are missing take the built-in numbers of a GPU.
     pub efficiency: BTreeMap<KernelClass, Efficiency>,
+    /// Costs that `gnnc calibrate` measured; where there are any, efficiencies do not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 impl Calibration {
@@ -62,6 +65,7 @@ impl Calibration {
             link_efficiency,
             message_gap,
             efficiency: efficiency.collect(),
+            measured: None,
         }
     }
 
@@ -111,7 +115,7 @@ impl Calibration {
                 }
             }
         }
-        Ok(())
+        self.measured.as_ref().map_or(Ok(()), Measured::check)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Cluster files to clusters.
 
+use super::measured;
 use super::profile::{device_profile, link_profile};
 use super::{
     Basis, CLUSTER_VERSION, Calibration, Cluster, ClusterError, Device, DeviceKind, Efficiency,
@@ -220,6 +221,7 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
         "link_efficiency",
         "message_gap",
         "efficiency",
+        "measured",
     ])?;
     let mut calibration = Calibration::profile(kind);
     match section.choice("basis", &["measured", "profile", "declared"])? {
@@ -252,16 +254,29 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
                 .insert(class, Efficiency { compute, memory });
         }
     }
+    if let Some(costs) = section.section("measured")? {
+        calibration.measured = Some(measured::read(&costs)?);
+    }
     Ok(calibration)
 }
 
 /// A table of the file and where it is.
-struct Section<'a> {
+pub(super) struct Section<'a> {
     path: String,
     table: &'a Table,
 }
 
 impl<'a> Section<'a> {
+    /// Where the table is.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The keys of the table.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.table.keys().map(String::as_str)
+    }
+
     fn key(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -270,7 +285,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn missing(&self, key: &str, help: &'static str) -> ClusterError {
+    pub(super) fn missing(&self, key: &str, help: &'static str) -> ClusterError {
         ClusterError::MissingKey {
             key: self.key(key),
             help,
@@ -291,7 +306,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses keys that are not listed.
-    fn only(&self, expected: &[&str]) -> Result<(), ClusterError> {
+    pub(super) fn only(&self, expected: &[&str]) -> Result<(), ClusterError> {
         match self
             .table
             .keys()
@@ -306,7 +321,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn section(&self, key: &str) -> Result<Option<Section<'a>>, ClusterError> {
+    pub(super) fn section(&self, key: &str) -> Result<Option<Section<'a>>, ClusterError> {
         match self.table.get(key) {
             None => Ok(None),
             Some(Value::Table(table)) => Ok(Some(Section {
@@ -317,7 +332,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, ClusterError> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, ClusterError> {
         match self.table.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -359,7 +374,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn not_negative(&self, key: &str) -> Result<Option<f64>, ClusterError> {
+    pub(super) fn not_negative(&self, key: &str) -> Result<Option<f64>, ClusterError> {
         match self.number(key)? {
             Some(x) if !(x >= 0.0 && x.is_finite()) => Err(ClusterError::Negative {
                 key: self.key(key),

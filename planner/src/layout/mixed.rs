@@ -60,7 +60,9 @@ fn floats(graph: &Graph, ranks: u32, alpha: f64) -> f64 {
                 Redistribute::Split(slice) | Redistribute::Join(slice) => {
                     // Columns of the tensor by rows, whatever this rank's slice is.
                     let slices = match how {
-                        Redistribute::Split(_) => columns / f64::from(slice.len) * f64::from(slice.of),
+                        Redistribute::Split(_) => {
+                            columns / f64::from(slice.len) * f64::from(slice.of)
+                        }
                         _ => columns,
                     };
                     others / f64::from(ranks) * slices

@@ -16,13 +16,13 @@ mod mixed;
 mod rewrite;
 
 use crate::lower::LowerError;
-use components::Components;
 pub use components::Choice;
-pub use mixed::cheapest;
+use components::Components;
 use demand::Demand;
 use gnnc_ir::Graph;
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Op, Slice};
+pub use mixed::cheapest;
 
 /// One of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,5 +8,7 @@ use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks, whose parts have a replication factor of `alpha`.
 pub fn lower(training: &Training, ranks: Ranks, alpha: f64) -> Result<Program, LowerError> {
-    by_columns(training, ranks, &|graph| cheapest(graph, ranks.ranks, alpha))
+    by_columns(training, ranks, &|graph| {
+        cheapest(graph, ranks.ranks, alpha)
+    })
 }

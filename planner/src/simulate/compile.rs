@@ -1,12 +1,20 @@
 //! Instructions to durations by class of ranks.
 
 use super::fabric::Fabric;
-use gnnc_ir::cluster::{Cluster, Link, SharedBy};
+use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::op::Redistribute;
 use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
+use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{KernelClass, Work, work};
+use gnnc_ir::work::{KernelClass, Work, demand, work};
+
+/// What instructions are called, and what those of that name keep busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub text: &'static str,
+    pub resource: Resource,
+}
 
 /// What runs, with the seconds that it takes.
 #[derive(Clone, Debug)]
@@ -76,7 +84,8 @@ pub(super) struct Compiler<'a> {
     fabric: &'a Fabric,
     /// What each rank holds.
     sizes: &'a [RankSizes],
-    names: Vec<&'static str>,
+    names: Vec<Name>,
+    costs: Option<&'a Costs>,
 }
 
 impl<'a> Compiler<'a> {
@@ -86,17 +95,24 @@ impl<'a> Compiler<'a> {
         fabric: &'a Fabric,
         sizes: &'a [RankSizes],
     ) -> Self {
+        let measured = cluster.calibration.measured.as_ref();
         Self {
             program,
             cluster,
             fabric,
             sizes,
             names: Vec::new(),
+            costs: measured.and_then(|measured| measured.of(program.ranks)),
         }
     }
 
+    /// What the run of a list takes besides its instructions.
+    pub fn around(&self) -> f64 {
+        self.costs.map_or(0.0, |costs| costs.around.0)
+    }
+
     /// The steps, and the names that they refer to.
-    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<&'static str>) {
+    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<Name>) {
         let steps = self.list(instrs, "");
         (steps, self.names)
     }
@@ -117,7 +133,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn step(&mut self, instr: &Instr, at: String) -> Step {
-        let name = self.name(instr.name(self.program));
+        let name = self.name(instr);
         match instr {
             Instr::Repeat {
                 count,
@@ -156,23 +172,33 @@ impl<'a> Compiler<'a> {
             _ => {
                 let classes = self.fabric.classes.iter();
                 let seconds = classes
-                    .map(|class| {
-                        work(self.program, instr, &class.sizes).map_or(0.0, |w| self.kernel(&w))
-                    })
+                    .map(|class| self.instruction(instr, &class.sizes))
                     .collect();
                 Step::Compute { at, name, seconds }
             }
         }
     }
 
-    fn name(&mut self, name: &'static str) -> usize {
-        self.names
-            .iter()
-            .position(|n| *n == name)
-            .unwrap_or_else(|| {
-                self.names.push(name);
-                self.names.len() - 1
-            })
+    fn name(&mut self, instr: &Instr) -> usize {
+        let text = instr.name(self.program);
+        let known = self.names.iter().position(|name| name.text == text);
+        known.unwrap_or_else(|| {
+            let resource = Resource::of(instr, self.program);
+            self.names.push(Name { text, resource });
+            self.names.len() - 1
+        })
+    }
+
+    /// The time of an instruction on a rank: what was measured for what it asks, or else what
+    /// peaks and efficiencies say.
+    fn instruction(&self, instr: &Instr, sizes: &RankSizes) -> f64 {
+        let measured = self.costs.and_then(|costs| {
+            let demand = demand(self.program, instr, sizes)?;
+            costs.seconds(&demand)
+        });
+        measured.unwrap_or_else(|| {
+            work(self.program, instr, sizes).map_or(0.0, |work| self.kernel(&work))
+        })
     }
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)`.
@@ -185,9 +211,10 @@ impl<'a> Compiler<'a> {
         compute.max(memory).max(device.launch_floor.0)
     }
 
-    /// Passing over `read` and `written` bytes; no time at all if there are none.
+    /// Passing over `read` and `written` bytes; no time at all if there are none, or if the
+    /// link was measured with what goes before and after a message.
     fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if read + written == 0.0 {
+        if read + written == 0.0 || self.costs.is_some() {
             return 0.0;
         }
         let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));

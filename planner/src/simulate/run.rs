@@ -1,47 +1,22 @@
 //! Clocks of ranks, advanced instruction by instruction.
 
 use super::PhaseCost;
-use super::compile::{ExchangeCost, Step};
+use super::compile::{ExchangeCost, Name, Step};
 use super::fabric::Fabric;
 use gnnc_ir::cluster::SharedBy;
 use gnnc_ir::plan::KindCost;
+use gnnc_ir::trace::{Event, Phase};
 use gnnc_ir::units::{Bytes, Seconds};
-use serde::Serialize;
 
 /// Relative difference below which two iterations of a loop took the same time.
 const SAME: f64 = 1e-9;
 
-/// One instruction on one rank, with the fields of the executor's events. Like
-/// there, waiting for other ranks is part of an instruction that communicates.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
-    /// The rank.
-    pub rank: u32,
-    /// The instruction list: `step`.
-    pub phase: &'static str,
-    /// The epoch, from 1.
-    pub epoch: u64,
-    /// Place in the list, through loop bodies: `3.1`.
-    pub at: String,
-    /// Iteration of the enclosing loop, 0 outside.
-    pub iteration: u32,
-    /// The instruction's name.
-    pub name: String,
-    /// Begin in microseconds.
-    pub begin_us: f64,
-    /// End in microseconds.
-    pub end_us: f64,
-    /// Payload bytes that it sent.
-    pub bytes_sent: u64,
-}
-
 /// The clocks, and what they were spent on.
 pub(super) struct Run<'a> {
     fabric: &'a Fabric,
-    names: Vec<&'static str>,
+    names: Vec<Name>,
     state: State,
-    /// Events, and the number of ranks that they are kept for.
-    events: Option<(Vec<Event>, u32)>,
+    events: Option<Tracing>,
     iteration: u32,
 }
 
@@ -57,8 +32,16 @@ struct State {
     kinds: Vec<(u64, f64)>,
 }
 
+/// Events that are kept.
+struct Tracing {
+    events: Vec<Event>,
+    phase: Phase,
+    /// Events of the ranks below are kept.
+    ranks: u32,
+}
+
 impl<'a> Run<'a> {
-    pub fn new(fabric: &'a Fabric, names: Vec<&'static str>) -> Self {
+    pub fn new(fabric: &'a Fabric, names: Vec<Name>) -> Self {
         let zeros = vec![0.0; fabric.classes.len()];
         let state = State {
             clock: zeros.clone(),
@@ -75,11 +58,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn tracing(fabric: &'a Fabric, names: Vec<&'static str>, ranks: u32) -> Self {
+    pub fn tracing(fabric: &'a Fabric, names: Vec<Name>, phase: Phase, ranks: u32) -> Self {
+        let events = Vec::new();
         Self {
-            events: Some((Vec::new(), ranks)),
+            events: Some(Tracing {
+                events,
+                phase,
+                ranks,
+            }),
             ..Self::new(fabric, names)
         }
+    }
+
+    /// Lets all ranks wait.
+    pub fn wait(&mut self, seconds: f64) {
+        self.state
+            .clock
+            .iter_mut()
+            .for_each(|clock| *clock += seconds);
     }
 
     pub fn all(&mut self, steps: &[Step]) {
@@ -90,7 +86,7 @@ impl<'a> Run<'a> {
 
     /// The events, rank after rank.
     pub fn into_events(self) -> Vec<Event> {
-        let mut events = self.events.map_or_else(Vec::new, |(events, _)| events);
+        let mut events = self.events.map_or_else(Vec::new, |tracing| tracing.events);
         events.sort_by_key(|event| event.rank);
         events
     }
@@ -109,7 +105,7 @@ impl<'a> Run<'a> {
         let mut breakdown: Vec<KindCost> = (self.names.iter().zip(&self.state.kinds))
             .filter(|(_, (count, _))| *count > 0)
             .map(|(name, (count, seconds))| KindCost {
-                name: (*name).to_owned(),
+                name: name.text.to_owned(),
                 count: *count,
                 seconds: Seconds(seconds / ranks),
             })
@@ -259,7 +255,8 @@ impl<'a> Run<'a> {
         let alone = !body.iter().any(Step::communicates);
         for done in 0..count {
             let before = self.state.clone();
-            self.iteration = if reverse { count - 1 - done } else { done };
+            let index = if reverse { count - 1 - done } else { done };
+            self.iteration = outer * count + index;
             self.all(body);
             let advance: Vec<f64> = self
                 .state
@@ -295,18 +292,25 @@ impl<'a> Run<'a> {
         let ranks = &self.fabric.classes[class].ranks;
         self.state.kinds[name].1 += busy * ranks.len() as f64;
         let (iteration, name) = (self.iteration, self.names[name]);
-        if let Some((events, limit)) = &mut self.events {
+        if let Some(Tracing {
+            events,
+            phase,
+            ranks: limit,
+        }) = &mut self.events
+        {
+            let phase = *phase;
             events.extend(
                 ranks
                     .iter()
                     .filter(|rank| *rank < limit)
                     .map(|&rank| Event {
                         rank,
-                        phase: "step",
-                        epoch: 1,
+                        phase,
+                        epoch: u64::from(phase != Phase::Setup),
                         at: at.to_owned(),
                         iteration,
-                        name: name.to_owned(),
+                        name: name.text.to_owned(),
+                        resource: name.resource,
                         begin_us: begin * 1e6,
                         end_us: end * 1e6,
                         bytes_sent,

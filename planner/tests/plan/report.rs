@@ -7,7 +7,7 @@ use gnnc_ir::program::Program;
 use gnnc_ir::units::Bytes;
 use gnnc_ir::workload::Workload;
 use gnnc_planner::report::{json, text};
-use gnnc_planner::search::{PlacementSpec, PlanRequest, plan};
+use gnnc_planner::search::{Pin, PlacementSpec, PlanRequest, plan};
 
 const SHAPE: Shape = Shape {
     features: 602,
@@ -53,6 +53,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         objective,
         partitioners,
         allow: &[],
+        pin: Pin::default(),
     };
     plan(&request, &lower)
 }
@@ -107,6 +108,7 @@ fn failed_lowerings_are_rejected() {
         objective,
         partitioners,
         allow: &[],
+        pin: Pin::default(),
     };
     let plan = plan(&request, &|spec: &PlacementSpec| match spec.ranks {
         1 => Ok(program(1, SHAPE)),
@@ -166,4 +168,60 @@ fn reports_are_narrow_and_without_colour() {
         );
         assert!(!report.contains('\u{1b}') && !report.contains(" \n"));
     }
+}
+
+#[test]
+fn what_is_pinned_is_all_that_is_priced() {
+    let (workload, cluster) = (reddit(), two_boxes());
+    let with = |pin| {
+        let request = PlanRequest {
+            model: "gcn",
+            workload: &workload,
+            cluster: &cluster,
+            objective: Objective::Time,
+            partitioners: &[Partitioner::Metis, Partitioner::Hash],
+            allow: &[],
+            pin,
+        };
+        let plan = plan(&request, &lower);
+        let names = plan.candidates.iter().map(|c| c.name());
+        names.collect::<Vec<String>>()
+    };
+    let ranks = Some(3);
+    let three = with(Pin {
+        ranks,
+        ..Pin::default()
+    });
+    assert_eq!(three, ["graph x 3 metis", "graph x 3 hash"]);
+    let partitioner = Some(Partitioner::Range);
+    let ranges = with(Pin {
+        partitioner,
+        ranks,
+        ..Pin::default()
+    });
+    assert_eq!(ranges, ["graph x 3 range"]);
+    let placement = Some(Placement::Graph);
+    assert_eq!(
+        with(Pin {
+            placement,
+            ..Pin::default()
+        })
+        .len(),
+        5
+    );
+    let placement = Some(Placement::Pipeline);
+    assert!(
+        with(Pin {
+            placement,
+            ..Pin::default()
+        })
+        .is_empty()
+    );
+    assert!(
+        with(Pin {
+            ranks: Some(9),
+            ..Pin::default()
+        })
+        .is_empty()
+    );
 }

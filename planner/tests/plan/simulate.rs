@@ -5,6 +5,7 @@ use gnnc_ir::cluster::{Basis, Cluster, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
+use gnnc_ir::trace::Phase;
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_planner::parts::{Messages, Parts, parts};
 use gnnc_planner::simulate::{Estimate, SimulateError, simulate, timeline};
@@ -267,7 +268,7 @@ fn one_rank_neither_sends_nor_waits() {
 fn a_timeline_is_the_simulation_event_by_event() {
     let parts = measured(vec![vec![0, 700], vec![90, 0]], &[90_000, 40_000]);
     let (program, cluster) = (program(2, SHAPE), cluster(1, 2));
-    let events = timeline(&program, &cluster, &parts, 2).unwrap();
+    let events = timeline(&program, &cluster, &parts, Phase::Step, 2).unwrap();
     let epoch = cost(&program, &cluster, &parts).epoch;
     let end = events.iter().map(|e| e.end_us).fold(0.0, f64::max);
     assert!(near(end, epoch.seconds.0 * 1e6));
@@ -285,7 +286,10 @@ fn a_timeline_is_the_simulation_event_by_event() {
     let last = events.iter().rfind(|e| e.name == "halo-reduce").unwrap();
     assert_eq!((last.at.as_str(), last.iteration, last.rank), ("6.3", 0, 1));
     assert_eq!(
-        timeline(&program, &cluster, &parts, 1).unwrap().len() * 2,
+        timeline(&program, &cluster, &parts, Phase::Step, 1)
+            .unwrap()
+            .len()
+            * 2,
         events.len()
     );
 }

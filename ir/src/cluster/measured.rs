@@ -1,0 +1,156 @@
+//! What a machine was measured to need for what instructions ask of it.
+
+use super::ClusterError;
+use super::parse::Section;
+use crate::units::Seconds;
+use crate::work::{Demand, GROUPS, TERMS};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Seconds by term: see [`TERMS`].
+pub type TermCosts = BTreeMap<String, f64>;
+
+/// A machine's measured costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The machine.
+    pub machine: String,
+    /// The day, as in 2026-01-31.
+    pub date: String,
+    /// By how many ranks ran at once, ascending.
+    pub costs: Vec<Costs>,
+}
+
+/// Costs while a number of ranks compute at once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// How many.
+    pub ranks: u32,
+    /// What the run of a list takes besides its instructions.
+    pub around: Seconds,
+    /// By group of instructions: see [`GROUPS`].
+    pub groups: BTreeMap<String, TermCosts>,
+}
+
+impl Measured {
+    /// The costs for a number of ranks: those of the largest number that was measured and is
+    /// not larger, else the smallest.
+    pub fn of(&self, ranks: u32) -> Option<&Costs> {
+        let fitting = self.costs.iter().rev().find(|costs| costs.ranks <= ranks);
+        fitting.or(self.costs.first())
+    }
+
+    /// Checks that no cost is negative or infinite.
+    ///
+    /// # Errors
+    /// The first that is, with its key.
+    pub(super) fn check(&self) -> Result<(), ClusterError> {
+        for costs in &self.costs {
+            let place = format!("calibration.measured.ranks.{}", costs.ranks);
+            let around = ("around", &costs.around.0);
+            let terms = costs.groups.iter().flat_map(|(group, terms)| {
+                terms
+                    .iter()
+                    .map(move |(term, value)| (group.as_str(), term, value))
+            });
+            let all = std::iter::once((String::from(around.0), around.1))
+                .chain(terms.map(|(group, term, value)| (format!("{group}.{term}"), value)));
+            for (key, value) in all {
+                if !(*value >= 0.0 && value.is_finite()) {
+                    return Err(ClusterError::Negative {
+                        key: format!("{place}.{key}"),
+                        found: value.to_string(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of a cluster file.
+    pub(super) fn to_toml(&self) -> String {
+        let mut text = format!(
+            "\n[calibration.measured]\nmachine = {:?}\ndate = {:?}\n",
+            self.machine, self.date
+        );
+        for Costs {
+            ranks,
+            around,
+            groups,
+        } in &self.costs
+        {
+            // Writing to a String does not fail.
+            let _ = write!(
+                text,
+                "\n# seconds while {ranks} ranks run\n[calibration.measured.ranks.{ranks}]\naround = {:e}\n",
+                around.0
+            );
+            for (group, terms) in groups {
+                let _ = writeln!(text, "[calibration.measured.ranks.{ranks}.{group}]");
+                for (term, value) in terms {
+                    let _ = writeln!(text, "{term} = {value:e}");
+                }
+            }
+        }
+        text
+    }
+}
+
+impl Costs {
+    /// The seconds of what an instruction asks for; none if its group was not measured.
+    pub fn seconds(&self, demand: &Demand) -> Option<f64> {
+        let terms = self.groups.get(demand.group)?;
+        let costs = TERMS.iter().zip(demand.terms);
+        let parts = costs.map(|(term, count)| terms.get(*term).map_or(0.0, |cost| cost * count));
+        Some(parts.sum())
+    }
+}
+
+pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
+    section.only(&["machine", "date", "ranks"])?;
+    let mut measured = Measured {
+        machine: section.text("machine")?.unwrap_or_default(),
+        date: section.text("date")?.unwrap_or_default(),
+        costs: Vec::new(),
+    };
+    let Some(by_ranks) = section.section("ranks")? else {
+        return Err(section.missing("ranks", "write it with `gnnc calibrate`"));
+    };
+    for key in by_ranks.keys() {
+        let Some(ranks) = key.parse().ok().filter(|n: &u32| *n > 0) else {
+            return Err(ClusterError::NotPositive {
+                key: format!("{}.{key}", by_ranks.path()),
+                found: key.to_owned(),
+            });
+        };
+        let Some(section) = by_ranks.section(key)? else {
+            continue;
+        };
+        let known: Vec<&str> = GROUPS.iter().copied().chain(["around"]).collect();
+        section.only(&known)?;
+        let mut costs = Costs {
+            ranks,
+            around: Seconds(section.not_negative("around")?.unwrap_or(0.0)),
+            groups: BTreeMap::new(),
+        };
+        for group in GROUPS {
+            let Some(terms) = section.section(group)? else {
+                continue;
+            };
+            terms.only(&TERMS)?;
+            let mut found = TermCosts::new();
+            for term in TERMS {
+                if let Some(value) = terms.not_negative(term)? {
+                    found.insert(term.to_owned(), value);
+                }
+            }
+            costs.groups.insert(group.to_owned(), found);
+        }
+        measured.costs.push(costs);
+    }
+    measured.costs.sort_by_key(|costs| costs.ranks);
+    Ok(measured)
+}

@@ -1,0 +1,408 @@
+//! What an instruction asks of a machine, as counts that a measured cost each belongs to.
+//!
+//! [`super::work`] counts operations and bytes, which peaks and efficiencies turn into times.
+//! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
+//! group of kernels, and a cache line by how much memory it is picked from.
+
+use super::{Nest, loads};
+use crate::expr::{Expr, Value};
+use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
+use crate::op::{Binary, Unary};
+use crate::program::{Extent, Instr, Launch, Product, Program, RankSizes, Ref};
+
+/// Number of [`TERMS`].
+pub const TERM_COUNT: usize = 14;
+
+/// What is counted, as cluster files name it. Bytes and cache lines are divided among sizes of
+/// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between.
+pub const TERMS: [&str; TERM_COUNT] = [
+    "launch",
+    "row",
+    "arc",
+    "vector",
+    "slow",
+    "finish",
+    "stream_512k",
+    "stream_4m",
+    "stream_32m",
+    "stream_256m",
+    "line_512k",
+    "line_4m",
+    "line_32m",
+    "line_256m",
+];
+
+/// Groups of instructions that share costs.
+pub const GROUPS: [&str; 18] = [
+    "gemm-nn",
+    "gemm-nt",
+    "gemm-tn",
+    "gemm-nn-wide",
+    "gemm-nt-wide",
+    "gemm-tn-wide",
+    "sparse-gemm-nn",
+    "sparse-gemm-tn",
+    "spmm",
+    "spmm-t",
+    "edge-map",
+    "sddmm",
+    "edge-softmax",
+    "map",
+    "row-reduce",
+    "col-reduce",
+    "copy",
+    "loss",
+];
+
+const LAUNCH: usize = 0;
+const ROW: usize = 1;
+const ARC: usize = 2;
+const VECTOR: usize = 3;
+const SLOW: usize = 4;
+const FINISH: usize = 5;
+const STREAM: usize = 6;
+const LINE: usize = 10;
+
+/// Floats of a vector register, and bytes of a cache line.
+const LANES: u64 = 16;
+const CACHE_LINE: u64 = 64;
+/// Columns up to which a product is cut differently.
+const NARROW: u64 = 64;
+/// Logarithms of the sizes that memory is divided among.
+const LEVELS: [f64; 4] = [19.0, 22.0, 25.0, 28.0];
+
+/// What an instruction asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// One of [`GROUPS`].
+    pub group: &'static str,
+    /// Beside [`TERMS`].
+    pub terms: [f64; TERM_COUNT],
+}
+
+/// What an instruction asks of a rank of the given sizes; `None` for loops and for instructions
+/// that communicate.
+pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Demand> {
+    let mut terms = Terms {
+        counts: [0.0; TERM_COUNT],
+        reach: reach(program, instr, sizes),
+    };
+    terms.counts[LAUNCH] = 1.0;
+    let group = match instr {
+        Instr::Launch(launch) => terms.launch(program, launch, sizes),
+        Instr::MatMul {
+            product,
+            rows,
+            inner,
+            columns,
+            finish,
+            ..
+        } => {
+            let (inner, columns) = (u64::from(*inner), u64::from(*columns));
+            if let Some(launch) = finish {
+                let kernel = program.kernel(launch.kernel);
+                let rows = sizes.rows(launch.rows);
+                let vectors = (rows * vectors(kernel)) as f64;
+                let exprs = kernel.body.exprs();
+                terms.counts[FINISH] += vectors * exprs.iter().map(|e| cheap(e)).sum::<f64>();
+                terms.counts[SLOW] += vectors * exprs.iter().map(|e| slow(e)).sum::<f64>();
+            }
+            terms.product(*product, sizes.rows(*rows), inner, columns)
+        }
+        Instr::SparseMatMul {
+            product,
+            inner,
+            columns,
+            ..
+        } => terms.sparse(*product, u64::from(*inner), u64::from(*columns), sizes),
+        Instr::SparseDropout { .. } => {
+            terms.counts[ROW] = sizes.inner as f64;
+            terms.counts[SLOW] = sizes.feature_nonzeros as f64;
+            terms.stream(12 * sizes.feature_nonzeros);
+            "copy"
+        }
+        Instr::Densify { out, .. } => {
+            terms.counts[ROW] = sizes.inner as f64;
+            terms.counts[ARC] = sizes.feature_nonzeros as f64;
+            terms.stream(8 * sizes.feature_nonzeros + bytes(program, *out, sizes));
+            "copy"
+        }
+        Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
+            let floats = sizes.inner * u64::from(*classes);
+            terms.counts[ROW] = sizes.inner as f64;
+            terms.counts[SLOW] = floats as f64;
+            terms.stream(8 * floats);
+            "loss"
+        }
+        _ => return None,
+    };
+    Some(Demand {
+        group,
+        terms: terms.counts,
+    })
+}
+
+/// Counts, with the bytes of everything that the instruction touches.
+struct Terms {
+    counts: [f64; TERM_COUNT],
+    reach: u64,
+}
+
+impl Terms {
+    fn stream(&mut self, bytes: u64) {
+        let reach = self.reach;
+        self.spread(STREAM, bytes as f64, reach);
+    }
+
+    /// `rows` of `row` bytes, picked from `reach` bytes in no order.
+    fn pick(&mut self, rows: u64, row: u64, reach: u64) {
+        // A row that does not fill its lines begins anywhere in them.
+        let lines = match row % CACHE_LINE {
+            0 => (row / CACHE_LINE) as f64,
+            _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
+        };
+        self.spread(LINE, rows as f64 * lines, reach);
+    }
+
+    /// Divides an amount among the sizes of memory.
+    fn spread(&mut self, first: usize, amount: f64, reach: u64) {
+        let size = (reach.max(1) as f64).log2();
+        let last = LEVELS.len() - 1;
+        let upper = LEVELS.iter().position(|level| size < *level);
+        match upper {
+            Some(0) => self.counts[first] += amount,
+            None => self.counts[first + last] += amount,
+            Some(upper) => {
+                let share = (size - LEVELS[upper - 1]) / (LEVELS[upper] - LEVELS[upper - 1]);
+                self.counts[first + upper - 1] += amount * (1.0 - share);
+                self.counts[first + upper] += amount * share;
+            }
+        }
+    }
+
+    fn product(&mut self, product: Product, rows: u64, inner: u64, columns: u64) -> &'static str {
+        let result = match product {
+            Product::Nn | Product::Nt => rows,
+            Product::Tn => inner,
+        };
+        self.counts[ROW] = rows as f64;
+        self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
+        let streamed = match product {
+            Product::Nn | Product::Nt => rows * (inner + columns),
+            Product::Tn => rows * (inner + columns),
+        };
+        // What is packed or added up again: one matrix of `inner` rows.
+        self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
+        self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
+        self.stream(4 * streamed);
+        match (product, columns > NARROW) {
+            (Product::Nn, false) => "gemm-nn",
+            (Product::Nt, false) => "gemm-nt",
+            (Product::Tn, false) => "gemm-tn",
+            (Product::Nn, true) => "gemm-nn-wide",
+            (Product::Nt, true) => "gemm-nt-wide",
+            (Product::Tn, true) => "gemm-tn-wide",
+        }
+    }
+
+    fn sparse(
+        &mut self,
+        product: Product,
+        inner: u64,
+        columns: u64,
+        sizes: &RankSizes,
+    ) -> &'static str {
+        let nonzeros = sizes.feature_nonzeros;
+        let (rows, others) = match product {
+            Product::Tn => (inner, sizes.inner),
+            Product::Nn | Product::Nt => (sizes.inner, inner),
+        };
+        self.counts[ROW] = rows as f64;
+        self.counts[ARC] = nonzeros as f64;
+        self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
+        self.stream(8 * nonzeros + 4 * rows * columns);
+        self.pick(nonzeros, 4 * columns, 4 * others * columns);
+        match product {
+            Product::Tn => {
+                self.pick(nonzeros, 4, 4 * nonzeros);
+                "sparse-gemm-tn"
+            }
+            Product::Nn | Product::Nt => "sparse-gemm-nn",
+        }
+    }
+
+    fn launch(&mut self, program: &Program, launch: &Launch, sizes: &RankSizes) -> &'static str {
+        let kernel = program.kernel(launch.kernel);
+        let nest = Nest::new(kernel, launch.rows, sizes);
+        let inner = match &kernel.body {
+            Body::Gather { .. } | Body::EdgeSoftmax { .. } => nest.arcs,
+            _ => nest.row_count(kernel),
+        };
+        let vectors = vectors(kernel);
+        self.counts[ROW] = match &kernel.body {
+            Body::RowReduce {
+                axis: Axis::Width,
+                over: Over::Rows,
+                ..
+            } => (nest.rows * u64::from(kernel.heads)) as f64,
+            _ => nest.rows as f64,
+        };
+        self.counts[ARC] = match &kernel.body {
+            Body::RowReduce {
+                axis: Axis::Width,
+                over: Over::Edges(_),
+                ..
+            } => (nest.arcs * u64::from(kernel.heads)) as f64,
+            _ => nest.arcs as f64,
+        };
+        let (values, finish): (Vec<&Expr>, Option<&Expr>) = match &kernel.body {
+            Body::Map { values, .. } => (values.iter().collect(), None),
+            Body::Gather { value, finish, .. } => (vec![value], Some(finish)),
+            Body::RowReduce { value, finish, .. } => (vec![value], Some(finish)),
+            Body::ColReduce { value, .. } | Body::EdgeSoftmax { value, .. } => (vec![value], None),
+        };
+        let each = (inner * vectors) as f64;
+        let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
+        let exponential = match &kernel.body {
+            Body::EdgeSoftmax { .. } => 8.0,
+            _ => 0.0,
+        };
+        self.counts[VECTOR] = each * (values.iter().map(|e| cheap(e)).sum::<f64>() + reduces);
+        self.counts[SLOW] = each * (values.iter().map(|e| slow(e)).sum::<f64>() + exponential);
+        if let Some(finish) = finish {
+            let each = (nest.rows * vectors) as f64;
+            self.counts[FINISH] = each * (cheap(finish) + 1.0);
+            self.counts[SLOW] += each * slow(finish);
+        }
+        self.operands(program, launch, kernel, &nest, sizes);
+        match &kernel.body {
+            Body::Map {
+                over: Over::Rows, ..
+            } => "map",
+            Body::Map { .. } => "edge-map",
+            Body::Gather { to: End::Dst, .. } => "spmm",
+            Body::Gather { .. } => "spmm-t",
+            Body::RowReduce {
+                over: Over::Rows, ..
+            } => "row-reduce",
+            Body::RowReduce { .. } => "sddmm",
+            Body::ColReduce { .. } => "col-reduce",
+            Body::EdgeSoftmax { .. } => "edge-softmax",
+        }
+    }
+
+    /// What is read and written: in a stream, or picked row by row.
+    fn operands(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        kernel: &Kernel,
+        nest: &Nest,
+        sizes: &RankSizes,
+    ) {
+        let grouped = match &kernel.body {
+            Body::Gather { to, .. } => *to,
+            _ => End::Dst,
+        };
+        let loaded = loads(kernel.body.exprs().into_iter());
+        let picked = |operand: &Operand| match operand.at {
+            At::Src => grouped == End::Dst,
+            At::Dst => grouped == End::Src,
+            At::Edge => grouped == End::Src,
+            At::List => true,
+            At::Row | At::One => false,
+        };
+        let mut streamed = 0;
+        for n in &loaded {
+            let Some(operand) = kernel.inputs.get(*n as usize) else {
+                continue;
+            };
+            let once = nest.load_bytes(kernel, *n);
+            match launch.inputs.get(*n as usize).filter(|_| picked(operand)) {
+                Some(at) => {
+                    let times = match operand.at {
+                        At::List => nest.rows,
+                        _ => nest.arcs,
+                    };
+                    let row = once / times.max(1);
+                    self.pick(times, row, bytes(program, *at, sizes));
+                }
+                None => streamed += once,
+            }
+        }
+        let outputs = kernel.outputs.iter();
+        let written: u64 = outputs
+            .map(|o| nest.output_bytes(kernel, o.head_step, o.column_step))
+            .sum();
+        self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
+    }
+}
+
+/// Bytes of one slot of a buffer.
+fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
+    4 * program.buffer(at.buffer).slot_floats(sizes)
+}
+
+/// Bytes of everything that an instruction touches, each once.
+fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
+    let (mut refs, writes) = instr.accesses();
+    refs.extend(writes);
+    refs.sort_unstable_by_key(|at| (at.buffer, at.base));
+    refs.dedup();
+    let buffers: u64 = refs.iter().map(|at| bytes(program, *at, sizes)).sum();
+    let structure = match instr {
+        Instr::Launch(launch) => {
+            let set = program.kernel(launch.kernel).body.edge_set();
+            set.map_or(0, |set| 4 * sizes.rows(Extent::Edges(set)))
+        }
+        Instr::SparseMatMul { .. } => 4 * sizes.feature_nonzeros,
+        _ => 0,
+    };
+    buffers + structure
+}
+
+/// Vectors of one row: those of all columns together where heads lie side by side.
+fn vectors(kernel: &Kernel) -> u64 {
+    let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
+    let dense = |o: &Operand| match (kernel.width, o.head_step, o.column_step) {
+        (1, step, _) => step <= 1,
+        (_, 0, 0) => true,
+        (width, step, 1) => step == width,
+        _ => false,
+    };
+    match kernel.inputs.iter().chain(&kernel.outputs).all(dense) {
+        true => (heads * width).div_ceil(LANES),
+        false => heads * width.div_ceil(LANES),
+    }
+}
+
+/// Operations and loads of one evaluation that a processor does every cycle.
+fn cheap(expr: &Expr) -> f64 {
+    let all = expr
+        .values
+        .iter()
+        .filter(|v| !matches!(v, Value::Const(_) | Value::Acc));
+    all.count() as f64
+}
+
+/// Cycles, roughly, of the other ones: exponentials, draws, divisions and roots.
+fn slow(expr: &Expr) -> f64 {
+    expr.values
+        .iter()
+        .map(|value| match value {
+            Value::Mask(_) => 4.0,
+            Value::Unary(op, _) => match op {
+                Unary::Elu
+                | Unary::EluStep
+                | Unary::Exp
+                | Unary::Log
+                | Unary::Sigmoid
+                | Unary::Tanh => 8.0,
+                Unary::Sqrt | Unary::Rsqrt | Unary::Recip => 4.0,
+                _ => 0.0,
+            },
+            Value::Binary(Binary::Div, ..) => 4.0,
+            _ => 0.0,
+        })
+        .sum()
+}

@@ -1,0 +1,165 @@
+//! From measured times to costs: what of each term explains them best.
+
+use gnnc_ir::work::{TERM_COUNT, TERMS};
+
+/// Sweeps over all coefficients; they change by less than a thousandth long before.
+const SWEEPS: usize = 20_000;
+/// Rounds in which measurements that fit badly lose weight.
+const ROUNDS: usize = 6;
+/// Relative error from which on a measurement loses weight.
+const GOOD: f64 = 0.03;
+/// Seconds that are added to a time before an error is compared with it: what takes less is noise.
+const SHORT: f64 = 2e-6;
+
+/// A measured time with the counts that explain it.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Beside [`TERMS`].
+    pub terms: [f64; TERM_COUNT],
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// Costs that are not negative, with the least sum of absolute relative errors. Memory that lies
+/// farther away never costs less: what was not measured costs what the nearer one costs.
+pub fn fit(samples: &[Sample]) -> [f64; TERM_COUNT] {
+    let rows: Vec<[f64; TERM_COUNT]> = samples.iter().map(relative).collect();
+    let wanted: Vec<f64> = samples
+        .iter()
+        .map(|s| s.seconds / (s.seconds + SHORT))
+        .collect();
+    let mut weights = vec![1.0; rows.len()];
+    let mut costs = [0.0; TERM_COUNT];
+    for _ in 0..ROUNDS {
+        costs = least_squares(&rows, &wanted, &weights, costs);
+        for ((weight, row), wanted) in weights.iter_mut().zip(&rows).zip(&wanted) {
+            let error = dot(row, &costs) - wanted;
+            *weight = 1.0 / error.abs().max(GOOD);
+        }
+    }
+    added_up(costs)
+}
+
+/// The mean of the absolute relative errors.
+pub fn error(samples: &[Sample], costs: &[f64; TERM_COUNT]) -> f64 {
+    let errors = samples
+        .iter()
+        .map(|s| (dot(&s.terms, costs) - s.seconds).abs() / (s.seconds + SHORT));
+    errors.sum::<f64>() / samples.len().max(1) as f64
+}
+
+/// The time that costs make of counts.
+pub fn seconds(terms: &[f64; TERM_COUNT], costs: &[f64; TERM_COUNT]) -> f64 {
+    dot(terms, costs)
+}
+
+/// The counts over the time. Counts of a size of memory become those of it and all larger ones,
+/// so that coefficients are steps from size to size.
+fn relative(sample: &Sample) -> [f64; TERM_COUNT] {
+    let mut row = sample.terms;
+    for i in (1..TERM_COUNT).rev() {
+        if continues(i) {
+            row[i - 1] += row[i];
+        }
+    }
+    row.map(|count| count / (sample.seconds + SHORT))
+}
+
+/// Costs of sizes of memory from the steps between them.
+fn added_up(mut steps: [f64; TERM_COUNT]) -> [f64; TERM_COUNT] {
+    for i in 1..TERM_COUNT {
+        if continues(i) {
+            steps[i] += steps[i - 1];
+        }
+    }
+    steps
+}
+
+/// Whether a term is the next size of memory of the one before.
+fn continues(term: usize) -> bool {
+    let kind = |name: &str| name.split('_').next().map(str::to_owned);
+    TERMS[term].contains('_') && kind(TERMS[term]) == kind(TERMS[term - 1])
+}
+
+/// Coefficients, none negative, for which `row . coefficients` is nearest to what is wanted in weighted
+/// squares: by turns, each as good as the others allow.
+fn least_squares(
+    rows: &[[f64; TERM_COUNT]],
+    wanted: &[f64],
+    weights: &[f64],
+    mut found: [f64; TERM_COUNT],
+) -> [f64; TERM_COUNT] {
+    let mut gram = [[0.0; TERM_COUNT]; TERM_COUNT];
+    let mut right = [0.0; TERM_COUNT];
+    for ((row, weight), wanted) in rows.iter().zip(weights).zip(wanted) {
+        for i in 0..TERM_COUNT {
+            right[i] += weight * row[i] * wanted;
+            for j in 0..TERM_COUNT {
+                gram[i][j] += weight * row[i] * row[j];
+            }
+        }
+    }
+    for _ in 0..SWEEPS {
+        let mut moved = 0.0f64;
+        for i in (0..TERM_COUNT).filter(|&i| gram[i][i] > 0.0) {
+            let residual = right[i] - dot(&gram[i], &found);
+            let next = (found[i] + residual / gram[i][i]).max(0.0);
+            moved = moved.max((next - found[i]).abs() * gram[i][i].sqrt());
+            found[i] = next;
+        }
+        if moved < 1e-9 {
+            break;
+        }
+    }
+    found
+}
+
+fn dot(a: &[f64; TERM_COUNT], b: &[f64; TERM_COUNT]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times of known costs, some of them wrong by half.
+    #[test]
+    fn known_costs_are_found_among_outliers() {
+        let mut costs = [0.0; TERM_COUNT];
+        (costs[0], costs[1], costs[3]) = (2e-6, 3e-9, 5e-10);
+        (costs[6], costs[7], costs[8], costs[9]) = (1e-11, 2e-11, 4e-11, 8e-11);
+        let mut samples = Vec::new();
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f64
+        };
+        for n in 0..200 {
+            let mut terms = [0.0; TERM_COUNT];
+            (terms[0], terms[1], terms[3]) = (1.0, draw() / 100.0, draw());
+            terms[6 + n % 4] = draw() * 10.0;
+            let exact = dot(&terms, &costs);
+            let seconds = if n % 20 == 0 { exact * 1.5 } else { exact };
+            samples.push(Sample { terms, seconds });
+        }
+        let found = fit(&samples);
+        for (found, cost) in found.iter().zip(&costs).filter(|(_, c)| **c > 0.0) {
+            assert!((found / cost - 1.0).abs() < 0.05, "{found:e} {cost:e}");
+        }
+        assert!(error(&samples, &found) < 0.04);
+    }
+
+    #[test]
+    fn memory_that_was_not_measured_costs_what_nearer_memory_costs() {
+        let mut terms = [0.0; TERM_COUNT];
+        terms[7] = 1e6;
+        let found = fit(&[Sample {
+            terms,
+            seconds: 1e-3,
+        }]);
+        assert!(found[7] > 0.0 && found[8] == found[7] && found[9] == found[7]);
+        assert!(found[10..].iter().all(|c| *c == 0.0));
+    }
+}

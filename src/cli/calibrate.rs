@@ -1,0 +1,185 @@
+//! `gnnc calibrate`: what this machine needs for what instructions ask of it.
+
+use super::files::{cache_dir, replace, writable};
+use super::output::{Answer, Output, input};
+use super::text::{Table, facts, percent};
+use clap::Args;
+use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::{CalibrateOptions, Calibrated};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Ranks that are certainly a slip of the hand beyond.
+const MOST_RANKS: u32 = 64;
+
+/// Arguments of `calibrate`.
+#[derive(Args)]
+pub struct Calibrate {
+    /// Write the machine to this file; `gnnc plan --cluster FILE` plans for it.
+    #[arg(long, value_name = "FILE", default_value = "machine.toml")]
+    out: PathBuf,
+    /// Ranks that run at once when contention is measured; the number of cores if not given.
+    #[arg(long, value_name = "N")]
+    ranks: Option<u32>,
+    /// Write every measurement to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Calibrate {
+    /// Measures, writes the file and says how well the costs explain what was measured.
+    pub fn run(&self, out: &Output) -> Answer {
+        writable(&self.out, "calibration")?;
+        if let Some(path) = &self.samples {
+            writable(path, "measurements")?;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let ranks = self.ranks.unwrap_or(cores.min(MOST_RANKS));
+        if !(1..=MOST_RANKS).contains(&ranks) {
+            return Err(input(format!(
+                "found --ranks {ranks}, expected 1 to {MOST_RANKS}"
+            )));
+        }
+        let options = CalibrateOptions {
+            machine: machine_name(),
+            date: today(),
+            ranks,
+            quick: self.quick,
+            memory: Bytes(memory()),
+            cache_dir: cache_dir(),
+        };
+        let bar = bar(out);
+        let found = gnnc::calibrate(&options, &mut |what, share| {
+            bar.set_position((share * 1000.0) as u64);
+            bar.set_message(what.to_owned());
+        });
+        bar.finish_and_clear();
+        let found = found?;
+        let comment = "# Written by `gnnc calibrate`. Plan for this machine with `gnnc plan --cluster`\n\
+                       # and this file; docs/cost-model.md says what the numbers mean.\n";
+        replace(
+            &self.out,
+            format!("{comment}{}", found.cluster.to_toml()).as_bytes(),
+        )?;
+        if let Some(path) = &self.samples {
+            let text = serde_json::to_string(&found.measurements).map_err(io::Error::other)?;
+            replace(path, text.as_bytes())?;
+        }
+        out.report(
+            || self.text(&options, &found),
+            &json!({
+                "file": self.out.display().to_string(),
+                "machine": options.machine,
+                "date": options.date,
+                "ranks": ranks,
+                "quality": found.quality,
+                "latency_seconds": found.cluster.inside.latency,
+                "bandwidth": found.cluster.inside.bandwidth,
+            }),
+        )
+    }
+
+    fn text(&self, options: &CalibrateOptions, found: &Calibrated) -> String {
+        let link = &found.cluster.inside;
+        let mut lines = vec![
+            (
+                "machine",
+                format!("{}, on {}", options.machine, options.date),
+            ),
+            ("file", self.out.display().to_string()),
+        ];
+        if options.ranks > 1 {
+            lines.push((
+                "messages",
+                format!(
+                    "{} and {:.1} GB/s between ranks",
+                    Seconds(link.latency.0),
+                    link.bandwidth / 1e9
+                ),
+            ));
+        }
+        let mut table = Table::new(1, 2);
+        table.row(["instructions", "ranks at once", "measured", "mean error"]);
+        for quality in &found.quality {
+            table.row([
+                quality.group.clone(),
+                quality.ranks.to_string(),
+                quality.samples.to_string(),
+                percent(quality.error),
+            ]);
+        }
+        format!("{}\n{}", facts(&lines), table.lines())
+    }
+}
+
+fn bar(out: &Output) -> ProgressBar {
+    if out.is_json() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+    match ProgressStyle::with_template("{wide_bar} {percent} % {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// The processor's name and the number of cores.
+pub fn machine_name() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or("an unknown processor", |(_, name)| name.trim());
+    format!("{model}, {cores} cores")
+}
+
+/// Bytes of memory of the machine; 8 GiB where the system does not say.
+fn memory() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes = info.lines().find_map(|line| {
+        let rest = line.strip_prefix("MemTotal:")?;
+        rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    kibibytes.map_or(8 << 30, |k| k << 10)
+}
+
+/// The day in UTC, as in 2026-01-31.
+fn today() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let days = since.map_or(0, |d| d.as_secs() / 86_400) as i64;
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of a number of days after 1970-01-01 (Hinnant's `civil_from_days`).
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_778), (2026, 11, 21));
+    }
+}

@@ -1,0 +1,154 @@
+//! The machines that plans are for, and what the plans may be.
+
+use super::files::read_text;
+use super::output::{Failure, input};
+use clap::{Args, ValueEnum};
+use gnnc::ir::cluster::{CLUSTERS, Cluster};
+use gnnc::ir::plan::{Objective, Partitioner, Placement};
+use gnnc::planner::search::Pin;
+use gnnc::{PlanOptions, Planner};
+use std::path::Path;
+
+/// What all commands that plan take.
+#[derive(Args)]
+pub struct SearchArgs {
+    /// The machines: a file, or a built-in name such as cpu, a5000x4, h100x8.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cluster: Option<String>,
+    /// What the plan shall be best at: time, memory or bytes.
+    #[arg(
+        long,
+        value_name = "GOAL",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    objective: Goal,
+    /// Partitioners to try.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
+    partitioner: Vec<PartitionerName>,
+    /// Price nothing but candidates with this placement, number of ranks or partitioner.
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
+    pin: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Goal {
+    /// The shortest epoch.
+    #[default]
+    Time,
+    /// The smallest peak memory.
+    Memory,
+    /// The fewest bytes sent.
+    Bytes,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PartitionerName {
+    Metis,
+    MetisEdges,
+    Hash,
+    Range,
+}
+
+impl SearchArgs {
+    /// The options for machines of the named kind, or of `default`.
+    ///
+    /// # Errors
+    /// A cluster that is not there or broken, a pin that means nothing.
+    pub fn options(&self, default: &str) -> Result<PlanOptions, Failure> {
+        let partitioner = |name: &PartitionerName| match name {
+            PartitionerName::Metis => Partitioner::Metis,
+            PartitionerName::MetisEdges => Partitioner::MetisEdges,
+            PartitionerName::Hash => Partitioner::Hash,
+            PartitionerName::Range => Partitioner::Range,
+        };
+        Ok(PlanOptions {
+            cluster: cluster(self.cluster.as_deref().unwrap_or(default))?,
+            objective: match self.objective {
+                Goal::Time => Objective::Time,
+                Goal::Memory => Objective::Memory,
+                Goal::Bytes => Objective::Bytes,
+            },
+            partitioners: self.partitioner.iter().map(partitioner).collect(),
+            pin: self.pin()?,
+        })
+    }
+
+    fn pin(&self) -> Result<Pin, Failure> {
+        let mut pin = Pin::default();
+        for text in &self.pin {
+            let (key, value) = text.split_once('=').unwrap_or((text, ""));
+            let (key, value) = (key.trim(), value.trim());
+            let wrong =
+                |expected: String| Err(input(format!("found --pin {text}, expected {expected}")));
+            match key {
+                "placement" => match Placement::ALL.iter().find(|p| p.name() == value) {
+                    Some(placement) => pin.placement = Some(*placement),
+                    None => return wrong(format!("placement= one of {}", names(Placement::ALL))),
+                },
+                "partitioner" => match Partitioner::ALL.iter().find(|p| p.name() == value) {
+                    Some(partitioner) => pin.partitioner = Some(*partitioner),
+                    None => {
+                        return wrong(format!("partitioner= one of {}", names(Partitioner::ALL)));
+                    }
+                },
+                "ranks" => match value.parse() {
+                    Ok(ranks) if ranks > 0 => pin.ranks = Some(ranks),
+                    _ => return wrong("ranks= a number above 0".to_owned()),
+                },
+                _ => {
+                    return wrong("placement=NAME, ranks=N or partitioner=NAME".to_owned());
+                }
+            }
+        }
+        Ok(pin)
+    }
+}
+
+/// Names as a list.
+fn names<T: ToString>(all: &[T]) -> String {
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}
+
+/// Says so if a pin leaves nothing to price.
+///
+/// # Errors
+/// What was pinned, and what there is without it.
+pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Failure> {
+    if !planner.candidates().is_empty() {
+        return Ok(());
+    }
+    let devices = options.cluster.devices();
+    let Pin {
+        ranks, placement, ..
+    } = options.pin;
+    Err(input(match (ranks, placement) {
+        (Some(ranks), _) if ranks > devices => format!(
+            "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
+             raise --gpus"
+        ),
+        (_, Some(placement)) => {
+            format!("--pin leaves no candidate: placement {placement} cannot be planned here")
+        }
+        _ => "--pin leaves no candidate".to_owned(),
+    }))
+}
+
+/// A cluster by its name or from its file.
+///
+/// # Errors
+/// A name or file that is not there, a file that is broken.
+pub fn cluster(name: &str) -> Result<Cluster, Failure> {
+    let path = Path::new(name);
+    if name.contains(['/', '\\']) || path.extension().is_some() || path.exists() {
+        return Cluster::parse(&read_text(path)?).map_err(|e| input(format!("{name}: {e}")));
+    }
+    Cluster::named(name).map_err(|e| {
+        let known = CLUSTERS.join(", ");
+        input(format!(
+            "{e} (a file, or {known}, with any number of devices)"
+        ))
+    })
+}

@@ -1,0 +1,265 @@
+//! `gnnc sweep`: how many devices a model needs.
+
+use super::inputs::{ModelArgs, headline};
+use super::machine::SearchArgs;
+use super::output::{Answer, Failure, Output, input};
+use super::text::{Table, WIDTH, facts};
+use clap::Args;
+use gnnc::SweepPoint;
+use gnnc::planner::report::{short_bytes, short_seconds};
+use serde_json::json;
+
+/// Numbers of devices that a sweep tries at most.
+const MOST_POINTS: usize = 256;
+/// Columns of the plot's bars.
+const BAR: usize = 24;
+
+/// Arguments of `sweep`.
+#[derive(Args)]
+pub struct Sweep {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// Numbers of devices: `1..64` tries the ends and the powers of two between them, `2,6,8` these.
+    #[arg(long, value_name = "FROM..TO", default_value = "1..64")]
+    gpus: String,
+    /// Try every number between the ends.
+    #[arg(long)]
+    every: bool,
+}
+
+/// What a sweep says about how many devices are needed.
+struct Answers<'a> {
+    /// The fewest devices that something fits on.
+    fewest: Option<&'a SweepPoint>,
+    /// The fewest devices with the shortest epoch.
+    fastest: Option<&'a SweepPoint>,
+    /// The most devices that are used at least half as well as the fewest.
+    worthwhile: Option<&'a SweepPoint>,
+}
+
+impl Sweep {
+    /// Plans for each number of devices and prints a table with bars.
+    pub fn run(&self, out: &Output) -> Answer {
+        let devices = numbers(&self.gpus, self.every)?;
+        let options = self.search.options("h100x8")?;
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let points = gnnc::sweep(&loaded, &compiled, &options, &devices)?;
+        let answers = answers(&points);
+        let number = |point: Option<&SweepPoint>| point.map(|p| p.devices);
+        let text = || {
+            let device = &options.cluster.device.name;
+            let on = facts(&[("on   ", format!("{} of {device}", options.cluster.name))]);
+            let head = headline(&loaded);
+            format!("{head}{on}\n{}\n{}", plot(&points), conclusion(&answers))
+        };
+        out.report(
+            text,
+            &json!({
+                "model": loaded.model.name,
+                "graph": loaded.workload.name,
+                "cluster": options.cluster.name,
+                "device": options.cluster.device.name,
+                "objective": options.objective,
+                "points": points,
+                "fewest": number(answers.fewest),
+                "fastest": number(answers.fastest),
+                "worthwhile": number(answers.worthwhile),
+            }),
+        )
+    }
+}
+
+/// `1..64` or `1,2,8`: ascending, each once.
+fn numbers(text: &str, every: bool) -> Result<Vec<u32>, Failure> {
+    let wrong = |found: &str| {
+        input(format!(
+            "found --gpus {found}, expected numbers of devices above 0 as in 1..64 or 1,2,8"
+        ))
+    };
+    let number = |part: &str| {
+        let digits = part.trim().replace('_', "");
+        let number = digits.parse::<u32>().ok().filter(|n| *n > 0);
+        number.ok_or_else(|| wrong(text))
+    };
+    let mut numbers = match text.split_once("..") {
+        None => text.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
+        Some((from, to)) => {
+            let (from, to) = (number(from)?, number(to.trim_start_matches('='))?);
+            if from > to {
+                return Err(wrong(text));
+            }
+            let powers = (0..32).map(|n| 1u32 << n);
+            match every {
+                true => (from..=to).take(MOST_POINTS + 1).collect(),
+                false => powers
+                    .filter(|n| (from..=to).contains(n))
+                    .chain([from, to])
+                    .collect(),
+            }
+        }
+    };
+    numbers.sort_unstable();
+    numbers.dedup();
+    if numbers.len() > MOST_POINTS {
+        return Err(input(format!(
+            "found more than {MOST_POINTS} numbers of devices in --gpus {text}; leave out --every"
+        )));
+    }
+    Ok(numbers)
+}
+
+fn answers(points: &[SweepPoint]) -> Answers<'_> {
+    let fitting = || points.iter().filter_map(|p| Some((p, seconds(p)?)));
+    let fewest = fitting().next();
+    let fastest = fitting().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.devices.cmp(&b.0.devices)));
+    let used = |point: &SweepPoint, seconds: f64| f64::from(point.devices) * seconds;
+    let worthwhile = fewest.and_then(|(first, least)| {
+        let all = |p: &SweepPoint| ranks(p) == Some(p.devices) || p.devices == first.devices;
+        let mut enough =
+            fitting().filter(|(p, s)| all(p) && used(p, *s) <= 2.0 * used(first, least));
+        enough.next_back()
+    });
+    Answers {
+        fewest: fewest.map(|f| f.0),
+        fastest: fastest.map(|f| f.0),
+        worthwhile: worthwhile.map(|w| w.0),
+    }
+}
+
+fn seconds(point: &SweepPoint) -> Option<f64> {
+    point.choice.as_ref().map(|c| c.epoch_seconds.0)
+}
+
+fn ranks(point: &SweepPoint) -> Option<u32> {
+    point.choice.as_ref().map(|c| c.parameters.ranks)
+}
+
+fn plot(points: &[SweepPoint]) -> String {
+    let longest = points.iter().filter_map(seconds).fold(0.0, f64::max);
+    let mut table = Table::new(2, 2);
+    table.row(["gpus", "best", "epoch", "memory", "sent", ""]);
+    let mut bars = vec![String::new()];
+    for point in points {
+        let gpus = point.devices.to_string();
+        match &point.choice {
+            Some(choice) => {
+                let seconds = choice.epoch_seconds.0;
+                let share = if longest > 0.0 {
+                    seconds / longest
+                } else {
+                    0.0
+                };
+                bars.push("#".repeat(((share * BAR as f64).round() as usize).max(1)));
+                table.row([
+                    gpus,
+                    choice.name(),
+                    short_seconds(seconds),
+                    short_bytes(choice.peak_memory_bytes.0),
+                    short_bytes(choice.bytes.0),
+                ]);
+            }
+            None => {
+                bars.push(point.reason.clone());
+                table.row([
+                    gpus,
+                    "-".to_owned(),
+                    "-".to_owned(),
+                    "-".to_owned(),
+                    "-".to_owned(),
+                ]);
+            }
+        }
+    }
+    let table = table.lines();
+    let width = table.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (line, bar) in table.lines().zip(bars) {
+        // What does not stand beside a line stands below it.
+        let beside = format!("{line:<width$}  {bar}");
+        if beside.chars().count() <= WIDTH {
+            text.push_str(beside.trim_end());
+        } else {
+            text.push_str(line);
+            text.push_str(&format!("\n{}", facts(&[("       ", bar)]).trim_end()));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn conclusion(answers: &Answers) -> String {
+    let devices = |n: u32| format!("{n} device{}", if n == 1 { "" } else { "s" });
+    let Some(fewest) = answers.fewest else {
+        return facts(&[("fits from", "none of these numbers of devices".to_owned())]);
+    };
+    let least = seconds(fewest).unwrap_or(0.0);
+    let against = |point: &SweepPoint| {
+        let seconds = seconds(point).unwrap_or(0.0);
+        let factor = least / seconds.max(f64::MIN_POSITIVE);
+        let beside = match point.devices == fewest.devices {
+            true => String::new(),
+            false => format!(", {factor:.2} times as fast as {}", fewest.devices),
+        };
+        format!(
+            "{}: {}{beside}",
+            devices(point.devices),
+            short_seconds(seconds)
+        )
+    };
+    let mut lines = vec![("fits from", format!("{} on", devices(fewest.devices)))];
+    if let Some(worthwhile) = answers.worthwhile {
+        let why = "the most that are used at least half as well as the fewest";
+        lines.push(("worthwhile", format!("{} ({why})", against(worthwhile))));
+    }
+    if let Some(fastest) = answers.fastest {
+        lines.push(("fastest", against(fastest)));
+    }
+    facts(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str, every: bool) -> Vec<u32> {
+        numbers(text, every).unwrap_or_default()
+    }
+
+    #[test]
+    fn ranges_have_their_ends_and_powers_of_two() {
+        assert_eq!(list("1..64", false), [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(list("3..=20", false), [3, 4, 8, 16, 20]);
+        assert_eq!(list("5", false), [5]);
+        assert_eq!(list("8,2,2", false), [2, 8]);
+        assert_eq!(list("3..6", true), [3, 4, 5, 6]);
+        for wrong in [
+            "",
+            "0",
+            "0..4",
+            "8..2",
+            "1..",
+            "x",
+            "1..4294967296",
+            "-1..4",
+        ] {
+            assert!(numbers(wrong, false).is_err(), "{wrong}");
+        }
+        assert!(numbers("1..4_000_000_000", true).is_err());
+    }
+
+    #[test]
+    fn nothing_fits_nothing_is_concluded() {
+        let points = [SweepPoint {
+            devices: 2,
+            choice: None,
+            reason: "too large ".repeat(20),
+        }];
+        let found = answers(&points);
+        assert!(found.fewest.is_none() && found.fastest.is_none());
+        assert!(conclusion(&found).contains("none of these"));
+        assert!(plot(&points).lines().all(|l| l.chars().count() <= WIDTH));
+    }
+}

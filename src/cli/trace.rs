@@ -1,0 +1,162 @@
+//! `gnnc trace`: what happened when, and what was expected to.
+
+use super::files::read_text;
+use super::output::{Answer, Failure, Output, input};
+use super::text::{Table, cut, facts, grouped};
+use clap::{Args, Subcommand};
+use gnnc::ir::trace::{Resource, Row, Total, Trace, TraceDiff, diff};
+use gnnc::ir::units::Seconds;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Commands on traces.
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    /// Lay two traces side by side: totals, resources, the largest disagreements.
+    Diff(Diff),
+}
+
+/// Arguments of `trace diff`.
+#[derive(Args)]
+pub struct Diff {
+    /// A trace of `gnnc plan --trace` or `gnnc train --trace`.
+    a: PathBuf,
+    /// The trace to lay beside it.
+    b: PathBuf,
+    /// Instructions to list.
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    top: usize,
+}
+
+impl TraceCommand {
+    /// Runs the command.
+    pub fn run(&self, out: &Output) -> Answer {
+        match self {
+            Self::Diff(command) => command.run(out),
+        }
+    }
+}
+
+impl Diff {
+    fn run(&self, out: &Output) -> Answer {
+        let (a, b) = (read(&self.a)?, read(&self.b)?);
+        let found = diff(&a, &b);
+        let described = |path: &Path, trace: &Trace| {
+            json!({
+                "file": path.display().to_string(),
+                "kind": trace.kind,
+                "model": trace.model,
+                "graph": trace.graph,
+                "ranks": trace.ranks,
+                "events": trace.events.len(),
+            })
+        };
+        out.report(
+            || self.text(&a, &b, &found),
+            &json!({
+                "a": described(&self.a, &a),
+                "b": described(&self.b, &b),
+                "totals": found.totals,
+                "rows": found.rows,
+            }),
+        )
+    }
+
+    fn text(&self, a: &Trace, b: &Trace, found: &TraceDiff) -> String {
+        let describe = |path: &Path, trace: &Trace| {
+            let Trace {
+                kind,
+                model,
+                graph,
+                ranks,
+                ..
+            } = trace;
+            let s = if *ranks == 1 { "" } else { "s" };
+            format!(
+                "{kind}, {model} on {graph}, {ranks} rank{s}: {}",
+                path.display()
+            )
+        };
+        let mut text = facts(&[("a", describe(&self.a, a)), ("b", describe(&self.b, b))]);
+        for total in &found.totals {
+            text.push_str(&totals(total));
+            let rows: Vec<&Row> = found
+                .rows
+                .iter()
+                .filter(|r| r.phase == total.phase)
+                .collect();
+            text.push_str(&instructions(&rows[..rows.len().min(self.top)], rows.len()));
+        }
+        if found.totals.is_empty() {
+            text.push_str("\nneither trace has any events\n");
+        }
+        text
+    }
+}
+
+fn totals(total: &Total) -> String {
+    let [a, b] = total.runs.map(grouped);
+    let mut text = format!(
+        "\n{}: median of {a} and {b} runs, mean over ranks\n",
+        total.phase
+    );
+    let mut table = Table::new(1, 2);
+    table.row(["", "a", "b", "b - a", "b / a"]);
+    let mut row = |name: &str, seconds: [Seconds; 2]| table.row(cells(name, seconds.map(Some)));
+    row("from first to last", total.seconds);
+    for resource in Resource::ALL {
+        row(resource.name(), total.resources[resource as usize]);
+    }
+    row("waiting for other ranks", total.waiting);
+    row("between instructions", total.between);
+    text.push_str(&table.lines());
+    let [a, b] = total.bytes.map(grouped);
+    if total.bytes != [0, 0] {
+        text.push_str(&cut(&format!("  sent by all ranks: {a} and {b} bytes")));
+        text.push('\n');
+    }
+    text
+}
+
+fn instructions(rows: &[&Row], all: usize) -> String {
+    let mut table = Table::new(3, 2);
+    table.row(["at", "instruction", "resource", "a", "b", "b - a", "b / a"]);
+    for row in rows {
+        let [_, a, b, beyond, factor] = cells("", row.seconds);
+        let head = [row.at.clone(), row.name.clone(), row.resource.to_string()];
+        table.row(head.into_iter().chain([a, b, beyond, factor]));
+    }
+    let shown = rows.len();
+    format!(
+        "  the largest disagreements, {shown} of {all} instructions\n{}",
+        table.lines()
+    )
+}
+
+/// A name, both times, their difference and their quotient.
+fn cells(name: &str, seconds: [Option<Seconds>; 2]) -> [String; 5] {
+    let shown = |s: Option<Seconds>| s.map_or_else(|| "-".to_owned(), |s| s.to_string());
+    let (beyond, factor) = match seconds {
+        [Some(a), Some(b)] => (
+            signed(b.0 - a.0),
+            match a.0 > 0.0 {
+                true => format!("{:.2}", b.0 / a.0),
+                false => "-".to_owned(),
+            },
+        ),
+        _ => ("-".to_owned(), "-".to_owned()),
+    };
+    let [a, b] = seconds.map(shown);
+    [name.to_owned(), a, b, beyond, factor]
+}
+
+/// A difference of times with its sign.
+pub fn signed(seconds: f64) -> String {
+    let sign = if seconds < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", Seconds(seconds.abs()))
+}
+
+fn read(path: &Path) -> Result<Trace, Failure> {
+    let text = read_text(path)?;
+    Trace::from_chrome_json(&text).map_err(|e| input(format!("{}: {e}", path.display())))
+}

@@ -1,0 +1,160 @@
+//! Plans that are run: does a plan still say what is true of its model, graph and choice?
+
+use crate::{Compiled, Error, Loaded, PlanOptions, plan};
+use gnnc_ir::plan::{Candidate, Partitioner, Plan};
+use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
+
+/// The choice of a plan that may have been edited, after everything that can be checked has
+/// been: that the plan is of this model and graph, that the choice can run, and that the bytes
+/// and the memory that the plan states are those of the program. Times are forecasts, so a plan
+/// is not refused for them.
+///
+/// # Errors
+/// What was found and what was expected.
+pub fn verify<'a>(
+    plan: &'a Plan,
+    loaded: &Loaded,
+    compiled: &Compiled,
+) -> Result<&'a Candidate, Error> {
+    let Some(choice) = plan.choice() else {
+        let count = plan.candidates.len();
+        return Err(Error::Input(format!(
+            "the plan chooses no candidate; set `chosen` to the index of one of the {count} that \
+             it lists"
+        )));
+    };
+    same_source(plan, loaded)?;
+    possible(plan, choice)?;
+    priced(plan, choice, loaded, compiled)?;
+    Ok(choice)
+}
+
+fn refuse(what: &str, found: &str, expected: &str) -> Result<(), Error> {
+    Err(Error::Input(format!(
+        "the plan does not verify: {what} is {found}, expected {expected}; make the plan again \
+         with `gnnc plan`"
+    )))
+}
+
+fn same_source(plan: &Plan, loaded: &Loaded) -> Result<(), Error> {
+    let (of_plan, of_graph) = (&plan.workload, &loaded.workload);
+    let counts = [
+        ("vertices", of_plan.vertices, of_graph.vertices),
+        ("edges", of_plan.edges, of_graph.edges),
+        (
+            "features",
+            of_plan.features.into(),
+            of_graph.features.into(),
+        ),
+        ("classes", of_plan.classes.into(), of_graph.classes.into()),
+    ];
+    for (what, found, expected) in counts {
+        if found != expected {
+            let expected = format!("{expected} as in the graph {}", of_graph.name);
+            return refuse(&format!("`workload.{what}`"), &found.to_string(), &expected);
+        }
+    }
+    let fingerprint = format!("{:016x}", loaded.model.fingerprint());
+    match &plan.source {
+        Some(source) if source.fingerprint != fingerprint => {
+            let expected = format!("\"{fingerprint}\" as of the model {}", loaded.model.name);
+            let found = format!("\"{}\"", source.fingerprint);
+            refuse("`source.fingerprint`", &found, &expected)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
+    let ranks = choice.parameters.ranks;
+    let place = |what: &str| match plan.chosen {
+        Some(index) => format!("`{what}` of candidate {index}"),
+        None => format!("`{what}`"),
+    };
+    let devices = plan.cluster.devices();
+    if ranks > devices {
+        let expected = format!("at most {devices}, the devices of the plan's cluster");
+        return refuse(&place("ranks"), &ranks.to_string(), &expected);
+    }
+    if u64::from(ranks) > plan.workload.vertices {
+        let expected = format!("at most {}, one for each vertex", plan.workload.vertices);
+        return refuse(&place("ranks"), &ranks.to_string(), &expected);
+    }
+    match choice.parameters.partitioner {
+        None if ranks > 1 => {
+            let names: Vec<_> = Partitioner::ALL.iter().map(|p| p.name()).collect();
+            return refuse(&place("partitioner"), "missing", &names.join(", "));
+        }
+        Some(found) if ranks == 1 => {
+            return refuse(&place("partitioner"), found.name(), "none on one rank");
+        }
+        _ => {}
+    }
+    let names = |list: &[gnnc_ir::plan::Relaxation]| {
+        let names: Vec<_> = list.iter().map(|r| r.name()).collect();
+        format!("[{}]", names.join(", "))
+    };
+    let needed = relaxations(choice.placement);
+    if choice.relaxations != needed {
+        let found = names(&choice.relaxations);
+        let expected = format!("{} as {} needs it", names(needed), choice.placement);
+        return refuse(&place("relaxations"), &found, &expected);
+    }
+    if !choice.allowed {
+        return refuse(&place("allowed"), "false", "true, for a plan that is run");
+    }
+    Ok(())
+}
+
+/// Prices the choice once more, and nothing else.
+fn priced(
+    plan: &Plan,
+    choice: &Candidate,
+    loaded: &Loaded,
+    compiled: &Compiled,
+) -> Result<(), Error> {
+    let options = PlanOptions {
+        cluster: plan.cluster.clone(),
+        objective: plan.objective,
+        partitioners: choice.parameters.partitioner.into_iter().collect(),
+        pin: Pin::only(&PlacementSpec::of(choice)),
+    };
+    let again = plan::plan(loaded, compiled, &options)?;
+    let name = choice.name();
+    let Some(found) = again.candidates.iter().find(|c| c.name() == name) else {
+        let reason = again.rejected.first().map(|r| r.reason.as_str());
+        return refuse(
+            "the choice",
+            &name,
+            &format!(
+                "a placement that can run ({})",
+                reason.unwrap_or("this one has no program here")
+            ),
+        );
+    };
+    let of = |c: &Candidate| {
+        [
+            ("bytes", c.bytes.0),
+            ("eval_bytes", c.eval_bytes.0),
+            ("peak_memory_bytes", c.peak_memory_bytes.0),
+        ]
+    };
+    for ((what, states), (_, expected)) in of(choice).into_iter().zip(of(found)) {
+        if states != expected {
+            let expected = format!("{expected} for {name}");
+            return refuse(
+                &format!("`{what}` of {name}"),
+                &states.to_string(),
+                &expected,
+            );
+        }
+    }
+    match found.fits {
+        true => Ok(()),
+        false => refuse(
+            "the choice",
+            &name,
+            &format!("one that fits: it {}", found.reason),
+        ),
+    }
+}

@@ -1,0 +1,290 @@
+//! Plan files: run, verified, laid side by side; and how many devices a model needs.
+
+use crate::data::{folder, ring};
+use crate::support::{Folder, example, gnnc, refused, text};
+use serde_json::{Value, json};
+
+/// The plan of Cora on two cores, in a file.
+fn plan(folder: &Folder, more: &[&str]) -> String {
+    let out = folder.join("plan.json");
+    let cora = example("gcn_cora.gir");
+    let args = ["plan", &cora, "--cluster", "cpu", "--gpus", "2"];
+    let file = ["--out", text(&out)];
+    gnnc(args.iter().chain(&file).chain(more)).report();
+    text(&out).to_owned()
+}
+
+fn value(path: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_plan_is_run_as_it_says() {
+    let folder = Folder::new();
+    let plan = plan(
+        &folder,
+        &["--pin", "ranks=2,partitioner=metis", "--set", "hidden=8"],
+    );
+    let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
+    assert_eq!(run["workers"], 2);
+    let cora = example("gcn_cora.gir");
+    let args = [
+        "train",
+        &cora,
+        "--workers",
+        "2",
+        "--epochs",
+        "3",
+        "--set",
+        "hidden=8",
+    ];
+    let by_hand = gnnc(args.iter().chain(&["--format", "json"])).json();
+    assert_eq!(run["train_loss"], by_hand["train_loss"]);
+    let bytes = value(&plan)["candidates"][0]["bytes"].as_u64().unwrap();
+    assert_eq!(run["bytes_sent"], 3 * bytes, "what was planned is sent");
+    let report = gnnc(["train", &plan, "--epochs", "2"]).report();
+    assert!(report.contains("plan   graph x 2 metis, "), "{report}");
+    gnnc(["train", &plan, "--epochs", "2", "--seeds", "2"]).report();
+}
+
+#[test]
+fn another_candidate_can_be_chosen_in_the_file() {
+    let folder = Folder::new();
+    let plan = plan(&folder, &[]);
+    let mut edited = value(&plan);
+    assert_eq!(edited["candidates"].as_array().unwrap().len(), 2);
+    for chosen in [0, 1] {
+        edited["chosen"] = json!(chosen);
+        let file = folder.file("edited.json", edited.to_string());
+        let run = gnnc(["train", text(&file), "--epochs", "2", "--format", "json"]).json();
+        assert_eq!(
+            run["workers"],
+            edited["candidates"][chosen]["parameters"]["ranks"]
+        );
+    }
+}
+
+#[test]
+fn plans_that_do_not_verify_are_refused() {
+    let folder = Folder::new();
+    let plan = plan(&folder, &["--pin", "ranks=2"]);
+    let good = value(&plan);
+    let bytes = good["candidates"][0]["bytes"].to_string();
+    let edits: [(&str, Value, &[&str]); 15] = [
+        ("/version", json!(9), &["version 9", "reads version 1"]),
+        ("/chosen", json!(1), &["candidate 1", "lists 1"]),
+        ("/chosen", Value::Null, &["chooses no candidate"]),
+        (
+            "/workload/edges",
+            json!(10_557),
+            &["`workload.edges` is 10557", "10556"],
+        ),
+        (
+            "/workload/features",
+            json!(3),
+            &["`workload.features` is 3", "1433"],
+        ),
+        (
+            "/source/fingerprint",
+            json!("00"),
+            &["`source.fingerprint` is \"00\"", "gcn"],
+        ),
+        (
+            "/source/model",
+            json!("none.gir"),
+            &["none.gir", "neither here nor"],
+        ),
+        (
+            "/source/set",
+            json!({ "hidden": 8 }),
+            &["`source.fingerprint`"],
+        ),
+        ("/source", Value::Null, &["`source` is missing"]),
+        ("/candidates/0/bytes", json!(1), &["is 1, expected", &bytes]),
+        (
+            "/candidates/0/peak_memory_bytes",
+            json!(1),
+            &["peak_memory_bytes", "is 1"],
+        ),
+        (
+            "/candidates/0/parameters/ranks",
+            json!(1),
+            &["`partitioner`", "none on one rank"],
+        ),
+        (
+            "/candidates/0/parameters/ranks",
+            json!(3),
+            &["`ranks`", "at most 2"],
+        ),
+        (
+            "/candidates/0/parameters/partitioner",
+            json!("hash"),
+            &["`bytes` of graph x 2 hash"],
+        ),
+        (
+            "/candidates/0/relaxations",
+            json!(["sample"]),
+            &["[sample]", "expected []"],
+        ),
+    ];
+    for (pointer, to, parts) in edits {
+        let mut edited = good.clone();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        edited.pointer_mut(parent).unwrap()[key] = to;
+        let file = folder.file("edited.json", edited.to_string());
+        refused(1, &["train", text(&file)], parts);
+    }
+    refused(1, &["train", &plan, "--workers", "2"], &["--workers"]);
+    refused(1, &["train", &plan, "--set", "hidden=8"], &["--set"]);
+    let half = std::fs::read_to_string(&plan).unwrap();
+    let half = folder.file("half.json", &half[..half.len() / 2]);
+    refused(1, &["train", text(&half)], &["half.json", "cannot be read"]);
+    refused(1, &["train", "none.json"], &["none.json"]);
+}
+
+#[test]
+fn a_plan_finds_its_model_beside_it() {
+    let (folder, model) = folder(&ring());
+    let out = folder.join("plan.json");
+    gnnc(["plan", text(&model), "--out", text(&out)]).report();
+    let name = model.file_name().unwrap().to_str().unwrap();
+    let mut plan = value(text(&out));
+    plan["source"]["model"] = json!(name);
+    let moved = folder.file("moved.json", plan.to_string());
+    gnnc(["train", text(&moved)]).ok();
+}
+
+#[test]
+fn plans_are_laid_side_by_side() {
+    let folder = Folder::new();
+    let a = plan(&folder, &[]);
+    let report = gnnc(["diff", &a, &a]).report();
+    assert!(report.contains("the plans say the same"), "{report}");
+    let b = folder.join("b.json");
+    let cora = example("gcn_cora.gir");
+    let args = ["plan", &cora, "--gpus", "4", "--set", "hidden=64"];
+    gnnc(args.iter().chain(&["--out", text(&b)])).report();
+    let report = gnnc(["diff", &a, text(&b)]).report();
+    for part in [
+        "1 x 2 cpu-core -> 1 x 4 H100",
+        "model's operators",
+        "the chosen ones",
+        "epochs of all candidates",
+        "graph x 4 metis",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    let json = gnnc(["diff", &a, text(&b), "--format", "json"]).json();
+    assert_eq!(json["equal"], false);
+    let pairs = json["candidates"].as_array().unwrap();
+    let one = pairs.iter().find(|p| p["name"] == "graph x 1").unwrap();
+    let of_a = value(&a)["candidates"].as_array().unwrap().clone();
+    let one_of_a = of_a.iter().find(|c| c["parameters"]["ranks"] == 1).unwrap();
+    assert_eq!(one["seconds"][0], one_of_a["epoch_seconds"]);
+
+    let trace = folder.join("t.json");
+    gnnc(["plan", &cora, "--trace", text(&trace)]).report();
+    refused(
+        1,
+        &["diff", &a, text(&trace)],
+        &["is a trace", "gnnc trace diff"],
+    );
+    let broken = folder.file("broken.json", "{}");
+    refused(
+        1,
+        &["diff", text(&broken), &a],
+        &["broken.json", "no `version`"],
+    );
+    refused(1, &["diff", &a, "none.json"], &["none.json"]);
+}
+
+#[test]
+fn a_sweep_says_how_many_devices_are_needed() {
+    let reddit = example("gcnii_128_reddit.gir");
+    let report = gnnc(["sweep", &reddit, "--gpus", "1..48"]).report();
+    for part in [
+        "graph x 48 metis",
+        "#",
+        "fits from",
+        "worthwhile",
+        "fastest",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    let args = ["sweep", &reddit, "--gpus", "1..16", "--format", "json"];
+    let json = gnnc(args).json();
+    let points = json["points"].as_array().unwrap();
+    let devices: Vec<u64> = points
+        .iter()
+        .map(|p| p["devices"].as_u64().unwrap())
+        .collect();
+    assert_eq!(devices, [1, 2, 4, 8, 16]);
+    // Each point is the plan for as many devices.
+    let plan = gnnc(["plan", &reddit, "--gpus", "16", "--format", "json"]).json();
+    assert_eq!(points[4]["choice"], plan["candidates"][0]);
+    assert_eq!((&json["fewest"], &json["fastest"]), (&json!(1), &json!(16)));
+
+    // A device that is too small for one rank: more are needed.
+    let cluster = "version = 1\ndevices_per_node = 8\ndevice.profile = \"T4\"\n\
+                   device.memory_bytes = 4_000_000_000\ninside.profile = \"pcie3\"\nnodes = 2\n\
+                   between.profile = \"50gb\"\n";
+    let folder = Folder::new();
+    let small = folder.file("small.toml", cluster);
+    let args = [
+        "sweep",
+        &reddit,
+        "--gpus",
+        "1..16",
+        "--cluster",
+        text(&small),
+    ];
+    let json = gnnc(args.iter().chain(&["--format", "json"])).json();
+    assert!(json["fewest"].as_u64().unwrap() > 1, "{json}");
+    assert_eq!(json["points"][0]["choice"], Value::Null);
+    let report = gnnc(args).report();
+    assert!(report.contains("does not fit"), "{report}");
+
+    let cora = example("gcn_cora.gir");
+    gnnc(["sweep", &cora, "--gpus", "2,3", "--cluster", "cpu"]).report();
+    refused(1, &["sweep", &cora, "--gpus", "0..4"], &["0..4", "above 0"]);
+    refused(1, &["sweep", &cora, "--gpus", "8..4"], &["8..4"]);
+    refused(1, &["sweep", &cora, "--cluster", "h1000x8"], &["h1000x8"]);
+}
+
+#[test]
+fn a_pin_leaves_what_was_asked_for() {
+    let cora = example("gcn_cora.gir");
+    let pinned = |pin: &str| {
+        let args = [
+            "plan", &cora, "--gpus", "8", "--pin", pin, "--format", "json",
+        ];
+        let plan = gnnc(args).json();
+        let candidates = plan["candidates"].as_array().unwrap().clone();
+        let name = |c: &Value| {
+            (
+                c["parameters"]["ranks"].clone(),
+                c["parameters"]["partitioner"].clone(),
+            )
+        };
+        candidates.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(pinned("ranks=5"), [(json!(5), json!("metis"))]);
+    assert_eq!(
+        pinned("ranks=3,partitioner=hash"),
+        [(json!(3), json!("hash"))]
+    );
+    assert_eq!(pinned("placement=graph").len(), 2);
+    let top = [
+        "plan", &cora, "--gpus", "8", "--top", "1", "--format", "json",
+    ];
+    assert_eq!(gnnc(top).json()["candidates"].as_array().unwrap().len(), 1);
+    for (pin, parts) in [
+        ("ranks=9", &["ranks=9", "at most 8"][..]),
+        ("ranks=0", &["ranks=0", "above 0"]),
+        ("placement=grpah", &["placement=grpah", "graph, pipeline"]),
+        ("partitioner=x", &["metis-edges"]),
+        ("colour=red", &["colour=red", "placement=NAME"]),
+    ] {
+        refused(1, &["plan", &cora, "--gpus", "8", "--pin", pin], parts);
+    }
+}

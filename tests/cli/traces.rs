@@ -1,0 +1,129 @@
+//! Timelines: written, read back, laid side by side.
+
+use crate::support::{Folder, example, gnnc, refused, text};
+use gnnc::ir::trace::{Event, Kind, Phase, Trace};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A predicted and a measured trace of the same program: Cora on two ranks.
+fn traces(folder: &Folder) -> [String; 2] {
+    let cora = example("gcn_cora.gir");
+    let [predicted, measured] = ["p.json", "m.json"].map(|name| folder.join(name));
+    let args = ["plan", &cora, "--cluster", "cpu", "--pin", "ranks=2"];
+    gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
+    let args = ["train", &cora, "--workers", "2", "--epochs", "5"];
+    gnnc(args.iter().chain(&["--trace", text(&measured)])).report();
+    [predicted, measured].map(|path| text(&path).to_owned())
+}
+
+fn read(path: &str) -> Trace {
+    let text = std::fs::read_to_string(Path::new(path)).unwrap();
+    Trace::from_chrome_json(&text).unwrap()
+}
+
+#[test]
+fn predicted_and_measured_timelines_are_of_one_program() {
+    let folder = Folder::new();
+    let [predicted, measured] = traces(&folder).map(|path| read(&path));
+    assert_eq!(
+        (predicted.kind, measured.kind),
+        (Kind::Predicted, Kind::Measured)
+    );
+    assert_eq!((measured.ranks, measured.graph.as_str()), (2, "cora"));
+    let places = |trace: &Trace| -> BTreeSet<(Phase, u32, String, String)> {
+        let place = |e: &Event| (e.phase, e.rank, e.at.clone(), e.name.clone());
+        trace.events.iter().map(place).collect()
+    };
+    assert_eq!(places(&predicted), places(&measured));
+    let sent = |trace: &Trace, epoch| -> u64 {
+        let events = trace.events.iter();
+        let step = events.filter(|e| e.phase == Phase::Step && e.epoch == epoch);
+        step.map(|e| e.bytes_sent).sum()
+    };
+    assert_eq!(sent(&predicted, 1), sent(&measured, 1));
+    let epochs = measured.events.iter().map(|e| e.epoch).max();
+    assert_eq!(epochs, Some(5));
+}
+
+#[test]
+fn traces_are_laid_side_by_side() {
+    let folder = Folder::new();
+    let [predicted, measured] = traces(&folder);
+    let report = gnnc(["trace", "diff", &predicted, &measured]).report();
+    for part in [
+        "predicted, gcn on cora",
+        "measured, gcn on cora, 2 ranks",
+        "compute",
+        "waiting for other ranks",
+        "the largest disagreements",
+        "setup",
+        "eval",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    let short = gnnc(["trace", "diff", &predicted, &measured, "--top", "2"]).report();
+    assert!(short.lines().count() < report.lines().count(), "{short}");
+    assert!(short.contains("disagreements, 2 of "), "{short}");
+
+    let json = gnnc(["trace", "diff", &measured, &measured, "--format", "json"]).json();
+    assert_eq!(json["a"], json["b"]);
+    for row in json["rows"].as_array().unwrap() {
+        assert_eq!(row["seconds"][0], row["seconds"][1], "{row}");
+    }
+    let step = &json["totals"][1];
+    assert_eq!(
+        (step["phase"].as_str(), &step["runs"][0]),
+        (Some("step"), &5.into())
+    );
+    assert!(step["bytes"][0].as_u64().unwrap() > 0, "{step}");
+}
+
+#[test]
+fn files_that_are_no_traces_are_refused() {
+    let folder = Folder::new();
+    let good = traces(&folder)[1].clone();
+    let content = std::fs::read_to_string(&good).unwrap();
+    let broken = [
+        ("empty", String::new(), "no JSON"),
+        ("half", content[..content.len() / 2].to_owned(), "no JSON"),
+        (
+            "other",
+            "{\"traceEvents\": []}".to_owned(),
+            "gnnc did not write it",
+        ),
+        (
+            "old",
+            content.replace("\"version\":1", "\"version\":0"),
+            "version 0",
+        ),
+        (
+            "rank",
+            content.replace("\"ranks\":2", "\"ranks\":1"),
+            "expected a rank below 1",
+        ),
+        (
+            "time",
+            content.replace("\"dur\":", "\"dur\":-"),
+            "expected numbers",
+        ),
+        (
+            "key",
+            content.replace("\"at\":", "\"to\":"),
+            "missing field `at`",
+        ),
+    ];
+    for (name, content, message) in broken {
+        let file = folder.file(&format!("{name}.json"), content);
+        refused(1, &["trace", "diff", text(&file), &good], &[name, message]);
+        refused(1, &["trace", "diff", &good, text(&file)], &[name, message]);
+    }
+    let binary = folder.file("binary.json", [0xff, 0xfe, 0x00]);
+    refused(1, &["trace", "diff", &good, text(&binary)], &["not UTF-8"]);
+    refused(1, &["trace", "diff", &good, "none.json"], &["none.json"]);
+    let cora = example("gcn_cora.gir");
+    refused(
+        1,
+        &["plan", &cora, "--trace", text(&folder.join("no/t.json"))],
+        &["no folder"],
+    );
+}
