@@ -23,7 +23,12 @@ fn a_plan_is_run_as_it_says() {
     let folder = Folder::new();
     let plan = plan(
         &folder,
-        &["--pin", "ranks=2,partitioner=metis", "--set", "hidden=8"],
+        &[
+            "--pin",
+            "placement=graph,ranks=2,partitioner=metis",
+            "--set",
+            "hidden=8",
+        ],
     );
     let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
     assert_eq!(run["workers"], 2);
@@ -48,9 +53,23 @@ fn a_plan_is_run_as_it_says() {
 }
 
 #[test]
+fn plans_of_every_placement_are_run() {
+    let folder = Folder::new();
+    for placement in ["graph", "tensor", "broadcast", "mixed"] {
+        let pin = format!("placement={placement},ranks=2");
+        let plan = plan(&folder, &["--pin", &pin]);
+        let planned = value(&plan);
+        let bytes = planned["candidates"][0]["bytes"].as_u64().unwrap();
+        assert_eq!(planned["candidates"][0]["placement"], placement);
+        let run = gnnc(["train", &plan, "--epochs", "2", "--format", "json"]).json();
+        assert_eq!(run["bytes_sent"], 2 * bytes, "{placement}");
+    }
+}
+
+#[test]
 fn another_candidate_can_be_chosen_in_the_file() {
     let folder = Folder::new();
-    let plan = plan(&folder, &[]);
+    let plan = plan(&folder, &["--pin", "placement=graph"]);
     let mut edited = value(&plan);
     assert_eq!(edited["candidates"].as_array().unwrap().len(), 2);
     for chosen in [0, 1] {
@@ -67,7 +86,7 @@ fn another_candidate_can_be_chosen_in_the_file() {
 #[test]
 fn plans_that_do_not_verify_are_refused() {
     let folder = Folder::new();
-    let plan = plan(&folder, &["--pin", "ranks=2"]);
+    let plan = plan(&folder, &["--pin", "placement=graph,ranks=2"]);
     let good = value(&plan);
     let bytes = good["candidates"][0]["bytes"].to_string();
     let edits: [(&str, Value, &[&str]); 15] = [
@@ -203,7 +222,7 @@ fn a_sweep_says_how_many_devices_are_needed() {
     let reddit = example("gcnii_128_reddit.gir");
     let report = gnnc(["sweep", &reddit, "--gpus", "1..48"]).report();
     for part in [
-        "graph x 48 metis",
+        "mixed x 48 metis",
         "#",
         "fits from",
         "worthwhile",
@@ -268,9 +287,12 @@ fn a_pin_leaves_what_was_asked_for() {
         };
         candidates.iter().map(name).collect::<Vec<_>>()
     };
-    assert_eq!(pinned("ranks=5"), [(json!(5), json!("metis"))]);
     assert_eq!(
-        pinned("ranks=3,partitioner=hash"),
+        pinned("placement=graph,ranks=5"),
+        [(json!(5), json!("metis"))]
+    );
+    assert_eq!(
+        pinned("placement=graph,ranks=3,partitioner=hash"),
         [(json!(3), json!("hash"))]
     );
     assert_eq!(pinned("placement=graph").len(), 2);

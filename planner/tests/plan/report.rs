@@ -114,7 +114,7 @@ fn failed_lowerings_are_rejected() {
         1 => Ok(program(1, SHAPE)),
         _ => Err("no such lowering"),
     });
-    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 4));
+    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 8));
     assert!(plan.rejected.iter().all(|r| r.reason == "no such lowering"));
 }
 
@@ -185,14 +185,16 @@ fn what_is_pinned_is_all_that_is_priced() {
         };
         let plan = plan(&request, &lower);
         let names = plan.candidates.iter().map(|c| c.name());
-        names.collect::<Vec<String>>()
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
     };
     let ranks = Some(3);
     let three = with(Pin {
         ranks,
         ..Pin::default()
     });
-    assert_eq!(three, ["graph x 3 metis", "graph x 3 hash"]);
+    assert_eq!(three, ["graph x 3 hash", "graph x 3 metis"]);
     let partitioner = Some(Partitioner::Range);
     let ranges = with(Pin {
         partitioner,
