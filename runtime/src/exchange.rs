@@ -123,6 +123,8 @@ pub(crate) unsafe fn all_reduce(
     }
     let Reduction { message, sum } = memory;
     message.clear();
+    // Exactly: room to grow would be memory that no plan counts.
+    message.reserve_exact(buffers.iter().map(|buffer| buffer.len).sum());
     for buffer in buffers {
         // SAFETY: nothing writes the buffers meanwhile.
         message.extend_from_slice(unsafe { buffer.read() });

@@ -15,16 +15,18 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
         needs.collect(instrs, program);
     }
     // Each size once: of a thousand ranks, most are equal.
-    let mut seen: Vec<(RankSizes, u64)> = Vec::new();
+    let mut seen: Vec<(RankSizes, u64, u64)> = Vec::new();
     let mut peak = 0;
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
-        if !seen.contains(&(*sizes, sent)) {
-            seen.push((*sizes, sent));
-            peak = peak.max(layout(program, sizes).total_bytes + needs.bytes(program, sizes, sent));
+        let messages = needs.messages(parts, rank);
+        if !seen.contains(&(*sizes, sent, messages)) {
+            seen.push((*sizes, sent, messages));
+            let own = needs.bytes(program, sizes, sent) + 4 * messages;
+            peak = peak.max(layout(program, sizes).total_bytes + own);
         }
     }
     Bytes(peak)
@@ -86,7 +88,32 @@ impl Needs {
         self.arcs[set][1] |= matches!(body, Body::Gather { to: End::Src, .. });
     }
 
-    /// Topology, split, labels, messages and sparse features' indices of one rank.
+    /// Floats that a rank keeps for messages from the first epoch on: for each other rank the
+    /// longest message to it, and an all-reduced message with the part that the rank adds up.
+    fn messages(&self, parts: &Parts, rank: usize) -> u64 {
+        let ranks = parts.sizes.len() as u64;
+        if ranks < 2 {
+            return 0;
+        }
+        let part = self.reduced.div_ceil(ranks);
+        let to_others = match &parts.messages {
+            Messages::Matrix(rows) => {
+                let others = (0..rows.len()).filter(|&other| other != rank);
+                let longest = |other: usize| {
+                    let rows = rows[rank][other].max(rows[other][rank]);
+                    part.max(rows * self.exchanged)
+                };
+                others.map(longest).sum()
+            }
+            Messages::Uniform => {
+                let rows = parts.sizes[rank].halo.div_ceil(ranks - 1);
+                (ranks - 1) * part.max(rows * self.exchanged)
+            }
+        };
+        to_others + self.reduced + part
+    }
+
+    /// Topology, split, labels and sparse features' indices of one rank.
     fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = 0;
@@ -102,13 +129,9 @@ impl Needs {
                 bytes += 8 * (local + 1) + 8 * arcs;
             }
         }
-        // Global ids, rows to send; labels and the split; messages on their way.
+        // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
-        if program.ranks > 1 {
-            let exchanged = sent.max(sizes.halo) * self.exchanged;
-            bytes += 4 * exchanged.max(self.reduced + self.reduced / u64::from(program.ranks));
-        }
         if program.sparse_features {
             bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;
             if self.feature_columns {
