@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn known_costs_are_found_among_outliers() {
         let mut costs = [0.0; TERM_COUNT];
-        (costs[0], costs[1], costs[3]) = (2e-6, 3e-9, 5e-10);
-        (costs[6], costs[7], costs[8], costs[9]) = (1e-11, 2e-11, 4e-11, 8e-11);
+        (costs[0], costs[1], costs[3]) = (1e-3, 3e-9, 5e-10);
+        (costs[7], costs[8], costs[9], costs[10]) = (1e-11, 2e-11, 4e-11, 8e-11);
         let mut samples = Vec::new();
         let mut state = 1u64;
         let mut draw = || {
@@ -139,7 +139,7 @@ mod tests {
         for n in 0..200 {
             let mut terms = [0.0; TERM_COUNT];
             (terms[0], terms[1], terms[3]) = (1.0, draw() / 100.0, draw());
-            terms[6 + n % 4] = draw() * 10.0;
+            terms[7 + n % 4] = draw() * 10.0;
             let exact = dot(&terms, &costs);
             let seconds = if n % 20 == 0 { exact * 1.5 } else { exact };
             samples.push(Sample { terms, seconds });
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn memory_that_was_not_measured_costs_what_nearer_memory_costs() {
         let mut terms = [0.0; TERM_COUNT];
-        terms[7] = 1e6;
+        terms[8] = 1e6;
         let found = fit(&[Sample {
             terms,
             seconds: 1e-3,
         }]);
-        assert!(found[7] > 0.0 && found[8] == found[7] && found[9] == found[7]);
-        assert!(found[10..].iter().all(|c| *c == 0.0));
+        assert!(found[8] > 0.0 && found[9] == found[8] && found[10] == found[8]);
+        assert!(found[11..].iter().all(|c| *c == 0.0));
     }
 }

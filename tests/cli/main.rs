@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod bad_input;
+mod calibration;
 mod commands;
 mod data;
 mod examples;

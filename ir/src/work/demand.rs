@@ -11,7 +11,7 @@ use crate::op::{Binary, Unary};
 use crate::program::{Extent, Instr, Launch, Product, Program, RankSizes, Ref};
 
 /// Number of [`TERMS`].
-pub const TERM_COUNT: usize = 14;
+pub const TERM_COUNT: usize = 15;
 
 /// What is counted, as cluster files name it. Bytes and cache lines are divided among sizes of
 /// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between.
@@ -21,6 +21,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
     "arc",
     "vector",
     "slow",
+    "exp",
     "finish",
     "stream_512k",
     "stream_4m",
@@ -33,7 +34,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
 ];
 
 /// Groups of instructions that share costs.
-pub const GROUPS: [&str; 18] = [
+pub const GROUPS: [&str; 22] = [
     "gemm-nn",
     "gemm-nt",
     "gemm-tn",
@@ -43,7 +44,11 @@ pub const GROUPS: [&str; 18] = [
     "sparse-gemm-nn",
     "sparse-gemm-tn",
     "spmm",
+    "spmm-weighted",
+    "spmm-arcs",
     "spmm-t",
+    "spmm-t-weighted",
+    "spmm-t-arcs",
     "edge-map",
     "sddmm",
     "edge-softmax",
@@ -59,9 +64,10 @@ const ROW: usize = 1;
 const ARC: usize = 2;
 const VECTOR: usize = 3;
 const SLOW: usize = 4;
-const FINISH: usize = 5;
-const STREAM: usize = 6;
-const LINE: usize = 10;
+const EXP: usize = 5;
+const FINISH: usize = 6;
+const STREAM: usize = 7;
+const LINE: usize = 11;
 
 /// Floats of a vector register, and bytes of a cache line.
 const LANES: u64 = 16;
@@ -106,6 +112,7 @@ pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Dem
                 let exprs = kernel.body.exprs();
                 terms.counts[FINISH] += vectors * exprs.iter().map(|e| cheap(e)).sum::<f64>();
                 terms.counts[SLOW] += vectors * exprs.iter().map(|e| slow(e)).sum::<f64>();
+                terms.counts[EXP] += vectors * exprs.iter().map(|e| exponentials(e)).sum::<f64>();
             }
             terms.product(*product, sizes.rows(*rows), inner, columns)
         }
@@ -130,7 +137,7 @@ pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Dem
         Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
             let floats = sizes.inner * u64::from(*classes);
             terms.counts[ROW] = sizes.inner as f64;
-            terms.counts[SLOW] = floats as f64;
+            terms.counts[EXP] = floats as f64;
             terms.stream(8 * floats);
             "loss"
         }
@@ -264,15 +271,18 @@ impl Terms {
         let each = (inner * vectors) as f64;
         let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
         let exponential = match &kernel.body {
-            Body::EdgeSoftmax { .. } => 8.0,
+            Body::EdgeSoftmax { .. } => 1.0,
             _ => 0.0,
         };
         self.counts[VECTOR] = each * (values.iter().map(|e| cheap(e)).sum::<f64>() + reduces);
-        self.counts[SLOW] = each * (values.iter().map(|e| slow(e)).sum::<f64>() + exponential);
+        self.counts[SLOW] = each * values.iter().map(|e| slow(e)).sum::<f64>();
+        self.counts[EXP] =
+            each * (values.iter().map(|e| exponentials(e)).sum::<f64>() + exponential);
         if let Some(finish) = finish {
             let each = (nest.rows * vectors) as f64;
             self.counts[FINISH] = each * (cheap(finish) + 1.0);
             self.counts[SLOW] += each * slow(finish);
+            self.counts[EXP] += each * exponentials(finish);
         }
         self.operands(program, launch, kernel, &nest, sizes);
         match &kernel.body {
@@ -280,8 +290,7 @@ impl Terms {
                 over: Over::Rows, ..
             } => "map",
             Body::Map { .. } => "edge-map",
-            Body::Gather { to: End::Dst, .. } => "spmm",
-            Body::Gather { .. } => "spmm-t",
+            Body::Gather { to, .. } => reduction(kernel, *to),
             Body::RowReduce {
                 over: Over::Rows, ..
             } => "row-reduce",
@@ -385,24 +394,50 @@ fn cheap(expr: &Expr) -> f64 {
     all.count() as f64
 }
 
-/// Cycles, roughly, of the other ones: exponentials, draws, divisions and roots.
+/// Divisions, roots and draws.
 fn slow(expr: &Expr) -> f64 {
-    expr.values
-        .iter()
-        .map(|value| match value {
-            Value::Mask(_) => 4.0,
-            Value::Unary(op, _) => match op {
-                Unary::Elu
-                | Unary::EluStep
-                | Unary::Exp
-                | Unary::Log
-                | Unary::Sigmoid
-                | Unary::Tanh => 8.0,
-                Unary::Sqrt | Unary::Rsqrt | Unary::Recip => 4.0,
-                _ => 0.0,
-            },
-            Value::Binary(Binary::Div, ..) => 4.0,
-            _ => 0.0,
-        })
-        .sum()
+    let is_slow = |value: &&Value| {
+        matches!(
+            value,
+            Value::Mask(_)
+                | Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
+                | Value::Binary(Binary::Div, ..)
+        )
+    };
+    expr.values.iter().filter(is_slow).count() as f64
+}
+
+/// Exponentials and their kind.
+fn exponentials(expr: &Expr) -> f64 {
+    let is_exponential = |value: &&Value| {
+        let Value::Unary(op, _) = value else {
+            return false;
+        };
+        matches!(
+            op,
+            Unary::Elu | Unary::EluStep | Unary::Exp | Unary::Log | Unary::Sigmoid | Unary::Tanh
+        )
+    };
+    expr.values.iter().filter(is_exponential).count() as f64
+}
+
+/// The group of a reduction over arcs: whether it picks rows of vertices, values of arcs, or both.
+fn reduction(kernel: &Kernel, to: End) -> &'static str {
+    let loaded = loads(kernel.body.exprs().into_iter());
+    let reads = |at: At| {
+        let mut operands = loaded.iter().filter_map(|n| kernel.inputs.get(*n as usize));
+        operands.any(|o| o.at == at)
+    };
+    let other = match to {
+        End::Dst => At::Src,
+        End::Src => At::Dst,
+    };
+    match (to, reads(other), reads(At::Edge)) {
+        (End::Dst, _, false) => "spmm",
+        (End::Dst, true, true) => "spmm-weighted",
+        (End::Dst, false, true) => "spmm-arcs",
+        (End::Src, _, false) => "spmm-t",
+        (End::Src, true, true) => "spmm-t-weighted",
+        (End::Src, false, true) => "spmm-t-arcs",
+    }
 }

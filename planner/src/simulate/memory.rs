@@ -15,17 +15,20 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
         needs.collect(instrs, program);
     }
     // Each size once: of a thousand ranks, most are equal.
-    let mut seen: Vec<(RankSizes, u64)> = Vec::new();
+    let mut seen: Vec<(RankSizes, u64, u64)> = Vec::new();
     let mut peak = 0;
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
-        if !seen.contains(&(*sizes, sent)) {
-            seen.push((*sizes, sent));
+        let messages = needs.messages(parts, rank);
+        if !seen.contains(&(*sizes, sent, messages)) {
+            seen.push((*sizes, sent, messages));
+            let own = needs.bytes(program, sizes, sent);
+            let own = messages.saturating_mul(4).saturating_add(own);
             let buffers = layout(program, sizes).total_bytes;
-            peak = peak.max(buffers.saturating_add(needs.bytes(program, sizes, sent)));
+            peak = peak.max(buffers.saturating_add(own));
         }
     }
     Bytes(peak)
@@ -37,8 +40,8 @@ struct Needs {
     /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
     arcs: [[[bool; 2]; 2]; 2],
-    /// Whether sparse features are walked by column too.
-    feature_columns: bool,
+    /// Columns of the sparse features, if they are walked by column too.
+    feature_columns: Option<u64>,
     /// Columns of the widest exchange.
     exchanged: u64,
     /// Columns of the widest redistribution.
@@ -59,8 +62,9 @@ impl Needs {
                 }
                 Instr::SparseMatMul {
                     product: Product::Tn,
+                    inner,
                     ..
-                } => self.feature_columns = true,
+                } => self.feature_columns = Some(u64::from(*inner)),
                 Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
                     let columns = u64::from(program.buffer(buffer.buffer).columns);
                     self.exchanged = self.exchanged.max(columns);
@@ -98,7 +102,35 @@ impl Needs {
         arcs[1] |= matches!(body, Body::Gather { to: End::Src, .. });
     }
 
-    /// Topology, split, labels, messages and sparse features' indices of one rank.
+    /// Floats that a rank keeps for messages from the first epoch on: for each other rank the
+    /// longest message to it, and an all-reduced message with the part that the rank adds up.
+    fn messages(&self, parts: &Parts, rank: usize) -> u64 {
+        let ranks = parts.sizes.len() as u64;
+        if ranks < 2 {
+            return 0;
+        }
+        let chunk = chunk(self.reduced, ranks as u32, 0);
+        let part = chunk.end - chunk.start;
+        let to_others: u64 = match &parts.messages {
+            Messages::Matrix(rows) => {
+                let others = (0..rows.len()).filter(|&other| other != rank);
+                let longest = |other: usize| {
+                    let rows = rows[rank][other].max(rows[other][rank]);
+                    part.max(rows.saturating_mul(self.exchanged))
+                };
+                others.map(longest).fold(0, u64::saturating_add)
+            }
+            Messages::Uniform => {
+                let rows = parts.sizes[rank].halo.div_ceil(ranks - 1);
+                (ranks - 1).saturating_mul(part.max(rows.saturating_mul(self.exchanged)))
+            }
+        };
+        let moved = parts.sizes[rank].inner.saturating_mul(self.redistributed);
+        // The sum of the own chunk, and the message that takes it to all others.
+        to_others.max(moved).saturating_add(2 * part)
+    }
+
+    /// Topology, split, labels and sparse features' indices of one rank.
     fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = 0;
@@ -129,23 +161,13 @@ impl Needs {
             // Global ids of all rows and the owners' lists of them.
             bytes += 8 * sizes.vertices;
         }
-        // Global ids, rows to send; labels and the split; messages on their way.
+        // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
-        if program.ranks > 1 {
-            let exchanged =
-                (sent.max(sizes.halo) * self.exchanged).max(sizes.inner * self.redistributed);
-            let chunk = chunk(self.reduced, program.ranks, 0);
-            let reduced = self.reduced.saturating_add(chunk.end - chunk.start);
-            bytes = exchanged
-                .max(reduced)
-                .saturating_mul(4)
-                .saturating_add(bytes);
-        }
         if program.sparse_features {
             bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;
-            if self.feature_columns {
-                bytes += 8 * sizes.feature_nonzeros;
+            if let Some(columns) = self.feature_columns {
+                bytes += 8 * (columns + 1) + 8 * sizes.feature_nonzeros;
             }
         }
         bytes

@@ -1,15 +1,17 @@
 //! What must hold of every estimate.
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
-use gnnc_ir::cluster::{Basis, Cluster, SharedBy};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
-use gnnc_ir::trace::Phase;
+use gnnc_ir::trace::{Phase, Resource};
 use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::work::{GROUPS, TERMS};
 use gnnc_planner::parts::{Messages, Parts, parts};
 use gnnc_planner::simulate::{Estimate, SimulateError, simulate, timeline};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 const SHAPE: Shape = Shape {
@@ -206,6 +208,111 @@ proptest! {
         prop_assert!(near(single.seconds.0, classes.seconds.0), "{single:?} {classes:?}");
         prop_assert!(near(single.exposed_communication_seconds.0, classes.exposed_communication_seconds.0));
         prop_assert_eq!(single.bytes, classes.bytes);
+    }
+}
+
+/// Costs that grow with everything that is counted.
+fn calibrated(mut cluster: Cluster) -> Cluster {
+    let terms = TERMS.iter().map(|term| ((*term).to_owned(), 1e-10));
+    let terms: BTreeMap<String, f64> = terms.collect();
+    let groups = GROUPS
+        .iter()
+        .map(|group| ((*group).to_owned(), terms.clone()));
+    cluster.calibration.measured = Some(Measured {
+        machine: "a machine".to_owned(),
+        date: "2026-01-31".to_owned(),
+        costs: vec![Costs {
+            ranks: 1,
+            around: Seconds(1e-5),
+            groups: groups.collect(),
+        }],
+    });
+    cluster
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn more_of_anything_never_costs_a_calibrated_machine_less(
+        (nodes, per_node, parts) in any_parts(), more in 1u32..100, rank in 0usize..6, arcs in 1u64..500_000,
+    ) {
+        let cluster = calibrated(cluster(nodes, per_node));
+        let narrow = program(parts.sizes.len() as u32, SHAPE);
+        let wide = program(parts.sizes.len() as u32, Shape { hidden: SHAPE.hidden + more, ..SHAPE });
+        let seconds = |program: &Program, parts: &Parts| cost(program, &cluster, parts).epoch.seconds.0;
+        let least = seconds(&narrow, &parts) * (1.0 - 1e-9);
+        prop_assert!(seconds(&wide, &parts) >= least);
+        let mut larger = parts.clone();
+        let rank = rank % larger.sizes.len();
+        larger.sizes[rank].edges += arcs;
+        prop_assert!(seconds(&narrow, &larger) > least);
+        let mut slower = cluster.clone();
+        if let Some(measured) = &mut slower.calibration.measured {
+            measured.costs[0].groups.values_mut().flat_map(|t| t.values_mut()).for_each(|c| *c *= 2.0);
+        }
+        prop_assert!(cost(&narrow, &slower, &parts).epoch.seconds.0 > least);
+    }
+
+    #[test]
+    fn ranks_of_a_node_share_its_link(per_node in 2u32..6, rows in 1000u64..4000) {
+        let ranks = 2 * per_node as usize;
+        // Every rank sends as many rows to one rank of the other node.
+        let mut matrix = vec![vec![0; ranks]; ranks];
+        for rank in 0..ranks {
+            matrix[rank][(rank + per_node as usize) % ranks] = rows;
+        }
+        let parts = measured(matrix, &vec![1; ranks]);
+        let mut own = cluster(2, per_node);
+        (own.between.bandwidth, own.between.latency) = (1e6, Seconds(0.0));
+        own.between.shared_by = SharedBy::Rank;
+        let mut shared = own.clone();
+        shared.between.shared_by = SharedBy::Node;
+        let mut program = program(ranks as u32, SHAPE);
+        program.step = vec![Instr::HaloExchange { buffer: at(HIDDEN.0) }];
+        let seconds = |cluster: &Cluster| cost(&program, cluster, &parts).epoch.seconds.0;
+        let quotient = seconds(&shared) / seconds(&own);
+        let wanted = f64::from(per_node);
+        prop_assert!((quotient / wanted - 1.0).abs() < 1e-3, "{quotient} {wanted}");
+    }
+
+    /// Each kind of communication alone: its name, its bytes, and its time where no other
+    /// kind's formula gives the same.
+    #[test]
+    fn no_collective_is_priced_as_another(floats in 1_000u32..100_000, out in 100u64..2000, back in 2001u64..4000) {
+        let mut cluster = cluster(2, 1);
+        cluster.device.launch_floor = Seconds(0.0);
+        cluster.device.memory_bandwidth = 1e30;
+        cluster.device.flops = 1e30;
+        cluster.calibration.link_efficiency = 1.0;
+        (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(1e-4));
+        let parts = measured(vec![vec![0, out], vec![back, 0]], &[1, 1]);
+        let mut program = program(2, SHAPE);
+        program.buffers.push(Buffer {
+            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp,
+        });
+        let sums = BufferId(program.buffers.len() as u32 - 1);
+        let row = f64::from(SHAPE.hidden) * 4.0;
+        let exchanged = (out + back) * u64::from(SHAPE.hidden) * 4;
+        let slower = back as f64 * row / 1e9 + 1e-4;
+        let reduced = 2.0 * (1e-4 + f64::from(floats) / 2.0 * 4.0 / 1e9);
+        let buffer = at(HIDDEN.0);
+        let cases = [
+            (Instr::HaloExchange { buffer }, "halo-exchange", exchanged, slower),
+            (Instr::HaloReduce { buffer }, "halo-reduce", exchanged, slower),
+            (Instr::AllReduce { buffers: vec![sums] }, "all-reduce", 2 * 4 * u64::from(floats), reduced),
+        ];
+        for (instr, name, bytes, seconds) in cases {
+            prop_assert_eq!(Resource::of(&instr, &program), Resource::Network);
+            program.step = vec![instr];
+            let epoch = cost(&program, &cluster, &parts).epoch;
+            prop_assert_eq!(epoch.breakdown[0].name.as_str(), name);
+            prop_assert_eq!(epoch.bytes.0, bytes);
+            prop_assert!((epoch.seconds.0 / seconds - 1.0).abs() < 1e-3, "{name}: {} {seconds}", epoch.seconds);
+            let events = timeline(&program, &cluster, &parts, Phase::Step, 2).unwrap();
+            prop_assert_eq!(events.iter().map(|e| e.bytes_sent).sum::<u64>(), bytes);
+            prop_assert!(events.iter().all(|e| e.resource == Resource::Network && e.name == name));
+        }
     }
 }
 

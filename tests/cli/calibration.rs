@@ -1,0 +1,118 @@
+//! The machine at hand: measured, written to a file, planned for. And what a plan says of memory
+//! against what a run needs.
+
+use crate::support::{Folder, example, gnnc, refused, text};
+use gnnc::ir::cluster::{Basis, Cluster};
+use gnnc::ir::work::GROUPS;
+
+#[test]
+fn a_machine_is_measured_and_planned_for() {
+    let folder = Folder::new();
+    let file = folder.join("machine.toml");
+    let samples = folder.join("samples.json");
+    let args = ["calibrate", "--quick", "--ranks", "2", "--out", text(&file)];
+    let more = ["--samples", text(&samples), "--format", "json"];
+    let report = gnnc(args.iter().chain(&more)).json();
+    assert_eq!(report["ranks"], 2);
+    assert!(report["latency_seconds"].as_f64().unwrap() > 0.0);
+
+    let content = std::fs::read_to_string(&file).unwrap();
+    let cluster = Cluster::parse(&content).unwrap();
+    assert_eq!(
+        (cluster.devices(), cluster.calibration.basis),
+        (2, Basis::Measured)
+    );
+    let written = cluster.to_toml();
+    assert!(content.ends_with(&written), "what is written is read");
+    let measured = cluster.calibration.measured.as_ref().unwrap();
+    assert_eq!(measured.date.len(), 10, "{}", measured.date);
+    let ranks: Vec<u32> = measured.costs.iter().map(|c| c.ranks).collect();
+    assert_eq!(ranks, [1, 2]);
+    for costs in &measured.costs {
+        for group in GROUPS.iter().filter(|g| **g != "copy") {
+            let terms = &costs.groups[*group];
+            assert!(terms.values().any(|cost| *cost > 0.0), "{group}");
+        }
+    }
+    let samples: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&samples).unwrap()).unwrap();
+    assert!(samples.as_array().unwrap().len() > 1000);
+
+    // The forecast of a model that was not measured is of the right size even so.
+    let cora = example("gcn_cora.gir");
+    let plan = ["plan", &cora, "--cluster", text(&file), "--pin", "ranks=1"];
+    let text = gnnc(plan).report();
+    assert!(text.contains("measured on this machine"), "{text}");
+    let plan = gnnc(plan.iter().chain(&["--format", "json"])).json();
+    let predicted = plan["candidates"][0]["epoch_seconds"].as_f64().unwrap();
+    let run = gnnc(["train", &cora, "--epochs", "60", "--format", "json"]).json();
+    let epoch = run["epoch_seconds"].as_f64().unwrap();
+    assert!(
+        (0.2..5.0).contains(&(predicted / epoch)),
+        "{predicted} {epoch}"
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let folder = Folder::new();
+    refused(1, &["calibrate", "--ranks", "0"], &["--ranks 0", "1 to 64"]);
+    refused(1, &["calibrate", "--ranks", "1000"], &["--ranks 1000"]);
+    let nowhere = folder.join("no/machine.toml");
+    refused(1, &["calibrate", "--out", text(&nowhere)], &["no folder"]);
+    let cora = example("gcn_cora.gir");
+    let head = "version = 1\ndevice.profile = \"cpu-core\"\n";
+    for (costs, message) in [
+        (
+            "[calibration.measured.ranks.1.spmm]\nrow = -1\n",
+            "spmm.row",
+        ),
+        ("[calibration.measured.ranks.1.spmm]\nrwo = 1\n", "rwo"),
+        ("[calibration.measured.ranks.1.spm]\nrow = 1\n", "spm"),
+        ("[calibration.measured.ranks.x.spmm]\nrow = 1\n", "x"),
+        (
+            "[calibration.measured]\ndate = \"today\"\n",
+            "gnnc calibrate",
+        ),
+    ] {
+        let file = folder.file("machine.toml", format!("{head}{costs}"));
+        refused(1, &["plan", &cora, "--cluster", text(&file)], &[message]);
+    }
+}
+
+/// Buffers of the first epoch and messages that are kept from then on are part of the peak.
+#[test]
+fn the_memory_of_a_run_is_what_its_plan_says() {
+    let cora = example("gcn_cora.gir");
+    for ranks in [1, 2, 5] {
+        let (count, pin) = (ranks.to_string(), format!("ranks={ranks}"));
+        let args = [
+            "plan",
+            &cora,
+            "--cluster",
+            "cpu",
+            "--gpus",
+            &count,
+            "--pin",
+            &pin,
+        ];
+        let plan = gnnc(args.iter().chain(&["--format", "json"])).json();
+        let says = plan["candidates"][0]["peak_memory_bytes"].as_f64().unwrap();
+        let args = [
+            "train",
+            &cora,
+            "--epochs",
+            "3",
+            "--workers",
+            &count,
+            "--format",
+            "json",
+        ];
+        let needs = gnnc(args).json()["peak_memory_bytes"].as_f64().unwrap();
+        let quotient = says / needs;
+        assert!(
+            (0.999..1.05).contains(&quotient),
+            "{ranks} ranks: {says} {needs}"
+        );
+    }
+}
