@@ -191,7 +191,7 @@ impl Case {
             for (i, value) in values.iter_mut().enumerate() {
                 // Scattered, and the same on every machine.
                 let hash = (i as u32).wrapping_mul(0x9e37_79b1) >> 8;
-                if hash % self.sparsity != 0 {
+                if !hash.is_multiple_of(self.sparsity) {
                     *value = 0.0;
                 }
             }

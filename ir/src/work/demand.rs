@@ -8,7 +8,7 @@ use super::{Nest, loads};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
-use crate::program::{Extent, Instr, Launch, Product, Program, RankSizes, Ref};
+use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 
 /// Number of [`TERMS`].
 pub const TERM_COUNT: usize = 15;
@@ -362,7 +362,7 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     let structure = match instr {
         Instr::Launch(launch) => {
             let set = program.kernel(launch.kernel).body.edge_set();
-            set.map_or(0, |set| 4 * sizes.rows(Extent::Edges(set)))
+            set.map_or(0, |set| 4 * sizes.rows(launch.rows.arcs(set)))
         }
         Instr::SparseMatMul { .. } => 4 * sizes.feature_nonzeros,
         _ => 0,
