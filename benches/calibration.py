@@ -39,7 +39,7 @@ def arguments(row):
 
 def predict(row, binary, machine):
     """The epoch that a plan predicts."""
-    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", f"ranks={row['ranks']}")
+    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", f"placement=graph,ranks={row['ranks']}")
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 
 
