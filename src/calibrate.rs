@@ -276,11 +276,7 @@ impl Heap {
             walls.push(trainer.epoch()?.seconds);
         }
         let trace = trainer.session.take_trace();
-        let program = compiled.program(&placement::Place {
-            placement: Placement::Graph,
-            ranks: self.ranks,
-            alpha: 0.0,
-        })?;
+        let program = compiled.program(&placement::Place::new(Placement::Graph, self.ranks))?;
         self.around.extend(around(&trace, &walls));
         for ((rank, at), (seconds, event)) in times(&trace) {
             let Some(instr) = find(&program, at) else {

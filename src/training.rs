@@ -1,12 +1,15 @@
 //! Training runs.
 
-use crate::{Compiled, Error, Loaded};
+use crate::{Compiled, Error, Loaded, PlanOptions};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
-use gnnc_ir::plan::Placement;
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::plan::{Partitioner, Placement};
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
-use gnnc_planner::placement::Place;
+use gnnc_planner::layout::Layouts;
+use gnnc_planner::placement::{self, Place};
+use gnnc_planner::search::Pin;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -24,6 +27,10 @@ pub struct TrainOptions {
     pub threads: usize,
     /// How the work is placed on several ranks.
     pub placement: Placement,
+    /// Layouts where the placement mixes them; if none are given, those that are best on `cluster`.
+    pub layouts: Layouts,
+    /// The machines that layouts are chosen for; the cores of one node if not given.
+    pub cluster: Option<Cluster>,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
     /// Where compiled kernels are kept.
@@ -48,6 +55,8 @@ impl Default for TrainOptions {
             workers: 1,
             threads: 1,
             placement: Placement::Graph,
+            layouts: Layouts::default(),
+            cluster: None,
             partitioner: "metis".to_owned(),
             cache_dir: None,
             checkpoint: None,
@@ -155,13 +164,7 @@ impl Trainer {
             )));
         }
         let partition = divide(data, options)?;
-        let boundary = LocalPart::build_all(&data.topology, &partition)?;
-        let halo: usize = boundary.iter().map(LocalPart::halo).sum();
-        let programs = compiled.programs(&Place {
-            placement: options.placement,
-            ranks: options.workers,
-            alpha: halo as f64 / f64::from(data.vertices().max(1)),
-        })?;
+        let programs = compiled.programs(&place(loaded, compiled, options)?)?;
         let program = &programs[0];
         let parts = LocalPart::build(&data.topology, &partition, program.halo)?;
         let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
@@ -219,6 +222,36 @@ fn sent(sent: u64, predicted: u64) -> Result<(), Error> {
     } else {
         Err(Error::Bytes { sent, predicted })
     }
+}
+
+/// What is lowered, with the layouts that are best where none are given.
+///
+/// # Errors
+/// As [`crate::plan`].
+pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Result<Place, Error> {
+    let mut place = Place {
+        placement: options.placement,
+        ranks: options.workers,
+        layouts: options.layouts.clone(),
+    };
+    let mixes = placement::row(place.placement).is_some_and(|row| row.mixes);
+    if mixes && place.ranks > 1 && place.layouts == Layouts::default() {
+        let cluster = match &options.cluster {
+            Some(cluster) => cluster.clone(),
+            None => Cluster::named("cpu")?,
+        };
+        let all = Partitioner::ALL.iter();
+        let partitioner = all.copied().find(|p| p.name() == options.partitioner);
+        let planned = PlanOptions {
+            pin: Pin {
+                partitioner,
+                ..Pin::default()
+            },
+            ..PlanOptions::new(cluster)
+        };
+        place.layouts = crate::layouts(loaded, compiled, &planned, place.ranks)?;
+    }
+    Ok(place)
 }
 
 fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> {

@@ -25,7 +25,12 @@ pub struct SearchArgs {
     )]
     objective: Goal,
     /// Partitioners to try.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "metis,metis-edges"
+    )]
     partitioner: Vec<PartitionerName>,
     /// Price nothing but candidates with this placement, number of ranks or partitioner.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
@@ -123,9 +128,9 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
     let devices = options.cluster.devices();
     let Pin {
         ranks, placement, ..
-    } = options.pin;
+    } = &options.pin;
     Err(input(match (ranks, placement) {
-        (Some(ranks), _) if ranks > devices => format!(
+        (Some(ranks), _) if *ranks > devices => format!(
             "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
              raise --gpus"
         ),

@@ -3,6 +3,7 @@
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{ModelArgs, headline, load_planned};
+use super::machine::cluster;
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
@@ -10,6 +11,8 @@ use super::text::{count, facts, grouped, percent};
 use clap::Args;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::planner::layout::Layouts;
+use gnnc::planner::search::PlacementSpec;
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -30,6 +33,9 @@ pub struct Train {
     /// How the work is placed on several workers; as the plan says, or graph.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::placement)]
     placement: Option<Placement>,
+    /// The machines that layouts are chosen for, where the placement is mixed.
+    #[arg(long, value_name = "NAME|FILE")]
+    cluster: Option<String>,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
@@ -102,10 +108,14 @@ impl Train {
             return Ok((self.model.load(out)?, None));
         }
         let plan = diff::read(file)?;
-        if self.workers.is_some() || self.partitioner.is_some() || self.placement.is_some() {
+        let said = [&self.partitioner, &self.cluster]
+            .iter()
+            .any(|o| o.is_some());
+        if self.workers.is_some() || self.placement.is_some() || said {
             return Err(input(format!(
-                "{} says how many workers, which placement and which partitioner; leave out \
-                 --workers, --placement and --partitioner, or plan again with --pin",
+                "{} says how many workers, which placement, which partitioner and which machines; \
+                 leave out --workers, --placement, --partitioner and --cluster, or plan again with \
+                 --pin",
                 file.display()
             )));
         }
@@ -123,10 +133,14 @@ impl Train {
         Ok(())
     }
 
-    fn options(&self, seed: Option<u64>, choice: Option<&Candidate>) -> TrainOptions {
+    fn options(
+        &self,
+        seed: Option<u64>,
+        choice: Option<&Candidate>,
+    ) -> Result<TrainOptions, Failure> {
         let planned = choice.map(|c| &c.parameters);
         let partitioner = planned.and_then(|p| p.partitioner).map(|p| p.to_string());
-        TrainOptions {
+        Ok(TrainOptions {
             epochs: self.epochs,
             seed,
             workers: planned.map(|p| p.ranks).or(self.workers).unwrap_or(1),
@@ -134,6 +148,8 @@ impl Train {
                 .map(|c| c.placement)
                 .or(self.placement)
                 .unwrap_or(Placement::Graph),
+            layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).layouts),
+            cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
             partitioner: partitioner
                 .or_else(|| self.partitioner.clone())
@@ -144,7 +160,7 @@ impl Train {
             resume: self.resume.clone(),
             evaluate_every: self.evaluate_every,
             trace: self.trace.is_some() || self.profile,
-        }
+        })
     }
 
     fn once(
@@ -154,7 +170,7 @@ impl Train {
         compiled: &Compiled,
         choice: Option<&Candidate>,
     ) -> Answer {
-        let options = self.options(self.seed, choice);
+        let options = self.options(self.seed, choice)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
             let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
@@ -194,7 +210,7 @@ impl Train {
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed), choice);
+            let options = self.options(Some(seed), choice)?;
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if !out.is_json() {
                 if runs.is_empty() {

@@ -9,6 +9,7 @@ mod data;
 mod examples;
 mod graphs;
 mod plans;
+mod rankings;
 mod replay;
 mod resume;
 mod sameness;
