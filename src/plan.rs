@@ -26,6 +26,8 @@ pub struct PlanOptions {
     pub partitioners: Vec<Partitioner>,
     /// What candidates must be.
     pub pin: Pin,
+    /// How many candidates to list, the best ones; all if not given.
+    pub top: Option<usize>,
 }
 
 impl PlanOptions {
@@ -36,6 +38,7 @@ impl PlanOptions {
             objective: Objective::Time,
             partitioners: vec![Partitioner::Metis, Partitioner::MetisEdges],
             pin: Pin::default(),
+            top: None,
         }
     }
 }
@@ -87,6 +90,7 @@ pub fn sweep(
         };
         let options = PlanOptions {
             cluster,
+            top: Some(1),
             ..options.clone()
         };
         let planner = Planner::with_workload(loaded, compiled, &options, workload)?;
@@ -237,6 +241,7 @@ impl<'a> Planner<'a> {
             partitioners: &self.options.partitioners,
             allow: &[],
             pin: self.options.pin.clone(),
+            top: self.options.top,
         }
     }
 

@@ -142,6 +142,7 @@ fn priced(
         objective: plan.objective,
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
+        top: None,
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();

@@ -91,6 +91,39 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
     }
 }
 
+/// Bytes that no layout of the buffers can do without: buffers that live as long as the program, temporary
+/// ones that live at the same time, and partial sums.
+pub fn least(program: &Program, sizes: &RankSizes) -> u64 {
+    let mut persistent = 0u64;
+    // Where floats begin to live (true) and where they have ceased to.
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for (buffer, lifetime) in program.buffers.iter().zip(lifetimes(program)) {
+        let floats = aligned(buffer.floats(sizes));
+        match lifetime {
+            Lifetime::Always => persistent = persistent.saturating_add(floats),
+            Lifetime::During(stretches) => {
+                for (first, last) in stretches {
+                    changes.extend([(first, true, floats), (last + 1, false, floats)]);
+                }
+            }
+        }
+    }
+    changes.sort_unstable();
+    let (mut live, mut most) = (0u64, 0u64);
+    for (_, begins, floats) in changes {
+        live = match begins {
+            true => live.saturating_add(floats),
+            false => live.saturating_sub(floats),
+        };
+        most = most.max(live);
+    }
+    let phases = [&program.setup, &program.step, &program.eval];
+    let scratch = phases.map(|instrs| scratch_floats(instrs, program, sizes));
+    let scratch = aligned(scratch.into_iter().max().unwrap_or(0));
+    let floats = persistent.saturating_add(most).saturating_add(scratch);
+    floats.saturating_mul(4)
+}
+
 /// The next multiple of [`ALIGN`].
 fn aligned(floats: u64) -> u64 {
     floats.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)

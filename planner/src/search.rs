@@ -6,9 +6,10 @@ mod reason;
 
 pub use candidates::{Pin, PlacementSpec};
 
+use crate::layout::Layouts;
 use crate::parts::{Parts, parts};
 use crate::placement::row;
-use crate::simulate::{Estimate, peak_memory, simulate};
+use crate::simulate::{Bound, Estimate, bound, least_memory, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{
     Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
@@ -37,6 +38,8 @@ pub struct PlanRequest<'a> {
     pub allow: &'a [Relaxation],
     /// What candidates must be.
     pub pin: Pin,
+    /// How many candidates to list, the best ones; all if not given.
+    pub top: Option<usize>,
 }
 
 /// Makes the programs of candidates. Errors are sentences: a candidate without a program is listed
@@ -62,29 +65,44 @@ pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
     row(placement).map_or(&[], |row| row.relaxations)
 }
 
-/// Prices every candidate of a request and ranks them. A mixture that turns out to be a placement that is
-/// also listed is not listed twice.
+/// Prices the candidates of a request and ranks them. Where only the best few are asked for, those that
+/// cannot be among them are not simulated: what they take at least is more. A mixture that turns out to be
+/// a placement that is also listed is not listed twice.
 ///
 /// The same request gives the same plan, byte for byte.
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
-    let mut priced = Vec::new();
-    let mut rejected = Vec::new();
     let specs = request.candidates();
+    let (mut waiting, mut rejected) = (Vec::new(), Vec::new());
     for spec in &specs {
-        match price(request, spec, lower) {
+        match ready(request, spec, lower) {
             Ok(found) if found.is_another(&specs) => {}
+            Ok(found) => waiting.push(found),
+            Err(reason) => rejected.push(refused(spec, reason)),
+        }
+    }
+    let least = |candidate: &Ready| least(request.objective, &candidate.bound);
+    waiting.sort_by(|a, b| least(a).total_cmp(&least(b)).then(a.spec.cmp(&b.spec)));
+    let mut priced: Vec<Priced> = Vec::new();
+    for candidate in waiting {
+        let better = priced.iter().filter(|p| {
+            p.allowed()
+                && p.estimate.fits
+                && measures(request.objective, &p.estimate)[0] < least(&candidate)
+        });
+        if request.top.is_some_and(|top| better.count() >= top) {
+            continue;
+        }
+        let spec = candidate.spec.clone();
+        match candidate.priced(request) {
             Ok(found) => priced.push(found),
-            Err(reason) => {
-                let parameters = parameters(spec, None);
-                rejected.push(Rejected {
-                    placement: spec.placement,
-                    parameters,
-                    reason,
-                });
-            }
+            Err(reason) => rejected.push(refused(&spec, reason)),
         }
     }
     priced.sort_by(|a, b| order(request.objective, a, b));
+    priced.truncate(request.top.unwrap_or(usize::MAX));
+    for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
+        missing.ranks_to_fit = ranks_to_fit(request, &missing.spec, lower);
+    }
     let chosen = priced
         .first()
         .filter(|best| best.allowed() && best.estimate.fits)
@@ -106,6 +124,22 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     }
 }
 
+fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
+    Rejected {
+        placement: spec.placement,
+        parameters: parameters(spec, None),
+        reason,
+    }
+}
+
+/// A candidate with its program, and what that takes at least.
+struct Ready {
+    spec: PlacementSpec,
+    program: Program,
+    parts: Parts,
+    bound: Bound,
+}
+
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
@@ -115,86 +149,108 @@ struct Priced<'a> {
     ranks_to_fit: Option<u32>,
 }
 
-fn price<'a>(
-    request: &PlanRequest<'a>,
-    spec: &PlacementSpec,
-    lower: &dyn Lower,
-) -> Result<Priced<'a>, String> {
+fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
-    let estimated = |spec: &PlacementSpec| -> Result<(Estimate, Parts), String> {
-        let program = lower.program(spec)?;
+    let made = |spec: PlacementSpec| -> Result<Ready, String> {
+        let program = lower.program(&spec)?;
         let parts = parts.clone().of(&program);
-        let estimate = simulate(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
-        Ok((estimate, parts))
+        let bound = bound(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
+        Ok(Ready {
+            spec,
+            program,
+            parts,
+            bound,
+        })
     };
-    let spec = settled(spec, lower, &|spec| {
-        let (estimate, _) = estimated(spec)?;
-        Ok(cost(request.objective, &estimate))
+    let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
+    if !mixes || spec.layouts != Layouts::default() {
+        return made(spec.clone());
+    }
+    let objective = request.objective;
+    let with = |layouts: &Layouts| {
+        made(PlacementSpec {
+            layouts: layouts.clone(),
+            ..spec.clone()
+        })
+    };
+    let layouts = mixture::best(lower.movable(spec.ranks)?, &|layouts, beat| {
+        let ready = with(layouts)?;
+        // The first number is whether it fits.
+        let hopeless =
+            |beat: &mixture::Cost| beat[0] == 0.0 && least(objective, &ready.bound) > beat[1];
+        if beat.is_some_and(hopeless) {
+            return Ok(None);
+        }
+        Ok(Some(cost(objective, &ready.estimate(request)?)))
     })?;
-    let (estimate, parts) = estimated(&spec)?;
-    let ranks_to_fit = if estimate.fits {
-        None
-    } else {
-        ranks_to_fit(request, &spec, lower)
-    };
-    Ok(Priced {
-        spec,
-        allow: request.allow,
-        parts,
-        estimate,
-        ranks_to_fit,
-    })
+    with(&layouts)
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     parts(request.workload, spec.ranks, spec.partitioner).map_err(|e| e.to_string())
 }
 
-/// A candidate with the best layouts, if it mixes them and none are given.
-fn settled(
-    spec: &PlacementSpec,
-    lower: &dyn Lower,
-    cost: &dyn Fn(&PlacementSpec) -> Result<mixture::Cost, String>,
-) -> Result<PlacementSpec, String> {
-    let mut spec = spec.clone();
-    let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
-    if mixes && spec.layouts == Default::default() {
-        spec.layouts = mixture::best(lower.movable(spec.ranks)?, &|layouts| {
-            cost(&PlacementSpec {
-                layouts: layouts.clone(),
-                ..spec.clone()
-            })
-        })?;
+impl Ready {
+    fn estimate(&self, request: &PlanRequest) -> Result<Estimate, String> {
+        simulate(&self.program, request.cluster, &self.parts).map_err(|e| e.to_string())
     }
-    Ok(spec)
+
+    fn priced<'a>(self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
+        Ok(Priced {
+            estimate: self.estimate(request)?,
+            spec: self.spec,
+            allow: request.allow,
+            parts: self.parts,
+            ranks_to_fit: None,
+        })
+    }
+
+    /// Whether it is a mixture of one layout only, which is another candidate.
+    fn is_another(&self, specs: &[PlacementSpec]) -> bool {
+        let spec = &self.spec;
+        let mixes = row(spec.placement).is_some_and(|row| row.mixes);
+        mixture::pure(&spec.layouts)
+            .filter(|_| mixes)
+            .is_some_and(|pure| {
+                let same = |s: &PlacementSpec| s.placement == pure && s.ranks == spec.ranks;
+                specs.iter().any(same)
+            })
+    }
 }
 
-/// The smallest power of two times the ranks of a candidate at which every rank has enough memory.
+/// The smallest power of two times the ranks of a candidate at which every rank has enough memory. A mixture
+/// keeps its layouts.
 fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Option<u32> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
     } else {
         spec.partitioner
     };
+    let has = request.cluster.device.memory;
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let spec = PlacementSpec {
-            placement: spec.placement,
             ranks,
             partitioner,
-            layouts: Default::default(),
+            ..spec.clone()
         };
-        let parts = divided(request, &spec).ok()?;
-        let peak = |spec: &PlacementSpec| -> Result<u64, String> {
-            let program = lower.program(spec)?;
-            Ok(peak_memory(&program, &parts.clone().of(&program)).0)
-        };
-        let spec = settled(&spec, lower, &|spec| Ok(vec![peak(spec)? as f64])).ok()?;
-        if peak(&spec).ok()? <= request.cluster.device.memory.0 {
+        let program = lower.program(&spec).ok()?;
+        let parts = divided(request, &spec).ok()?.of(&program);
+        if least_memory(&program, &parts) <= has && peak_memory(&program, &parts) <= has {
             return Some(ranks);
         }
     }
     None
+}
+
+/// What the objective's measure is at least.
+fn least(objective: Objective, bound: &Bound) -> f64 {
+    match objective {
+        // Measures are rounded.
+        Objective::Time => bound.seconds.0 * (1.0 - 1e-5),
+        Objective::Memory => bound.memory.0 as f64,
+        Objective::Bytes => bound.bytes.0 as f64,
+    }
 }
 
 /// What is better is smaller: the objective, then the other two measures.
@@ -241,18 +297,6 @@ impl Priced<'_> {
         relaxations(self.spec.placement)
             .iter()
             .all(|r| self.allow.contains(r))
-    }
-
-    /// Whether it is a mixture of one layout only, which is another candidate.
-    fn is_another(&self, specs: &[PlacementSpec]) -> bool {
-        let spec = &self.spec;
-        let mixes = row(spec.placement).is_some_and(|row| row.mixes);
-        mixture::pure(&spec.layouts)
-            .filter(|_| mixes)
-            .is_some_and(|pure| {
-                let same = |s: &PlacementSpec| s.placement == pure && s.ranks == spec.ranks;
-                specs.iter().any(same)
-            })
     }
 }
 

@@ -8,10 +8,13 @@
 //! depends on the program's text and not on its layers or ranks. Formulas and constants:
 //! `docs/cost-model.md`.
 
+mod bound;
 mod compile;
 mod fabric;
 mod memory;
 mod run;
+
+pub use bound::{Bound, bound};
 
 use crate::parts::Parts;
 use compile::Compiler;
@@ -138,6 +141,11 @@ pub fn timeline(
     let mut run = Run::tracing(&fabric, names, phase, ranks);
     run.all(&steps);
     Ok(run.into_events())
+}
+
+/// What [`peak_memory`] cannot be below, much faster.
+pub fn least_memory(program: &Program, parts: &Parts) -> Bytes {
+    memory::least(program, parts)
 }
 
 /// Bytes of memory of the rank that needs most.

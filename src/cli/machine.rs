@@ -77,6 +77,7 @@ impl SearchArgs {
             },
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
+            top: None,
         })
     }
 

@@ -54,10 +54,6 @@ impl PlanCommand {
         some_candidate(&options, &planner)?;
         let mut plan = planner.plan();
         plan.source = Some(self.model.source(&loaded.model));
-        if let Some(top) = self.top {
-            // The choice is the first one.
-            plan.candidates.truncate(top as usize);
-        }
         let json = report::json(&plan).map_err(gnnc::Error::from)?;
         if let Some(path) = &self.out {
             replace(path, json.as_bytes())?;
@@ -82,6 +78,7 @@ impl PlanCommand {
         let resized = |cluster: Cluster| cluster.resized(self.gpus, self.nodes);
         Ok(PlanOptions {
             cluster: resized(options.cluster).map_err(gnnc::Error::from)?,
+            top: self.top.map(|top| top as usize),
             ..options
         })
     }

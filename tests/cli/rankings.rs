@@ -257,12 +257,28 @@ fn every_placement_says_what_it_lacks() {
     }
 }
 
+/// Where a few are asked for, most candidates are not simulated; the answer is that of all.
 #[test]
-fn the_best_few_are_listed() {
-    let model = example("gcn_reddit.gir");
-    let all = planned(&[&model, "--gpus", "8"]);
-    let three = planned(&[&model, "--gpus", "8", "--top", "3"]);
-    assert!(all.candidates.len() > 3);
-    assert_eq!(three.candidates, all.candidates[..3]);
-    assert_eq!(three.chosen, Some(0));
+fn the_best_few_are_those_of_all() {
+    for name in [
+        "gcn_reddit.gir",
+        "gat_papers100m.gir",
+        "gat_ppr_squirrel.gir",
+    ] {
+        let model = example(name);
+        for objective in ["time", "bytes", "memory"] {
+            let args = [&model, "--gpus", "16", "--objective", objective];
+            let all = planned(&args);
+            assert!(all.candidates.len() > 3);
+            for top in [1, 3] {
+                let count = top.to_string();
+                let few = planned(&[&args[..], &["--top", &count]].concat());
+                assert!(
+                    few.candidates == all.candidates[..top],
+                    "{name} {objective} {top}"
+                );
+                assert_eq!(few.chosen, all.chosen);
+            }
+        }
+    }
 }

@@ -4,8 +4,10 @@ use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::model::{GraphFacts, Optimizer};
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::{Graph, Rows, Type};
+use gnnc::planner::layout::Layouts;
+use gnnc::planner::lower::movable;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
@@ -92,6 +94,7 @@ impl Case {
         let options = TrainOptions {
             workers: way.ranks,
             placement: way.placement,
+            layouts: self.layouts(way),
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),
             ..TrainOptions::default()
@@ -106,6 +109,28 @@ impl Case {
         }
         trainer.session.set_parameters(&start).unwrap();
         trainer
+    }
+
+    /// Layouts for a mixture: some by rows and some by columns, by no rule, so that all sorts are tried.
+    fn layouts(&self, way: Way) -> Layouts {
+        if way.placement != Placement::Mixed || way.ranks < 2 {
+            return Layouts::default();
+        }
+        let mut state = self.text.len() as u64 + u64::from(way.ranks) * 1000;
+        let mut next = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            match state >> 63 {
+                0 => Layout::Rows,
+                _ => Layout::Columns,
+            }
+        };
+        let [epoch, eval] = movable(&self.compiled.training, way.ranks).unwrap();
+        Layouts {
+            epoch: (0..epoch).map(&mut next).collect(),
+            eval: (0..eval).map(&mut next).collect(),
+        }
     }
 
     /// Compares two epochs and the logits with the interpreter; the differences that are too

@@ -2,7 +2,7 @@
 
 use crate::parts::{Messages, Parts};
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::memory::layout;
+use gnnc_ir::memory::{self, layout};
 use gnnc_ir::op::Loss;
 use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
@@ -10,6 +10,16 @@ use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
 pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
+    worst(program, parts, &|sizes| layout(program, sizes).total_bytes)
+}
+
+/// What [`peak`] cannot be below.
+pub(super) fn least(program: &Program, parts: &Parts) -> Bytes {
+    worst(program, parts, &|sizes| memory::least(program, sizes))
+}
+
+/// Memory of the rank that needs most, with what buffers take.
+fn worst(program: &Program, parts: &Parts, buffers: &dyn Fn(&RankSizes) -> u64) -> Bytes {
     let mut needs = Needs::default();
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
@@ -27,8 +37,7 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
             seen.push((*sizes, sent, messages));
             let own = needs.bytes(program, sizes, sent);
             let own = messages.saturating_mul(4).saturating_add(own);
-            let buffers = layout(program, sizes).total_bytes;
-            peak = peak.max(buffers.saturating_add(own));
+            peak = peak.max(buffers(sizes).saturating_add(own));
         }
     }
     Bytes(peak)

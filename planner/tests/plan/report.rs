@@ -61,6 +61,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         partitioners,
         allow: &[],
         pin: Pin::default(),
+        top: None,
     };
     plan(&request, &ANY)
 }
@@ -116,6 +117,7 @@ fn failed_lowerings_are_rejected() {
         partitioners,
         allow: &[],
         pin: Pin::default(),
+        top: None,
     };
     let plan = plan(&request, &UpTo(1));
     assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 8));
@@ -190,6 +192,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             partitioners: &[Partitioner::Metis, Partitioner::Hash],
             allow: &[],
             pin,
+            top: None,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

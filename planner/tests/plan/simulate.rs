@@ -9,7 +9,7 @@ use gnnc_ir::trace::{Phase, Resource};
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{GROUPS, TERMS};
 use gnnc_planner::parts::{Messages, Parts, parts};
-use gnnc_planner::simulate::{Estimate, SimulateError, simulate, timeline};
+use gnnc_planner::simulate::{Estimate, SimulateError, bound, simulate, timeline};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -134,6 +134,34 @@ proptest! {
         }
         let (fast, slow) = (cost(&program, &fast, &parts), cost(&program, &slow, &parts));
         prop_assert!(slow.epoch.seconds.0 >= fast.epoch.seconds.0 * (1.0 - 1e-9));
+    }
+
+    /// Also of random lists of instructions, where ranks wait for each other in other places.
+    #[test]
+    fn bounds_are_below_what_is_simulated(
+        (nodes, per_node, parts) in any_parts(),
+        shared: bool,
+        order in prop::collection::vec(0usize..8, 1..20),
+        times in 1u32..5,
+    ) {
+        let mut cluster = cluster(nodes, per_node);
+        if shared {
+            cluster.inside.shared_by = SharedBy::Node;
+        }
+        let mut program = program(parts.sizes.len() as u32, SHAPE);
+        for random in [false, true] {
+            if random {
+                let flat = unrolled(&program.step);
+                let body = order.iter().map(|n| flat[(n * 7) % flat.len()].clone()).collect();
+                program.step = vec![Instr::Repeat { count: times, reverse: false, body }];
+            }
+            let (found, least) = (cost(&program, &cluster, &parts), bound(&program, &cluster, &parts).unwrap());
+            prop_assert!(least.seconds <= found.epoch.seconds);
+            prop_assert!(least.seconds.0 > 0.2 * found.epoch.compute_seconds.0);
+            prop_assert_eq!(least.bytes, found.epoch.bytes);
+            prop_assert!(least.memory <= found.peak_memory_bytes);
+            prop_assert!(least.memory.0 * 4 > found.peak_memory_bytes.0);
+        }
     }
 
     #[test]
