@@ -43,11 +43,11 @@ pub(super) fn best([epoch, eval]: [usize; 2], price: &Price) -> Result<Layouts, 
     Ok(best.map(|(_, list)| split(&list)).unwrap_or_default())
 }
 
+/// As [`Price`], of epoch and evaluation in one list, with a memory.
+type Costs<'a> = dyn FnMut(&[Layout], Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
+
 /// The least cost that single changes lead to, and the layouts.
-fn climb(
-    mut list: Vec<Layout>,
-    cost: &mut dyn FnMut(&[Layout], Option<&Cost>) -> Result<Option<Cost>, String>,
-) -> Result<Option<(Cost, Vec<Layout>)>, String> {
+fn climb(mut list: Vec<Layout>, cost: &mut Costs) -> Result<Option<(Cost, Vec<Layout>)>, String> {
     let Some(mut least) = cost(&list, None)? else {
         return Ok(None);
     };

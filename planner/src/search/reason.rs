@@ -207,7 +207,7 @@ impl Priced<'_> {
             halo_rows,
             redistribute_rows,
         } = self.volume();
-        let mut ways = vec![
+        let mut ways = [
             (halo, format!("halos of {halo_rows:.2} V rows")),
             (
                 redistribute,
