@@ -9,7 +9,7 @@ pub use candidates::{Pin, PlacementSpec};
 use crate::layout::Layouts;
 use crate::parts::{Parts, parts};
 use crate::placement::row;
-use crate::simulate::{Bound, Estimate, bound, least_memory, peak_memory, simulate};
+use crate::simulate::{Estimate, bound, least_memory, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{
     Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
@@ -80,14 +80,13 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             Err(reason) => rejected.push(refused(spec, reason)),
         }
     }
-    let least = |candidate: &Ready| least(request.objective, &candidate.bound);
-    waiting.sort_by(|a, b| least(a).total_cmp(&least(b)).then(a.spec.cmp(&b.spec)));
+    waiting.sort_by(|a, b| a.least.total_cmp(&b.least).then(a.spec.cmp(&b.spec)));
     let mut priced: Vec<Priced> = Vec::new();
     for candidate in waiting {
         let better = priced.iter().filter(|p| {
             p.allowed()
                 && p.estimate.fits
-                && measures(request.objective, &p.estimate)[0] < least(&candidate)
+                && measures(request.objective, &p.estimate)[0] < candidate.least
         });
         if request.top.is_some_and(|top| better.count() >= top) {
             continue;
@@ -137,7 +136,8 @@ struct Ready {
     spec: PlacementSpec,
     program: Program,
     parts: Parts,
-    bound: Bound,
+    /// What the objective's measure is at least; 0 where nobody asks.
+    least: f64,
 }
 
 /// A candidate with its estimate.
@@ -151,39 +151,41 @@ struct Priced<'a> {
 
 fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
-    let made = |spec: PlacementSpec| -> Result<Ready, String> {
+    let made = |spec: PlacementSpec, bounded: bool| -> Result<Ready, String> {
         let program = lower.program(&spec)?;
         let parts = parts.clone().of(&program);
-        let bound = bound(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
+        let least = match bounded {
+            true => least(request, &program, &parts)?,
+            false => 0.0,
+        };
         Ok(Ready {
             spec,
             program,
             parts,
-            bound,
+            least,
         })
     };
+    let few = request.top.is_some();
     let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
     if !mixes || spec.layouts != Layouts::default() {
-        return made(spec.clone());
+        return made(spec.clone(), few);
     }
     let objective = request.objective;
-    let with = |layouts: &Layouts| {
-        made(PlacementSpec {
-            layouts: layouts.clone(),
-            ..spec.clone()
-        })
+    let with = |layouts: &Layouts, bounded| {
+        let layouts = layouts.clone();
+        let spec = spec.clone();
+        made(PlacementSpec { layouts, ..spec }, bounded)
     };
     let layouts = mixture::best(lower.movable(spec.ranks)?, &|layouts, beat| {
-        let ready = with(layouts)?;
+        let ready = with(layouts, beat.is_some())?;
         // The first number is whether it fits.
-        let hopeless =
-            |beat: &mixture::Cost| beat[0] == 0.0 && least(objective, &ready.bound) > beat[1];
+        let hopeless = |beat: &mixture::Cost| beat[0] == 0.0 && ready.least > beat[1];
         if beat.is_some_and(hopeless) {
             return Ok(None);
         }
         Ok(Some(cost(objective, &ready.estimate(request)?)))
     })?;
-    with(&layouts)
+    with(&layouts, few)
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
@@ -244,13 +246,14 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
 }
 
 /// What the objective's measure is at least.
-fn least(objective: Objective, bound: &Bound) -> f64 {
-    match objective {
+fn least(request: &PlanRequest, program: &Program, parts: &Parts) -> Result<f64, String> {
+    let bound = || bound(program, request.cluster, parts).map_err(|e| e.to_string());
+    Ok(match request.objective {
         // Measures are rounded.
-        Objective::Time => bound.seconds.0 * (1.0 - 1e-5),
-        Objective::Memory => bound.memory.0 as f64,
-        Objective::Bytes => bound.bytes.0 as f64,
-    }
+        Objective::Time => bound()?.seconds.0 * (1.0 - 1e-5),
+        Objective::Bytes => bound()?.bytes.0 as f64,
+        Objective::Memory => least_memory(program, parts).0 as f64,
+    })
 }
 
 /// What is better is smaller: the objective, then the other two measures.

@@ -2,7 +2,7 @@
 
 use super::compile::{Compiler, ExchangeCost, Step};
 use super::fabric::Fabric;
-use super::{SimulateError, check, memory};
+use super::{SimulateError, check};
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::Program;
@@ -20,11 +20,10 @@ pub struct Bound {
     pub seconds: Seconds,
     /// Bytes sent in an epoch; exact.
     pub bytes: Bytes,
-    /// Memory that no layout of the buffers can do without.
-    pub memory: Bytes,
 }
 
-/// Bounds an estimate from below, much faster than [`super::simulate`] makes it.
+/// Bounds an estimate from below, faster than [`super::simulate`] makes it; see also
+/// [`super::least_memory`].
 ///
 /// # Errors
 /// As [`super::simulate`].
@@ -41,7 +40,6 @@ pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Boun
     Ok(Bound {
         seconds: Seconds((around + busiest) * (1.0 - ROUNDING)),
         bytes: Bytes(sent.total_bytes),
-        memory: memory::least(program, parts),
     })
 }
 
