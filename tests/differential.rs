@@ -10,6 +10,8 @@ mod data;
 mod decoupled;
 #[path = "differential/examples.rs"]
 mod examples;
+#[path = "differential/layouts.rs"]
+mod layouts;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/random.rs"]
