@@ -117,6 +117,31 @@ fn appnp() {
     );
 }
 
+/// Draws are keyed by the columns of the whole tensor, wherever a slice of it lies: of vertices
+/// between two aggregations, in and outside of a loop, of arcs, and of heads.
+#[test]
+fn dropout_on_slices() {
+    let mut case = Case::new(
+        "layer spread(h) { return 0.2 * gather(h@src |> dropout(0.3), sum) }",
+        "let h = x |> linear(7) |> propagate |> dropout(0.4) |> propagate |> relu
+         let z = h
+         repeat k in 1..=3 { z = 0.9 * propagate(z |> dropout(0.3)) + 0.1 * h }
+         let g = z |> spread |> gat_conv(2, heads = 5, dropout = 0.4)
+         loss cross_entropy(linear(g, classes), labels, on = train)",
+        planted(shape(false)),
+    );
+    for ranks in [2, 3, 5, 8] {
+        let uncut = gnnc::planner::layout::uncut(&case.compiled.training.backward.graph, ranks);
+        assert_eq!(uncut, Vec::<String>::new(), "{ranks} ranks");
+        case.check(Way {
+            placement: Placement::Tensor,
+            ranks,
+            partitioner: "hash",
+            threads: 1,
+        });
+    }
+}
+
 #[test]
 fn sgc() {
     check(

@@ -185,7 +185,15 @@ impl<'a> Elaborator<'a, '_> {
         }
         let site = self.sites;
         self.sites += 1;
-        Some(self.emit(Op::Dropout { p: p as f32, site }, &[x], args.span))
+        Some(self.emit(
+            Op::Dropout {
+                p: p as f32,
+                site,
+                slice: None,
+            },
+            &[x],
+            args.span,
+        ))
     }
 
     fn product(&mut self, x: Tensor, w: Tensor, args: &Args<'a>) -> Option<Value<'a>> {
