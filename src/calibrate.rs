@@ -11,7 +11,7 @@ use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
 use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::{Event, Phase, Resource, Trace};
+use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS, demand};
 use gnnc_planner::placement;
@@ -353,7 +353,7 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
     let mut cluster = machine(options)?;
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
     for heap in heaps {
-        let (around, ranks) = (Seconds(rounded(median(heap.around))), heap.ranks);
+        let (around, ranks) = (Seconds(rounded(median(&heap.around))), heap.ranks);
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
         for (found, times) in heap.instructions.into_values() {
             let group = by_group.entry(found.group.clone()).or_default();
@@ -450,10 +450,4 @@ fn rounded(value: f64) -> f64 {
 fn quiet(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 8).copied().unwrap_or(0.0)
-}
-
-/// The middle value; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -5,6 +5,7 @@ use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
+use gnnc_ir::trace::median;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::placement::Place;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
@@ -334,15 +335,4 @@ pub fn train_traced(
         ..trainer.session.take_trace()
     };
     Ok((summary, trace))
-}
-
-/// The median; 0 of nothing.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
-    }
 }
