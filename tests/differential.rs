@@ -1,4 +1,5 @@
-//! What lowered programs compute, against the interpreter of the graphs they come from.
+//! What lowered programs compute, against the interpreter of the graphs they come from, and what
+//! they send.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,6 +9,8 @@ mod check;
 mod data;
 #[path = "differential/examples.rs"]
 mod examples;
+#[path = "differential/messages.rs"]
+mod messages;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/random.rs"]
