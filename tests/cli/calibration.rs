@@ -1,5 +1,4 @@
-//! The machine at hand: measured, written to a file, planned for. And what a plan says of memory
-//! against what a run needs.
+//! The machine at hand: measured, written to a file, planned for.
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use gnnc::ir::cluster::{Basis, Cluster};
@@ -41,8 +40,12 @@ fn a_machine_is_measured_and_planned_for() {
     // The forecast of a model that was not measured is of the right size even so.
     let cora = example("gcn_cora.gir");
     let plan = ["plan", &cora, "--cluster", text(&file), "--pin", "ranks=1"];
-    let text = gnnc(plan).report();
-    assert!(text.contains("measured on this machine"), "{text}");
+    let report = gnnc(plan).report();
+    // Lines are broken between words.
+    let words: Vec<&str> = report.split_whitespace().collect();
+    let from = format!("measured on {}, {}", measured.machine, measured.date);
+    let from: Vec<&str> = from.split_whitespace().collect();
+    assert!(words.windows(from.len()).any(|w| w == from), "{report}");
     let plan = gnnc(plan.iter().chain(&["--format", "json"])).json();
     let predicted = plan["candidates"][0]["epoch_seconds"].as_f64().unwrap();
     let run = gnnc(["train", &cora, "--epochs", "60", "--format", "json"]).json();
@@ -77,42 +80,5 @@ fn what_cannot_be_measured_is_refused() {
     ] {
         let file = folder.file("machine.toml", format!("{head}{costs}"));
         refused(1, &["plan", &cora, "--cluster", text(&file)], &[message]);
-    }
-}
-
-/// Buffers of the first epoch and messages that are kept from then on are part of the peak.
-#[test]
-fn the_memory_of_a_run_is_what_its_plan_says() {
-    let cora = example("gcn_cora.gir");
-    for ranks in [1, 2, 5] {
-        let (count, pin) = (ranks.to_string(), format!("ranks={ranks}"));
-        let args = [
-            "plan",
-            &cora,
-            "--cluster",
-            "cpu",
-            "--gpus",
-            &count,
-            "--pin",
-            &pin,
-        ];
-        let plan = gnnc(args.iter().chain(&["--format", "json"])).json();
-        let says = plan["candidates"][0]["peak_memory_bytes"].as_f64().unwrap();
-        let args = [
-            "train",
-            &cora,
-            "--epochs",
-            "3",
-            "--workers",
-            &count,
-            "--format",
-            "json",
-        ];
-        let needs = gnnc(args).json()["peak_memory_bytes"].as_f64().unwrap();
-        let quotient = says / needs;
-        assert!(
-            (0.999..1.05).contains(&quotient),
-            "{ranks} ranks: {says} {needs}"
-        );
     }
 }
