@@ -8,7 +8,7 @@ use arrays::{archive, array, i64s};
 use gnnc_graph::read::{Format, npy, parse_bytes};
 use gnnc_graph::{GraphData, GraphError, LoadOptions, Problem, example, write};
 use proptest::prelude::*;
-use std::io::{Cursor, Write};
+use std::io::Cursor;
 
 fn load(bytes: &[u8]) -> Result<GraphData, GraphError> {
     parse_bytes(Format::Npz, bytes, &LoadOptions::default())
