@@ -2,7 +2,7 @@
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use gnnc::ir::cluster::{Basis, Cluster};
-use gnnc::ir::work::GROUPS;
+use gnnc::ir::work::{GROUPS, TERMS};
 
 #[test]
 fn a_machine_is_measured_and_planned_for() {
@@ -32,10 +32,28 @@ fn a_machine_is_measured_and_planned_for() {
             let terms = &costs.groups[*group];
             assert!(terms.values().any(|cost| *cost > 0.0), "{group}");
         }
+        let messages: Vec<&str> = costs.messages.keys().map(String::as_str).collect();
+        let expected = match costs.ranks {
+            1 => &[][..],
+            _ => &[
+                "all-reduce",
+                "halo-exchange",
+                "halo-reduce",
+                "join",
+                "split",
+            ],
+        };
+        assert_eq!(messages, expected);
     }
     let samples: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&samples).unwrap()).unwrap();
-    assert!(samples.as_array().unwrap().len() > 1000);
+    let samples = samples.as_array().unwrap();
+    assert!(samples.len() > 1000);
+    // What is counted is counted in what the rank holds.
+    let arcs = TERMS.iter().position(|term| *term == "arc").unwrap();
+    for sample in samples.iter().filter(|s| s["group"] == "spmm") {
+        assert!(sample["terms"][arcs].as_f64().unwrap() > 100.0, "{sample}");
+    }
 
     // The forecast of a model that was not measured is of the right size even so.
     let cora = example("gcn_cora.gir");
@@ -73,6 +91,14 @@ fn what_cannot_be_measured_is_refused() {
         ("[calibration.measured.ranks.1.spmm]\nrwo = 1\n", "rwo"),
         ("[calibration.measured.ranks.1.spm]\nrow = 1\n", "spm"),
         ("[calibration.measured.ranks.x.spmm]\nrow = 1\n", "x"),
+        (
+            "[calibration.measured.ranks.2.messages.split]\nlatency = 1\n",
+            "split.bandwidth",
+        ),
+        (
+            "[calibration.measured.ranks.2.messages.splt]\nlatency = 1\n",
+            "splt",
+        ),
         (
             "[calibration.measured]\ndate = \"today\"\n",
             "gnnc calibrate",
