@@ -35,6 +35,6 @@ pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
 pub use plan::{PlanOptions, Planner, SweepPoint, plan, sweep};
-pub use replay::verify;
+pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use training::{Progress, Summary, TrainOptions, Trainer, train, train_traced};

@@ -6,19 +6,20 @@ use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
+use gnnc_ir::trace::median;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::placement::Place;
 use gnnc_planner::search::relaxations;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to train.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
     /// Epochs in place of the model's.
     pub epochs: Option<u32>,
-    /// Seed in place of the model's.
+    /// Seed in place of the model's; that of the checkpoint if a run goes on.
     pub seed: Option<u64>,
     /// Ranks.
     pub workers: u32,
@@ -126,8 +127,6 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
-    /// What each rank holds.
-    pub sizes: Vec<RankSizes>,
 }
 
 impl Trainer {
@@ -189,12 +188,10 @@ impl Trainer {
             model: loaded.model.name.clone(),
             memory_limit: None,
         };
-        let session = Session::new(programs, data, &partition, run)?;
         Ok(Self {
-            session,
+            session: Session::new(programs, data, &partition, run)?,
             step_bytes,
             eval_bytes,
-            sizes,
         })
     }
 
@@ -255,6 +252,18 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
     Ok(partitioner.partition(&data.topology, options.workers)?)
 }
 
+/// Refuses a seed that is not the one that a checkpoint's run began with.
+fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
+    match asked {
+        Some(found) if found != seed => Err(Error::Input(format!(
+            "found seed {found}, but {} goes on with the random draws of seed {seed}; leave the seed \
+             out or begin anew without the checkpoint",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Trains a model. `watch` is called after every epoch.
 ///
 /// # Errors
@@ -282,6 +291,7 @@ pub fn train_traced(
     let mut trainer = Trainer::new(loaded, compiled, options)?;
     if let Some(path) = &options.resume {
         trainer.session.resume(path)?;
+        same_seed(options.seed, trainer.session.seed(), path)?;
     }
     let settings = &loaded.model.train;
     let epochs = options.epochs.unwrap_or(settings.epochs);
@@ -355,15 +365,4 @@ pub fn train_traced(
         ..trainer.session.take_trace()
     };
     Ok((summary, trace))
-}
-
-/// The median; 0 of nothing.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
-    }
 }

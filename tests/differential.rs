@@ -1,4 +1,5 @@
-//! What lowered programs compute, against the interpreter of the graphs they come from.
+//! What lowered programs compute, against the interpreter of the graphs they come from, and what
+//! they send.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,6 +13,8 @@ mod decoupled;
 mod examples;
 #[path = "differential/layouts.rs"]
 mod layouts;
+#[path = "differential/messages.rs"]
+mod messages;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/random.rs"]

@@ -257,7 +257,7 @@ fn ranks_to_fit<E>(
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let parts = held(request.workload, spec, ranks, partitioner).ok()?;
         let program = lower(&PlacementSpec { ranks, ..*spec }).ok()?;
-        if peak_memory(&program, &parts) <= request.cluster.device.memory {
+        if peak_memory(&program, request.cluster, &parts) <= request.cluster.device.memory {
             return Some(ranks);
         }
     }

@@ -8,7 +8,9 @@ use super::text::{count, facts};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::trace::median;
 use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::runtime::resident_memory;
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
 
@@ -54,6 +56,7 @@ impl BenchEpoch {
             cache_dir: if self.no_cache { None } else { cache_dir() },
             ..TrainOptions::default()
         };
+        let before = resident_memory();
         let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
         for _ in 0..self.epochs {
@@ -62,14 +65,14 @@ impl BenchEpoch {
             seconds.push(epoch.seconds);
         }
         let memory = trainer.session.peak_memory_bytes();
+        let grown = resident_memory().zip(before);
+        let grown = grown.map(|(now, before)| now.saturating_sub(before));
         let text = || {
-            let mut sorted = seconds.clone();
-            sorted.sort_by(f64::total_cmp);
-            let median = sorted[sorted.len() / 2];
+            let shortest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
             facts(&[
                 ("epochs", count(u64::from(self.epochs), "epoch")),
-                ("shortest", Seconds(sorted[0]).to_string()),
-                ("median", Seconds(median).to_string()),
+                ("shortest", Seconds(shortest).to_string()),
+                ("median", Seconds(median(&seconds)).to_string()),
                 ("last loss", format!("{:.6}", losses[losses.len() - 1])),
                 ("peak memory", Bytes(memory).to_string()),
             ])
@@ -85,6 +88,7 @@ impl BenchEpoch {
                 "losses": &losses,
                 "bytes_an_epoch": trainer.step_bytes,
                 "peak_memory_bytes": memory,
+                "resident_bytes": grown,
             }),
         )
     }

@@ -83,10 +83,14 @@ impl Train {
         self.check()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let choice = match &plan {
+        let verified = match &plan {
             Some(plan) => Some(gnnc::verify(plan, &loaded, &compiled)?),
             None => None,
         };
+        for warning in verified.iter().flat_map(|v| &v.warnings) {
+            out.note(&format!("warning: {warning}\n"));
+        }
+        let choice = verified.as_ref().map(|v| &v.choice);
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \

@@ -1,7 +1,7 @@
 //! What must hold of every estimate.
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
@@ -218,6 +218,11 @@ fn calibrated(mut cluster: Cluster) -> Cluster {
     let groups = GROUPS
         .iter()
         .map(|group| ((*group).to_owned(), terms.clone()));
+    let message = MessageCost {
+        latency: Seconds(1e-6),
+        bandwidth: 1e9,
+    };
+    let messages = MESSAGES.iter().map(|name| ((*name).to_owned(), message));
     cluster.calibration.measured = Some(Measured {
         machine: "a machine".to_owned(),
         date: "2026-01-31".to_owned(),
@@ -225,6 +230,7 @@ fn calibrated(mut cluster: Cluster) -> Cluster {
             ranks: 1,
             around: Seconds(1e-5),
             groups: groups.collect(),
+            messages: messages.collect(),
         }],
     });
     cluster
