@@ -22,11 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", gnnc::planner::report::text(&plan));
 
     // Lower: what each of two workers does in an epoch.
-    let place = Place {
-        placement: Placement::Graph,
-        ranks: 2,
-        alpha: plan.candidates[0].parameters.alpha.unwrap_or_default(),
-    };
+    let place = Place::new(Placement::Graph, 2);
     let program = compiled.program(&place)?;
     println!("an epoch has {} instructions\n", program.step.len());
 

@@ -5,13 +5,14 @@ use gnnc_graph::summary;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
-use gnnc_ir::plan::{Candidate, Objective, Partitioner, Plan};
+use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
-use gnnc_planner::lower::LowerError;
+use gnnc_planner::layout::Layouts;
+use gnnc_planner::lower::movable;
 use gnnc_planner::parts::{Parts, parts};
-use gnnc_planner::placement::{self, Place};
-use gnnc_planner::search::{self, Pin, PlacementSpec, PlanRequest};
+use gnnc_planner::placement;
+use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
 use gnnc_planner::simulate::timeline;
 use serde::Serialize;
 
@@ -31,12 +32,12 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The shortest epoch on these machines, parts by METIS, nothing pinned.
+    /// The shortest epoch on these machines, parts by METIS of both kinds, nothing pinned.
     pub fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
             objective: Objective::Time,
-            partitioners: vec![Partitioner::Metis],
+            partitioners: vec![Partitioner::Metis, Partitioner::MetisEdges],
             pin: Pin::default(),
             allow: Vec::new(),
         }
@@ -108,6 +109,46 @@ pub fn sweep(
     Ok(points)
 }
 
+/// The best layouts to mix for so many ranks on these machines.
+///
+/// # Errors
+/// As [`plan`]; a model that cannot be lowered.
+pub fn layouts(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &PlanOptions,
+    ranks: u32,
+) -> Result<Layouts, Error> {
+    let cluster = options.cluster.clone().resized(Some(ranks), None)?;
+    let options = PlanOptions {
+        cluster,
+        pin: Pin {
+            placement: Some(Placement::Mixed),
+            ranks: Some(ranks),
+            ..options.pin.clone()
+        },
+        ..options.clone()
+    };
+    let plan = plan(loaded, compiled, &options)?;
+    match (plan.candidates.first(), plan.rejected.first()) {
+        (Some(best), _) => Ok(PlacementSpec::of(best).layouts),
+        (None, Some(rejected)) => Err(Error::Input(rejected.reason.clone())),
+        (None, None) => Ok(Layouts::default()),
+    }
+}
+
+impl Lower for Planner<'_> {
+    fn program(&self, spec: &PlacementSpec) -> Result<Program, String> {
+        let training = self.compiled.training(spec.placement);
+        let program = training.and_then(|training| placement::lower(training, &spec.place()));
+        program.map_err(|e| e.to_string())
+    }
+
+    fn movable(&self, ranks: u32) -> Result<[usize; 2], String> {
+        movable(&self.compiled.training, ranks).map_err(|e| e.to_string())
+    }
+}
+
 /// A model with everything that its plans need.
 pub struct Planner<'a> {
     loaded: &'a Loaded,
@@ -155,7 +196,7 @@ impl<'a> Planner<'a> {
 
     /// Prices the placements and ranks them.
     pub fn plan(&self) -> Plan {
-        search::plan(&self.request(), &|spec| self.lower(spec))
+        search::plan(&self.request(), self)
     }
 
     /// What the first `ranks` ranks of a candidate are expected to do: setup, one epoch, one
@@ -190,17 +231,10 @@ impl<'a> Planner<'a> {
     fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
         let parts = parts(&self.workload, spec.ranks, spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
-        Ok((self.lower(spec)?, parts))
-    }
-
-    fn lower(&self, spec: &PlacementSpec) -> Result<Program, LowerError> {
-        let parts = parts(&self.workload, spec.ranks, spec.partitioner);
-        let place = Place {
-            placement: spec.placement,
-            ranks: spec.ranks,
-            alpha: parts.map_or(0.0, |parts| parts.alpha),
-        };
-        placement::lower(self.compiled.training(spec.placement)?, &place)
+        let training = self.compiled.training(spec.placement)?;
+        let program = placement::lower(training, &spec.place())?;
+        let parts = parts.of(&program);
+        Ok((program, parts))
     }
 
     fn request(&self) -> PlanRequest<'_> {
@@ -211,7 +245,7 @@ impl<'a> Planner<'a> {
             objective: self.options.objective,
             partitioners: &self.options.partitioners,
             allow: &self.allow,
-            pin: self.options.pin,
+            pin: self.options.pin.clone(),
         }
     }
 
@@ -221,23 +255,27 @@ impl<'a> Planner<'a> {
             return Ok(());
         };
         let all = self.options.cluster.devices();
-        let mut counts: Vec<u32> = self
-            .request()
-            .candidates()
+        let candidates = self.request().candidates();
+        let mut wanted: Vec<(u32, Partitioner)> = candidates
             .iter()
-            .map(|s| s.ranks)
+            .map(|s| (s.ranks, s.partitioner))
             .collect();
         // What a node holds tells how replication grows, even if other ranks are pinned.
-        counts.extend([self.options.cluster.devices_per_node.min(all), all]);
-        for count in counts {
-            let known = self.workload.partitions.contains_key(&count);
+        let node = self.options.cluster.devices_per_node.min(all);
+        let partitioners = candidates.iter().map(|s| s.partitioner);
+        let grows = partitioners.filter(|p| *p != Partitioner::Range);
+        wanted.extend(grows.flat_map(|p| [(node, p), (all, p)]));
+        wanted.sort_unstable();
+        wanted.dedup();
+        for (count, partitioner) in wanted {
+            let name = partitioner.name();
+            let known = self.workload.partition(count, name).is_some();
             if count > 1 && !known && u64::from(count) <= self.workload.vertices {
-                let parts = gnnc_graph::partition::by_name("metis", 0)
-                    .ok_or_else(|| Error::Input("no partitioner is called metis".to_owned()))?;
+                let parts = gnnc_graph::partition::by_name(name, 0)
+                    .ok_or_else(|| Error::Input(format!("no partitioner is called {name}")))?;
                 let partition = parts.partition(&data.topology, count)?;
-                let found = summary::summarise_partition(data, &partition, "metis")?;
-                self.workload.replication.insert(count, found.alpha);
-                self.workload.partitions.insert(count, found);
+                let found = summary::summarise_partition(data, &partition, name)?;
+                self.workload.add_partition(count, found);
             }
         }
         Ok(())

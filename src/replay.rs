@@ -3,6 +3,8 @@
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::plan::{Candidate, Partitioner, Plan};
 use gnnc_ir::units::Seconds;
+use gnnc_planner::lower::movable;
+use gnnc_planner::placement;
 use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
 
 /// Shares below which two times are the same: processors round sums differently.
@@ -34,6 +36,7 @@ pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verif
     };
     same_source(plan, loaded)?;
     possible(plan, choice)?;
+    laid_out(choice, compiled)?;
     let priced = priced(plan, choice, loaded, compiled)?;
     Ok(Verified {
         warnings: other_times(choice, &priced),
@@ -145,6 +148,27 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
     }
     if !choice.allowed {
         return refuse(&place("allowed"), "false", "true, for a plan that is run");
+    }
+    Ok(())
+}
+
+/// A mixture says where everything lies: what is best is not looked for again.
+fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
+    let parameters = &choice.parameters;
+    let mixes = placement::row(choice.placement).is_some_and(|row| row.mixes);
+    let [epoch, eval] = match mixes && parameters.ranks > 1 {
+        true => movable(&compiled.training, parameters.ranks)?,
+        false => [0, 0],
+    };
+    for (what, list, expected) in [
+        ("layouts", &parameters.layouts, epoch),
+        ("eval_layouts", &parameters.eval_layouts, eval),
+    ] {
+        if list.len() != expected {
+            let found = format!("a list of {}", list.len());
+            let expected = format!("{expected}, each `rows` or `columns`");
+            return refuse(&format!("`{what}` of {}", choice.name()), &found, &expected);
+        }
     }
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! Training runs.
 
-use crate::{Compiled, Error, Loaded};
+use crate::{Compiled, Error, Loaded, PlanOptions};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
+use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
-use gnnc_ir::plan::Placement;
+use gnnc_ir::plan::{Partitioner, Placement};
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::trace::median;
 use gnnc_ir::traffic::traffic;
-use gnnc_planner::placement::Place;
-use gnnc_planner::search::relaxations;
+use gnnc_planner::layout::Layouts;
+use gnnc_planner::placement::{self, Place};
+use gnnc_planner::search::{Pin, relaxations};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,10 @@ pub struct TrainOptions {
     pub placement: Placement,
     /// Relaxations that are permitted beside those that the model permits.
     pub allow: Vec<Relaxation>,
+    /// Layouts where the placement mixes them; if none are given, those that are best on `cluster`.
+    pub layouts: Layouts,
+    /// The machines that layouts are chosen for; the cores of one node if not given.
+    pub cluster: Option<Cluster>,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
     /// Where compiled kernels are kept.
@@ -54,6 +60,8 @@ impl Default for TrainOptions {
             threads: 1,
             placement: Placement::Graph,
             allow: Vec::new(),
+            layouts: Layouts::default(),
+            cluster: None,
             partitioner: "metis".to_owned(),
             cache_dir: None,
             checkpoint: None,
@@ -160,13 +168,7 @@ impl Trainer {
         }
         permitted(loaded, options)?;
         let partition = divide(data, options)?;
-        let boundary = LocalPart::build_all(&data.topology, &partition)?;
-        let halo: usize = boundary.iter().map(LocalPart::halo).sum();
-        let programs = compiled.programs(&Place {
-            placement: options.placement,
-            ranks: options.workers,
-            alpha: halo as f64 / f64::from(data.vertices().max(1)),
-        })?;
+        let programs = compiled.programs(&place(loaded, compiled, options)?)?;
         let program = &programs[0];
         let parts = LocalPart::build(&data.topology, &partition, program.halo)?;
         let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
@@ -237,6 +239,36 @@ fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
             )))
         }
     }
+}
+
+/// What is lowered, with the layouts that are best where none are given.
+///
+/// # Errors
+/// As [`crate::plan`].
+pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Result<Place, Error> {
+    let mut place = Place {
+        placement: options.placement,
+        ranks: options.workers,
+        layouts: options.layouts.clone(),
+    };
+    let mixes = placement::row(place.placement).is_some_and(|row| row.mixes);
+    if mixes && place.ranks > 1 && place.layouts == Layouts::default() {
+        let cluster = match &options.cluster {
+            Some(cluster) => cluster.clone(),
+            None => Cluster::named("cpu")?,
+        };
+        let all = Partitioner::ALL.iter();
+        let partitioner = all.copied().find(|p| p.name() == options.partitioner);
+        let planned = PlanOptions {
+            pin: Pin {
+                partitioner,
+                ..Pin::default()
+            },
+            ..PlanOptions::new(cluster)
+        };
+        place.layouts = crate::layouts(loaded, compiled, &planned, place.ranks)?;
+    }
+    Ok(place)
 }
 
 fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> {

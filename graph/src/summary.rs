@@ -7,7 +7,7 @@ use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use std::collections::BTreeMap;
 
 /// Counts everything in a [`Workload`], and partitions the graph once for each entry of
-/// `parts`. Of several entries with the same number of parts the last one stays.
+/// `parts`.
 ///
 /// # Errors
 /// Those of the partitioners.
@@ -15,17 +15,9 @@ pub fn summarise(
     data: &GraphData,
     parts: &[(u32, &dyn Partitioner)],
 ) -> Result<Workload, GraphError> {
-    let mut replication = BTreeMap::new();
-    let mut partitions = BTreeMap::new();
-    for &(count, partitioner) in parts {
-        let partition = partitioner.partition(&data.topology, count)?;
-        let summary = summarise_partition(data, &partition, partitioner.name())?;
-        replication.insert(count, summary.alpha);
-        partitions.insert(count, summary);
-    }
     let degrees = data.topology.in_degrees();
     let count = |mask: &[bool]| mask.iter().filter(|&&in_split| in_split).count() as u64;
-    Ok(Workload {
+    let mut workload = Workload {
         name: data.name.clone(),
         origin: Origin::Measured,
         vertices: u64::from(data.vertices()),
@@ -36,9 +28,15 @@ pub fn summarise(
         split: [count(&data.train), count(&data.val), count(&data.test)],
         max_degree: u64::from(degrees.iter().copied().max().unwrap_or(0)),
         degree_histogram: degree_histogram(&degrees),
-        replication,
-        partitions,
-    })
+        replication: BTreeMap::new(),
+        partitions: BTreeMap::new(),
+    };
+    for &(count, partitioner) in parts {
+        let partition = partitioner.partition(&data.topology, count)?;
+        let summary = summarise_partition(data, &partition, partitioner.name())?;
+        workload.add_partition(count, summary);
+    }
+    Ok(workload)
 }
 
 /// Counts what each part of a partition holds and reads.
@@ -103,12 +101,13 @@ mod tests {
         assert_eq!((workload.features, workload.feature_nonzeros), (4, 32));
         assert_eq!(workload.split, [4, 2, 2]);
         assert_eq!(
-            (workload.max_degree, workload.degree_histogram),
-            (3, vec![0, 0, 8])
+            (workload.max_degree, &workload.degree_histogram),
+            (3, &vec![0, 0, 8])
         );
-        let halves = &workload.partitions[&2];
-        assert_eq!(halves.partitioner, "range");
-        assert_eq!(workload.replication[&2], 0.375);
+        let halves = workload.partition(2, "range").unwrap();
+        assert_eq!(halves.alpha, 0.375);
+        assert!(workload.replication.is_empty(), "nothing is known of METIS");
+        assert!(workload.partition(4, "range").is_none());
         let load = PartLoad {
             inner: 4,
             halo: 2,

@@ -183,7 +183,7 @@ fn edges_are_balanced_on_request() {
             balance_edges,
         };
         let workload = summarise(&squirrel, &[(8, &metis)]).unwrap();
-        let loads = &workload.partitions[&8].parts;
+        let loads = &workload.partitions[&8][0].parts;
         let max = loads.iter().map(|l| l.edges).max().unwrap() as f64;
         max * 8.0 / workload.edges as f64
     };
@@ -198,7 +198,7 @@ fn all_parts_of_a_real_graph_hold_all_arcs() {
     let partition = Metis::default().partition(&photo.topology, 4).unwrap();
     let summary = summarise(&photo, &[(4, &Metis::default())]).unwrap();
     let parts = LocalPart::build_all(&photo.topology, &partition).unwrap();
-    for (part, load) in parts.iter().zip(&summary.partitions[&4].parts) {
+    for (part, load) in parts.iter().zip(&summary.partitions[&4][0].parts) {
         let arcs = part.arcs(gnnc_ir::EdgeSet::Plain);
         assert_eq!(arcs.in_csr.indices.len() as u64, load.edges);
         assert_eq!(
@@ -209,7 +209,7 @@ fn all_parts_of_a_real_graph_hold_all_arcs() {
         for (reader, rows) in &part.send {
             sent[*reader as usize] = rows.len() as u64;
         }
-        let messages = &summary.partitions[&4].messages;
+        let messages = &summary.partitions[&4][0].messages;
         assert_eq!(sent, messages[part.rank as usize]);
     }
 }

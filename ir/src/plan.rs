@@ -5,9 +5,11 @@
 
 mod choices;
 mod diff;
+mod facts;
 
-pub use choices::{AlphaBasis, Objective, Partitioner, Placement, Relaxation};
+pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
+pub use facts::{Against, Main, Volume};
 
 use crate::cluster::{Basis, Cluster};
 use crate::units::{Bytes, Seconds};
@@ -37,6 +39,9 @@ pub struct Parameters {
     /// Edges of the largest part over those of the mean part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_imbalance: Option<f64>,
+    /// How that was obtained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_imbalance_basis: Option<AlphaBasis>,
     /// Pipeline stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<u32>,
@@ -46,9 +51,13 @@ pub struct Parameters {
     /// Chunks of an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
-    /// Layout of each layer, in order.
+    /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
+    /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layouts: Vec<String>,
+    pub layouts: Vec<Layout>,
+    /// The same for an evaluation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eval_layouts: Vec<Layout>,
 }
 
 impl Candidate {
@@ -113,6 +122,9 @@ pub struct Candidate {
     pub bubble_seconds: Seconds,
     /// Bytes sent by all ranks in one epoch.
     pub bytes: Bytes,
+    /// What these bytes are.
+    #[serde(default)]
+    pub volume: Volume,
     /// Memory of the rank that needs most.
     pub peak_memory_bytes: Bytes,
     /// Bounds of `epoch_seconds`.
@@ -128,6 +140,12 @@ pub struct Candidate {
     /// Ranks that would make a candidate fit that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_to_fit: Option<u32>,
+    /// Memory that the rank that needs most does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacking_bytes: Option<Bytes>,
+    /// How it compares with the first candidate; none of that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against_best: Option<Against>,
     /// Why it was chosen, or why not, in numbers.
     pub reason: String,
 }
@@ -330,6 +348,7 @@ mod tests {
             exposed_communication_seconds: Seconds(0.0625),
             bubble_seconds: Seconds(0.0),
             bytes: Bytes(96),
+            volume: Volume::default(),
             peak_memory_bytes: Bytes(4096),
             range: Range {
                 low: Seconds(0.1),
@@ -344,6 +363,8 @@ mod tests {
                 seconds: Seconds(0.01),
             }],
             ranks_to_fit: None,
+            lacking_bytes: None,
+            against_best: None,
             reason: "the shortest epoch".to_owned(),
         };
         Plan {
@@ -419,6 +440,12 @@ mod tests {
             assert_eq!(
                 serde_json::to_string(basis).unwrap(),
                 format!("\"{basis}\"")
+            );
+        }
+        for layout in Layout::ALL {
+            assert_eq!(
+                serde_json::to_string(layout).unwrap(),
+                format!("\"{layout}\"")
             );
         }
         for objective in Objective::ALL {

@@ -4,6 +4,7 @@ mod check;
 
 pub use check::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, WorkloadError};
 
+use crate::plan::Partitioner;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ pub struct PartLoad {
 /// A partition as far as a planner needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSummary {
-    /// `metis`, `hash` or `range`, or `declared`.
+    /// `metis`, `metis-edges`, `hash` or `range`.
     pub partitioner: String,
     /// Replication factor: the sum of the halos over the number of vertices.
     pub alpha: f64,
@@ -68,13 +69,30 @@ pub struct Workload {
     pub max_degree: u64,
     /// `degree_histogram[k]`: vertices with in-degree in `[2^(k-1), 2^k)`; entry 0 counts degree 0.
     pub degree_histogram: Vec<u64>,
-    /// Replication factor by number of parts, where known.
+    /// Replication factor that METIS leaves by number of parts, where known.
     pub replication: BTreeMap<u32, f64>,
-    /// Measured partitions by number of parts.
-    pub partitions: BTreeMap<u32, PartitionSummary>,
+    /// Measured partitions by number of parts, one for each partitioner.
+    pub partitions: BTreeMap<u32, Vec<PartitionSummary>>,
 }
 
 impl Workload {
+    /// The measured partition into that many parts by that partitioner.
+    pub fn partition(&self, parts: u32, partitioner: &str) -> Option<&PartitionSummary> {
+        let known = self.partitions.get(&parts)?;
+        known.iter().find(|p| p.partitioner == partitioner)
+    }
+
+    /// Adds a measured partition, in place of that by the same partitioner. What METIS leaves where it
+    /// balances vertices is also what [`Workload::replication`] says.
+    pub fn add_partition(&mut self, parts: u32, summary: PartitionSummary) {
+        if summary.partitioner == Partitioner::Metis.name() {
+            self.replication.insert(parts, summary.alpha);
+        }
+        let known = self.partitions.entry(parts).or_default();
+        known.retain(|p| p.partitioner != summary.partitioner);
+        known.push(summary);
+    }
+
     /// Whether the input features are stored as non-zeros: at most a quarter of them are.
     pub fn sparse_features(&self) -> bool {
         self.feature_nonzeros * 4 <= self.vertices * u64::from(self.features)

@@ -1,7 +1,7 @@
 //! Plans as text for people and as JSON for programs.
 
 use gnnc_ir::cluster::{Basis, Cluster};
-use gnnc_ir::plan::{Candidate, Plan, PlanError, candidate_name};
+use gnnc_ir::plan::{Candidate, Layout, Plan, PlanError, candidate_name};
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
 
@@ -63,6 +63,39 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         wrap(out, &format!("{key:<11}"), &value);
     }
     out.push('\n');
+    let table = table(plan);
+    if !table.is_empty() {
+        out.push_str(&table);
+        out.push('\n');
+    }
+    for (i, candidate) in plan.candidates.iter().enumerate() {
+        wrap(out, &format!("   {:>2}  ", i + 1), &candidate.reason);
+    }
+    for rejected in &plan.rejected {
+        let name = candidate_name(rejected.placement, &rejected.parameters);
+        wrap(out, "    -  ", &format!("{name}: {}", rejected.reason));
+    }
+    out.push('\n');
+    match plan.choice() {
+        Some(choice) => write_choice(out, choice, &plan.cluster),
+        None => wrap(
+            out,
+            "chosen     ",
+            "nothing: no candidate that is allowed fits",
+        ),
+    }
+    Ok(())
+}
+
+/// The candidates of a plan, a line each; nothing of a plan without candidates.
+pub fn table(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_table(&mut out, plan);
+    out
+}
+
+fn write_table(out: &mut String, plan: &Plan) -> std::fmt::Result {
     let names: Vec<String> = plan.candidates.iter().map(Candidate::name).collect();
     let width = names
         .iter()
@@ -99,25 +132,6 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         let cells = [&epoch, &compute, &exposed, &bubble, &sent, &memory].map(String::as_str);
         row(mark, &(i + 1).to_string(), &names[i], cells)?;
     }
-    if !plan.candidates.is_empty() {
-        out.push('\n');
-    }
-    for (i, candidate) in plan.candidates.iter().enumerate() {
-        wrap(out, &format!("   {:>2}  ", i + 1), &candidate.reason);
-    }
-    for rejected in &plan.rejected {
-        let name = candidate_name(rejected.placement, &rejected.parameters);
-        wrap(out, "    -  ", &format!("{name}: {}", rejected.reason));
-    }
-    out.push('\n');
-    match plan.choice() {
-        Some(choice) => write_choice(out, choice, cluster),
-        None => wrap(
-            out,
-            "chosen     ",
-            "nothing: no candidate that is allowed fits",
-        ),
-    }
     Ok(())
 }
 
@@ -138,13 +152,24 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     if let (Some(alpha), Some(alpha_basis)) = (parameters.alpha, parameters.alpha_basis) {
         let _ = write!(basis, "; replication {alpha:.3} ({alpha_basis})");
     }
-    if let Some(imbalance) = parameters.edge_imbalance {
+    if let (Some(imbalance), Some(how)) =
+        (parameters.edge_imbalance, parameters.edge_imbalance_basis)
+    {
         let _ = write!(
             basis,
-            ", largest part {imbalance:.2} times the mean in edges"
+            ", largest part {imbalance:.2} times the mean in edges ({how})"
         );
     }
     wrap(out, "basis      ", &basis);
+    if !parameters.layouts.is_empty() {
+        let lists = [&parameters.layouts, &parameters.eval_layouts].map(|list| layouts(list));
+        let [epoch, eval] = lists;
+        wrap(
+            out,
+            "layouts    ",
+            &format!("{epoch} in an epoch, {eval} in an evaluation"),
+        );
+    }
     let kinds = choice
         .breakdown
         .iter()
@@ -165,6 +190,22 @@ fn measured(cluster: &Cluster) -> String {
         "" => "measured on an unnamed machine".to_owned(),
         machine => format!("measured on {machine}, {}", measured.date),
     }
+}
+
+/// `rows, columns x 2, rows`.
+fn layouts(list: &[Layout]) -> String {
+    let mut runs: Vec<(Layout, usize)> = Vec::new();
+    for layout in list {
+        match runs.last_mut() {
+            Some((last, count)) if last == layout => *count += 1,
+            _ => runs.push((*layout, 1)),
+        }
+    }
+    let runs = runs.into_iter().map(|(layout, count)| match count {
+        1 => layout.to_string(),
+        _ => format!("{layout} x {count}"),
+    });
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// A duration in at most 7 columns (up to 10,000 s).

@@ -1,44 +1,25 @@
 //! Which placement is best: lowers and prices every candidate, and says why each lost.
 
+mod candidates;
+mod mixture;
+mod reason;
+
+pub use candidates::{Pin, PlacementSpec};
+
 use crate::parts::{Parts, parts};
+use crate::placement::row;
 use crate::simulate::{Estimate, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Candidate, KindCost, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Range,
-    Rejected, Relaxation,
+    Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
 use gnnc_ir::program::Program;
-use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::workload::Workload;
 use std::cmp::Ordering;
-use std::fmt::Display;
 
 /// Ranks beyond which no remedy for a lack of memory is sought.
 const MOST_RANKS: u32 = 4096;
-
-/// One candidate: everything that a lowering has to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PlacementSpec {
-    /// The placement.
-    pub placement: Placement,
-    /// Number of ranks.
-    pub ranks: u32,
-    /// How vertices are divided.
-    pub partitioner: Partitioner,
-}
-
-impl PlacementSpec {
-    /// The candidate of a plan as a lowering has to know it.
-    pub fn of(candidate: &Candidate) -> Self {
-        let parameters = &candidate.parameters;
-        Self {
-            placement: candidate.placement,
-            ranks: parameters.ranks,
-            partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
-        }
-    }
-}
 
 /// What is to be planned.
 #[derive(Clone, Debug)]
@@ -59,114 +40,43 @@ pub struct PlanRequest<'a> {
     pub pin: Pin,
 }
 
-/// What candidates must be; what is none is free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pin {
-    /// The placement.
-    pub placement: Option<Placement>,
-    /// Number of ranks, which then need not be those of a node or of all devices.
-    pub ranks: Option<u32>,
-    /// How vertices are divided, which then need not be among the partitioners to try.
-    pub partitioner: Option<Partitioner>,
-}
+/// Makes the programs of candidates. Errors are sentences: a candidate without a program is listed
+/// with its error.
+pub trait Lower {
+    /// The program of a candidate.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn program(&self, spec: &PlacementSpec) -> Result<Program, String>;
 
-impl Pin {
-    /// Nothing but one candidate.
-    pub fn only(spec: &PlacementSpec) -> Self {
-        Self {
-            placement: Some(spec.placement),
-            ranks: Some(spec.ranks),
-            partitioner: (spec.ranks > 1).then_some(spec.partitioner),
-        }
-    }
-
-    fn admits(&self, spec: &PlacementSpec) -> bool {
-        let Self {
-            placement, ranks, ..
-        } = *self;
-        placement.is_none_or(|p| p == spec.placement) && ranks.is_none_or(|r| r == spec.ranks)
-    }
-}
-
-impl PlanRequest<'_> {
-    /// The candidates: one rank, one node, all devices; each partitioner; what is pinned.
-    pub fn candidates(&self) -> Vec<PlacementSpec> {
-        let all = self.cluster.devices();
-        let mut ranks = vec![1, self.cluster.devices_per_node.min(all), all];
-        ranks.extend(self.pin.ranks.filter(|&pinned| (1..=all).contains(&pinned)));
-        ranks.sort_unstable();
-        ranks.dedup();
-        let pinned = self.pin.partitioner.map(|p| [p]);
-        let partitioners = pinned.as_ref().map_or(self.partitioners, |p| &p[..]);
-        let mut specs = Vec::new();
-        for ranks in ranks {
-            let different = if ranks == 1 {
-                &[Partitioner::Range][..]
-            } else {
-                partitioners
-            };
-            let mut by_parts = vec![Placement::Graph];
-            by_parts.extend((ranks > 1).then_some(Placement::Mixed));
-            for placement in by_parts {
-                specs.extend(different.iter().map(|&partitioner| PlacementSpec {
-                    placement,
-                    ranks,
-                    partitioner,
-                }));
-            }
-            if ranks > 1 {
-                // Rows are only dealt out: any even division does.
-                let partitioner = self.pin.partitioner.unwrap_or(Partitioner::Range);
-                let dealt = [
-                    Placement::Tensor,
-                    Placement::TensorDecoupled,
-                    Placement::Broadcast,
-                ];
-                specs.extend(dealt.map(|placement| PlacementSpec {
-                    placement,
-                    ranks,
-                    partitioner,
-                }));
-            }
-        }
-        specs.retain(|spec| self.pin.admits(spec));
-        specs.sort_unstable();
-        specs.dedup();
-        specs
+    /// How many layouts a mixture of so many ranks has, of an epoch and of an evaluation.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    fn movable(&self, _ranks: u32) -> Result<[usize; 2], String> {
+        Ok([0, 0])
     }
 }
 
 /// The relaxations that a placement needs.
 pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
-    match placement {
-        Placement::Graph
-        | Placement::Tensor
-        | Placement::Broadcast
-        | Placement::PushPull
-        | Placement::Mixed => &[],
-        Placement::TensorDecoupled => &[Relaxation::Decouple],
-        Placement::Pipeline | Placement::Hybrid | Placement::SkipBroadcast => {
-            &[Relaxation::StaleEmbeddings]
-        }
-        Placement::Minibatch | Placement::ModelMigration => &[Relaxation::Sample],
-    }
+    row(placement).map_or(&[], |row| row.relaxations)
 }
 
-/// Prices every candidate of a request and ranks them. `lower` makes a candidate's program; a
-/// candidate for which it fails is listed as rejected, with the error as the reason.
+/// Prices every candidate of a request and ranks them. A mixture that turns out to be a placement that is
+/// also listed is not listed twice.
 ///
 /// The same request gives the same plan, byte for byte.
-pub fn plan<E: Display>(
-    request: &PlanRequest,
-    lower: &dyn Fn(&PlacementSpec) -> Result<Program, E>,
-) -> Plan {
+pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let mut priced = Vec::new();
     let mut rejected = Vec::new();
-    for spec in request.candidates() {
-        match price(request, &spec, lower) {
+    let specs = request.candidates();
+    for spec in &specs {
+        match price(request, spec, lower) {
+            Ok(found) if found.is_another(&specs) => {}
             Ok(found) => priced.push(found),
             Err(reason) => {
-                let parameters = parameters(&spec, None);
+                let parameters = parameters(spec, None);
                 rejected.push(Rejected {
                     placement: spec.placement,
                     parameters,
@@ -183,7 +93,7 @@ pub fn plan<E: Display>(
     let candidates = priced
         .iter()
         .enumerate()
-        .map(|(i, p)| p.candidate(request, chosen, i, &priced[0]));
+        .map(|(i, p)| p.candidate(request, chosen == Some(i), &priced[0]));
     Plan {
         version: PLAN_VERSION,
         model: request.model.to_owned(),
@@ -206,21 +116,30 @@ struct Priced<'a> {
     ranks_to_fit: Option<u32>,
 }
 
-fn price<'a, E: Display>(
+fn price<'a>(
     request: &PlanRequest<'a>,
     spec: &PlacementSpec,
-    lower: &dyn Fn(&PlacementSpec) -> Result<Program, E>,
+    lower: &dyn Lower,
 ) -> Result<Priced<'a>, String> {
-    let parts = held(request.workload, spec, spec.ranks, spec.partitioner)?;
-    let program = lower(spec).map_err(|e| e.to_string())?;
-    let estimate = simulate(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
+    let parts = divided(request, spec)?;
+    let estimated = |spec: &PlacementSpec| -> Result<(Estimate, Parts), String> {
+        let program = lower.program(spec)?;
+        let parts = parts.clone().of(&program);
+        let estimate = simulate(&program, request.cluster, &parts).map_err(|e| e.to_string())?;
+        Ok((estimate, parts))
+    };
+    let spec = settled(spec, lower, &|spec| {
+        let (estimate, _) = estimated(spec)?;
+        Ok(cost(request.objective, &estimate))
+    })?;
+    let (estimate, parts) = estimated(&spec)?;
     let ranks_to_fit = if estimate.fits {
         None
     } else {
-        ranks_to_fit(request, spec, lower)
+        ranks_to_fit(request, &spec, lower)
     };
     Ok(Priced {
-        spec: *spec,
+        spec,
         allow: request.allow,
         parts,
         estimate,
@@ -228,26 +147,31 @@ fn price<'a, E: Display>(
     })
 }
 
-/// What every rank of a candidate holds.
-fn held(
-    workload: &Workload,
+fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
+    parts(request.workload, spec.ranks, spec.partitioner).map_err(|e| e.to_string())
+}
+
+/// A candidate with the best layouts, if it mixes them and none are given.
+fn settled(
     spec: &PlacementSpec,
-    ranks: u32,
-    partitioner: Partitioner,
-) -> Result<Parts, String> {
-    let parts = parts(workload, ranks, partitioner).map_err(|e| e.to_string())?;
-    Ok(match spec.placement {
-        Placement::Broadcast => parts.with_everything(),
-        _ => parts,
-    })
+    lower: &dyn Lower,
+    cost: &dyn Fn(&PlacementSpec) -> Result<mixture::Cost, String>,
+) -> Result<PlacementSpec, String> {
+    let mut spec = spec.clone();
+    let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
+    if mixes && spec.layouts == Default::default() {
+        spec.layouts = mixture::best(lower.movable(spec.ranks)?, &|layouts| {
+            cost(&PlacementSpec {
+                layouts: layouts.clone(),
+                ..spec.clone()
+            })
+        })?;
+    }
+    Ok(spec)
 }
 
 /// The smallest power of two times the ranks of a candidate at which every rank has enough memory.
-fn ranks_to_fit<E>(
-    request: &PlanRequest,
-    spec: &PlacementSpec,
-    lower: &dyn Fn(&PlacementSpec) -> Result<Program, E>,
-) -> Option<u32> {
+fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Option<u32> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
     } else {
@@ -255,13 +179,46 @@ fn ranks_to_fit<E>(
     };
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
-        let parts = held(request.workload, spec, ranks, partitioner).ok()?;
-        let program = lower(&PlacementSpec { ranks, ..*spec }).ok()?;
-        if peak_memory(&program, request.cluster, &parts) <= request.cluster.device.memory {
+        let spec = PlacementSpec {
+            placement: spec.placement,
+            ranks,
+            partitioner,
+            layouts: Default::default(),
+        };
+        let parts = divided(request, &spec).ok()?;
+        let peak = |spec: &PlacementSpec| -> Result<u64, String> {
+            let program = lower.program(spec)?;
+            Ok(peak_memory(&program, request.cluster, &parts.clone().of(&program)).0)
+        };
+        let spec = settled(&spec, lower, &|spec| Ok(vec![peak(spec)? as f64])).ok()?;
+        if peak(&spec).ok()? <= request.cluster.device.memory.0 {
             return Some(ranks);
         }
     }
     None
+}
+
+/// What is better is smaller: the objective, then the other two measures.
+fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
+    let time = significant(estimate.epoch.seconds.0);
+    let memory = estimate.peak_memory_bytes.0 as f64;
+    let bytes = estimate.epoch.bytes.0 as f64;
+    match objective {
+        Objective::Time => [time, memory, bytes],
+        Objective::Memory => [memory, time, bytes],
+        Objective::Bytes => [bytes, time, memory],
+    }
+}
+
+/// What layouts are chosen by. Of those that are the same for an epoch, the better ones for an
+/// evaluation.
+fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
+    let [first, second, third] = measures(objective, estimate);
+    let eval = match objective {
+        Objective::Bytes => estimate.eval.bytes.0 as f64,
+        Objective::Time | Objective::Memory => significant(estimate.eval.seconds.0),
+    };
+    vec![f64::from(!estimate.fits), first, eval, second, third]
 }
 
 /// Better candidates first: allowed and fitting, only fitting, the others; then by the
@@ -272,21 +229,11 @@ fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
         (true, false) => 1,
         (false, _) => 2,
     };
-    let time = |p: &Priced| significant(p.estimate.epoch.seconds.0);
-    let by_time = time(a).total_cmp(&time(b));
-    let by_memory = a
-        .estimate
-        .peak_memory_bytes
-        .cmp(&b.estimate.peak_memory_bytes);
-    let by_bytes = a.estimate.epoch.bytes.cmp(&b.estimate.epoch.bytes);
-    let measures = match objective {
-        Objective::Time => by_time.then(by_memory).then(by_bytes),
-        Objective::Memory => by_memory.then(by_time).then(by_bytes),
-        Objective::Bytes => by_bytes.then(by_time).then(by_memory),
-    };
+    let [a_measures, b_measures] = [a, b].map(|p| measures(objective, &p.estimate));
+    let by_measure = (a_measures.iter().zip(&b_measures)).map(|(a, b)| a.total_cmp(b));
     class(a)
         .cmp(&class(b))
-        .then(measures)
+        .then(by_measure.fold(Ordering::Equal, Ordering::then))
         .then(a.spec.cmp(&b.spec))
 }
 
@@ -297,135 +244,23 @@ impl Priced<'_> {
             .all(|r| self.allow.contains(&r.permission()))
     }
 
-    fn candidate(
-        &self,
-        request: &PlanRequest,
-        chosen: Option<usize>,
-        index: usize,
-        best: &Priced,
-    ) -> Candidate {
-        let estimate = &self.estimate;
-        let epoch = &estimate.epoch;
-        let breakdown = epoch.breakdown.iter().map(|kind| KindCost {
-            seconds: rounded(kind.seconds),
-            ..kind.clone()
-        });
-        Candidate {
-            placement: self.spec.placement,
-            parameters: parameters(&self.spec, Some(&self.parts)),
-            relaxations: relaxations(self.spec.placement).to_vec(),
-            allowed: self.allowed(),
-            fits: estimate.fits,
-            epoch_seconds: rounded(epoch.seconds),
-            compute_seconds: rounded(epoch.compute_seconds),
-            exposed_communication_seconds: rounded(epoch.exposed_communication_seconds),
-            bubble_seconds: rounded(epoch.bubble_seconds),
-            bytes: epoch.bytes,
-            peak_memory_bytes: estimate.peak_memory_bytes,
-            range: Range {
-                low: rounded(estimate.range.low),
-                high: rounded(estimate.range.high),
-            },
-            basis: estimate.basis,
-            eval_bytes: estimate.eval.bytes,
-            eval_seconds: rounded(estimate.eval.seconds),
-            breakdown: breakdown.collect(),
-            ranks_to_fit: self.ranks_to_fit,
-            reason: self.reason(request, chosen == Some(index), best),
-        }
-    }
-
-    fn reason(&self, request: &PlanRequest, chosen: bool, best: &Priced) -> String {
-        let estimate = &self.estimate;
-        let epoch = &estimate.epoch;
-        if !estimate.fits {
-            let has = request.cluster.device.memory;
-            let lacks = Bytes(estimate.peak_memory_bytes.0.saturating_sub(has.0));
-            let remedy = match self.ranks_to_fit {
-                Some(ranks) => format!("{ranks} ranks would fit, or {lacks} more for each"),
-                None => format!("{lacks} more for each rank would do"),
-            };
-            return format!(
-                "does not fit: {} needed, {} has {has}; {remedy}",
-                estimate.peak_memory_bytes, request.cluster.device.name
-            );
-        }
-        if !self.allowed() {
-            let needed: Vec<_> = relaxations(self.spec.placement)
-                .iter()
-                .map(|r| r.permission().name())
-                .collect();
-            let gain = best.estimate.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
-            return format!(
-                "needs --allow {}; {gain:.2} times the speed of the best that is allowed",
-                needed.join(",")
-            );
-        }
-        if chosen {
-            let main = self.cost_beyond(None);
-            let what = match request.objective {
-                Objective::Time => "the shortest epoch",
-                Objective::Memory => "the smallest peak memory",
-                Objective::Bytes => "the fewest bytes sent",
-            };
-            return format!("{what}: {main}");
-        }
-        let behind = match request.objective {
-            Objective::Time => {
-                let factor = epoch.seconds.0 / best.estimate.epoch.seconds.0.max(f64::MIN_POSITIVE);
-                if significant(epoch.seconds.0) == significant(best.estimate.epoch.seconds.0) {
-                    "as fast as the best".to_owned()
-                } else {
-                    format!("{factor:.2} times the epoch of the best")
-                }
-            }
-            Objective::Memory => format!(
-                "{} more memory than the best",
-                Bytes(
-                    estimate
-                        .peak_memory_bytes
-                        .0
-                        .saturating_sub(best.estimate.peak_memory_bytes.0)
-                )
-            ),
-            Objective::Bytes => format!(
-                "{} more sent than by the best",
-                Bytes(epoch.bytes.0.saturating_sub(best.estimate.epoch.bytes.0))
-            ),
-        };
-        format!("{behind}: {}", self.cost_beyond(Some(best)))
-    }
-
-    /// What most of the epoch goes to, or most of what it takes longer than another's.
-    fn cost_beyond(&self, other: Option<&Priced>) -> String {
-        let shares = |p: &Priced| {
-            let epoch = &p.estimate.epoch;
-            [
-                epoch.exposed_communication_seconds,
-                epoch.bubble_seconds,
-                epoch.compute_seconds,
-            ]
-        };
-        let (own, other) = (shares(self), other.map_or([Seconds(0.0); 3], shares));
-        let mut largest = 0;
-        for i in 1..own.len() {
-            if (own[i] - other[i]).0 > (own[largest] - other[largest]).0 {
-                largest = i;
-            }
-        }
-        let name = [
-            "exposed communication",
-            "waiting for other ranks",
-            "computing",
-        ][largest];
-        format!("{name} {} of {}", own[largest], self.estimate.epoch.seconds)
+    /// Whether it is a mixture of one layout only, which is another candidate.
+    fn is_another(&self, specs: &[PlacementSpec]) -> bool {
+        let spec = &self.spec;
+        let mixes = row(spec.placement).is_some_and(|row| row.mixes);
+        mixture::pure(&spec.layouts)
+            .filter(|_| mixes)
+            .is_some_and(|pure| {
+                let same = |s: &PlacementSpec| s.placement == pure && s.ranks == spec.ranks;
+                specs.iter().any(same)
+            })
     }
 }
 
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
     // Where rows are only dealt out, no boundary matters.
-    let bounded = matches!(spec.placement, Placement::Graph | Placement::Mixed);
+    let bounded = row(spec.placement).is_some_and(|row| row.by_parts);
     let parts = parts.filter(|_| divided && bounded);
     Parameters {
         ranks: spec.ranks,
@@ -433,12 +268,11 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         alpha: parts.map(|p| significant(p.alpha)),
         alpha_basis: parts.map(|p| p.alpha_basis),
         edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
+        edge_imbalance_basis: parts.map(|p| p.edge_imbalance_basis),
+        layouts: spec.layouts.epoch.clone(),
+        eval_layouts: spec.layouts.eval.clone(),
         ..Parameters::default()
     }
-}
-
-fn rounded(seconds: Seconds) -> Seconds {
-    Seconds(significant(seconds.0))
 }
 
 /// Six significant digits: the last bits of logarithms differ between machines, plans must not.

@@ -20,7 +20,7 @@ use gnnc_ir::cluster::{Basis, Cluster};
 use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase};
-use gnnc_ir::traffic::traffic;
+use gnnc_ir::traffic::{Traffic, traffic};
 use gnnc_ir::units::{Bytes, Seconds};
 use run::Run;
 use thiserror::Error;
@@ -39,6 +39,8 @@ pub struct PhaseCost {
     pub bubble_seconds: Seconds,
     /// Sent by all ranks.
     pub bytes: Bytes,
+    /// The same by kind of instruction.
+    pub traffic: Traffic,
     /// By name of instruction, the longest first.
     pub breakdown: Vec<KindCost>,
 }
@@ -174,9 +176,10 @@ fn price(
     run.wait(around);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.
-    let bytes = traffic(instrs, program, parts.halo_rows(), &parts.sizes).total_bytes;
+    let traffic = traffic(instrs, program, parts.halo_rows(), &parts.sizes);
     PhaseCost {
-        bytes: Bytes(bytes),
+        bytes: Bytes(traffic.total_bytes),
+        traffic,
         ..run.cost()
     }
 }

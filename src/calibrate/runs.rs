@@ -1,12 +1,11 @@
 //! Training runs that are measured, instruction by instruction.
 
 use super::{CalibrateOptions, Measurement};
-use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
+use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
 use gnnc_ir::work::demand;
-use gnnc_planner::placement;
 use std::collections::BTreeMap;
 
 /// What was measured with a number of ranks at once.
@@ -71,11 +70,7 @@ impl Heap {
         let mut trainer = Trainer::new(loaded, compiled, &run)?;
         trainer.epoch()?;
         trainer.session.take_trace();
-        let program = compiled.program(&placement::Place {
-            placement,
-            ranks: self.ranks,
-            alpha: 0.0,
-        })?;
+        let program = compiled.program(&place(loaded, compiled, &run)?)?;
         let sizes = trainer.session.sizes();
         let what = format!("{what}, {placement}");
         let run = self.runs.entry(what.clone()).or_default();

@@ -5,12 +5,10 @@ use super::listing::listing;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use clap::{Args, ValueEnum};
-use gnnc::Error;
 use gnnc::codegen::cpu::Compiler;
-use gnnc::ir::plan::{Partitioner, Placement};
-use gnnc::planner::parts::parts;
-use gnnc::planner::placement::Place;
+use gnnc::ir::plan::Placement;
 use gnnc::runtime::RuntimeError;
+use gnnc::{Error, TrainOptions};
 use serde_json::{Value, json};
 
 /// Arguments of `emit`.
@@ -61,13 +59,12 @@ impl Emit {
             let graph = &compiled.form(self.placement).map_err(Error::from)?.graph;
             return out.report(|| graph.to_string(), graph);
         }
-        let parts = parts(&loaded.workload, self.workers, Partitioner::Metis)
-            .map_err(|e| input(e.to_string()))?;
-        let program = compiled.program(&Place {
+        let options = TrainOptions {
+            workers: self.workers,
             placement: self.placement,
-            ranks: self.workers,
-            alpha: parts.alpha,
-        })?;
+            ..TrainOptions::default()
+        };
+        let program = compiled.program(&gnnc::place(&loaded, &compiled, &options)?)?;
         if self.stage == Stage::Program {
             return out.report(|| listing(&program), &program);
         }

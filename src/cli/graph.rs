@@ -396,7 +396,8 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         text.push('\n');
         let mut table = Table::new(2, 2);
         table.row(["parts", "by", "alpha", "vertex balance", "edge balance"]);
-        for (parts, found) in &workload.partitions {
+        let all = workload.partitions.iter();
+        for (parts, found) in all.flat_map(|(parts, all)| all.iter().map(move |p| (parts, p))) {
             let (vertices, edges) = balance(found);
             table.row([
                 parts.to_string(),

@@ -5,7 +5,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
-use gnnc::planner::placement::LOWERED;
+use gnnc::planner::placement::{TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -155,11 +155,11 @@ fn setting(text: &str) -> Result<(String, f64), String> {
 
 /// A placement by its name.
 pub fn placement(name: &str) -> Result<Placement, String> {
-    let found = LOWERED.iter().find(|p| p.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
+    let found = TABLE.iter().map(|row| row.placement);
+    found
+        .into_iter()
+        .find(|placement| placement.name() == name)
+        .ok_or_else(|| format!("expected one of {}", names().join(", ")))
 }
 
 /// A relaxation by its name.

@@ -26,7 +26,12 @@ pub struct SearchArgs {
     )]
     objective: Goal,
     /// Partitioners to try.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "metis,metis-edges"
+    )]
     partitioner: Vec<PartitionerName>,
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
@@ -128,9 +133,9 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
     let devices = options.cluster.devices();
     let Pin {
         ranks, placement, ..
-    } = options.pin;
+    } = &options.pin;
     Err(input(match (ranks, placement) {
-        (Some(ranks), _) if ranks > devices => format!(
+        (Some(ranks), _) if *ranks > devices => format!(
             "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
              raise --gpus"
         ),

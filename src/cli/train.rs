@@ -3,6 +3,7 @@
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{ModelArgs, headline, load_planned};
+use super::machine::cluster;
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
@@ -11,6 +12,8 @@ use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::planner::layout::Layouts;
+use gnnc::planner::search::PlacementSpec;
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -34,6 +37,9 @@ pub struct Train {
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
+    /// The machines that layouts are chosen for, where the placement is mixed.
+    #[arg(long, value_name = "NAME|FILE")]
+    cluster: Option<String>,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
@@ -110,10 +116,14 @@ impl Train {
             return Ok((self.model.load(out)?, None));
         }
         let plan = diff::read(file)?;
-        if self.workers.is_some() || self.partitioner.is_some() || self.placement.is_some() {
+        let said = [&self.partitioner, &self.cluster]
+            .iter()
+            .any(|o| o.is_some());
+        if self.workers.is_some() || self.placement.is_some() || said {
             return Err(input(format!(
-                "{} says how many workers, which placement and which partitioner; leave out \
-                 --workers, --placement and --partitioner, or plan again with --pin",
+                "{} says how many workers, which placement, which partitioner and which machines; \
+                 leave out --workers, --placement, --partitioner and --cluster, or plan again with \
+                 --pin",
                 file.display()
             )));
         }
@@ -131,10 +141,14 @@ impl Train {
         Ok(())
     }
 
-    fn options(&self, seed: Option<u64>, choice: Option<&Candidate>) -> TrainOptions {
+    fn options(
+        &self,
+        seed: Option<u64>,
+        choice: Option<&Candidate>,
+    ) -> Result<TrainOptions, Failure> {
         let planned = choice.map(|c| &c.parameters);
         let partitioner = planned.and_then(|p| p.partitioner).map(|p| p.to_string());
-        TrainOptions {
+        Ok(TrainOptions {
             epochs: self.epochs,
             seed,
             workers: planned.map(|p| p.ranks).or(self.workers).unwrap_or(1),
@@ -147,6 +161,8 @@ impl Train {
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
                 None => self.allow.clone(),
             },
+            layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).layouts),
+            cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
             partitioner: partitioner
                 .or_else(|| self.partitioner.clone())
@@ -157,7 +173,7 @@ impl Train {
             resume: self.resume.clone(),
             evaluate_every: self.evaluate_every,
             trace: self.trace.is_some() || self.profile,
-        }
+        })
     }
 
     fn once(
@@ -167,7 +183,7 @@ impl Train {
         compiled: &Compiled,
         choice: Option<&Candidate>,
     ) -> Answer {
-        let options = self.options(self.seed, choice);
+        let options = self.options(self.seed, choice)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
             let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
@@ -207,7 +223,7 @@ impl Train {
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed), choice);
+            let options = self.options(Some(seed), choice)?;
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if !out.is_json() {
                 if runs.is_empty() {

@@ -391,7 +391,7 @@ fn statistics_that_contradict_themselves_are_refused() {
         (
             "\"parts\": [",
             "\"parts\": [], \"unused\": [",
-            "`partitions.2.parts` is 0 parts",
+            "`partitions.2[0].parts` is 0 parts",
         ),
     ] {
         assert!(sound.contains(from), "{from} in {sound}");

@@ -1,7 +1,7 @@
 //! What a plan says of memory against what a run needs, on every placement.
 
 use crate::support::{Folder, command, example, finished, gnnc, text};
-use gnnc::planner::placement::LOWERED;
+use gnnc::planner::placement::TABLE;
 use serde_json::Value;
 
 /// The memory that a plan for the ranks of this machine says one of them needs.
@@ -10,7 +10,16 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
         ranks.to_string(),
         format!("placement={placement},ranks={ranks}"),
     );
-    let args = ["--cluster", "cpu", "--gpus", &count, "--pin", &pin];
+    let args = [
+        "--cluster",
+        "cpu",
+        "--gpus",
+        &count,
+        "--pin",
+        &pin,
+        "--allow",
+        "decouple",
+    ];
     let args = ["plan"].iter().chain(model).chain(&args);
     let plan = gnnc(args.chain(&["--format", "json"])).json();
     let candidate = &plan["candidates"][0];
@@ -22,7 +31,14 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
 /// the process keeps is not what building the ranks took for a moment.
 fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
     let count = ranks.to_string();
-    let args = ["--workers", &count, "--placement", placement];
+    let args = [
+        "--workers",
+        &count,
+        "--placement",
+        placement,
+        "--allow",
+        "decouple",
+    ];
     let args = ["bench-epoch"].iter().chain(model).chain(&args);
     let mut command = command();
     command.args(args.chain(&["--epochs", "3", "--format", "json"]));
@@ -36,7 +52,7 @@ fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
 #[test]
 fn the_memory_of_a_run_is_what_its_plan_says() {
     let cora = example("gcn_cora.gir");
-    for placement in LOWERED.iter().map(|p| p.name()) {
+    for placement in TABLE.iter().map(|row| row.placement.name()) {
         for ranks in [1, 2, 5] {
             if ranks == 1 && placement != "graph" {
                 continue;
@@ -78,7 +94,7 @@ fn a_process_grows_by_what_its_plan_says() {
     gnnc(args.iter().chain(&sizes)).ok();
     let cora = example("gcn_cora.gir");
     let model = [&cora, "--graph", graph, "--set", "hidden=256"];
-    for placement in LOWERED.iter().map(|p| p.name()) {
+    for placement in TABLE.iter().map(|row| row.placement.name()) {
         for ranks in [1, 3] {
             if ranks == 1 && placement != "graph" {
                 continue;

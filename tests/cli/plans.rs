@@ -20,16 +20,29 @@ fn plans_of_the_examples() {
         let source = Source::read(&path).unwrap();
         let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
         let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-        for (cluster, devices) in [("cpu", 1), ("h100x8", 8)] {
-            let machines = Cluster::named(cluster).unwrap();
+        let mut tables = String::new();
+        for devices in [2, 8, 64] {
+            let machines = Cluster::named("h100x8").unwrap();
             let options = PlanOptions::new(machines.resized(Some(devices), None).unwrap());
             let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
-            insta::assert_snapshot!(format!("{stem}-{cluster}-text"), report::text(&plan));
-            insta::assert_snapshot!(
-                format!("{stem}-{cluster}-json"),
-                report::json(&plan).unwrap()
-            );
+            tables += &format!("{devices} GPUs\n{}\n", report::table(&plan));
         }
+        insta::assert_snapshot!(stem, tables);
+    }
+}
+
+#[test]
+fn a_plan_as_text_and_json() {
+    let source = Source::read(example("gcn_cora.gir")).unwrap();
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    for (cluster, devices) in [("cpu", 1), ("h100x8", 8)] {
+        let machines = Cluster::named(cluster).unwrap();
+        let options = PlanOptions::new(machines.resized(Some(devices), None).unwrap());
+        let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
+        let name = |form: &str| format!("gcn_cora-{cluster}-{form}");
+        insta::assert_snapshot!(name("text"), report::text(&plan));
+        insta::assert_snapshot!(name("json"), report::json(&plan).unwrap());
     }
 }
 

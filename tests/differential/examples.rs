@@ -18,14 +18,6 @@ fn has_exchange(instr: &Instr) -> bool {
     }
 }
 
-fn place(placement: Placement, ranks: u32) -> Place {
-    Place {
-        placement,
-        ranks,
-        alpha: 1.0,
-    }
-}
-
 #[test]
 fn examples_are_lowered() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
@@ -48,13 +40,13 @@ fn examples_are_lowered() {
         };
         for &ranks in counts {
             let program = compiled
-                .program(&place(Placement::Graph, ranks))
+                .program(&Place::new(Placement::Graph, ranks))
                 .unwrap_or_else(|e| panic!("{name} for {ranks} ranks: {e}"));
             assert_eq!(program.ranks, ranks, "{name}");
             assert_eq!(exchanges(&program), ranks > 1, "{name} for {ranks} ranks");
             assert_eq!(program.params, loaded.model.graph.params, "{name}");
             let cut = compiled
-                .program(&place(Placement::Tensor, ranks))
+                .program(&Place::new(Placement::Tensor, ranks))
                 .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
             assert!(!exchanges(&cut), "{name} reads halos by columns");
             let (loss, logits) = (program.loss, program.logits);

@@ -44,12 +44,9 @@ fn ending(body: &str, logits: &str) -> Case {
 }
 
 fn program(case: &Case, placement: Placement) -> Program {
-    let place = Place {
-        placement,
-        ranks: RANKS,
-        alpha: 1.0,
-    };
-    case.compiled.program(&place).unwrap()
+    case.compiled
+        .program(&Place::new(placement, RANKS))
+        .unwrap()
 }
 
 /// The communications of an epoch, by name in order.

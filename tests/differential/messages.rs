@@ -95,13 +95,8 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let ranks = case.owner.iter().max().unwrap() + 1;
     let partition = Partition::new(ranks, case.owner.clone()).unwrap();
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
-    let halo: usize = parts.iter().map(LocalPart::halo).sum();
     let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
-    let place = Place {
-        placement: case.placement,
-        ranks,
-        alpha: halo as f64 / f64::from(data.vertices()),
-    };
+    let place = Place::new(case.placement, ranks);
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let watched = |(end, seen): (Threads, &Arc<Mutex<Vec<Sent>>>)| {

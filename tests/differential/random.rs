@@ -4,7 +4,7 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use gnnc::ir::plan::Relaxation;
 use gnnc::planner::decouple::DecoupleError;
-use gnnc::planner::placement::LOWERED;
+use gnnc::planner::placement::TABLE;
 use gnnc::planner::search::relaxations;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
@@ -187,7 +187,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 
 fn way() -> impl Strategy<Value = Way> {
     let partitioner = prop::sample::select(vec!["metis", "hash", "range"]);
-    let placement = prop::sample::select(LOWERED);
+    let placement = (0..TABLE.len()).prop_map(|row| TABLE[row].placement);
     (placement, 1..8u32, partitioner, 1..3usize).prop_map(
         |(placement, ranks, partitioner, threads)| Way {
             placement,

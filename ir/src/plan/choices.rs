@@ -46,6 +46,16 @@ pub enum Relaxation {
     Sample,
 }
 
+/// How what sums over arcs lies over the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// Every rank computes its own rows, for which it reads rows of other ranks.
+    Rows,
+    /// Every rank computes all rows of its slice of the columns (or heads).
+    Columns,
+}
+
 /// A partitioner of vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -138,6 +148,10 @@ spelling!(Relaxation {
     StaleEmbeddings => "stale-embeddings",
     StaleWeights => "stale-weights",
     Sample => "sample",
+});
+spelling!(Layout {
+    Rows => "rows",
+    Columns => "columns",
 });
 spelling!(Partitioner {
     Metis => "metis",

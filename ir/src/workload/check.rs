@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 1e-6;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` is {found}, expected {expected}")]
 pub struct WorkloadError {
-    /// The field, as in `partitions.4.parts[1].inner`.
+    /// The field, as in `partitions.4[0].parts[1].inner`.
     pub field: String,
     /// What is there.
     pub found: String,
@@ -92,10 +92,20 @@ impl Workload {
             self.check_parts(&field, parts)?;
             check_alpha(&field, parts, alpha)?;
         }
-        for (&parts, summary) in &self.partitions {
+        for (&parts, summaries) in &self.partitions {
             let field = format!("partitions.{parts}");
             self.check_parts(&field, parts)?;
-            self.check_partition(&field, parts, summary)?;
+            for (n, summary) in summaries.iter().enumerate() {
+                let field = format!("{field}[{n}]");
+                self.check_partition(&field, parts, summary)?;
+                let again = |p: &PartitionSummary| p.partitioner == summary.partitioner;
+                expect(
+                    !summaries[..n].iter().any(again),
+                    format!("{field}.partitioner"),
+                    format!("{} once more", summary.partitioner),
+                    "one partition by each partitioner",
+                )?;
+            }
         }
         Ok(())
     }
@@ -288,12 +298,12 @@ mod tests {
             max_degree: 2,
             degree_histogram: vec![0, 2, 2],
             replication: [(2, 0.5)].into(),
-            partitions: [(2, halves)].into(),
+            partitions: [(2, vec![halves])].into(),
         }
     }
 
     fn half(workload: &mut Workload) -> &mut PartitionSummary {
-        workload.partitions.get_mut(&2).unwrap()
+        &mut workload.partitions.get_mut(&2).unwrap()[0]
     }
 
     #[test]
@@ -332,19 +342,20 @@ mod tests {
             ("replication.2",                   |w| { w.replication.insert(2, f64::NAN); }),
             ("replication.0",                   |w| { w.replication.insert(0, 0.0); }),
             ("replication.5",                   |w| { w.replication.insert(5, 0.5); }),
-            ("partitions.3.parts",              |w| { let p = half(w).clone(); w.partitions.insert(3, p); }),
-            ("partitions.9",                    |w| { let p = half(w).clone(); w.partitions.insert(9, p); }),
-            ("partitions.2.parts[1].halo",      |w| half(w).parts[1].halo = 3),
-            ("partitions.2.parts[..].inner",    |w| half(w).parts[1].inner = 1),
-            ("partitions.2.parts[..].edges",    |w| half(w).parts[1].edges = u64::MAX),
-            ("partitions.2.parts[..].train",    |w| half(w).parts[1].train = 0),
-            ("partitions.2.parts[..].feature_nonzeros", |w| half(w).parts[1].feature_nonzeros = 0),
-            ("partitions.2.alpha",              |w| half(w).alpha = f64::INFINITY),
-            ("partitions.2.alpha",              |w| half(w).alpha = 0.6),
-            ("partitions.2.messages",           |w| { half(w).messages.pop(); }),
-            ("partitions.2.messages[0][0]",     |w| half(w).messages[0][0] = 1),
-            ("partitions.2.messages[1][0]",     |w| half(w).messages[1][0] = 3),
-            ("partitions.2.messages[..][0]",    |w| half(w).messages[1][0] = 2),
+            ("partitions.3[0].parts",           |w| { let p = half(w).clone(); w.partitions.insert(3, vec![p]); }),
+            ("partitions.2[1].partitioner",     |w| { let p = half(w).clone(); w.partitions.insert(2, vec![p.clone(), p]); }),
+            ("partitions.9",                    |w| { w.partitions.insert(9, Vec::new()); }),
+            ("partitions.2[0].parts[1].halo",      |w| half(w).parts[1].halo = 3),
+            ("partitions.2[0].parts[..].inner",    |w| half(w).parts[1].inner = 1),
+            ("partitions.2[0].parts[..].edges",    |w| half(w).parts[1].edges = u64::MAX),
+            ("partitions.2[0].parts[..].train",    |w| half(w).parts[1].train = 0),
+            ("partitions.2[0].parts[..].feature_nonzeros", |w| half(w).parts[1].feature_nonzeros = 0),
+            ("partitions.2[0].alpha",              |w| half(w).alpha = f64::INFINITY),
+            ("partitions.2[0].alpha",              |w| half(w).alpha = 0.6),
+            ("partitions.2[0].messages",           |w| { half(w).messages.pop(); }),
+            ("partitions.2[0].messages[0][0]",     |w| half(w).messages[0][0] = 1),
+            ("partitions.2[0].messages[1][0]",     |w| half(w).messages[1][0] = 3),
+            ("partitions.2[0].messages[..][0]",    |w| half(w).messages[1][0] = 2),
         ];
         for (field, change) in cases {
             let mut workload = path();

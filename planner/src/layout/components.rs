@@ -2,6 +2,7 @@
 
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::op::{Binary, Op, Slice, Unary};
+use gnnc_ir::plan::Layout;
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
 
@@ -66,15 +67,17 @@ impl Components {
 /// graph, then those of its loops.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    cut: Vec<bool>,
+    layouts: Vec<Layout>,
     found: Cell<usize>,
 }
 
 impl Choice {
-    /// Those that are said; further ones are cut.
-    pub fn new(cut: Vec<bool>) -> Self {
-        let found = Cell::new(0);
-        Self { cut, found }
+    /// The layouts that are said; further components are cut.
+    pub fn new(layouts: &[Layout]) -> Self {
+        Self {
+            layouts: layouts.to_vec(),
+            found: Cell::new(0),
+        }
     }
 
     /// Number of components found.
@@ -84,7 +87,7 @@ impl Choice {
 
     fn next(&self) -> bool {
         let n = self.found.replace(self.found.get() + 1);
-        self.cut.get(n).copied().unwrap_or(true)
+        self.layouts.get(n) != Some(&Layout::Rows)
     }
 }
 

@@ -12,7 +12,6 @@
 mod components;
 mod demand;
 mod loops;
-mod mixed;
 mod rewrite;
 
 use crate::lower::LowerError;
@@ -22,7 +21,17 @@ use demand::Demand;
 use gnnc_ir::Graph;
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Op, Slice};
-pub use mixed::cheapest;
+use gnnc_ir::plan::Layout;
+
+/// The layouts of what can lie either way, of an epoch and of an evaluation: one for each component,
+/// those of a graph before those of its loops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Layouts {
+    /// Of forward and backward graph.
+    pub epoch: Vec<Layout>,
+    /// Of the forward graph alone.
+    pub eval: Vec<Layout>,
+}
 
 /// One of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +60,22 @@ pub fn by_columns(graph: &Graph, ranks: Ranks, choice: &Choice) -> Result<Graph,
     let results = vec![None; graph.results.len()];
     let demand = Demand::new(graph, &components, &loops, &[], &results);
     rewrite::rewrite(graph, &components, &loops, &demand, ranks)
+}
+
+/// Number of components of a graph, loop bodies included, that can be cut.
+pub fn movable(graph: &Graph, ranks: u32) -> usize {
+    let choice = Choice::default();
+    count(graph, ranks, &choice);
+    choice.found()
+}
+
+fn count(graph: &Graph, ranks: u32, choice: &Choice) {
+    Components::find(graph, ranks, choice);
+    for node in &graph.nodes {
+        if let Op::Scan(scan) = &node.op {
+            count(&scan.body, ranks, choice);
+        }
+    }
 }
 
 /// Why aggregations of a graph, loop bodies included, stay by rows when columns are cut.

@@ -38,6 +38,18 @@ pub enum LowerError {
     /// A pass produced a graph that breaks its own promises.
     #[error("bug in the lowering: {0}")]
     Internal(String),
+    /// Layouts for a model with more or fewer places for them.
+    #[error(
+        "{found} layouts were given for {what}, but there are {expected} sets of arc tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
+    )]
+    Layouts {
+        /// What they are for.
+        what: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many there must be.
+        expected: usize,
+    },
     /// The gradient of the model could not be built.
     #[error(transparent)]
     Autodiff(#[from] gnnc_ir::autodiff::AutodiffError),
@@ -81,35 +93,60 @@ pub struct Lowerer {
 /// If the model uses something that a program cannot express.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, &|graph| Ok(graph))
+    program(training, ranks, None)
 }
 
-/// Lowers a model to the program of one rank in which aggregations run on column slices: those that
-/// `choose` chooses of a graph.
+/// Lowers a model to the program of one rank in which aggregations run on column slices: those that are
+/// chosen of an epoch's graph, and of an evaluation's.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express.
 pub fn by_columns(
     training: &Training,
     ranks: Ranks,
-    choose: &dyn Fn(&Graph) -> Result<Choice, LowerError>,
+    choices: [&Choice; 2],
 ) -> Result<Program, LowerError> {
-    program(training, ranks, &|graph| {
-        let graph = layout::by_columns(&graph, ranks, &choose(&graph)?)?;
-        let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
-        graph.verify().map_err(broken)?;
-        Ok(graph.pruned())
-    })
+    program(training, ranks, Some(choices))
 }
 
-/// Lowers a model whose graphs are first given layouts.
+/// How many components of an epoch's graph, and of an evaluation's, can be cut.
+///
+/// # Errors
+/// If the model uses something that a program cannot express.
+pub fn movable(training: &Training, ranks: u32) -> Result<[usize; 2], LowerError> {
+    let count = |graph| -> Result<usize, LowerError> {
+        let graph = canonical::canonical(graph, training.sparse_features)?;
+        Ok(layout::movable(&graph, ranks))
+    };
+    Ok([count(&training.backward.graph)?, count(&training.forward)?])
+}
+
+/// The graph as it is lowered, with its layouts.
+fn placed(
+    graph: &Graph,
+    sparse: bool,
+    ranks: Ranks,
+    choice: Option<&Choice>,
+) -> Result<Graph, LowerError> {
+    let graph = canonical::canonical(graph, sparse)?;
+    let Some(choice) = choice else {
+        return Ok(graph);
+    };
+    let graph = layout::by_columns(&graph, ranks, choice)?;
+    let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
+    graph.verify().map_err(broken)?;
+    Ok(graph.pruned())
+}
+
+/// Lowers a model; aggregations are cut as the choices say, or all lie by rows.
 fn program(
     training: &Training,
     ranks: Ranks,
-    placed: &dyn Fn(Graph) -> Result<Graph, LowerError>,
+    choices: Option<[&Choice; 2]>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
-    let graph = &placed(canonical::canonical(&training.backward.graph, sparse)?)?;
+    let [of_epoch, of_eval] = [0, 1].map(|n| choices.map(|choices| choices[n]));
+    let graph = &placed(&training.backward.graph, sparse, ranks, of_epoch)?;
     let mut lowerer = Lowerer::new(training, ranks);
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
 
@@ -136,7 +173,7 @@ fn program(
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
 
-    let forward = &placed(canonical::canonical(&training.forward, sparse)?)?;
+    let forward = &placed(&training.forward, sparse, ranks, of_eval)?;
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;

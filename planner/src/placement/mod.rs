@@ -1,4 +1,4 @@
-//! Placements: each is a lowering from a model to a program, one file each.
+//! Placements: each is a lowering from a model to a program, one file each, and a row of [`TABLE`].
 
 mod broadcast;
 mod graph;
@@ -6,32 +6,113 @@ mod mixed;
 mod one_rank;
 mod tensor;
 
-use crate::layout::Ranks;
+use crate::layout::{Layouts, Ranks};
 use crate::lower::{LowerError, Training};
-use gnnc_ir::plan::Placement;
+use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
 
+/// What there is to know of a placement.
+pub struct Row {
+    /// The placement.
+    pub placement: Placement,
+    /// Whether it is also that of one rank, on which all placements are the same.
+    pub alone: bool,
+    /// Whether parts matter, so that partitioners are tried; else rows are only dealt out, and any
+    /// even division does.
+    pub by_parts: bool,
+    /// Whether its layouts are to be found.
+    pub mixes: bool,
+    /// Whether ranks have slices of columns, so that their programs differ.
+    pub slices: bool,
+    /// The relaxations that it needs.
+    pub relaxations: &'static [Relaxation],
+    /// The program of one of several ranks.
+    lower: fn(&Training, Ranks, &Place) -> Result<Program, LowerError>,
+}
+
 /// The placements that have a lowering.
-pub const LOWERED: &[Placement] = &[
-    Placement::Graph,
-    Placement::Tensor,
-    Placement::Broadcast,
-    Placement::Mixed,
-    Placement::TensorDecoupled,
+pub const TABLE: &[Row] = &[
+    Row {
+        placement: Placement::Graph,
+        alone: true,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        relaxations: &[],
+        lower: |training, ranks, _| graph::lower(training, ranks.ranks),
+    },
+    Row {
+        placement: Placement::Tensor,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: true,
+        relaxations: &[],
+        lower: |training, ranks, _| tensor::lower(training, ranks),
+    },
+    Row {
+        placement: Placement::TensorDecoupled,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: true,
+        relaxations: &[Relaxation::Decouple],
+        lower: |training, ranks, _| tensor::lower(training, ranks),
+    },
+    Row {
+        placement: Placement::Broadcast,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: false,
+        relaxations: &[],
+        lower: |training, ranks, _| broadcast::lower(training, ranks.ranks),
+    },
+    Row {
+        placement: Placement::Mixed,
+        alone: false,
+        by_parts: true,
+        mixes: true,
+        slices: true,
+        relaxations: &[],
+        lower: |training, ranks, place| mixed::lower(training, ranks, &place.layouts),
+    },
 ];
 
 /// A placement with what its lowering has to know.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The placement.
     pub placement: Placement,
     /// Number of ranks.
     pub ranks: u32,
-    /// Replication factor of the parts, which decides what is mixed.
-    pub alpha: f64,
+    /// Layouts, where they are mixed.
+    pub layouts: Layouts,
 }
 
-/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it), as rank 0 runs it: its slices of columns are the widest.
+impl Place {
+    /// A placement whose layouts are not mixed.
+    pub fn new(placement: Placement, ranks: u32) -> Self {
+        Self {
+            placement,
+            ranks,
+            layouts: Layouts::default(),
+        }
+    }
+}
+
+/// What is known of a placement, if it has a lowering.
+pub fn row(placement: Placement) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.placement == placement)
+}
+
+/// Names of the placements that have a lowering.
+pub fn names() -> Vec<&'static str> {
+    TABLE.iter().map(|row| row.placement.name()).collect()
+}
+
+/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it), as rank 0
+/// runs it: its slices of columns are the widest.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
@@ -45,8 +126,8 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
 /// # Errors
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    let different = match place.placement {
-        Placement::Tensor | Placement::TensorDecoupled | Placement::Mixed => place.ranks.max(1),
+    let different = match row(place.placement) {
+        Some(row) if row.slices => place.ranks.max(1),
         _ => 1,
     };
     (0..different)
@@ -59,18 +140,15 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         ranks: place.ranks,
         rank,
     };
-    match place.placement {
-        _ if place.ranks <= 1 => one_rank::lower(training),
-        Placement::Graph => graph::lower(training, place.ranks),
-        Placement::Tensor | Placement::TensorDecoupled => tensor::lower(training, ranks),
-        Placement::Broadcast => broadcast::lower(training, place.ranks),
-        Placement::Mixed => mixed::lower(training, ranks, place.alpha),
-        other => {
-            let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
-            Err(LowerError::Unsupported(format!(
-                "placement `{other}` (there are {})",
-                names.join(", ")
-            )))
-        }
+    if place.ranks <= 1 {
+        return one_rank::lower(training);
+    }
+    match row(place.placement) {
+        Some(row) => (row.lower)(training, ranks, place),
+        None => Err(LowerError::Unsupported(format!(
+            "placement `{}` (there are {})",
+            place.placement,
+            names().join(", ")
+        ))),
     }
 }

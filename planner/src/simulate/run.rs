@@ -6,7 +6,7 @@ use super::fabric::Fabric;
 use gnnc_ir::cluster::SharedBy;
 use gnnc_ir::plan::KindCost;
 use gnnc_ir::trace::{Event, Phase};
-use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::units::Seconds;
 
 /// Relative difference below which two iterations of a loop took the same time.
 const SAME: f64 = 1e-9;
@@ -121,8 +121,8 @@ impl<'a> Run<'a> {
             compute_seconds: Seconds(compute),
             exposed_communication_seconds: Seconds(communication),
             bubble_seconds: Seconds((end - compute - communication).max(0.0)),
-            bytes: Bytes(0),
             breakdown,
+            ..PhaseCost::default()
         }
     }
 

@@ -40,6 +40,7 @@ fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,
         edge_imbalance: 1.0,
+        edge_imbalance_basis: AlphaBasis::Measured,
         basis: Basis::Measured,
     }
 }

@@ -1,0 +1,47 @@
+//! What the reasons of a plan are made of, as numbers.
+
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What all ranks send in an epoch, by what it is. Rows are those that all ranks read together in one
+/// exchange or redistribution, in multiples of the vertices of the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// By halo exchanges and reductions.
+    pub halo: Bytes,
+    /// By redistributions.
+    pub redistribute: Bytes,
+    /// By all-reductions.
+    pub all_reduce: Bytes,
+    /// Rows of a halo exchange: the replication factor; ranks - 1 where everything is sent.
+    pub halo_rows: f64,
+    /// Rows of a redistribution between rows and columns: (ranks - 1) / ranks.
+    pub redistribute_rows: f64,
+}
+
+/// A candidate beside the best one: its numbers divided by the best's; none where that has 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Against {
+    /// Time of an epoch.
+    pub seconds: Option<f64>,
+    /// Bytes sent in an epoch.
+    pub bytes: Option<f64>,
+    /// Peak memory.
+    pub memory: Option<f64>,
+    /// What most of the further time goes to.
+    pub main: Main,
+}
+
+/// What time goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Main {
+    /// Communication that nothing hides.
+    ExposedCommunication,
+    /// Waiting for other ranks.
+    Bubble,
+    /// Computing.
+    Compute,
+}

@@ -1,0 +1,252 @@
+//! A candidate as a plan lists it: its numbers, and why it won or lost.
+
+use super::{PlanRequest, Priced, parameters, relaxations, significant};
+use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
+use gnnc_ir::units::{Bytes, Seconds};
+
+impl Priced<'_> {
+    /// The candidate, chosen or not, beside the best one.
+    pub(super) fn candidate(
+        &self,
+        request: &PlanRequest,
+        chosen: bool,
+        best: &Priced,
+    ) -> Candidate {
+        let estimate = &self.estimate;
+        let epoch = &estimate.epoch;
+        let breakdown = epoch.breakdown.iter().map(|kind| KindCost {
+            seconds: rounded(kind.seconds),
+            ..kind.clone()
+        });
+        let needed = estimate.peak_memory_bytes.0;
+        let has = request.cluster.device.memory.0;
+        Candidate {
+            placement: self.spec.placement,
+            parameters: parameters(&self.spec, Some(&self.parts)),
+            relaxations: relaxations(self.spec.placement).to_vec(),
+            allowed: self.allowed(),
+            fits: estimate.fits,
+            epoch_seconds: rounded(epoch.seconds),
+            compute_seconds: rounded(epoch.compute_seconds),
+            exposed_communication_seconds: rounded(epoch.exposed_communication_seconds),
+            bubble_seconds: rounded(epoch.bubble_seconds),
+            bytes: epoch.bytes,
+            volume: self.volume(),
+            peak_memory_bytes: estimate.peak_memory_bytes,
+            range: Range {
+                low: rounded(estimate.range.low),
+                high: rounded(estimate.range.high),
+            },
+            basis: estimate.basis,
+            eval_bytes: estimate.eval.bytes,
+            eval_seconds: rounded(estimate.eval.seconds),
+            breakdown: breakdown.collect(),
+            ranks_to_fit: self.ranks_to_fit,
+            lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
+            against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
+            reason: self.reason(request, chosen, best),
+        }
+    }
+
+    /// What the bytes of an epoch are, and how many rows a message of each kind moves.
+    fn volume(&self) -> Volume {
+        let sent = &self.estimate.epoch.traffic;
+        let ranks = f64::from(self.spec.ranks);
+        let vertices = self.parts.sizes.first().map_or(0, |s| s.vertices).max(1);
+        let rows = self.parts.halo_rows() as f64 / vertices as f64;
+        let halo = sent.halo_exchange.saturating_add(sent.halo_reduce);
+        Volume {
+            halo: Bytes(halo),
+            redistribute: Bytes(sent.redistribute),
+            all_reduce: Bytes(sent.all_reduce),
+            halo_rows: if halo > 0 { significant(rows) } else { 0.0 },
+            redistribute_rows: match sent.redistribute {
+                0 => 0.0,
+                _ => significant((ranks - 1.0) / ranks),
+            },
+        }
+    }
+
+    fn against(&self, best: &Priced) -> Against {
+        let ratio = |own: f64, other: f64| (other > 0.0).then(|| significant(own / other));
+        let (own, other) = (&self.estimate, &best.estimate);
+        Against {
+            seconds: ratio(own.epoch.seconds.0, other.epoch.seconds.0),
+            bytes: ratio(own.epoch.bytes.0 as f64, other.epoch.bytes.0 as f64),
+            memory: ratio(
+                own.peak_memory_bytes.0 as f64,
+                other.peak_memory_bytes.0 as f64,
+            ),
+            main: self.main(Some(best)),
+        }
+    }
+
+    fn reason(&self, request: &PlanRequest, chosen: bool, best: &Priced) -> String {
+        let (estimate, bests) = (&self.estimate, &best.estimate);
+        let epoch = &estimate.epoch;
+        if !estimate.fits {
+            return self.misses(request);
+        }
+        if !self.allowed() {
+            let needed: Vec<_> = relaxations(self.spec.placement)
+                .iter()
+                .map(|r| r.permission().name())
+                .collect();
+            let gain = bests.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
+            return format!(
+                "needs --allow {}; {gain:.2} times the speed of the best that is allowed",
+                needed.join(",")
+            );
+        }
+        if chosen {
+            let what = match request.objective {
+                Objective::Time => "the shortest epoch",
+                Objective::Memory => "the smallest peak memory",
+                Objective::Bytes => "the fewest bytes sent",
+            };
+            return format!("{what}: {}", self.mostly(None));
+        }
+        let behind = match request.objective {
+            Objective::Time => {
+                let factor = epoch.seconds.0 / bests.epoch.seconds.0.max(f64::MIN_POSITIVE);
+                if significant(epoch.seconds.0) == significant(bests.epoch.seconds.0) {
+                    "as fast as the best".to_owned()
+                } else {
+                    format!("{factor:.2} times the epoch of the best")
+                }
+            }
+            Objective::Memory => {
+                let more = estimate.peak_memory_bytes.0;
+                let more = Bytes(more.saturating_sub(bests.peak_memory_bytes.0));
+                format!("{more} more memory than the best")
+            }
+            Objective::Bytes => {
+                let more = epoch.bytes.0.saturating_sub(bests.epoch.bytes.0);
+                format!("{} more sent than by the best", Bytes(more))
+            }
+        };
+        format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
+    }
+
+    /// By how much it does not fit, and what would help.
+    fn misses(&self, request: &PlanRequest) -> String {
+        let needed = self.estimate.peak_memory_bytes;
+        let has = request.cluster.device.memory;
+        let lacks = Bytes(needed.0.saturating_sub(has.0));
+        let remedy = match self.ranks_to_fit {
+            Some(ranks) => format!("{ranks} ranks would fit, or {lacks} more for each"),
+            None => format!("{lacks} more for each rank would do"),
+        };
+        let device = &request.cluster.device.name;
+        format!("does not fit: {needed} needed, {device} has {has}; {remedy}")
+    }
+
+    /// What most of the epoch goes to, or most of what it takes longer than another's.
+    fn main(&self, other: Option<&Priced>) -> Main {
+        let beyond =
+            |main: Main| self.seconds(main).0 - other.map_or(0.0, |other| other.seconds(main).0);
+        let mut largest = Main::ExposedCommunication;
+        for main in [Main::Bubble, Main::Compute] {
+            if beyond(main) > beyond(largest) {
+                largest = main;
+            }
+        }
+        largest
+    }
+
+    fn seconds(&self, main: Main) -> Seconds {
+        let epoch = &self.estimate.epoch;
+        match main {
+            Main::ExposedCommunication => epoch.exposed_communication_seconds,
+            Main::Bubble => epoch.bubble_seconds,
+            Main::Compute => epoch.compute_seconds,
+        }
+    }
+
+    fn mostly(&self, other: Option<&Priced>) -> String {
+        let main = self.main(other);
+        let name = match main {
+            Main::ExposedCommunication => "exposed communication",
+            Main::Bubble => "waiting for other ranks",
+            Main::Compute => "computing",
+        };
+        let of = self.estimate.epoch.seconds;
+        format!("{name} {} of {of}", self.seconds(main))
+    }
+
+    /// What is behind the difference to the best.
+    fn why(&self, best: &Priced) -> String {
+        match self.main(Some(best)) {
+            Main::ExposedCommunication => {
+                let (own, other) = (self.estimate.epoch.bytes.0, best.estimate.epoch.bytes.0);
+                let (how, instead) = (self.how_sent(), best.how_sent());
+                match (own, other) {
+                    (0, _) => String::new(),
+                    (_, 0) => format!("; sends {how}, the best nothing"),
+                    _ => {
+                        let times = own as f64 / other as f64;
+                        format!("; sends {times:.2} times as much: {how}, against {instead}")
+                    }
+                }
+            }
+            Main::Bubble if self.parts.edge_imbalance > 1.0 => format!(
+                "; the largest part has {:.2} times the mean of the arcs",
+                self.parts.edge_imbalance
+            ),
+            Main::Bubble => String::new(),
+            Main::Compute => self.slower(best),
+        }
+    }
+
+    /// What moves most of the bytes, in rows of the whole graph.
+    fn how_sent(&self) -> String {
+        let Volume {
+            halo,
+            redistribute,
+            all_reduce,
+            halo_rows,
+            redistribute_rows,
+        } = self.volume();
+        let mut ways = vec![
+            (halo, format!("halos of {halo_rows:.2} V rows")),
+            (
+                redistribute,
+                format!("redistributions of {redistribute_rows:.2} V rows"),
+            ),
+            (all_reduce, "weight gradients".to_owned()),
+        ];
+        // The largest first; what is less than a tenth is no reason.
+        ways.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let all = self.estimate.epoch.bytes.0;
+        let told = ways.iter().filter(|(bytes, _)| bytes.0 > all / 10);
+        let told: Vec<String> = told
+            .map(|(bytes, how)| format!("{bytes} in {how}"))
+            .collect();
+        told.join(" and ")
+    }
+
+    /// The instructions that take longer than the best's, mostly.
+    fn slower(&self, best: &Priced) -> String {
+        let of = |p: &Priced, name: &str| {
+            let kinds = p.estimate.epoch.breakdown.iter();
+            let found = kinds.filter(|kind| kind.name == name);
+            found.fold(0.0, |sum, kind| sum + kind.seconds.0)
+        };
+        let kinds = self.estimate.epoch.breakdown.iter();
+        let beyond = kinds.map(|kind| (kind.seconds.0 - of(best, &kind.name), kind));
+        match beyond.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.name.cmp(&a.1.name))) {
+            Some((more, kind)) if more > 0.0 => {
+                let other = match of(best, &kind.name) {
+                    0.0 => "nothing".to_owned(),
+                    seconds => Seconds(seconds).to_string(),
+                };
+                format!("; {} {} against {other}", kind.name, kind.seconds)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+fn rounded(seconds: Seconds) -> Seconds {
+    Seconds(significant(seconds.0))
+}
