@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Losses of 50 epochs with several workers beside one worker's.
 
-    cargo build --release && python3 scripts/sameness.py [PLACEMENT [MODEL,.. [GRAPH,..]]]
+    cargo build --release && python3 scripts/sameness.py [PLACEMENT,.. [MODEL,.. [GRAPH,..]]]
 
 Prints a table of the largest |a - b| / (1e-5 + 1e-4 |b|) over the epochs: at most 1 is the same. The last
 column is a yardstick: the same for one worker whose learning rate is larger by 2 in ten million, which is
@@ -18,18 +18,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = {"gcn": [], "sage": [], "gat": [], "gin": [], "gcnii": ["--set", "depth=16"]}
+MODELS = {"gcn": [], "sage": [], "gat": [], "gin": [], "gcnii": ["--set", "depth=16"], "appnp": []}
 GRAPHS = ["cora", "squirrel", "photo"]
-WORKERS = [2, 3, 4, 8]
+PLACEMENTS = ["graph", "tensor", "broadcast", "mixed"]
+WORKERS = [2, 3, 4, 5, 8]
 EPOCHS = 50
-PLACEMENT = sys.argv[1] if len(sys.argv) > 1 else "graph"
 RATE = re.compile(r"lr = ([0-9.]+)")
 
 
-def losses(model, graph, workers, file=None):
+def losses(model, graph, workers, placement="graph", file=None):
     command = [
         os.environ.get("GNNC") or ROOT / "target/release/gnnc", "bench-epoch", file or ROOT / f"examples/{model}_cora.gir",
-        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--placement", PLACEMENT,
+        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--placement", placement,
         "--epochs", str(EPOCHS), "--format", "json", *MODELS[model],
     ]
     found = subprocess.run(command, capture_output=True, text=True)
@@ -52,22 +52,24 @@ def nudged(model, graph):
     with tempfile.NamedTemporaryFile("w", suffix=".gir") as file:
         file.write(text)
         file.flush()
-        return losses(model, graph, 1, file.name)
+        return losses(model, graph, 1, file=file.name)
 
 
+chosen = [argument.split(",") for argument in sys.argv[1:4]]
+placements, models, graphs = chosen + [PLACEMENTS, list(MODELS), GRAPHS][len(chosen):]
 failed, worst = [], 0.0
-print("| graph | model | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "| yardstick |")
-print("| --- " * (4 + len(WORKERS)) + "|")
-chosen = [argument.split(",") for argument in sys.argv[2:4]] + [list(MODELS), GRAPHS][len(sys.argv[2:4]):]
-for graph in chosen[1]:
-    for model in chosen[0]:
+print("| graph | model | placement | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "| yardstick |")
+print("| --- " * (5 + len(WORKERS)) + "|")
+for graph in graphs:
+    for model in models:
         one = losses(model, graph, 1)
-        row = [distance(losses(model, graph, workers), one) for workers in WORKERS]
         yardstick = distance(nudged(model, graph), one)
-        worst = max(worst, *row)
-        if max(row) > max(1, yardstick):
-            failed.append(f"{model} on {graph}")
-        cells = " | ".join(f"{value:.3f}" for value in [*row, yardstick])
-        print(f"| {graph} | {model} | {one[-1]:.6f} | {cells} |", flush=True)
+        for placement in placements:
+            row = [distance(losses(model, graph, workers, placement), one) for workers in WORKERS]
+            worst = max(worst, *row)
+            if max(row) > max(1, yardstick):
+                failed.append(f"{model} on {graph}, {placement}")
+            cells = " | ".join(f"{value:.3f}" for value in [*row, yardstick])
+            print(f"| {graph} | {model} | {placement} | {one[-1]:.6f} | {cells} |", flush=True)
 print(f"\nlargest: {worst:.3f} (1 is the limit); over the limit and the yardstick: {failed or 'none'}")
 sys.exit(bool(failed))

@@ -2,19 +2,18 @@
 //! graphs, and every instruction's time is explained by what the instruction asks for.
 
 mod fit;
+mod runs;
 
-use crate::{Compiled, Error, Loaded, Source, TrainOptions, Trainer};
+use crate::{Error, Loaded, Source};
 use fit::{Sample, error, fit, seconds};
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
 use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
-use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::{Event, Phase, Resource, Trace};
 use gnnc_ir::units::{Bytes, Seconds};
-use gnnc_ir::work::{TERM_COUNT, TERMS, demand};
-use gnnc_planner::placement;
+use gnnc_ir::work::{TERM_COUNT, TERMS};
+use runs::Heap;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -75,7 +74,7 @@ pub struct Measurement {
     pub terms: Vec<f64>,
     /// Bytes sent.
     pub bytes: u64,
-    /// The lower eighth of its times, waiting not counted.
+    /// The median of its times in undisturbed epochs, waiting not counted.
     pub seconds: f64,
     /// What the costs make of it.
     pub predicted: f64,
@@ -112,6 +111,9 @@ const CASES: &[Case] = &[
 const ROUNDS: usize = 4;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
+
+/// The model that is also trained on slices of columns.
+const COLUMNS: &str = "gcn";
 
 const MODELS: &[(&str, &str)] = &[
     (
@@ -160,7 +162,20 @@ pub fn calibrate(
                     let loaded = case.model(body, width, &data)?;
                     let compiled = crate::compile(&loaded.model, &loaded.workload)?;
                     for heap in &mut heaps {
-                        heap.measure(&what, &loaded, &compiled, case.epochs, options)?;
+                        let mut measure = |placement| {
+                            heap.measure(
+                                placement,
+                                &what,
+                                (&loaded, &compiled),
+                                case.epochs,
+                                options,
+                            )
+                        };
+                        measure(Placement::Graph)?;
+                        // What moves is the same for every model.
+                        if *name == COLUMNS {
+                            measure(Placement::Tensor)?;
+                        }
                     }
                     done += work(case) / (MODELS.len() * case.widths.len()) as f64;
                 }
@@ -231,134 +246,17 @@ impl Case {
     }
 }
 
-/// What was measured with a number of ranks at once.
-struct Heap {
-    ranks: u32,
-    /// Instructions, with all times that were measured.
-    instructions: BTreeMap<Place, (Measurement, Vec<f64>)>,
-    /// Seconds of an epoch before the first and after the last instruction.
-    around: Vec<f64>,
-}
-
-/// What was trained on what, the rank, and the place of the instruction.
-type Place = (String, u32, String);
-
-impl Heap {
-    fn new(ranks: u32) -> Self {
-        Self {
-            ranks,
-            instructions: BTreeMap::new(),
-            around: Vec::new(),
-        }
-    }
-
-    fn measure(
-        &mut self,
-        what: &str,
-        loaded: &Loaded,
-        compiled: &Compiled,
-        epochs: usize,
-        options: &CalibrateOptions,
-    ) -> Result<(), Error> {
-        let run = TrainOptions {
-            workers: self.ranks,
-            cache_dir: options.cache_dir.clone(),
-            // Names are random, so that a range is as good as any other part, and quick to make.
-            partitioner: "range".to_owned(),
-            trace: true,
-            ..TrainOptions::default()
-        };
-        let mut trainer = Trainer::new(loaded, compiled, &run)?;
-        trainer.epoch()?;
-        trainer.session.take_trace();
-        let mut walls = Vec::new();
-        for _ in 0..epochs {
-            walls.push(trainer.epoch()?.seconds);
-        }
-        let trace = trainer.session.take_trace();
-        let program = compiled.program(&placement::Place::new(Placement::Graph, self.ranks))?;
-        self.around.extend(around(&trace, &walls));
-        for ((rank, at), (seconds, event)) in times(&trace) {
-            let Some(instr) = find(&program, at) else {
-                continue;
-            };
-            let place = (what.to_owned(), rank, at.to_owned());
-            let (_, all) = self.instructions.entry(place).or_insert_with(|| {
-                let demand = demand(&program, instr, &trainer.sizes[rank as usize]);
-                let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
-                let measurement = Measurement {
-                    ranks: self.ranks,
-                    what: what.to_owned(),
-                    at: at.to_owned(),
-                    group: group.to_owned(),
-                    terms: demand.map_or_else(Vec::new, |d| d.terms.to_vec()),
-                    bytes: event.bytes_sent,
-                    seconds: 0.0,
-                    predicted: 0.0,
-                };
-                (measurement, Vec::new())
-            });
-            all.extend(seconds);
-        }
-        Ok(())
-    }
-}
-
-/// The instruction at a place of the step; none inside of loops.
-fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
-    program.step.get(at.parse::<usize>().ok()?)
-}
-
-/// By rank and place, the times without waiting, and one of the events.
-fn times(trace: &Trace) -> BTreeMap<(u32, &str), (Vec<f64>, &Event)> {
-    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
-    let mut arrived: BTreeMap<(u64, &str), f64> = BTreeMap::new();
-    for event in step() {
-        let last = arrived.entry((event.epoch, &event.at)).or_insert(0.0);
-        *last = event.begin_us.max(*last);
-    }
-    let mut all: BTreeMap<(u32, &str), (Vec<f64>, &Event)> = BTreeMap::new();
-    for event in step() {
-        let all_there = arrived.get(&(event.epoch, event.at.as_str()));
-        let begin = match event.resource {
-            Resource::Network => all_there.copied().unwrap_or(event.begin_us),
-            Resource::Compute | Resource::Copy => event.begin_us,
-        };
-        let found = all
-            .entry((event.rank, &event.at))
-            .or_insert((Vec::new(), event));
-        found.0.push((event.end_us - begin).max(0.01) / 1e6);
-    }
-    all
-}
-
-/// Seconds of each epoch that no instruction takes.
-fn around(trace: &Trace, walls: &[f64]) -> Vec<f64> {
-    let mut spans: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-    for event in trace.events.iter().filter(|e| e.phase == Phase::Step) {
-        let span = spans.entry(event.epoch).or_insert((f64::INFINITY, 0.0));
-        *span = (span.0.min(event.begin_us), span.1.max(event.end_us));
-    }
-    let spans = spans.values().zip(walls);
-    spans
-        .map(|((begin, end), wall)| (wall - (end - begin) / 1e6).max(0.0))
-        .collect()
-}
-
 fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, Error> {
     let mut cluster = machine(options)?;
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
     for heap in heaps {
-        let (around, ranks) = (Seconds(rounded(median(heap.around))), heap.ranks);
+        let ranks = heap.ranks;
+        let (around, found) = heap.conclude();
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
-        for (found, times) in heap.instructions.into_values() {
-            let group = by_group.entry(found.group.clone()).or_default();
-            group.push(Measurement {
-                seconds: quiet(times),
-                ..found
-            });
+        for found in found {
+            by_group.entry(found.group.clone()).or_default().push(found);
         }
-        let mut groups = BTreeMap::new();
+        let (mut groups, mut messages) = (BTreeMap::new(), BTreeMap::new());
         for (group, mut found) in by_group {
             let samples: Vec<Sample> = found.iter().map(sample).collect();
             let fitted = fit(&samples);
@@ -368,27 +266,31 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
                 samples: samples.len(),
                 error: error(&samples, &fitted),
             });
+            let found_demand = found.iter().any(|found| !found.terms.is_empty());
             for (found, sample) in found.iter_mut().zip(&samples) {
                 found.predicted = seconds(&sample.terms, &fitted);
             }
             measurements.extend(found);
-            match group.as_str() {
-                "halo-exchange" => {
-                    cluster.inside.latency = Seconds(rounded(fitted[0]));
-                    cluster.inside.bandwidth = rounded(1.0 / fitted[BYTES].max(1e-15));
-                }
-                "halo-reduce" | "all-reduce" => {}
-                _ => {
-                    let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
-                    let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
-                    groups.insert(group, named.collect());
-                }
+            if MESSAGES.contains(&group.as_str()) {
+                let cost = MessageCost {
+                    latency: Seconds(rounded(fitted[0])),
+                    bandwidth: rounded(1.0 / fitted[BYTES].max(1e-15)),
+                };
+                messages.insert(group, cost);
+            } else if found_demand {
+                let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
+                let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
+                groups.insert(group, named.collect());
             }
+        }
+        if let Some(link) = messages.get("halo-exchange") {
+            (cluster.inside.latency, cluster.inside.bandwidth) = (link.latency, link.bandwidth);
         }
         costs.push(Costs {
             ranks,
-            around,
+            around: Seconds(rounded(around)),
             groups,
+            messages,
         });
     }
     let calibration = &mut cluster.calibration;
@@ -440,16 +342,4 @@ fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
 /// Four significant digits, more than a measurement has.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
-}
-
-/// The lower eighth: the time of an instruction that nothing else on the machine disturbed.
-fn quiet(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 8).copied().unwrap_or(0.0)
-}
-
-/// The middle value; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -27,7 +27,7 @@ mod source;
 mod training;
 
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
-pub use compile::{Compiled, compile, compile_explained};
+pub use compile::{Compiled, Relaxed, compile, compile_explained};
 pub use error::Error;
 pub use gnnc_codegen as codegen;
 pub use gnnc_graph as graph;
@@ -35,6 +35,6 @@ pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
 pub use plan::{PlanOptions, Planner, SweepPoint, layouts, plan, sweep};
-pub use replay::verify;
+pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use training::{Progress, Summary, TrainOptions, Trainer, place, train, train_traced};

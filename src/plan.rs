@@ -4,6 +4,7 @@ use crate::{Compiled, Error, Loaded};
 use gnnc_graph::summary;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
@@ -28,6 +29,8 @@ pub struct PlanOptions {
     pub pin: Pin,
     /// How many candidates to list, the best ones; all if not given.
     pub top: Option<usize>,
+    /// Relaxations that are permitted beside those that the model permits.
+    pub allow: Vec<Relaxation>,
 }
 
 impl PlanOptions {
@@ -39,6 +42,7 @@ impl PlanOptions {
             partitioners: vec![Partitioner::Metis, Partitioner::MetisEdges],
             pin: Pin::default(),
             top: None,
+            allow: Vec::new(),
         }
     }
 }
@@ -139,7 +143,8 @@ pub fn layouts(
 
 impl Lower for Planner<'_> {
     fn program(&self, spec: &PlacementSpec) -> Result<Program, String> {
-        let program = placement::lower(&self.compiled.training, &spec.place());
+        let training = self.compiled.training(spec.placement);
+        let program = training.and_then(|training| placement::lower(training, &spec.place()));
         program.map_err(|e| e.to_string())
     }
 
@@ -153,6 +158,8 @@ pub struct Planner<'a> {
     loaded: &'a Loaded,
     compiled: &'a Compiled,
     options: &'a PlanOptions,
+    /// Relaxations that the options or the model permit.
+    allow: Vec<Relaxation>,
     workload: Workload,
 }
 
@@ -179,6 +186,7 @@ impl<'a> Planner<'a> {
             loaded,
             compiled,
             options,
+            allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload,
         };
         planner.measure()?;
@@ -227,7 +235,8 @@ impl<'a> Planner<'a> {
     fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
         let parts = parts(&self.workload, spec.ranks, spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
-        let program = placement::lower(&self.compiled.training, &spec.place())?;
+        let training = self.compiled.training(spec.placement)?;
+        let program = placement::lower(training, &spec.place())?;
         let parts = parts.of(&program);
         Ok((program, parts))
     }
@@ -239,7 +248,7 @@ impl<'a> Planner<'a> {
             cluster: &self.options.cluster,
             objective: self.options.objective,
             partitioners: &self.options.partitioners,
-            allow: &[],
+            allow: &self.allow,
             pin: self.options.pin.clone(),
             top: self.options.top,
         }

@@ -2,22 +2,31 @@
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::plan::{Candidate, Partitioner, Plan};
+use gnnc_ir::units::Seconds;
 use gnnc_planner::lower::movable;
 use gnnc_planner::placement;
 use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
 
+/// Shares below which two times are the same: processors round sums differently.
+const ROUNDED: f64 = 1e-6;
+
+/// The choice of a plan that was verified.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    /// The choice, priced again.
+    pub choice: Candidate,
+    /// A sentence for each time that the plan states otherwise.
+    pub warnings: Vec<String>,
+}
+
 /// The choice of a plan that may have been edited, after everything that can be checked has
 /// been: that the plan is of this model and graph, that the choice can run, and that the bytes
 /// and the memory that the plan states are those of the program. Times are forecasts, so a plan
-/// is not refused for them.
+/// is not refused for them; where it states others than its cluster implies, a warning says so.
 ///
 /// # Errors
 /// What was found and what was expected.
-pub fn verify<'a>(
-    plan: &'a Plan,
-    loaded: &Loaded,
-    compiled: &Compiled,
-) -> Result<&'a Candidate, Error> {
+pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verified, Error> {
     let Some(choice) = plan.choice() else {
         let count = plan.candidates.len();
         return Err(Error::Input(format!(
@@ -28,15 +37,49 @@ pub fn verify<'a>(
     same_source(plan, loaded)?;
     possible(plan, choice)?;
     laid_out(choice, compiled)?;
-    priced(plan, choice, loaded, compiled)?;
-    Ok(choice)
+    let priced = priced(plan, choice, loaded, compiled)?;
+    Ok(Verified {
+        warnings: other_times(choice, &priced),
+        choice: priced,
+    })
+}
+
+/// What is said of each time that a plan states and that is not that of the choice.
+fn other_times(states: &Candidate, priced: &Candidate) -> Vec<String> {
+    let of = |c: &Candidate| {
+        [
+            ("epoch_seconds", c.epoch_seconds),
+            ("compute_seconds", c.compute_seconds),
+            (
+                "exposed_communication_seconds",
+                c.exposed_communication_seconds,
+            ),
+            ("bubble_seconds", c.bubble_seconds),
+        ]
+    };
+    let pairs = of(states).into_iter().zip(of(priced));
+    let other = |((what, found), (_, expected)): ((&str, Seconds), (&str, Seconds))| {
+        let differs = (found.0 - expected.0).abs() > ROUNDED * expected.0.abs();
+        differs.then(|| {
+            format!(
+                "`{what}` of {} is {found}, expected {expected} on the plan's cluster; make the plan \
+                 again with `gnnc plan` if nobody edited it",
+                priced.name()
+            )
+        })
+    };
+    pairs.filter_map(other).collect()
+}
+
+fn wrong(what: &str, found: &str, expected: &str) -> Error {
+    Error::Input(format!(
+        "the plan does not verify: {what} is {found}, expected {expected}; make the plan again \
+         with `gnnc plan`"
+    ))
 }
 
 fn refuse(what: &str, found: &str, expected: &str) -> Result<(), Error> {
-    Err(Error::Input(format!(
-        "the plan does not verify: {what} is {found}, expected {expected}; make the plan again \
-         with `gnnc plan`"
-    )))
+    Err(wrong(what, found, expected))
 }
 
 fn same_source(plan: &Plan, loaded: &Loaded) -> Result<(), Error> {
@@ -136,26 +179,28 @@ fn priced(
     choice: &Candidate,
     loaded: &Loaded,
     compiled: &Compiled,
-) -> Result<(), Error> {
+) -> Result<Candidate, Error> {
     let options = PlanOptions {
         cluster: plan.cluster.clone(),
         objective: plan.objective,
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
         top: None,
+        // The plan says that it is allowed.
+        allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();
     let Some(found) = again.candidates.iter().find(|c| c.name() == name) else {
         let reason = again.rejected.first().map(|r| r.reason.as_str());
-        return refuse(
+        return Err(wrong(
             "the choice",
             &name,
             &format!(
                 "a placement that can run ({})",
                 reason.unwrap_or("this one has no program here")
             ),
-        );
+        ));
     };
     let of = |c: &Candidate| {
         [
@@ -167,19 +212,19 @@ fn priced(
     for ((what, states), (_, expected)) in of(choice).into_iter().zip(of(found)) {
         if states != expected {
             let expected = format!("{expected} for {name}");
-            return refuse(
+            return Err(wrong(
                 &format!("`{what}` of {name}"),
                 &states.to_string(),
                 &expected,
-            );
+            ));
         }
     }
     match found.fits {
-        true => Ok(()),
-        false => refuse(
+        true => Ok(found.clone()),
+        false => Err(wrong(
             "the choice",
             &name,
             &format!("one that fits: it {}", found.reason),
-        ),
+        )),
     }
 }

@@ -4,22 +4,24 @@ use crate::{Compiled, Error, Loaded, PlanOptions};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Partitioner, Placement};
 use gnnc_ir::program::RankSizes;
+use gnnc_ir::trace::median;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::placement::{self, Place};
-use gnnc_planner::search::Pin;
+use gnnc_planner::search::{Pin, relaxations};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to train.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
     /// Epochs in place of the model's.
     pub epochs: Option<u32>,
-    /// Seed in place of the model's.
+    /// Seed in place of the model's; that of the checkpoint if a run goes on.
     pub seed: Option<u64>,
     /// Ranks.
     pub workers: u32,
@@ -27,6 +29,8 @@ pub struct TrainOptions {
     pub threads: usize,
     /// How the work is placed on several ranks.
     pub placement: Placement,
+    /// Relaxations that are permitted beside those that the model permits.
+    pub allow: Vec<Relaxation>,
     /// Layouts where the placement mixes them; if none are given, those that are best on `cluster`.
     pub layouts: Layouts,
     /// The machines that layouts are chosen for; the cores of one node if not given.
@@ -55,6 +59,7 @@ impl Default for TrainOptions {
             workers: 1,
             threads: 1,
             placement: Placement::Graph,
+            allow: Vec::new(),
             layouts: Layouts::default(),
             cluster: None,
             partitioner: "metis".to_owned(),
@@ -130,8 +135,6 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
-    /// What each rank holds.
-    pub sizes: Vec<RankSizes>,
 }
 
 impl Trainer {
@@ -163,6 +166,7 @@ impl Trainer {
                 loaded.workload.name
             )));
         }
+        permitted(loaded, options)?;
         let partition = divide(data, options)?;
         let programs = compiled.programs(&place(loaded, compiled, options)?)?;
         let program = &programs[0];
@@ -186,12 +190,10 @@ impl Trainer {
             model: loaded.model.name.clone(),
             memory_limit: None,
         };
-        let session = Session::new(programs, data, &partition, run)?;
         Ok(Self {
-            session,
+            session: Session::new(programs, data, &partition, run)?,
             step_bytes,
             eval_bytes,
-            sizes,
         })
     }
 
@@ -221,6 +223,21 @@ fn sent(sent: u64, predicted: u64) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::Bytes { sent, predicted })
+    }
+}
+
+fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
+    let allow = [&options.allow[..], &loaded.model.train.allow].concat();
+    let needed = relaxations(options.placement);
+    match needed.iter().find(|r| !allow.contains(&r.permission())) {
+        None => Ok(()),
+        Some(relaxation) => {
+            let (placement, name) = (options.placement, relaxation.permission().name());
+            Err(Error::Input(format!(
+                "placement {placement} trains another function than the model; permit it with \
+                 --allow {name}, or with `allow = [{name}]` in the model's train block"
+            )))
+        }
     }
 }
 
@@ -267,6 +284,18 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
     Ok(partitioner.partition(&data.topology, options.workers)?)
 }
 
+/// Refuses a seed that is not the one that a checkpoint's run began with.
+fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
+    match asked {
+        Some(found) if found != seed => Err(Error::Input(format!(
+            "found seed {found}, but {} goes on with the random draws of seed {seed}; leave the seed \
+             out or begin anew without the checkpoint",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Trains a model. `watch` is called after every epoch.
 ///
 /// # Errors
@@ -294,6 +323,7 @@ pub fn train_traced(
     let mut trainer = Trainer::new(loaded, compiled, options)?;
     if let Some(path) = &options.resume {
         trainer.session.resume(path)?;
+        same_seed(options.seed, trainer.session.seed(), path)?;
     }
     let settings = &loaded.model.train;
     let epochs = options.epochs.unwrap_or(settings.epochs);
@@ -367,15 +397,4 @@ pub fn train_traced(
         ..trainer.session.take_trace()
     };
     Ok((summary, trace))
-}
-
-/// The median; 0 of nothing.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
-    }
 }

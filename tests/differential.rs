@@ -1,4 +1,5 @@
-//! What lowered programs compute, against the interpreter of the graphs they come from.
+//! What lowered programs compute, against the interpreter of the graphs they come from, and what
+//! they send.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,8 +7,14 @@
 mod check;
 #[path = "differential/data.rs"]
 mod data;
+#[path = "differential/decoupled.rs"]
+mod decoupled;
 #[path = "differential/examples.rs"]
 mod examples;
+#[path = "differential/layouts.rs"]
+mod layouts;
+#[path = "differential/messages.rs"]
+mod messages;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/random.rs"]

@@ -305,6 +305,7 @@ impl Bench {
             masks: vec![Mask {
                 p: 0.5,
                 at: At::Row,
+                first: 0,
                 head_step: 0,
                 column_step: 1,
             }],

@@ -225,7 +225,7 @@ impl Oracle<'_> {
             At::Edge => edge_hash(key, id(place.src), id(place.dst)),
             At::Row | At::One | At::List => vertex_hash(key, id(place.row)),
         };
-        let column = h * mask.head_step + c * mask.column_step;
+        let column = mask.first + h * mask.head_step + c * mask.column_step;
         if keep(hash, column, mask.p) {
             1.0 / (1.0 - f64::from(mask.p))
         } else {

@@ -26,6 +26,7 @@ fn gather(value: Vec<Value>, finish: Vec<Value>) -> Kernel {
         masks: vec![Mask {
             p: 0.5,
             at: At::Edge,
+            first: 0,
             head_step: 1,
             column_step: 0,
         }],
@@ -187,6 +188,7 @@ fn each_mistake_has_its_error() {
                 masks: vec![Mask {
                     p: 1.5,
                     at: At::Src,
+                    first: 0,
                     head_step: 0,
                     column_step: 1,
                 }],

@@ -210,7 +210,7 @@ pub(crate) fn check_vertices(at: &str, found: u128, arcs: u64) -> Result<u32, Gr
 }
 
 /// Appends the union of two ascending lists.
-fn merge(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
+pub(crate) fn merge<T: Copy + Ord>(a: &[T], b: &[T], out: &mut Vec<T>) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let next = a[i].min(b[j]);

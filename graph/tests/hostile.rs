@@ -2,40 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
 
+mod arrays;
+
+use arrays::{archive, array, i64s};
 use gnnc_graph::read::{Format, npy, parse_bytes};
 use gnnc_graph::{GraphData, GraphError, LoadOptions, Problem, example, write};
 use proptest::prelude::*;
-use std::io::{Cursor, Write};
+use std::io::Cursor;
 
 fn load(bytes: &[u8]) -> Result<GraphData, GraphError> {
     parse_bytes(Format::Npz, bytes, &LoadOptions::default())
-}
-
-fn array(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((text.len() as u16).to_le_bytes());
-    bytes.extend(text.as_bytes());
-    bytes.extend(elements);
-    bytes
-}
-
-fn i64s(values: &[i64]) -> Vec<u8> {
-    let elements: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-    array("<i8", &format!("({},)", values.len()), &elements)
-}
-
-fn archive(arrays: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, bytes) in arrays {
-        zip.start_file(
-            format!("{name}.npy"),
-            zip::write::SimpleFileOptions::default(),
-        )
-        .unwrap();
-        zip.write_all(bytes).unwrap();
-    }
-    zip.finish().unwrap().into_inner()
 }
 
 /// A triangle 0 <-> 1 <-> 2 <-> 0 with some arrays replaced or added.

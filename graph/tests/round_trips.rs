@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
 
+mod arrays;
+
+use arrays::{archive, array, i64s};
 use gnnc_graph::generate::{Attributes, PlantedPartition, Rmat};
 use gnnc_graph::read::{Format, load_counting, npy, parse_bytes};
 use gnnc_graph::{
@@ -43,41 +46,6 @@ fn read(format: Format, bytes: &[u8]) -> GraphData {
         name: "graph".into(),
         ..data
     }
-}
-
-/// `indptr` as NumPy would save it.
-fn npy_file(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((text.len() as u16).to_le_bytes());
-    bytes.extend(text.as_bytes());
-    bytes.extend(elements);
-    bytes
-}
-
-fn archive(arrays: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    use std::io::Write;
-    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, bytes) in arrays {
-        zip.start_file(
-            format!("{name}.npy"),
-            zip::write::SimpleFileOptions::default(),
-        )
-        .unwrap();
-        zip.write_all(bytes).unwrap();
-    }
-    zip.finish().unwrap().into_inner()
-}
-
-fn i64s(values: &[i64]) -> Vec<u8> {
-    npy_file(
-        "<i8",
-        &format!("({},)", values.len()),
-        &values
-            .iter()
-            .flat_map(|x| x.to_le_bytes())
-            .collect::<Vec<_>>(),
-    )
 }
 
 #[test]
@@ -175,17 +143,17 @@ fn the_scipy_layout_is_read() {
         ("adj_indptr", i64s(&[0, 2, 3, 4])),
         ("adj_indices", i64s(&[1, 2, 1, 0])),
         ("adj_shape", i64s(&[3, 3])),
-        ("adj_data", npy_file("<f4", "(4,)", &weights)),
+        ("adj_data", array("<f4", "(4,)", &weights)),
         (
             "attr_matrix",
-            npy_file(
+            array(
                 "<f8",
                 "(3, 1)",
                 &[1.5f64, -2.0, 3.0].map(f64::to_le_bytes).concat(),
             ),
         ),
-        ("labels", npy_file("|u1", "(3,)", &[0, 1, 0])),
-        ("node_names", npy_file("|O", "(3,)", b"junk")),
+        ("labels", array("|u1", "(3,)", &[0, 1, 0])),
+        ("node_names", array("|O", "(3,)", b"junk")),
     ]);
     let folder = Folder::new("scipy");
     let file = folder.file("bench.npz");
@@ -250,19 +218,19 @@ fn dense_features_are_mapped_where_they_can_be() {
     assert_eq!(data.features, npy::parse("t", &bytes).unwrap());
     assert!(!is_mapped(&data.features.row_normalized()));
 
-    std::fs::write(&file, npy_file("|i1", "(3, 1)", &[1, 255, 3])).unwrap();
+    std::fs::write(&file, array("|i1", "(3, 1)", &[1, 255, 3])).unwrap();
     let data = load(&edges, &options).unwrap();
     assert_eq!(
         (data.features.values(), is_mapped(&data.features)),
         (&[1.0, -1.0, 3.0][..], false)
     );
 
-    std::fs::write(&file, npy_file("<f4", "(2, 3)", &values)).unwrap();
+    std::fs::write(&file, array("<f4", "(2, 3)", &values)).unwrap();
     assert!(
         matches!(load(&edges, &options), Err(GraphError::Invalid { .. })),
         "two rows for three vertices"
     );
-    std::fs::write(&file, npy_file("<f4", "(6,)", &values)).unwrap();
+    std::fs::write(&file, array("<f4", "(6,)", &values)).unwrap();
     assert!(matches!(
         load(&edges, &options),
         Err(GraphError::Shape { .. })

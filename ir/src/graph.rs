@@ -330,7 +330,12 @@ impl fmt::Display for Op {
                 _ => f.write_str(op.name()),
             },
             Self::Binary(op) => f.write_str(op.name()),
-            Self::Dropout { p, site } => write!(f, "dropout({p}, site {site})"),
+            Self::Dropout { p, site, slice } => {
+                write!(f, "dropout({p}, site {site})")?;
+                slice.map_or(Ok(()), |slice| {
+                    write!(f, " of columns from {}", slice.start)
+                })
+            }
             Self::Broadcast(ty) => write!(f, "broadcast {ty}"),
             Self::Take(set, end) => write!(f, "take {set} {}", lower(end)),
             Self::Gather(set, end, reduce) => {

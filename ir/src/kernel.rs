@@ -53,6 +53,8 @@ pub struct Mask {
     /// `Row`, `Src` or `Dst` for a vertex mask (keyed by the vertex's global id), `Edge`
     /// for an arc mask (keyed by the global ids of source and destination).
     pub at: At,
+    /// Column of the first element in the masked tensor: 0, or where a rank's slice of it begins.
+    pub first: u32,
     /// Columns from one head to the next in the masked tensor; 0 if heads share the value.
     pub head_step: u32,
     /// 1, or 0 if all columns of a head share the value.
@@ -218,7 +220,7 @@ pub const fn edge_hash(key: u64, src: u32, dst: u32) -> u32 {
 }
 
 /// Whether a mask keeps an element, from the hash of its row and its column in the masked
-/// tensor (`h * head_step + c * column_step`). Equal on every rank, thread and device.
+/// tensor (`first + h * head_step + c * column_step`). Equal on every rank, thread and device.
 pub fn keep(row_hash: u32, column: u32, p: f32) -> bool {
     draw(row_hash, column) >= drop_threshold(p)
 }

@@ -103,6 +103,8 @@ pub enum Op {
         p: f32,
         /// Number of the dropout in the model.
         site: u32,
+        /// The slice that the operand is, if it is one; columns are those of the whole tensor.
+        slice: Option<Slice>,
     },
     /// Repeats single rows, heads and columns up to a type.
     Broadcast(Type),
@@ -204,22 +206,38 @@ pub struct Slice {
     pub axis: Axis,
     /// Elements of the axis on all ranks together.
     pub of: u32,
-    /// Elements on this rank.
+    /// First element of this rank.
+    pub start: u32,
+    /// Elements that are this rank's.
+    pub own: u32,
+    /// Elements on this rank, with what pads them.
     pub len: u32,
 }
 
 impl Slice {
     /// The slice of a rank.
     pub fn new(axis: Axis, of: u32, ranks: u32, rank: u32) -> Self {
-        let len = if Self::padded(of, ranks) {
-            of.div_ceil(ranks.max(1))
-        } else {
-            crate::traffic::share(of, ranks, rank).len() as u32
+        let share = crate::traffic::share(of, ranks, rank);
+        let own = share.len() as u32;
+        let len = match Self::padded(of, ranks) {
+            true => of.div_ceil(ranks.max(1)),
+            false => own,
         };
         Self {
             axis,
             of,
+            start: share.start,
+            own,
             len: len.max(1),
+        }
+    }
+
+    /// Of a tensor whose slice has a type: the column (heads one after the other) of the slice's
+    /// first element, and the columns from one of its heads to the next.
+    pub fn columns(&self, ty: Type) -> (u32, u32) {
+        match self.axis {
+            Axis::Heads => (self.start * ty.width, ty.width),
+            Axis::Width => (self.start, self.of),
         }
     }
 

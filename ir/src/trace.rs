@@ -5,7 +5,7 @@ mod chrome;
 mod diff;
 
 pub use chrome::TraceError;
-pub use diff::{Row, Total, TraceDiff, diff};
+pub use diff::{Row, Total, TraceDiff, diff, median};
 
 use crate::program::{Instr, Program, RankSizes};
 use crate::work::{KernelClass, work};

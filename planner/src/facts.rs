@@ -308,7 +308,18 @@ mod tests {
     fn dropout_and_parameters_are_not_computed_once() {
         let x = degree(EdgeSet::Looped);
         assert!(x.known.invariant);
-        assert!(!known(&Op::Dropout { p: 0.5, site: 0 }, &[x], &FACTS).invariant);
+        assert!(
+            !known(
+                &Op::Dropout {
+                    p: 0.5,
+                    site: 0,
+                    slice: None
+                },
+                &[x],
+                &FACTS
+            )
+            .invariant
+        );
         let w = Value {
             ty: Type::SCALAR,
             known: Known::PARAM,

@@ -92,7 +92,8 @@ impl Symbol {
                     two(4, function, slope)
                 }
                 Op::Binary(f) => one(5, binary_key(*f)),
-                Op::Dropout { p, site } => two(6, p.to_bits(), *site),
+                // Slices are cut after forms are found.
+                Op::Dropout { p, site, .. } => two(6, p.to_bits(), *site),
                 Op::Broadcast(ty) => {
                     let (kind, rows) = match ty.rows {
                         Rows::Fixed(n) => (0, n),

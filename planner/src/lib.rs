@@ -17,7 +17,7 @@
 //! let spec = ParamSpec { name: "w".into(), ty: Type::matrix(500, 16), init, decay: None };
 //! let w = model.param(spec);
 //! let x = model.add(Op::Input(Input::Features), &[], 0)?;
-//! let x = model.add(Op::Dropout { p: 0.5, site: 0 }, &[x], 0)?;
+//! let x = model.add(Op::Dropout { p: 0.5, site: 0, slice: None }, &[x], 0)?;
 //! let rows = model.add(Op::Take(EdgeSet::Plain, End::Src), &[x], 0)?;
 //! let sum = model.add(Op::Gather(EdgeSet::Plain, End::Dst, Reduce::Sum), &[rows], 0)?;
 //! let w = model.add(Op::Param(w), &[], 0)?;
@@ -36,6 +36,7 @@
 //! ```
 
 pub mod cost;
+pub mod decouple;
 pub mod extract;
 pub mod facts;
 pub mod forms;

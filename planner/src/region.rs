@@ -293,7 +293,7 @@ fn walk(
 
 /// An operator with its dropout site numbered within the region.
 fn local_site(op: &Op, sites: &mut Vec<u32>) -> Op {
-    let Op::Dropout { p, site } = op else {
+    let Op::Dropout { p, site, slice } = op else {
         return op.clone();
     };
     let number = sites
@@ -306,6 +306,7 @@ fn local_site(op: &Op, sites: &mut Vec<u32>) -> Op {
     Op::Dropout {
         p: *p,
         site: number as u32,
+        slice: *slice,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plans as text for people and as JSON for programs.
 
-use gnnc_ir::cluster::Basis;
+use gnnc_ir::cluster::{Basis, Cluster};
 use gnnc_ir::plan::{Candidate, Layout, Plan, PlanError, candidate_name};
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
@@ -77,7 +77,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
     }
     out.push('\n');
     match plan.choice() {
-        Some(choice) => write_choice(out, choice),
+        Some(choice) => write_choice(out, choice, &plan.cluster),
         None => wrap(
             out,
             "chosen     ",
@@ -135,7 +135,7 @@ fn write_table(out: &mut String, plan: &Plan) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_choice(out: &mut String, choice: &Candidate) {
+fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     wrap(out, "chosen     ", &choice.name());
     let (low, high) = (choice.range.low, choice.range.high);
     wrap(
@@ -144,7 +144,7 @@ fn write_choice(out: &mut String, choice: &Candidate) {
         &format!("{}, between {low} and {high}", choice.epoch_seconds),
     );
     let mut basis = match choice.basis {
-        Basis::Measured => "measured on this machine".to_owned(),
+        Basis::Measured => measured(cluster),
         Basis::Profile => "built-in profile of the machine".to_owned(),
         Basis::Declared => "declared or estimated statistics".to_owned(),
     };
@@ -179,6 +179,17 @@ fn write_choice(out: &mut String, choice: &Candidate) {
         .map(|kind| format!("{} {}", kind.name, kind.seconds))
         .collect();
     wrap(out, "mostly     ", &kinds.join(", "));
+}
+
+/// Which machine was measured, and when.
+fn measured(cluster: &Cluster) -> String {
+    let Some(measured) = &cluster.calibration.measured else {
+        return "measured".to_owned();
+    };
+    match measured.machine.as_str() {
+        "" => "measured on an unnamed machine".to_owned(),
+        machine => format!("measured on {machine}, {}", measured.date),
+    }
 }
 
 /// `rows, columns x 2, rows`.

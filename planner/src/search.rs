@@ -11,6 +11,7 @@ use crate::parts::{Parts, parts};
 use crate::placement::row;
 use crate::simulate::{Estimate, bound, least_memory, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
@@ -35,7 +36,7 @@ pub struct PlanRequest<'a> {
     /// Partitioners to try.
     pub partitioners: &'a [Partitioner],
     /// Relaxations that are permitted.
-    pub allow: &'a [Relaxation],
+    pub allow: &'a [Permission],
     /// What candidates must be.
     pub pin: Pin,
     /// How many candidates to list, the best ones; all if not given.
@@ -143,7 +144,7 @@ struct Ready {
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
-    allow: &'a [Relaxation],
+    allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
@@ -238,7 +239,10 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
         };
         let program = lower.program(&spec).ok()?;
         let parts = divided(request, &spec).ok()?.of(&program);
-        if least_memory(&program, &parts) <= has && peak_memory(&program, &parts) <= has {
+        let cluster = request.cluster;
+        if least_memory(&program, cluster, &parts) <= has
+            && peak_memory(&program, cluster, &parts) <= has
+        {
             return Some(ranks);
         }
     }
@@ -252,7 +256,7 @@ fn least(request: &PlanRequest, program: &Program, parts: &Parts) -> Result<f64,
         // Measures are rounded.
         Objective::Time => bound()?.seconds.0 * (1.0 - 1e-5),
         Objective::Bytes => bound()?.bytes.0 as f64,
-        Objective::Memory => least_memory(program, parts).0 as f64,
+        Objective::Memory => least_memory(program, request.cluster, parts).0 as f64,
     })
 }
 
@@ -299,7 +303,7 @@ impl Priced<'_> {
     fn allowed(&self) -> bool {
         relaxations(self.spec.placement)
             .iter()
-            .all(|r| self.allow.contains(r))
+            .all(|r| self.allow.contains(&r.permission()))
     }
 }
 

@@ -105,7 +105,7 @@ pub fn simulate(
         phase(&program.step),
         phase(&program.eval),
     );
-    let peak = peak_memory(program, parts);
+    let peak = peak_memory(program, cluster, parts);
     Ok(Estimate {
         range: range(&epoch, cluster, parts),
         basis: basis(cluster, parts),
@@ -144,13 +144,14 @@ pub fn timeline(
 }
 
 /// What [`peak_memory`] cannot be below, much faster.
-pub fn least_memory(program: &Program, parts: &Parts) -> Bytes {
-    memory::least(program, parts)
+pub fn least_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
+    memory::least(program, cluster, parts)
 }
 
-/// Bytes of memory of the rank that needs most.
-pub fn peak_memory(program: &Program, parts: &Parts) -> Bytes {
-    memory::peak(program, parts)
+/// Bytes of memory of the rank that needs most. Of what processors of a node keep once for all
+/// their ranks, each is charged its share.
+pub fn peak_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
+    memory::peak(program, cluster, parts)
 }
 
 fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {

@@ -99,10 +99,12 @@ impl Rank {
         }
     }
 
-    /// Bytes of memory in use: buffers, the share of the graph, and messages.
+    /// Bytes of memory in use: buffers, the share of the graph and of what all ranks keep once,
+    /// and messages.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.layout.total_bytes
             + self.part.bytes()
+            + self.part.whole.bytes() as u64 / u64::from(self.transport.ranks().max(1))
             + self.memory.reduction.bytes()
             + self.transport.memory_bytes()
     }

@@ -51,6 +51,12 @@ pub fn available_memory() -> Option<u64> {
     free.into_iter().chain(left).min()
 }
 
+/// Bytes of memory that this process holds. `None` where the system does not say.
+pub fn resident_memory() -> Option<u64> {
+    let status = read_to_string("/proc/self/status").ok()?;
+    number_after(&status, "VmRSS:").map(|kibibytes| kibibytes.saturating_mul(1024))
+}
+
 /// Available memory and free swap of `/proc/meminfo`.
 fn free_memory(meminfo: &str) -> Option<u64> {
     let kibibytes = |key: &str| number_after(meminfo, key);

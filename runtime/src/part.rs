@@ -123,7 +123,7 @@ impl Part {
         })
     }
 
-    /// Bytes of all this.
+    /// Bytes of all this but what the ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
         let features = self
@@ -138,8 +138,7 @@ impl Part {
         let rows =
             4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
-        let own = arcs.sum::<usize>() + features + labels + rows + splits;
-        (own + self.whole.bytes()) as u64
+        (arcs.sum::<usize>() + features + labels + rows + splits) as u64
     }
 
     /// The arcs of a set that a kernel over `rows` walks, if there is one.

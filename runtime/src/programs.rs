@@ -1,7 +1,7 @@
 //! The programs of a session's ranks.
 
 use crate::RuntimeError;
-use gnnc_ir::op::Redistribute;
+use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::program::{Buffer, Instr, Program, RankSizes, Role};
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ enum Message {
     Halo(Option<u32>),
     /// Floats of the buffers.
     Sum(Vec<Option<u64>>),
-    /// How, with the slice's own width left out, and heads and width of the whole.
+    /// How, with rank 0's slice in place of the own, and heads and width of the whole.
     Rows(Redistribute, u32, u32),
 }
 
@@ -193,7 +193,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
         } => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
-                slice.len = 0;
+                *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
             }
             Message::Rows(how, *heads, *width)
         }

@@ -9,7 +9,7 @@ use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init};
 use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use gnnc_ir::program::{BufferId, Extent, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -247,6 +247,11 @@ impl Session {
         self.options.learning_rate = learning_rate;
     }
 
+    /// What each rank holds.
+    pub fn sizes(&self) -> Vec<RankSizes> {
+        self.crew.ranks().map(|rank| rank.part.sizes).collect()
+    }
+
     /// Seed of every random draw; after a resume that of the checkpoint.
     pub fn seed(&self) -> u64 {
         self.options.seed
@@ -262,9 +267,9 @@ impl Session {
         self.best
     }
 
-    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (all arcs
-    /// where it walks them, though ranks of one process share these), and the messages kept
-    /// so far; neither code nor the graph that the session was built from.
+    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all arcs,
+    /// which ranks of one process keep once, an equal share), and the messages kept so far;
+    /// neither code nor the graph that the session was built from.
     pub fn peak_memory_bytes(&self) -> u64 {
         self.crew
             .ranks()

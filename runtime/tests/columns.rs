@@ -101,6 +101,7 @@ impl Spread {
         let mask = |p, at| Mask {
             p,
             at,
+            first: 0,
             head_step: 0,
             column_step: 0,
         };

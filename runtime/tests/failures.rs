@@ -6,8 +6,10 @@ mod network;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
-use gnnc_runtime::transport::{Transport, TransportError, threads::Threads};
-use gnnc_runtime::{Failure, RunOptions, RuntimeError, Session, Tensor};
+use gnnc_runtime::transport::threads::Threads;
+use gnnc_runtime::transport::watched::{Call, Watched};
+use gnnc_runtime::transport::{Transport, TransportError};
+use gnnc_runtime::{RunOptions, RuntimeError, Session, Tensor};
 use network::Network;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,62 +23,22 @@ const G8: Network = Network {
     dropout: true,
 };
 
-/// Fails, or panics, at a call.
-struct Faulty {
-    inner: Threads,
-    calls: usize,
-    fail_at: usize,
-    panics: bool,
-}
-
-impl Faulty {
-    fn count(&mut self, rank: u32) -> Result<(), TransportError> {
-        self.calls += 1;
-        if self.calls <= self.fail_at {
+/// Rank 2 fails, or panics, after some messages.
+fn faulty(inner: Threads, fail_at: usize, panics: bool) -> Box<dyn Transport> {
+    let (rank, mut calls) = (inner.rank(), 0);
+    let watch = move |call| {
+        calls += 1;
+        if rank != 2 || calls <= fail_at {
             return Ok(());
         }
-        assert!(!self.panics, "the cable caught fire");
+        assert!(!panics, "the cable caught fire");
+        let (Call::Send { to: rank, .. } | Call::Receive { from: rank, .. }) = call;
         Err(TransportError::Broken {
             rank,
             reason: "no carrier".to_owned(),
         })
-    }
-}
-
-impl Transport for Faulty {
-    fn rank(&self) -> u32 {
-        self.inner.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inner.ranks()
-    }
-    fn send(
-        &mut self,
-        to: u32,
-        floats: usize,
-        fill: &mut dyn FnMut(&mut [f32]),
-    ) -> Result<(), TransportError> {
-        self.count(to)?;
-        self.inner.send(to, floats, fill)
-    }
-    fn recv(
-        &mut self,
-        from: u32,
-        floats: usize,
-        take: &mut dyn FnMut(&[f32]),
-    ) -> Result<(), TransportError> {
-        self.count(from)?;
-        self.inner.recv(from, floats, take)
-    }
-    fn bytes_sent(&self) -> u64 {
-        self.inner.bytes_sent()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.inner.memory_bytes()
-    }
-    fn abort(&mut self, failure: Failure) {
-        self.inner.abort(failure);
-    }
+    };
+    Box::new(Watched::new(inner, Box::new(watch)))
 }
 
 #[test]
@@ -115,19 +77,7 @@ fn a_failing_rank_stops_all_of_them() {
         for fail_at in [0, 1, 5, 9, 14, 30] {
             let transports = Threads::connect(4)
                 .into_iter()
-                .map(|inner| {
-                    let fail_at = if inner.rank() == 2 {
-                        fail_at
-                    } else {
-                        usize::MAX
-                    };
-                    Box::new(Faulty {
-                        inner,
-                        calls: 0,
-                        fail_at,
-                        panics,
-                    }) as Box<dyn Transport>
-                })
+                .map(|inner| faulty(inner, fail_at, panics))
                 .collect();
             let options = RunOptions {
                 threads_per_rank: 2,

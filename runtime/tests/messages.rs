@@ -7,52 +7,13 @@ mod network;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{Features, GraphData, Labels, Topology};
-use gnnc_runtime::transport::{Transport, TransportError, threads::Threads};
-use gnnc_runtime::{Failure, RunOptions, Session};
+use gnnc_runtime::transport::Transport;
+use gnnc_runtime::transport::threads::Threads;
+use gnnc_runtime::transport::watched::{Call, Watched};
+use gnnc_runtime::{RunOptions, Session};
 use network::Network;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Counts messages.
-struct Counting {
-    inner: Threads,
-    messages: Arc<AtomicU64>,
-}
-
-impl Transport for Counting {
-    fn rank(&self) -> u32 {
-        self.inner.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inner.ranks()
-    }
-    fn send(
-        &mut self,
-        to: u32,
-        floats: usize,
-        fill: &mut dyn FnMut(&mut [f32]),
-    ) -> Result<(), TransportError> {
-        self.messages.fetch_add(1, Ordering::Relaxed);
-        self.inner.send(to, floats, fill)
-    }
-    fn recv(
-        &mut self,
-        from: u32,
-        floats: usize,
-        take: &mut dyn FnMut(&[f32]),
-    ) -> Result<(), TransportError> {
-        self.inner.recv(from, floats, take)
-    }
-    fn bytes_sent(&self) -> u64 {
-        self.inner.bytes_sent()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.inner.memory_bytes()
-    }
-    fn abort(&mut self, failure: Failure) {
-        self.inner.abort(failure);
-    }
-}
 
 /// Vertices in a ring.
 fn ring(vertices: u32) -> GraphData {
@@ -86,7 +47,13 @@ fn epoch(ranks: u32) -> (u64, f64) {
     let messages = Arc::new(AtomicU64::new(0));
     let count = |inner| {
         let messages = Arc::clone(&messages);
-        Box::new(Counting { inner, messages }) as Box<dyn Transport>
+        let watch = move |call| {
+            if matches!(call, Call::Send { .. }) {
+                messages.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        Box::new(Watched::new(inner, Box::new(watch))) as Box<dyn Transport>
     };
     let ends = Threads::connect(ranks).into_iter().map(count).collect();
     let options = RunOptions::default();

@@ -6,8 +6,11 @@ use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Output};
 use super::text::{count, facts};
 use clap::Args;
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::trace::median;
 use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::runtime::resident_memory;
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
 
@@ -28,6 +31,9 @@ pub struct BenchEpoch {
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// Seed of every random draw, in place of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
@@ -44,11 +50,13 @@ impl BenchEpoch {
         let options = TrainOptions {
             workers: self.workers,
             placement: self.placement,
+            allow: self.allow.clone(),
             threads: self.threads,
             seed: self.seed,
             cache_dir: if self.no_cache { None } else { cache_dir() },
             ..TrainOptions::default()
         };
+        let before = resident_memory();
         let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
         for _ in 0..self.epochs {
@@ -57,14 +65,14 @@ impl BenchEpoch {
             seconds.push(epoch.seconds);
         }
         let memory = trainer.session.peak_memory_bytes();
+        let grown = resident_memory().zip(before);
+        let grown = grown.map(|(now, before)| now.saturating_sub(before));
         let text = || {
-            let mut sorted = seconds.clone();
-            sorted.sort_by(f64::total_cmp);
-            let median = sorted[sorted.len() / 2];
+            let shortest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
             facts(&[
                 ("epochs", count(u64::from(self.epochs), "epoch")),
-                ("shortest", Seconds(sorted[0]).to_string()),
-                ("median", Seconds(median).to_string()),
+                ("shortest", Seconds(shortest).to_string()),
+                ("median", Seconds(median(&seconds)).to_string()),
                 ("last loss", format!("{:.6}", losses[losses.len() - 1])),
                 ("peak memory", Bytes(memory).to_string()),
             ])
@@ -80,6 +88,7 @@ impl BenchEpoch {
                 "losses": &losses,
                 "bytes_an_epoch": trainer.step_bytes,
                 "peak_memory_bytes": memory,
+                "resident_bytes": grown,
             }),
         )
     }

@@ -3,7 +3,7 @@
 use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
-use gnnc::ir::model::Model;
+use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::planner::placement::{TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
@@ -160,6 +160,15 @@ pub fn placement(name: &str) -> Result<Placement, String> {
         .into_iter()
         .find(|placement| placement.name() == name)
         .ok_or_else(|| format!("expected one of {}", names().join(", ")))
+}
+
+/// A relaxation by its name.
+pub fn relaxation(name: &str) -> Result<Relaxation, String> {
+    let found = Relaxation::ALL.into_iter().find(|r| r.name() == name);
+    found.ok_or_else(|| {
+        let names = Relaxation::ALL.map(Relaxation::name);
+        format!("expected some of {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::text::{count, facts, grouped, percent};
 use clap::Args;
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::planner::layout::Layouts;
@@ -33,6 +34,9 @@ pub struct Train {
     /// How the work is placed on several workers; as the plan says, or graph.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::placement)]
     placement: Option<Placement>,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// The machines that layouts are chosen for, where the placement is mixed.
     #[arg(long, value_name = "NAME|FILE")]
     cluster: Option<String>,
@@ -85,10 +89,14 @@ impl Train {
         self.check()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let choice = match &plan {
+        let verified = match &plan {
             Some(plan) => Some(gnnc::verify(plan, &loaded, &compiled)?),
             None => None,
         };
+        for warning in verified.iter().flat_map(|v| &v.warnings) {
+            out.note(&format!("warning: {warning}\n"));
+        }
+        let choice = verified.as_ref().map(|v| &v.choice);
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \
@@ -148,6 +156,11 @@ impl Train {
                 .map(|c| c.placement)
                 .or(self.placement)
                 .unwrap_or(Placement::Graph),
+            allow: match choice {
+                // Verified: the plan says that it is allowed.
+                Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
+                None => self.allow.clone(),
+            },
             layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).layouts),
             cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,

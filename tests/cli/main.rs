@@ -8,6 +8,7 @@ mod commands;
 mod data;
 mod examples;
 mod graphs;
+mod memory;
 mod plans;
 mod rankings;
 mod replay;

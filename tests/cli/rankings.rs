@@ -39,7 +39,7 @@ fn a_mixture_is_best_by_time_and_by_bytes() {
         let pure = || {
             plan.candidates
                 .iter()
-                .filter(|c| c.placement != Placement::Mixed)
+                .filter(|c| c.allowed && c.placement != Placement::Mixed)
         };
         for name in ["graph", "tensor", "broadcast"] {
             assert!(pure().any(|c| c.placement.name() == name), "no {name}");

@@ -156,6 +156,17 @@ fn plans_that_do_not_verify_are_refused() {
         let file = folder.file("edited.json", edited.to_string());
         refused(1, &["train", text(&file)], parts);
     }
+    let mut edited = good.clone();
+    edited["candidates"][0]["compute_seconds"] = json!(5e-6);
+    let file = folder.file("edited.json", edited.to_string());
+    for (file, warns) in [(text(&file), true), (plan.as_str(), false)] {
+        let run = gnnc(["train", file, "--epochs", "2"]);
+        let warned = run
+            .stderr
+            .contains("`compute_seconds` of graph x 2 metis is 5.0 us");
+        assert_eq!((run.code, warned), (Some(0), warns), "{}", run.stderr);
+        assert_eq!(run.stderr.contains("warning"), warns, "{}", run.stderr);
+    }
     refused(1, &["train", &plan, "--workers", "2"], &["--workers"]);
     refused(1, &["train", &plan, "--set", "hidden=8"], &["--set"]);
     let half = std::fs::read_to_string(&plan).unwrap();

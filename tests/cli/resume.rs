@@ -52,8 +52,8 @@ fn a_resumed_run_reports_the_seed_of_its_checkpoint() {
     let run = |more: &[&str]| gnnc(train.iter().chain(more)).json();
     let first = run(&["3", "--seed", "5", "--checkpoint", text(&file)]);
     assert_eq!(first["seed"], 5);
-    for more in [&["6"][..], &["6", "--seed", "9"]] {
-        let resume = ["--resume", text(&file)];
+    let resume = ["--resume", text(&file)];
+    for more in [&["6"][..], &["6", "--seed", "5"]] {
         let again = run(&[more, &resume].concat());
         assert_eq!(again["seed"], 5, "{more:?}");
         assert_eq!(
@@ -61,6 +61,9 @@ fn a_resumed_run_reports_the_seed_of_its_checkpoint() {
             run(&[&["6", "--seed", "5"][..]].concat())["train_loss"]
         );
     }
+    let other = ["train", text(&model), "--seed", "9", resume[0], resume[1]];
+    let parts = ["seed 9", "of seed 5", "leave the seed out", text(&file)];
+    refused(1, &other, &parts);
 }
 
 #[test]

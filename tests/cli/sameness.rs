@@ -1,16 +1,20 @@
 //! Several workers compute what one computes, dropout included.
 
 use crate::support::{example, gnnc};
+use gnnc::ir::model::Relaxation;
+use gnnc::planner::placement::TABLE;
 use gnnc::{LoadOptions, Loaded, Source, TrainOptions};
 
-/// Losses of ten epochs by number of workers, against those of one worker.
+/// Losses of ten epochs by placement and number of workers, against those of one worker.
 fn same_losses(model: &str) {
     let source = Source::read(example(model)).unwrap();
     let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-    let losses = |workers| {
+    let losses = |placement, workers| {
         let options = TrainOptions {
             workers,
+            placement,
+            allow: Relaxation::ALL.to_vec(),
             epochs: Some(10),
             evaluate_every: 10,
             ..TrainOptions::default()
@@ -20,16 +24,23 @@ fn same_losses(model: &str) {
         assert_eq!(summary.bytes_sent > 0, workers > 1);
         summary.losses
     };
-    let one = losses(1);
-    assert_eq!(one.len(), 10);
-    for workers in [2, 3, 4] {
-        for (epoch, (found, expected)) in losses(workers).iter().zip(&one).enumerate() {
-            let error = (found - expected).abs() / expected.abs();
-            assert!(
-                error < 1e-4,
-                "{model} on {workers} workers, epoch {}: {found}, on one {expected}",
-                epoch + 1
-            );
+    for placement in TABLE.iter().map(|row| row.placement) {
+        if compiled.training(placement).is_err() {
+            // A model that has no decoupled form of its own.
+            continue;
+        }
+        let one = losses(placement, 1);
+        assert_eq!(one.len(), 10);
+        for workers in [2, 5] {
+            let several = losses(placement, workers);
+            for (epoch, (found, expected)) in several.iter().zip(&one).enumerate() {
+                let error = (found - expected).abs() / expected.abs();
+                assert!(
+                    error < 1e-4,
+                    "{model}, {placement} on {workers} workers, epoch {}: {found}, on one {expected}",
+                    epoch + 1
+                );
+            }
         }
     }
 }
@@ -57,6 +68,11 @@ fn gin_is_the_same_on_several_workers() {
 #[test]
 fn gcnii_is_the_same_on_several_workers() {
     same_losses("gcnii_cora.gir");
+}
+
+#[test]
+fn appnp_is_the_same_on_several_workers() {
+    same_losses("appnp_cora.gir");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
+use gnnc::planner::decouple::DecoupleError;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -43,6 +44,19 @@ fn check_case(mut case: Case) {
                 });
             }
         }
+    }
+    match case.decoupled() {
+        Ok(mut case) => {
+            for ranks in [1, 2, 3, 5, 8] {
+                case.check(Way {
+                    placement: Placement::TensorDecoupled,
+                    ranks,
+                    partitioner: if ranks == 3 { "hash" } else { "range" },
+                    threads: 1,
+                });
+            }
+        }
+        Err(why) => assert_eq!(why, DecoupleError::Already),
     }
 }
 
@@ -101,6 +115,31 @@ fn appnp() {
          repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
          loss cross_entropy(z, labels, on = train)",
     );
+}
+
+/// Draws are keyed by the columns of the whole tensor, wherever a slice of it lies: of vertices
+/// between two aggregations, in and outside of a loop, of arcs, and of heads.
+#[test]
+fn dropout_on_slices() {
+    let mut case = Case::new(
+        "layer spread(h) { return 0.2 * gather(h@src |> dropout(0.3), sum) }",
+        "let h = x |> linear(7) |> propagate |> dropout(0.4) |> propagate |> relu
+         let z = h
+         repeat k in 1..=3 { z = 0.9 * propagate(z |> dropout(0.3)) + 0.1 * h }
+         let g = z |> spread |> gat_conv(2, heads = 5, dropout = 0.4)
+         loss cross_entropy(linear(g, classes), labels, on = train)",
+        planted(shape(false)),
+    );
+    for ranks in [2, 3, 5, 8] {
+        let uncut = gnnc::planner::layout::uncut(&case.compiled.training.backward.graph, ranks);
+        assert_eq!(uncut, Vec::<String>::new(), "{ranks} ranks");
+        case.check(Way {
+            placement: Placement::Tensor,
+            ranks,
+            partitioner: "hash",
+            threads: 1,
+        });
+    }
 }
 
 #[test]

@@ -63,9 +63,9 @@ impl Emit<'_, '_> {
         let spec = self.kernel.masks[mask];
         let offsets = lanes.offsets(spec.head_step, spec.column_step);
         let spread: [u32; 4] = std::array::from_fn(|lane| {
-            offsets
-                .get(lane)
-                .map_or(0, |column| column.wrapping_mul(COLUMN))
+            offsets.get(lane).map_or(0, |column| {
+                spec.first.wrapping_add(*column).wrapping_mul(COLUMN)
+            })
         });
         let mut columns = self.bits_const(types::I32X4, spread);
         for (start, step) in [(base.head, spec.head_step), (base.column, spec.column_step)] {

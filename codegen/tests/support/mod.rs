@@ -289,6 +289,7 @@ pub fn mask(random: &mut Random, at: At, width: u32) -> Mask {
     Mask {
         p: random.pick(&[0.1, 0.5, 0.6]),
         at,
+        first: random.pick(&[0, 0, 7]),
         head_step,
         column_step,
     }

@@ -11,6 +11,7 @@ pub use attributes::Attributes;
 pub use planted::PlantedPartition;
 pub use rmat::Rmat;
 
+use crate::topology::merge;
 use crate::{GraphError, Topology};
 use rayon::prelude::*;
 
@@ -85,7 +86,9 @@ fn draw_arcs(
         keys = if keys.is_empty() {
             fresh
         } else {
-            union(&keys, &fresh)
+            let mut all = Vec::with_capacity(keys.len() + fresh.len());
+            merge(&keys, &fresh, &mut all);
+            all
         };
     }
     if symmetric {
@@ -94,21 +97,6 @@ fn draw_arcs(
         keys.par_sort_unstable();
     }
     Ok(Topology::from_sorted_keys(n, &keys))
-}
-
-/// The union of two ascending lists.
-fn union(a: &[u64], b: &[u64]) -> Vec<u64> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        let next = a[i].min(b[j]);
-        i += usize::from(a[i] == next);
-        j += usize::from(b[j] == next);
-        out.push(next);
-    }
-    out.extend_from_slice(&a[i..]);
-    out.extend_from_slice(&b[j..]);
-    out
 }
 
 #[cfg(test)]

@@ -18,23 +18,28 @@ impl<'a> Elaborator<'a, '_> {
         bound: Bound<'a>,
         span: Span,
     ) -> Value<'a> {
+        self.arguments(builtin, bound, span)
+            .and_then(|args| self.apply(&args))
+            .unwrap_or(Value::Poison)
+    }
+
+    /// The values of a call's arguments. `None`: one is wrong and has been reported.
+    fn arguments(
+        &mut self,
+        builtin: &'static Builtin,
+        bound: Bound<'a>,
+        span: Span,
+    ) -> Option<Args<'a>> {
         let values = bound
             .into_iter()
             .map(|arg| arg.map(|e| (self.eval(e), e.span())));
         let values: Vec<_> = values.collect();
-        if values
-            .iter()
-            .flatten()
-            .any(|(value, _)| matches!(value, Value::Poison))
-        {
-            return Value::Poison;
-        }
-        let args = Args {
+        let poison = |(value, _): &(Value, Span)| matches!(value, Value::Poison);
+        (!values.iter().flatten().any(poison)).then_some(Args {
             builtin,
             values,
             span,
-        };
-        self.apply(&args).unwrap_or(Value::Poison)
+        })
     }
 
     /// `None`: something is wrong and has been reported.
@@ -185,7 +190,15 @@ impl<'a> Elaborator<'a, '_> {
         }
         let site = self.sites;
         self.sites += 1;
-        Some(self.emit(Op::Dropout { p: p as f32, site }, &[x], args.span))
+        Some(self.emit(
+            Op::Dropout {
+                p: p as f32,
+                site,
+                slice: None,
+            },
+            &[x],
+            args.span,
+        ))
     }
 
     fn product(&mut self, x: Tensor, w: Tensor, args: &Args<'a>) -> Option<Value<'a>> {
@@ -314,21 +327,8 @@ impl<'a> Elaborator<'a, '_> {
         bound: Bound<'a>,
         span: Span,
     ) {
-        let values = bound
-            .into_iter()
-            .map(|arg| arg.map(|e| (self.eval(e), e.span())));
-        let values: Vec<_> = values.collect();
-        if values
-            .iter()
-            .flatten()
-            .any(|(value, _)| matches!(value, Value::Poison))
-        {
+        let Some(args) = self.arguments(builtin, bound, span) else {
             return;
-        }
-        let args = Args {
-            builtin,
-            values,
-            span,
         };
         let Some(logits) = self.tensor(&args, 0) else {
             return;

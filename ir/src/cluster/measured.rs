@@ -33,7 +33,32 @@ pub struct Costs {
     pub around: Seconds,
     /// By group of instructions: see [`GROUPS`].
     pub groups: BTreeMap<String, TermCosts>,
+    /// By name of an instruction that communicates: see [`MESSAGES`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub messages: BTreeMap<String, MessageCost>,
 }
+
+/// What the messages of an instruction take on one rank, packing and adding up included, once
+/// all ranks are there.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageCost {
+    /// Whatever is sent.
+    pub latency: Seconds,
+    /// Bytes that the rank sends a second.
+    pub bandwidth: f64,
+}
+
+/// Instructions that communicate.
+pub const MESSAGES: [&str; 7] = [
+    "halo-exchange",
+    "halo-reduce",
+    "all-reduce",
+    "split",
+    "join",
+    "replicate",
+    "reduce-rows",
+];
 
 impl Measured {
     /// The costs for a number of ranks: those of the largest number that was measured and is
@@ -50,19 +75,28 @@ impl Measured {
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for costs in &self.costs {
             let place = format!("calibration.measured.ranks.{}", costs.ranks);
-            let around = ("around", &costs.around.0);
             let terms = costs.groups.iter().flat_map(|(group, terms)| {
-                terms
-                    .iter()
-                    .map(move |(term, value)| (group.as_str(), term, value))
+                let key = move |term: &String| format!("{group}.{term}");
+                terms.iter().map(move |(term, value)| (key(term), *value))
             });
-            let all = std::iter::once((String::from(around.0), around.1))
-                .chain(terms.map(|(group, term, value)| (format!("{group}.{term}"), value)));
+            let messages = costs.messages.iter();
+            let latencies =
+                messages.map(|(name, cost)| (format!("messages.{name}.latency"), cost.latency.0));
+            let all = std::iter::once(("around".to_owned(), costs.around.0));
+            let all = all.chain(terms).chain(latencies);
             for (key, value) in all {
-                if !(*value >= 0.0 && value.is_finite()) {
+                if !(value >= 0.0 && value.is_finite()) {
                     return Err(ClusterError::Negative {
                         key: format!("{place}.{key}"),
                         found: value.to_string(),
+                    });
+                }
+            }
+            for (name, cost) in &costs.messages {
+                if !(cost.bandwidth > 0.0 && cost.bandwidth.is_finite()) {
+                    return Err(ClusterError::NotPositive {
+                        key: format!("{place}.messages.{name}.bandwidth"),
+                        found: cost.bandwidth.to_string(),
                     });
                 }
             }
@@ -80,6 +114,7 @@ impl Measured {
             ranks,
             around,
             groups,
+            messages,
         } in &self.costs
         {
             // Writing to a String does not fail.
@@ -94,8 +129,26 @@ impl Measured {
                     let _ = writeln!(text, "{term} = {value:e}");
                 }
             }
+            for (name, MessageCost { latency, bandwidth }) in messages {
+                let _ = write!(
+                    text,
+                    "[calibration.measured.ranks.{ranks}.messages.{name}]\n\
+                     latency = {:e}\nbandwidth = {bandwidth:e}\n",
+                    latency.0
+                );
+            }
         }
         text
+    }
+}
+
+impl MessageCost {
+    /// The time of a rank that sends so many bytes; none if nothing is sent.
+    pub fn seconds(&self, bytes: u64) -> f64 {
+        match bytes {
+            0 => 0.0,
+            bytes => self.latency.0 + bytes as f64 / self.bandwidth,
+        }
     }
 }
 
@@ -129,12 +182,14 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         let Some(section) = by_ranks.section(key)? else {
             continue;
         };
-        let known: Vec<&str> = GROUPS.iter().copied().chain(["around"]).collect();
+        let others = ["around", "messages"];
+        let known: Vec<&str> = GROUPS.iter().copied().chain(others).collect();
         section.only(&known)?;
         let mut costs = Costs {
             ranks,
             around: Seconds(section.not_negative("around")?.unwrap_or(0.0)),
             groups: BTreeMap::new(),
+            messages: messages(&section)?,
         };
         for group in GROUPS {
             let Some(terms) = section.section(group)? else {
@@ -153,4 +208,28 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
     }
     measured.costs.sort_by_key(|costs| costs.ranks);
     Ok(measured)
+}
+
+/// What the messages of each instruction take.
+fn messages(section: &Section) -> Result<BTreeMap<String, MessageCost>, ClusterError> {
+    let mut found = BTreeMap::new();
+    let Some(section) = section.section("messages")? else {
+        return Ok(found);
+    };
+    section.only(&MESSAGES)?;
+    for name in MESSAGES {
+        let Some(cost) = section.section(name)? else {
+            continue;
+        };
+        cost.only(&["latency", "bandwidth"])?;
+        let missing = |key| cost.missing(key, "write it with `gnnc calibrate`");
+        let latency = cost.not_negative("latency")?;
+        let bandwidth = cost.positive("bandwidth")?;
+        let cost = MessageCost {
+            latency: Seconds(latency.ok_or_else(|| missing("latency"))?),
+            bandwidth: bandwidth.ok_or_else(|| missing("bandwidth"))?,
+        };
+        found.insert(name.to_owned(), cost);
+    }
+    Ok(found)
 }

@@ -364,7 +364,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn positive(&self, key: &str) -> Result<Option<f64>, ClusterError> {
+    pub fn positive(&self, key: &str) -> Result<Option<f64>, ClusterError> {
         match self.number(key)? {
             Some(x) if !(x > 0.0 && x.is_finite()) => Err(ClusterError::NotPositive {
                 key: self.key(key),

@@ -26,7 +26,11 @@ impl Machine<'_> {
                 let b = operands[1];
                 build(ty, rows, |r, h, c| f.eval(a.at(r, h, c), b.at(r, h, c)))
             }
-            (Op::Dropout { p, site }, Some(x)) => self.dropout(*p, *site, iteration, x),
+            (Op::Dropout { p, site, slice }, Some(x)) => {
+                let width = x.ty.width;
+                let columns = slice.map_or((0, width), |slice| slice.columns(x.ty));
+                self.dropout(*p, *site, columns, iteration, x)
+            }
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
             (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
@@ -110,7 +114,16 @@ impl Machine<'_> {
         })
     }
 
-    fn dropout(&self, p: f32, site: u32, iteration: u32, x: &Tensor) -> Tensor {
+    /// `first` is the column of the first element in the whole tensor, `head_step` the columns
+    /// from one head to the next there.
+    fn dropout(
+        &self,
+        p: f32,
+        site: u32,
+        (first, head_step): (u32, u32),
+        iteration: u32,
+        x: &Tensor,
+    ) -> Tensor {
         let Some(dropout) = self.context.dropout else {
             return x.clone();
         };
@@ -129,8 +142,9 @@ impl Machine<'_> {
                 }
                 _ => vertex_hash(key, r as u32),
             };
-            for (c, value) in row.iter_mut().enumerate() {
-                *value = if keep(hash, c as u32, p) {
+            for (c, value) in (0..).zip(row) {
+                let column = first + c / x.ty.width * head_step + c % x.ty.width;
+                *value = if keep(hash, column, p) {
                     *value * scale
                 } else {
                     0.0

@@ -102,7 +102,7 @@ fn total(phase: Phase, sides: &[Side; 2]) -> Option<Total> {
     let of = |side: &Side| side.phases.get(&phase).unwrap_or(&empty).clone();
     let found = sides.each_ref().map(of);
     let ranks = sides.each_ref().map(|side| side.ranks.max(1));
-    let median =
+    let typical =
         |part: fn(&Phased) -> &Sums| [0, 1].map(|i| Seconds(part(&found[i]).median(ranks[i])));
     let walls = sides
         .each_ref()
@@ -110,14 +110,14 @@ fn total(phase: Phase, sides: &[Side; 2]) -> Option<Total> {
     Some(Total {
         phase,
         runs: walls.each_ref().map(|walls| walls.len() as u64),
-        seconds: walls.each_ref().map(|walls| Seconds(median_of(walls))),
+        seconds: walls.each_ref().map(|walls| Seconds(median(walls))),
         resources: [
-            median(|p| &p.busy[0]),
-            median(|p| &p.busy[1]),
-            median(|p| &p.busy[2]),
+            typical(|p| &p.busy[0]),
+            typical(|p| &p.busy[1]),
+            typical(|p| &p.busy[2]),
         ],
-        waiting: median(|p| &p.waiting),
-        between: median(|p| &p.between),
+        waiting: typical(|p| &p.waiting),
+        between: typical(|p| &p.between),
         bytes: [0, 1].map(|i| found[i].bytes / walls[i].len().max(1) as u64),
     })
 }
@@ -137,7 +137,7 @@ impl Sums {
     /// The median over epochs of the mean over ranks.
     fn median(&self, ranks: u64) -> f64 {
         let means: Vec<f64> = self.0.values().map(|s| s / ranks as f64).collect();
-        median_of(&means)
+        median(&means)
     }
 }
 
@@ -250,7 +250,7 @@ fn walls(events: &[Event]) -> BTreeMap<Phase, Vec<f64>> {
 }
 
 /// The median; 0 of nothing.
-fn median_of(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

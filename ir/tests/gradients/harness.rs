@@ -102,7 +102,14 @@ impl Build {
     }
 
     pub fn dropout(&mut self, p: f32, site: u32, x: NodeId) -> NodeId {
-        self.op(Op::Dropout { p, site }, &[x])
+        self.op(
+            Op::Dropout {
+                p,
+                site,
+                slice: None,
+            },
+            &[x],
+        )
     }
 
     pub fn take(&mut self, set: EdgeSet, end: End, x: NodeId) -> NodeId {

@@ -178,9 +178,14 @@ impl Assembler<'_> {
             Want::Part(part, i) => {
                 let (placed, form) = &self.parts[part];
                 match &form.term.as_ref()[i].symbol {
-                    Symbol::Op(Op::Dropout { p, site }) => {
+                    Symbol::Op(Op::Dropout { p, site, slice }) => {
                         let site = placed.sites[*site as usize];
-                        (Op::Dropout { p: *p, site }, self.scopes[part][i])
+                        let op = Op::Dropout {
+                            p: *p,
+                            site,
+                            slice: *slice,
+                        };
+                        (op, self.scopes[part][i])
                     }
                     Symbol::Op(op) => (op.clone(), self.scopes[part][i]),
                     Symbol::Leaf(_) | Symbol::Results => return Ok(inputs[0]),

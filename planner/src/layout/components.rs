@@ -191,7 +191,7 @@ fn transfer(
             // Element-wise functions may stay on slices, where anything may become of a 0.
             let arrives = !matches!(
                 from.op,
-                Op::Unary(_) | Op::Binary(_) | Op::Arg(_) | Op::Out(_)
+                Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Arg(_) | Op::Out(_)
             );
             let gathered = from.inputs.iter().any(|i| arc(*i));
             let zero = if gathered { zero } else { arrives };
@@ -231,7 +231,6 @@ fn transfer(
                 }),
             }
         }
-        Op::Dropout { .. } if cut(node.inputs[0]) => Err("its draws are keyed by column"),
         Op::Dropout { .. } => Ok(State { share, zero }),
         Op::ReduceCols(along, reduce) => {
             let size = match axis {

@@ -139,7 +139,7 @@ fn near(
                 .filter(|plan| plan.carried(*k as usize))
                 .map(|plan| plan.axis),
             _ if components.cut[n].is_some() => components.cut[n],
-            Op::Unary(_) | Op::Binary(_) if node.ty.rows == Rows::Vertices => {
+            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows == Rows::Vertices => {
                 let axis = node.inputs.iter().find_map(|i| near[i.0 as usize]);
                 // The others are numbers, or degrees and the like: a column that never changes.
                 axis.filter(|axis| {

@@ -83,6 +83,14 @@ fn on_rank(ty: Type, axis: Axis, ranks: Ranks) -> Type {
     ty
 }
 
+/// Elements of an axis.
+fn size(ty: Type, axis: Axis) -> u32 {
+    match axis {
+        Axis::Heads => ty.heads,
+        Axis::Width => ty.width,
+    }
+}
+
 struct Writer<'a> {
     graph: &'a Graph,
     components: &'a Components,
@@ -174,6 +182,11 @@ impl<'a> Writer<'a> {
         let wanted = on_rank(node.ty, axis, self.ranks);
         let op = match &node.op {
             Op::Broadcast(ty) => Op::Broadcast(on_rank(*ty, axis, self.ranks)),
+            Op::Dropout { p, site, .. } => Op::Dropout {
+                p: *p,
+                site: *site,
+                slice: sliced(node.ty, axis).then(|| self.ranks.slice(axis, size(node.ty, axis))),
+            },
             op => op.clone(),
         };
         let new = self.add(op, &inputs, node.scope)?;
@@ -188,10 +201,9 @@ impl<'a> Writer<'a> {
     fn cut(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
         let node = self.graph.node(id);
         let rows = self.rows[id.0 as usize].ok_or_else(|| bug("a tensor to cut has no rows"))?;
-        let how = match (sliced(node.ty, axis), axis) {
-            (true, Axis::Heads) => Redistribute::Split(self.ranks.slice(axis, node.ty.heads)),
-            (true, Axis::Width) => Redistribute::Split(self.ranks.slice(axis, node.ty.width)),
-            (false, _) => Redistribute::Replicate,
+        let how = match sliced(node.ty, axis) {
+            true => Redistribute::Split(self.ranks.slice(axis, size(node.ty, axis))),
+            false => Redistribute::Replicate,
         };
         let new = self.add(Op::Redistribute(how), &[rows], node.scope)?;
         self.slices[id.0 as usize][index(axis)] = Some(new);
@@ -206,10 +218,7 @@ impl<'a> Writer<'a> {
             .find_map(|axis| self.slices[n][index(axis)].map(|found| (found, axis)));
         let new = match (on_slices, self.components.cut[n]) {
             (Some((found, axis)), _) => {
-                let size = match axis {
-                    Axis::Heads => node.ty.heads,
-                    Axis::Width => node.ty.width,
-                };
+                let size = size(node.ty, axis);
                 let how = match (self.components.share[n], sliced(node.ty, axis)) {
                     (true, _) => Redistribute::Reduce,
                     (false, true) => Redistribute::Join(self.ranks.slice(axis, size)),

@@ -4,7 +4,7 @@ use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
-use gnnc_ir::op::Op;
+use gnnc_ir::op::{Op, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{NodeId, Rows, Type};
 
@@ -93,9 +93,9 @@ impl Builder {
                     expr.push(Scalar::Binary(*op, a, b))
                 }
                 Op::Broadcast(_) => self.tree(region, expr, node.inputs[0])?,
-                Op::Dropout { p, site } => {
+                Op::Dropout { p, site, slice } => {
                     let a = self.tree(region, expr, node.inputs[0])?;
-                    let mask = self.mask(node.ty, *p, *site, region)?;
+                    let mask = self.mask(node.ty, (*p, *site), *slice, region)?;
                     let mask = expr.push(mask);
                     expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
                 }
@@ -153,8 +153,8 @@ impl Builder {
     fn mask(
         &mut self,
         ty: Type,
-        p: f32,
-        site: u32,
+        (p, site): (f32, u32),
+        slice: Option<Slice>,
         region: &Region<'_>,
     ) -> Result<Scalar, LowerError> {
         if !region.train {
@@ -169,21 +169,15 @@ impl Builder {
                 return Err(LowerError::Unsupported("dropout of a parameter".to_owned()));
             }
         };
-        let operand = Operand::dense(at, ty.heads, ty.width);
-        let Operand {
-            head_step,
-            column_step,
-            ..
-        } = operand;
-        let entry = (
-            Mask {
-                p,
-                at,
-                head_step,
-                column_step,
-            },
-            site,
-        );
+        let (first, head_step) = slice.map_or((0, ty.width), |slice| slice.columns(ty));
+        let mask = Mask {
+            p,
+            at,
+            first,
+            head_step: if ty.heads == 1 { 0 } else { head_step },
+            column_step: u32::from(ty.width != 1),
+        };
+        let entry = (mask, site);
         let found = self.masks.iter().position(|m| *m == entry);
         let n = found.unwrap_or_else(|| {
             self.masks.push(entry);

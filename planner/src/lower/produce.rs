@@ -235,7 +235,7 @@ impl Region<'_> {
         let node = self.graph.node(id);
         match &node.op {
             Op::Input(gnnc_ir::op::Input::Features) => Ok(lowerer.feature_values()),
-            Op::Dropout { p, site } if self.train => {
+            Op::Dropout { p, site, .. } if self.train => {
                 let Some(values) = self.sparse(lowerer, node.inputs[0])? else {
                     return Ok(None);
                 };

@@ -51,6 +51,15 @@ pub const TABLE: &[Row] = &[
         lower: |training, ranks, _| tensor::lower(training, ranks),
     },
     Row {
+        placement: Placement::TensorDecoupled,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: true,
+        relaxations: &[Relaxation::Decouple],
+        lower: |training, ranks, _| tensor::lower(training, ranks),
+    },
+    Row {
         placement: Placement::Broadcast,
         alone: false,
         by_parts: false,
@@ -102,7 +111,8 @@ pub fn names() -> Vec<&'static str> {
     TABLE.iter().map(|row| row.placement.name()).collect()
 }
 
-/// Lowers a model on a placement, as rank 0 runs it: its slices of columns are the widest.
+/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it), as rank 0
+/// runs it: its slices of columns are the widest.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.

@@ -90,7 +90,7 @@ impl Priced<'_> {
         if !self.allowed() {
             let needed: Vec<_> = relaxations(self.spec.placement)
                 .iter()
-                .map(|r| r.name())
+                .map(|r| r.permission().name())
                 .collect();
             let gain = bests.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
             return format!(

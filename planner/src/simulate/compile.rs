@@ -1,7 +1,7 @@
 //! Instructions to durations by class of ranks.
 
 use super::fabric::Fabric;
-use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
+use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
 use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
 use gnnc_ir::trace::Resource;
@@ -149,11 +149,13 @@ impl<'a> Compiler<'a> {
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 let ranks = u64::from(self.fabric.ranks);
+                let bytes_sent = 2 * (ranks - 1) * bytes / ranks.max(1);
+                let measured = self.measured(name).map(|cost| cost.seconds(bytes_sent));
                 Step::Collective {
                     at,
                     name,
-                    seconds: self.all_reduce(bytes as f64),
-                    bytes_sent: 2 * (ranks - 1) * bytes / ranks.max(1),
+                    seconds: measured.unwrap_or_else(|| self.all_reduce(bytes as f64)),
+                    bytes_sent,
                 }
             }
             Instr::Redistribute {
@@ -162,11 +164,13 @@ impl<'a> Compiler<'a> {
                 let ranks = u64::from(self.fabric.ranks);
                 let floats =
                     redistribute_total(*how, (*heads, *width), self.fabric.ranks, self.sizes);
+                let bytes_sent = floats * 4 / ranks.max(1);
+                let measured = self.measured(name).map(|cost| cost.seconds(bytes_sent));
                 Step::Collective {
                     at,
                     name,
-                    seconds: self.all_to_all(*how, floats as f64 * 4.0),
-                    bytes_sent: floats * 4 / ranks.max(1),
+                    seconds: measured.unwrap_or_else(|| self.all_to_all(*how, floats as f64 * 4.0)),
+                    bytes_sent,
                 }
             }
             _ => {
@@ -187,6 +191,13 @@ impl<'a> Compiler<'a> {
             self.names.push(Name { text, resource });
             self.names.len() - 1
         })
+    }
+
+    /// What the messages of an instruction were measured to take; none if they were not, or if
+    /// they leave the node on which they were.
+    fn measured(&self, name: usize) -> Option<&'a MessageCost> {
+        let costs = self.costs.filter(|_| self.fabric.nodes.len() == 1)?;
+        costs.messages.get(self.names[name].text)
     }
 
     /// The time of an instruction on a rank: what was measured for what it asks, or else what
@@ -227,7 +238,11 @@ impl<'a> Compiler<'a> {
     }
 
     fn seconds(&self, bytes: f64, link: &Link) -> f64 {
-        bytes / (link.bandwidth * self.cluster.calibration.link_efficiency)
+        bytes / self.bandwidth(link)
+    }
+
+    fn bandwidth(&self, link: &Link) -> f64 {
+        link.bandwidth * self.cluster.calibration.link_efficiency
     }
 
     /// From the start to the first byte of the last of several messages.
@@ -245,6 +260,7 @@ impl<'a> Compiler<'a> {
 
     fn exchange(&self, buffer: Ref, reverse: bool, at: String, name: usize) -> Step {
         let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
+        let measured = self.measured(name);
         let cost = |class: &super::fabric::Class| {
             let flow = &class.flow;
             let turn = |rows_in: f64, rows_out: f64| {
@@ -263,10 +279,17 @@ impl<'a> Compiler<'a> {
             } else {
                 (self.pass(picked, picked, 0.0), 0.0)
             };
+            let (latency, link) = match measured {
+                Some(cost) if flow.messages > 0 => (cost.latency.0, cost.bandwidth),
+                _ => (
+                    self.latency(flow.messages, between[0] + between[1] > 0.0),
+                    self.bandwidth(&self.cluster.inside),
+                ),
+            };
             ExchangeCost {
                 before,
-                latency: self.latency(flow.messages, between[0] + between[1] > 0.0),
-                inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
+                latency,
+                inside: inside.map(|bytes| bytes / link),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
                 after,
                 active: flow.messages > 0,

@@ -1,6 +1,7 @@
 //! The memory of the rank that needs most.
 
 use crate::parts::{Messages, Parts};
+use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::{self, layout};
 use gnnc_ir::op::Loss;
@@ -9,23 +10,30 @@ use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
-pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
-    worst(program, parts, &|sizes| layout(program, sizes).total_bytes)
+pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
+    let buffers = |sizes: &RankSizes| layout(program, sizes).total_bytes;
+    worst(program, cluster, parts, &buffers)
 }
 
 /// What [`peak`] cannot be below.
-pub(super) fn least(program: &Program, parts: &Parts) -> Bytes {
-    worst(program, parts, &|sizes| memory::least(program, sizes))
+pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
+    let buffers = |sizes: &RankSizes| memory::least(program, sizes);
+    worst(program, cluster, parts, &buffers)
 }
 
 /// Memory of the rank that needs most, with what buffers take.
-fn worst(program: &Program, parts: &Parts, buffers: &dyn Fn(&RankSizes) -> u64) -> Bytes {
+fn worst(
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+    buffers: &dyn Fn(&RankSizes) -> u64,
+) -> Bytes {
     let mut needs = Needs::default();
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
     }
     // Each size once: of a thousand ranks, most are equal.
-    let mut seen: Vec<(RankSizes, u64, u64)> = Vec::new();
+    let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
     let mut peak = 0;
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
@@ -33,14 +41,26 @@ fn worst(program: &Program, parts: &Parts, buffers: &dyn Fn(&RankSizes) -> u64) 
             Messages::Uniform => sizes.halo,
         };
         let messages = needs.messages(parts, rank);
-        if !seen.contains(&(*sizes, sent, messages)) {
-            seen.push((*sizes, sent, messages));
-            let own = needs.bytes(program, sizes, sent);
+        let sharers = sharers(cluster, rank as u32, program.ranks);
+        if !seen.contains(&(*sizes, sent, messages, sharers)) {
+            seen.push((*sizes, sent, messages, sharers));
+            let own = needs.bytes(program, sizes, sent) + needs.whole_bytes(sizes) / sharers;
             let own = messages.saturating_mul(4).saturating_add(own);
             peak = peak.max(buffers(sizes).saturating_add(own));
         }
     }
     Bytes(peak)
+}
+
+/// Ranks that keep one copy of what is the same on all of them. Processors of a node share their
+/// memory, and their ranks are threads of one process; other devices have memory of their own.
+fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
+    let of_node = cluster.devices_per_node;
+    let before = cluster.node_of(rank).saturating_mul(of_node);
+    match cluster.device.kind {
+        DeviceKind::Cpu => ranks.saturating_sub(before).clamp(1, of_node.max(1)).into(),
+        DeviceKind::Gpu => 1,
+    }
 }
 
 /// What a rank keeps besides the program's buffers.
@@ -139,37 +159,21 @@ impl Needs {
         to_others.max(moved).saturating_add(2 * part)
     }
 
+    /// What is the same on all ranks: the topology of the whole graph where it is walked, global ids
+    /// of all rows and the owners' lists of them.
+    fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
+        let arcs = arc_bytes(&self.arcs[1], sizes, Extent::All, sizes.vertices);
+        let ids = match self.redistributed {
+            0 => 0,
+            _ => 8 * sizes.vertices,
+        };
+        arcs + ids
+    }
+
     /// Topology, split, labels and sparse features' indices of one rank.
     fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
-        let mut bytes = 0;
-        for (whole, sets) in self.arcs.into_iter().enumerate() {
-            let (to, from) = match whole {
-                0 => (sizes.inner, local),
-                _ => (sizes.vertices, sizes.vertices),
-            };
-            for (set, [walked, by_source]) in
-                [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(sets)
-            {
-                let extent = if whole == 0 {
-                    Extent::Inner
-                } else {
-                    Extent::All
-                };
-                let arcs = sizes.rows(extent.arcs(set));
-                if walked {
-                    bytes += 8 * (to + 1) + 4 * arcs;
-                }
-                if by_source {
-                    // Indices, and the position of each arc by destination.
-                    bytes += 8 * (from + 1) + 8 * arcs;
-                }
-            }
-        }
-        if self.redistributed > 0 {
-            // Global ids of all rows and the owners' lists of them.
-            bytes += 8 * sizes.vertices;
-        }
+        let mut bytes = arc_bytes(&self.arcs[0], sizes, Extent::Inner, local);
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
@@ -181,4 +185,17 @@ impl Needs {
         }
         bytes
     }
+}
+
+/// Arcs into rows, from `sources` vertices, by edge set: whether they are walked, and whether by source too.
+fn arc_bytes(sets: &[[bool; 2]; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
+    let of_set = |(set, [walked, by_source]): (EdgeSet, &[bool; 2])| {
+        let arcs = sizes.rows(rows.arcs(set));
+        let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * arcs;
+        // Indices, and the position of each arc by destination.
+        let other_way = 8 * (sources + 1) + 8 * arcs;
+        u64::from(*walked) * by_destination + u64::from(*by_source) * other_way
+    };
+    let sets = [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(sets);
+    sets.map(of_set).sum()
 }

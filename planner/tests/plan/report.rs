@@ -120,7 +120,9 @@ fn failed_lowerings_are_rejected() {
         top: None,
     };
     let plan = plan(&request, &UpTo(1));
-    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 8));
+    let others = request.candidates().len() - 1;
+    assert!(others > 1);
+    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, others));
     assert!(
         plan.rejected
             .iter()

@@ -1,7 +1,7 @@
 //! What must hold of every estimate.
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
@@ -159,7 +159,7 @@ proptest! {
             prop_assert!(least.seconds <= found.epoch.seconds);
             prop_assert!(least.seconds.0 >= 0.99 * found.epoch.compute_seconds.0);
             prop_assert_eq!(least.bytes, found.epoch.bytes);
-            let memory = least_memory(&program, &parts);
+            let memory = least_memory(&program, &cluster, &parts);
             prop_assert!(memory <= found.peak_memory_bytes);
             prop_assert!(memory.0 * 4 > found.peak_memory_bytes.0);
         }
@@ -248,6 +248,11 @@ fn calibrated(mut cluster: Cluster) -> Cluster {
     let groups = GROUPS
         .iter()
         .map(|group| ((*group).to_owned(), terms.clone()));
+    let message = MessageCost {
+        latency: Seconds(1e-6),
+        bandwidth: 1e9,
+    };
+    let messages = MESSAGES.iter().map(|name| ((*name).to_owned(), message));
     cluster.calibration.measured = Some(Measured {
         machine: "a machine".to_owned(),
         date: "2026-01-31".to_owned(),
@@ -255,6 +260,7 @@ fn calibrated(mut cluster: Cluster) -> Cluster {
             ranks: 1,
             around: Seconds(1e-5),
             groups: groups.collect(),
+            messages: messages.collect(),
         }],
     });
     cluster

@@ -5,7 +5,17 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary};
 use gnnc_planner::parts::parts;
-use gnnc_planner::simulate::simulate;
+use gnnc_planner::simulate::{PhaseCost, simulate};
+
+/// An epoch on the cluster of GNNPipe's tables: two nodes of four A5000.
+fn epoch_of((name, vertices, edges): (&str, u64, u64), shape: Shape, alpha: f64) -> PhaseCost {
+    let cluster = Cluster::named("a5000x4").unwrap();
+    let cluster = cluster.resized(Some(8), None).unwrap();
+    let workload = workload(name, vertices, edges, shape, &[(8, alpha)]);
+    let parts = parts(&workload, 8, Partitioner::Metis).unwrap();
+    let estimate = simulate(&program(8, shape), &cluster, &parts).unwrap();
+    estimate.epoch
+}
 
 /// GNNPipe, table 5, column "graph": 32 layers of graph convolution on 8 ranks, in GiB.
 #[test]
@@ -16,10 +26,6 @@ fn published_volumes_are_met_within_a_percent() {
         ("flickr", 89_300, 899_800, 500, 7, 2.15, 100, 4.6),
         ("reddit", 233_000, 114_600_000, 602, 41, 2.61, 100, 14.5),
     ];
-    let cluster = Cluster::named("a5000x4")
-        .unwrap()
-        .resized(Some(8), None)
-        .unwrap();
     for (name, vertices, edges, features, classes, alpha, hidden, published) in rows {
         let shape = Shape {
             features,
@@ -27,13 +33,7 @@ fn published_volumes_are_met_within_a_percent() {
             layers: 32,
             classes,
         };
-        let workload = workload(name, vertices, edges, shape, &[(8, alpha)]);
-        let parts = parts(&workload, 8, Partitioner::Metis).unwrap();
-        let bytes = simulate(&program(8, shape), &cluster, &parts)
-            .unwrap()
-            .epoch
-            .bytes
-            .0;
+        let bytes = epoch_of((name, vertices, edges), shape, alpha).bytes.0;
         let exchanged = 2.0 * alpha * 32.0 * vertices as f64 * f64::from(hidden) * 4.0;
         let formula = exchanged + (2 * 7 * shape.params() * 4) as f64;
         assert!(
@@ -105,10 +105,6 @@ fn published_epochs_are_met_within_a_factor_of_two() {
             0.634,
         ),
     ];
-    let cluster = Cluster::named("a5000x4")
-        .unwrap()
-        .resized(Some(8), None)
-        .unwrap();
     for (name, vertices, edges, features, classes, alpha, hidden, epoch, communication) in rows {
         let shape = Shape {
             features,
@@ -116,11 +112,7 @@ fn published_epochs_are_met_within_a_factor_of_two() {
             layers: 32,
             classes,
         };
-        let workload = workload(name, vertices, edges, shape, &[(8, alpha)]);
-        let parts = parts(&workload, 8, Partitioner::Metis).unwrap();
-        let found = simulate(&program(8, shape), &cluster, &parts)
-            .unwrap()
-            .epoch;
+        let found = epoch_of((name, vertices, edges), shape, alpha);
         let within = |found: f64, published: f64| (0.5..2.0).contains(&(found / published));
         assert!(within(found.seconds.0, epoch), "{name}: {found:?}");
         assert!(

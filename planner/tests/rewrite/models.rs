@@ -127,7 +127,14 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     };
     let (h, h0) = (b.op(Op::Arg(0), &[]), b.op(Op::Arg(1), &[]));
     let (w, beta) = (b.op(Op::Arg(2), &[]), b.op(Op::Arg(3), &[]));
-    let h = b.op(Op::Dropout { p: 0.6, site: 1 }, &[h]);
+    let h = b.op(
+        Op::Dropout {
+            p: 0.6,
+            site: 1,
+            slice: None,
+        },
+        &[h],
+    );
     let p = b.propagate(h);
     let p = b.scaled(0.9, p);
     let first = b.scaled(0.1, h0);
@@ -159,7 +166,14 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
         scope: 0,
     };
     let x = b.op(Op::Input(Input::Features), &[]);
-    let x = b.op(Op::Dropout { p: 0.6, site: 0 }, &[x]);
+    let x = b.op(
+        Op::Dropout {
+            p: 0.6,
+            site: 0,
+            slice: None,
+        },
+        &[x],
+    );
     let w = b.op(Op::Param(first), &[]);
     let h = b.op(Op::MatMul, &[x, w]);
     let h0 = b.op(Op::Unary(Unary::Relu), &[h]);
@@ -176,7 +190,14 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     };
     let scan = b.op(Op::Scan(Box::new(scan)), &[h0, h0, w, betas]);
     let h = b.op(Op::Out(0), &[scan]);
-    let h = b.op(Op::Dropout { p: 0.6, site: 2 }, &[h]);
+    let h = b.op(
+        Op::Dropout {
+            p: 0.6,
+            site: 2,
+            slice: None,
+        },
+        &[h],
+    );
     let w = b.op(Op::Param(last), &[]);
     let z = b.op(Op::MatMul, &[h, w]);
     let loss = b.op(Op::Loss(Loss::CrossEntropy), &[z]);

@@ -49,7 +49,11 @@ fn operator(choice: u8) -> Op {
         44 | 45 => Op::SliceCols { start: 0, len: 2 },
         46..48 => Op::ReduceCols(Axis::Width, Reduce::Sum),
         48 => Op::EdgeSoftmax(set),
-        49 => Op::Dropout { p: 0.5, site: 0 },
+        49 => Op::Dropout {
+            p: 0.5,
+            site: 0,
+            slice: None,
+        },
         50 => Op::Reshape { heads: 2, width: 2 },
         51 => Op::Reshape { heads: 1, width: 4 },
         52 | 53 => Op::SliceRows { start: 0, len: 4 },

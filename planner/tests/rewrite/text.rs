@@ -205,6 +205,7 @@ fn operator(name: &str, words: &mut Vec<&str>) -> Op {
             Op::Dropout {
                 p,
                 site: number(words),
+                slice: None,
             }
         }
         "broadcast" => {

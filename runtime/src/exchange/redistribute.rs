@@ -107,17 +107,9 @@ impl Work<'_> {
         let own = self.own(self.tensor.from, columns);
         // SAFETY: the ranks' rows differ from each other.
         unsafe {
-            copy(
-                self.team,
-                &own,
-                &self.of(rank, to, packed),
-                self.owned[rank].len(),
-            );
-            for other in others(rank, self.owned.len()) {
-                self.recv(other, self.of(other, to, packed), Write::Replace)?;
-            }
+            self.keep(&own, &self.of(rank, to, packed));
+            self.recv_rows(to, packed)
         }
-        Ok(())
     }
 
     /// Every rank gets all columns of its rows.
@@ -133,12 +125,7 @@ impl Work<'_> {
         let share = self.of(rank, self.tensor.from, packed);
         // SAFETY: the ranks' columns differ from each other.
         unsafe {
-            copy(
-                self.team,
-                &share,
-                &self.own(to, columns),
-                self.owned[rank].len(),
-            );
+            self.keep(&share, &self.own(to, columns));
             for other in others(rank, self.owned.len()) {
                 let columns = self.slice(slice, other);
                 self.recv(other, self.own(to, columns), Write::Replace)?;
@@ -157,17 +144,9 @@ impl Work<'_> {
             for other in others(rank, self.owned.len()) {
                 self.send(other, own)?;
             }
-            copy(
-                self.team,
-                &own,
-                &self.of(rank, to, all),
-                self.owned[rank].len(),
-            );
-            for other in others(rank, self.owned.len()) {
-                self.recv(other, self.of(other, to, all), Write::Replace)?;
-            }
+            self.keep(&own, &self.of(rank, to, all));
+            self.recv_rows(to, all)
         }
-        Ok(())
     }
 
     /// Every rank gets the sums of its rows, added in order of the ranks.
@@ -201,7 +180,22 @@ impl Work<'_> {
         let own = self.of(self.rank, self.tensor.from, all);
         let to = self.own(self.result(all.len), all);
         // SAFETY: nothing writes the operand or uses the result.
-        unsafe { copy(self.team, &own, &to, self.owned[self.rank].len()) };
+        unsafe { self.keep(&own, &to) };
+        Ok(())
+    }
+
+    /// Copies own rows from one matrix to another.
+    unsafe fn keep(&self, from: &Block, to: &Block) {
+        // SAFETY: as the caller promised.
+        unsafe { copy(self.team, from, to, self.owned[self.rank].len()) };
+    }
+
+    /// Receives the columns of every other rank's rows.
+    unsafe fn recv_rows(&mut self, to: Dense, columns: Columns) -> Result<(), TransportError> {
+        for other in others(self.rank, self.owned.len()) {
+            // SAFETY: as the caller promised; the ranks' rows differ from each other.
+            unsafe { self.recv(other, self.of(other, to, columns), Write::Replace)? };
+        }
         Ok(())
     }
 

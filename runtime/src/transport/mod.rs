@@ -1,6 +1,7 @@
 //! Messages between ranks.
 
 pub mod threads;
+pub mod watched;
 
 use crate::error::Failure;
 

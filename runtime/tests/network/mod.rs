@@ -141,6 +141,7 @@ impl Network {
         let mask = Mask {
             p: DROP,
             at: At::Row,
+            first: 0,
             head_step: 0,
             column_step: u32::from(h > 1),
         };

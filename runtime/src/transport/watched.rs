@@ -1,0 +1,82 @@
+//! A transport that tells of every message, to count or record them or to let one fail.
+
+use super::{Transport, TransportError};
+use crate::error::Failure;
+
+/// What a rank is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Send floats to rank `to`.
+    Send {
+        /// The receiver.
+        to: u32,
+        /// Length of the message.
+        floats: usize,
+    },
+    /// Receive floats of rank `from`.
+    Receive {
+        /// The sender.
+        from: u32,
+        /// Length of the message.
+        floats: usize,
+    },
+}
+
+/// Called before every message; an error is the transport's.
+pub type Watch = Box<dyn FnMut(Call) -> Result<(), TransportError> + Send>;
+
+/// One rank's end of another transport, watched.
+pub struct Watched<T> {
+    inner: T,
+    watch: Watch,
+}
+
+impl<T: Transport> Watched<T> {
+    /// Watches one end of a transport. What goes to several ranks at once is sent, and watched,
+    /// as one message for each.
+    pub fn new(inner: T, watch: Watch) -> Self {
+        Self { inner, watch }
+    }
+}
+
+impl<T: Transport> Transport for Watched<T> {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    fn ranks(&self) -> u32 {
+        self.inner.ranks()
+    }
+
+    fn send(
+        &mut self,
+        to: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Result<(), TransportError> {
+        (self.watch)(Call::Send { to, floats })?;
+        self.inner.send(to, floats, fill)
+    }
+
+    fn recv(
+        &mut self,
+        from: u32,
+        floats: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        (self.watch)(Call::Receive { from, floats })?;
+        self.inner.recv(from, floats, take)
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.inner.bytes_sent()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+
+    fn abort(&mut self, failure: Failure) {
+        self.inner.abort(failure);
+    }
+}

@@ -1,0 +1,168 @@
+//! Training runs that are measured, instruction by instruction.
+
+use super::{CalibrateOptions, Measurement};
+use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
+use gnnc_ir::plan::Placement;
+use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
+use gnnc_ir::work::demand;
+use std::collections::BTreeMap;
+
+/// What was measured with a number of ranks at once.
+pub struct Heap {
+    /// How many.
+    pub ranks: u32,
+    /// By what was trained on what.
+    runs: BTreeMap<String, Run>,
+}
+
+/// Epochs of one model on one graph.
+#[derive(Default)]
+struct Run {
+    epochs: Vec<Epoch>,
+    /// Instructions by rank and place, without their times.
+    instructions: BTreeMap<Place, Measurement>,
+}
+
+/// The rank and the place of an instruction.
+type Place = (u32, String);
+
+/// Times of one epoch in seconds.
+struct Epoch {
+    /// From its begin to its end.
+    wall: f64,
+    /// Before the first and after the last instruction.
+    around: f64,
+    /// Of instructions, without waiting.
+    instructions: BTreeMap<Place, f64>,
+}
+
+impl Heap {
+    /// Nothing yet.
+    pub fn new(ranks: u32) -> Self {
+        Self {
+            ranks,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    /// Trains some epochs. One rank is the same on every placement.
+    pub fn measure(
+        &mut self,
+        placement: Placement,
+        what: &str,
+        (loaded, compiled): (&Loaded, &Compiled),
+        epochs: usize,
+        options: &CalibrateOptions,
+    ) -> Result<(), Error> {
+        if self.ranks == 1 && placement != Placement::Graph {
+            return Ok(());
+        }
+        let run = TrainOptions {
+            workers: self.ranks,
+            placement,
+            cache_dir: options.cache_dir.clone(),
+            // Names are random, so that a range is as good as any other part, and quick to make.
+            partitioner: "range".to_owned(),
+            trace: true,
+            ..TrainOptions::default()
+        };
+        let mut trainer = Trainer::new(loaded, compiled, &run)?;
+        trainer.epoch()?;
+        trainer.session.take_trace();
+        let program = compiled.program(&place(loaded, compiled, &run)?)?;
+        let sizes = trainer.session.sizes();
+        let what = format!("{what}, {placement}");
+        let run = self.runs.entry(what.clone()).or_default();
+        for _ in 0..epochs {
+            let wall = trainer.epoch()?.seconds;
+            let trace = trainer.session.take_trace();
+            let mut instructions = BTreeMap::new();
+            for (event, seconds) in times(&trace) {
+                let Some(instr) = find(&program, &event.at) else {
+                    continue;
+                };
+                let place = (event.rank, event.at.clone());
+                instructions.insert(place.clone(), seconds);
+                run.instructions.entry(place).or_insert_with(|| {
+                    let demand = demand(&program, instr, &sizes[event.rank as usize]);
+                    let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
+                    Measurement {
+                        ranks: self.ranks,
+                        what: what.clone(),
+                        at: event.at.clone(),
+                        group: group.to_owned(),
+                        terms: demand.map_or_else(Vec::new, |d| d.terms.to_vec()),
+                        bytes: event.bytes_sent,
+                        seconds: 0.0,
+                        predicted: 0.0,
+                    }
+                });
+            }
+            run.epochs.push(Epoch {
+                wall,
+                around: around(&trace, wall),
+                instructions,
+            });
+        }
+        Ok(())
+    }
+
+    /// What is before and after the instructions of an epoch, in seconds, and what each of them takes.
+    pub fn conclude(self) -> (f64, Vec<Measurement>) {
+        let (mut arounds, mut found) = (Vec::new(), Vec::new());
+        for run in self.runs.into_values() {
+            let quiet = quiet(run.epochs);
+            arounds.extend(quiet.iter().map(|epoch| epoch.around));
+            for (place, measurement) in run.instructions {
+                let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
+                found.push(Measurement {
+                    seconds: median(&times.copied().collect::<Vec<f64>>()),
+                    ..measurement
+                });
+            }
+        }
+        (median(&arounds), found)
+    }
+}
+
+/// The fastest quarter of epochs: a machine that others share is slow for seconds at a time, and what
+/// is meant to be predicted is the epoch that nothing disturbs. Whole epochs are chosen, since ranks
+/// disturb each other: an instruction that is fast because the others wait is not to be had every time.
+fn quiet(mut epochs: Vec<Epoch>) -> Vec<Epoch> {
+    epochs.sort_by(|a, b| a.wall.total_cmp(&b.wall));
+    epochs.truncate(epochs.len().div_ceil(4));
+    epochs
+}
+
+/// The instruction at a place of the step; none inside of loops.
+fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
+    program.step.get(at.parse::<usize>().ok()?)
+}
+
+/// The instructions of an epoch with their times in seconds, without waiting.
+fn times(trace: &Trace) -> Vec<(&Event, f64)> {
+    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
+    let mut arrived: BTreeMap<&str, f64> = BTreeMap::new();
+    for event in step() {
+        let last = arrived.entry(&event.at).or_insert(0.0);
+        *last = event.begin_us.max(*last);
+    }
+    let time = |event: &Event| {
+        let all_there = arrived.get(event.at.as_str());
+        let begin = match event.resource {
+            Resource::Network => all_there.copied().unwrap_or(event.begin_us),
+            Resource::Compute | Resource::Copy => event.begin_us,
+        };
+        (event.end_us - begin).max(0.01) / 1e6
+    };
+    step().map(|event| (event, time(event))).collect()
+}
+
+/// Seconds of an epoch that no instruction takes.
+fn around(trace: &Trace, wall: f64) -> f64 {
+    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
+    let begin = step().map(|e| e.begin_us).fold(f64::INFINITY, f64::min);
+    let end = step().map(|e| e.end_us).fold(0.0, f64::max);
+    (wall - (end - begin).max(0.0) / 1e6).max(0.0)
+}

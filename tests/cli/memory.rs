@@ -1,0 +1,115 @@
+//! What a plan says of memory against what a run needs, on every placement.
+
+use crate::support::{Folder, command, example, finished, gnnc, text};
+use gnnc::planner::placement::TABLE;
+use serde_json::Value;
+
+/// The memory that a plan for the ranks of this machine says one of them needs.
+fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
+    let (count, pin) = (
+        ranks.to_string(),
+        format!("placement={placement},ranks={ranks}"),
+    );
+    let args = [
+        "--cluster",
+        "cpu",
+        "--gpus",
+        &count,
+        "--pin",
+        &pin,
+        "--allow",
+        "decouple",
+    ];
+    let args = ["plan"].iter().chain(model).chain(&args);
+    let plan = gnnc(args.chain(&["--format", "json"])).json();
+    let candidate = &plan["candidates"][0];
+    assert_eq!(candidate["placement"], placement);
+    candidate["peak_memory_bytes"].as_f64().unwrap()
+}
+
+/// A few epochs of a model. The allocator gives back at once what is no longer used, so that what
+/// the process keeps is not what building the ranks took for a moment.
+fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
+    let count = ranks.to_string();
+    let args = [
+        "--workers",
+        &count,
+        "--placement",
+        placement,
+        "--allow",
+        "decouple",
+    ];
+    let args = ["bench-epoch"].iter().chain(model).chain(&args);
+    let mut command = command();
+    command.args(args.chain(&["--epochs", "3", "--format", "json"]));
+    for threshold in ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"] {
+        command.env(threshold, "65536");
+    }
+    finished(command.output().unwrap()).json()
+}
+
+/// Buffers of the first epoch and messages that are kept from then on are part of the peak.
+#[test]
+fn the_memory_of_a_run_is_what_its_plan_says() {
+    let cora = example("gcn_cora.gir");
+    for placement in TABLE.iter().map(|row| row.placement.name()) {
+        for ranks in [1, 2, 5] {
+            if ranks == 1 && placement != "graph" {
+                continue;
+            }
+            let says = planned(&[&cora], placement, ranks);
+            let needs = run(&[&cora], placement, ranks)["peak_memory_bytes"].as_f64();
+            let quotient = says / needs.unwrap();
+            assert!(
+                (0.999..1.05).contains(&quotient),
+                "{placement}, {ranks} ranks: planned {says}, {quotient} times what is needed"
+            );
+        }
+    }
+}
+
+/// What the process grows by, of which the graph that the ranks are built from is no part.
+#[test]
+fn a_process_grows_by_what_its_plan_says() {
+    let folder = Folder::new();
+    let graph = folder.join("g.npz");
+    let graph = text(&graph);
+    let args = [
+        "graph",
+        "generate",
+        "planted",
+        "--vertices",
+        "60000",
+        "--edges",
+    ];
+    let sizes = [
+        "600000",
+        "--features",
+        "32",
+        "--classes",
+        "8",
+        "--out",
+        graph,
+    ];
+    gnnc(args.iter().chain(&sizes)).ok();
+    let cora = example("gcn_cora.gir");
+    let model = [&cora, "--graph", graph, "--set", "hidden=256"];
+    for placement in TABLE.iter().map(|row| row.placement.name()) {
+        for ranks in [1, 3] {
+            if ranks == 1 && placement != "graph" {
+                continue;
+            }
+            let says = planned(&model, placement, ranks) * f64::from(ranks);
+            assert!(says > 1e8, "{says} bytes are too few to tell");
+            let Some(grown) = run(&model, placement, ranks)["resident_bytes"].as_f64() else {
+                eprintln!("skipped: the system does not say what the process holds");
+                return;
+            };
+            let quotient = says / grown;
+            assert!(
+                (0.95..1.05).contains(&quotient),
+                "{placement}, {ranks} ranks: planned {says}, {quotient} times what the process grew by"
+            );
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Every message of an epoch on G8, the graph of eight vertices that the published systems are
+//! worked out on, against messages that were counted by hand.
+//!
+//! A file of `messages/` is a model whose comments say how it is run and what is sent:
+//!
+//! | comment | meaning |
+//! | --- | --- |
+//! | `# placement: NAME` | how the work is placed |
+//! | `# parts: 0 0 1 ..` | the rank of each vertex |
+//! | `# messages:` | what follows, in comments to the end, are all messages |
+//!
+//! Messages stand under the instruction that sends them, in order of sender and receiver, as rows
+//! times columns; instructions in a row that send the same are one entry. Phases are numbered by
+//! the instructions that send something, and end with the bytes of all ranks. Nothing rewrites
+//! these files: the numbers come from the specifications.
+
+use gnnc::graph::partition::Partition;
+use gnnc::graph::{LocalPart, example};
+use gnnc::ir::op::Redistribute;
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::{Instr, Program};
+use gnnc::ir::trace::{Event, Phase};
+use gnnc::planner::placement::Place;
+use gnnc::runtime::transport::Transport;
+use gnnc::runtime::transport::threads::Threads;
+use gnnc::runtime::transport::watched::{Call, Watched};
+use gnnc::runtime::{RunOptions, Session};
+use gnnc::{LoadOptions, Loaded, Source};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/messages");
+
+/// What the comments of a file say.
+struct Case {
+    placement: Placement,
+    owner: Vec<u32>,
+    expected: String,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    to: u32,
+    floats: u64,
+}
+
+/// Messages of one instruction, each of a sender and a receiver with rows and columns.
+type Sends = (String, Vec<[u64; 4]>);
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(FOLDER).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut models: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "gir"))
+        .collect();
+    models.sort();
+    models
+}
+
+fn case(text: &str) -> Case {
+    let value = |key: &str| {
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(&format!("# {key}: ")));
+        value.unwrap_or_else(|| panic!("no `# {key}: ..`"))
+    };
+    let (_, expected) = text
+        .split_once("# messages:\n")
+        .expect("a line `# messages:`");
+    let line = |line: &str| {
+        let text = line.strip_prefix('#').expect("comments to the end");
+        format!("{}\n", text.strip_prefix(' ').unwrap_or(text))
+    };
+    Case {
+        placement: Placement::ALL
+            .iter()
+            .copied()
+            .find(|p| p.name() == value("placement"))
+            .expect("a placement"),
+        owner: value("parts")
+            .split(' ')
+            .map(|part| part.parse().unwrap())
+            .collect(),
+        expected: expected.lines().map(line).collect(),
+    }
+}
+
+/// Runs an epoch; the messages of all ranks by phase and place among the instructions.
+fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
+    let loaded = Loaded::new(&Source::read(path).unwrap(), &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let data = loaded.data.as_ref().unwrap();
+    let ranks = case.owner.iter().max().unwrap() + 1;
+    let partition = Partition::new(ranks, case.owner.clone()).unwrap();
+    let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
+    let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
+    let place = Place::new(case.placement, ranks);
+    let programs = compiled.programs(&place).unwrap();
+    let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
+    let watched = |(end, seen): (Threads, &Arc<Mutex<Vec<Sent>>>)| {
+        let seen = Arc::clone(seen);
+        let watch = move |call| {
+            if let Call::Send { to, floats } = call {
+                let floats = floats as u64;
+                seen.lock().unwrap().push(Sent { to, floats });
+            }
+            Ok(())
+        };
+        Box::new(Watched::new(end, Box::new(watch))) as Box<dyn Transport>
+    };
+    let ends = Threads::connect(ranks).into_iter().zip(&seen).map(watched);
+    let options = RunOptions {
+        trace: true,
+        ..RunOptions::default()
+    };
+    let ends = ends.collect();
+    let mut session =
+        Session::with_transports(programs.clone(), data, &partition, options, ends).unwrap();
+    session.epoch().unwrap();
+    let events = session.take_trace().events;
+    let mut sends = BTreeMap::new();
+    for (rank, seen) in (0..ranks).zip(seen) {
+        let program = &programs[rank as usize % programs.len()];
+        let mut seen = seen.lock().unwrap().clone().into_iter();
+        let mut places: BTreeMap<Phase, usize> = BTreeMap::new();
+        for event in events.iter().filter(|e| e.rank == rank) {
+            let place = places.entry(event.phase).or_default();
+            *place += 1;
+            let mut bytes = 0;
+            while bytes < event.bytes_sent {
+                let sent = seen.next().expect("a message for the bytes");
+                bytes += 4 * sent.floats;
+                let entry = sends.entry((event.phase, *place));
+                let (_, list): &mut Sends = entry.or_insert((event.name.clone(), Vec::new()));
+                let [rows, columns] =
+                    shape(instruction(program, event), program, &inner, rank, sent);
+                list.push([rank.into(), sent.to.into(), rows, columns]);
+            }
+            assert_eq!(bytes, event.bytes_sent, "{event:?}");
+        }
+        assert_eq!(seen.count(), 0, "rank {rank} sent what no instruction did");
+    }
+    sends
+}
+
+/// The instruction of an event.
+fn instruction<'a>(program: &'a Program, event: &Event) -> &'a Instr {
+    let mut list = match event.phase {
+        Phase::Setup => &program.setup,
+        Phase::Step => &program.step,
+        Phase::Eval => &program.eval,
+    };
+    let (path, last) = event.at.rsplit_once('.').unwrap_or(("", &event.at));
+    for index in path.split('.').filter(|index| !index.is_empty()) {
+        let Instr::Repeat { body, .. } = &list[index.parse::<usize>().unwrap()] else {
+            panic!("{} is in no loop", event.at)
+        };
+        list = body;
+    }
+    &list[last.parse::<usize>().unwrap()]
+}
+
+/// Rows and columns of a message.
+fn shape(instr: &Instr, program: &Program, inner: &[u64], from: u32, sent: Sent) -> [u64; 2] {
+    let Sent { to, floats } = sent;
+    let rows = match instr {
+        Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+            floats / u64::from(program.buffer(buffer.buffer).columns)
+        }
+        Instr::Redistribute { how, .. } => match how {
+            Redistribute::Split(_) | Redistribute::Replicate => inner[from as usize],
+            _ => inner[to as usize],
+        },
+        _ => 1,
+    };
+    assert_eq!(floats % rows, 0, "{instr:?}");
+    [rows, floats / rows]
+}
+
+/// The messages as the files say them.
+fn print(sends: &BTreeMap<(Phase, usize), Sends>) -> String {
+    let mut text = String::new();
+    for phase in Phase::ALL {
+        let of_phase = sends.range((phase, 0)..=(phase, usize::MAX));
+        let mut runs: Vec<(usize, Sends)> = Vec::new();
+        let mut bytes = 0;
+        for (_, (name, list)) in of_phase {
+            let mut list = list.clone();
+            list.sort_by_key(|[from, to, ..]| (*from, *to));
+            bytes += list
+                .iter()
+                .map(|[.., rows, columns]| 4 * rows * columns)
+                .sum::<u64>();
+            match runs.last_mut() {
+                Some((count, last)) if *last == (name.clone(), list.clone()) => *count += 1,
+                _ => runs.push((1, (name.clone(), list))),
+            }
+        }
+        let mut next = 1;
+        for (count, (name, list)) in runs {
+            let numbers = match count {
+                1 => next.to_string(),
+                _ => format!("{next}-{}", next + count - 1),
+            };
+            next += count;
+            writeln!(text, "{phase} {numbers} {name}").unwrap();
+            for [from, to, rows, columns] in list {
+                let floats = rows * columns;
+                let size = format!("{floats} floats, {} bytes", 4 * floats);
+                writeln!(text, "  {from} -> {to}  {rows} x {columns}  {size}").unwrap();
+            }
+        }
+        if bytes > 0 {
+            writeln!(text, "{phase} sends {bytes} bytes").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn messages_are_those_counted_by_hand() {
+    let mut wrong = String::new();
+    let files = files();
+    assert!(!files.is_empty(), "no file in {FOLDER}");
+    for path in files {
+        let case = case(&std::fs::read_to_string(&path).unwrap());
+        let found = print(&sends(&path, &case));
+        if found != case.expected {
+            let (name, expected) = (path.display(), &case.expected);
+            write!(wrong, "\n{name}\nfound\n{found}expected\n{expected}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_file_holds_g8() {
+    let path = Path::new(FOLDER).join("g8.npz");
+    let (mut found, expected) = (
+        gnnc::graph::load(&path, &gnnc::graph::LoadOptions::default()).unwrap(),
+        example::g8(),
+    );
+    found.name.clone_from(&expected.name);
+    assert_eq!(found, expected);
+}
