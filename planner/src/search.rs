@@ -105,7 +105,9 @@ impl PlanRequest<'_> {
                 partitioners
             };
             let mut by_parts = vec![Placement::Graph];
-            by_parts.extend((ranks > 1).then_some(Placement::Mixed));
+            if ranks > 1 {
+                by_parts.extend([Placement::Mixed, Placement::PushPull]);
+            }
             for placement in by_parts {
                 specs.extend(different.iter().map(|&partitioner| PlacementSpec {
                     placement,
@@ -420,7 +422,10 @@ impl Priced<'_> {
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
     // Where rows are only dealt out, no boundary matters.
-    let bounded = matches!(spec.placement, Placement::Graph | Placement::Mixed);
+    let bounded = matches!(
+        spec.placement,
+        Placement::Graph | Placement::Mixed | Placement::PushPull
+    );
     let parts = parts.filter(|_| divided && bounded);
     Parameters {
         ranks: spec.ranks,

@@ -2,18 +2,34 @@
 
 use gnnc_ir::graph::{Init, ParamSpec};
 
-/// Fills slot `slot` of a parameter. Draws are keyed by seed, parameter name, slot and
-/// element, so they depend neither on other parameters nor on ranks.
+/// Fills slot `slot` of a parameter, or of the rows of it that a rank has. Draws are keyed by seed,
+/// parameter name, slot and element of the whole parameter, so they depend neither on other
+/// parameters nor on ranks.
 pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
+    let columns = spec.ty.columns() as usize;
+    let element = |n: usize| match spec.shard {
+        None => Some(n),
+        Some(shard) => {
+            let row = shard.whole_row((n / columns) as u32)?;
+            Some(row as usize * columns + n % columns)
+        }
+    };
     match spec.init {
         Init::Zeros => values.fill(0.0),
         Init::Ones => values.fill(1.0),
         Init::Constant(value) => values.fill(value),
         Init::Uniform(bound) => {
             let key = mix(mix(mix(seed) ^ name_hash(&spec.name)) ^ u64::from(slot));
-            for (element, value) in values.iter_mut().enumerate() {
-                *value = (f64::from(bound) * uniform(key, element as u64)) as f32;
+            for (n, value) in values.iter_mut().enumerate() {
+                let draw = |n: usize| (f64::from(bound) * uniform(key, n as u64)) as f32;
+                *value = draw(element(n).unwrap_or(0));
             }
+        }
+    }
+    if spec.shard.is_some() {
+        for (n, value) in values.iter_mut().enumerate() {
+            // What pads a shard is 0, and stays so.
+            *value = element(n).map_or(0.0, |_| *value);
         }
     }
 }
@@ -50,6 +66,7 @@ mod tests {
             ty: Type::matrix(100, 100),
             init,
             decay: None,
+            shard: None,
         };
         let mut values = vec![9.0; 10_000];
         fill(&spec, seed, slot, &mut values);

@@ -3,6 +3,7 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::LOWERED;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -34,7 +35,7 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            for placement in [Placement::Tensor, Placement::Broadcast, Placement::Mixed] {
+            for &placement in LOWERED.iter().filter(|p| **p != Placement::Graph) {
                 case.check(Way {
                     placement,
                     ranks,

@@ -32,6 +32,7 @@ impl Machine<'_> {
                 self.dropout(*p, *site, columns, iteration, x)
             }
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            (Op::SumRanks, Some(x)) => x.clone(),
             (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
             }

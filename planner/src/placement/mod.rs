@@ -4,6 +4,7 @@ mod broadcast;
 mod graph;
 mod mixed;
 mod one_rank;
+mod push_pull;
 mod tensor;
 
 use crate::layout::Ranks;
@@ -17,6 +18,7 @@ pub const LOWERED: &[Placement] = &[
     Placement::Tensor,
     Placement::Broadcast,
     Placement::Mixed,
+    Placement::PushPull,
 ];
 
 /// A placement with what its lowering has to know.
@@ -45,7 +47,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     let different = match place.placement {
-        Placement::Tensor | Placement::Mixed => place.ranks.max(1),
+        Placement::Tensor | Placement::Mixed | Placement::PushPull => place.ranks.max(1),
         _ => 1,
     };
     (0..different)
@@ -64,6 +66,7 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         Placement::Tensor => tensor::lower(training, ranks),
         Placement::Broadcast => broadcast::lower(training, place.ranks),
         Placement::Mixed => mixed::lower(training, ranks, place.alpha),
+        Placement::PushPull => push_pull::lower(training, ranks),
         other => {
             let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
             Err(LowerError::Unsupported(format!(

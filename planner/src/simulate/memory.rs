@@ -4,7 +4,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::layout;
 use gnnc_ir::op::Loss;
-use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -13,6 +13,12 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
     let mut needs = Needs::default();
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
+    }
+    for buffer in &program.buffers {
+        if buffer.role == Role::FeatureValues {
+            let sliced = buffer.extent == Extent::SliceNonzeros;
+            needs.features[usize::from(sliced)].0 = true;
+        }
     }
     // Each size once: of a thousand ranks, most are equal.
     let mut seen: Vec<(RankSizes, u64, u64)> = Vec::new();
@@ -25,7 +31,7 @@ pub(super) fn peak(program: &Program, parts: &Parts) -> Bytes {
         let messages = needs.messages(parts, rank);
         if !seen.contains(&(*sizes, sent, messages)) {
             seen.push((*sizes, sent, messages));
-            let own = needs.bytes(program, sizes, sent);
+            let own = needs.bytes(sizes, sent);
             let own = messages.saturating_mul(4).saturating_add(own);
             let buffers = layout(program, sizes).total_bytes;
             peak = peak.max(buffers.saturating_add(own));
@@ -40,8 +46,9 @@ struct Needs {
     /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
     arcs: [[[bool; 2]; 2]; 2],
-    /// Columns of the sparse features, if they are walked by column too.
-    feature_columns: Option<u64>,
+    /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
+    /// if they are walked by column too.
+    features: [(bool, Option<u64>); 2],
     /// Columns of the widest exchange.
     exchanged: u64,
     /// Columns of the widest redistribution.
@@ -62,9 +69,13 @@ impl Needs {
                 }
                 Instr::SparseMatMul {
                     product: Product::Tn,
+                    values,
                     inner,
                     ..
-                } => self.feature_columns = Some(u64::from(*inner)),
+                } => {
+                    let sliced = program.sparse_rows(*values) == Extent::All;
+                    self.features[usize::from(sliced)].1 = Some(u64::from(*inner));
+                }
                 Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
                     let columns = u64::from(program.buffer(buffer.buffer).columns);
                     self.exchanged = self.exchanged.max(columns);
@@ -131,7 +142,7 @@ impl Needs {
     }
 
     /// Topology, split, labels and sparse features' indices of one rank.
-    fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
+    fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = 0;
         for (whole, sets) in self.arcs.into_iter().enumerate() {
@@ -164,10 +175,16 @@ impl Needs {
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
-        if program.sparse_features {
-            bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;
-            if let Some(columns) = self.feature_columns {
-                bytes += 8 * (columns + 1) + 8 * sizes.feature_nonzeros;
+        let stored = [
+            (sizes.inner, sizes.feature_nonzeros),
+            (sizes.vertices, sizes.slice_nonzeros),
+        ];
+        for ((kept, by_column), (rows, nonzeros)) in self.features.into_iter().zip(stored) {
+            if kept {
+                bytes += 8 * (rows + 1) + 4 * nonzeros;
+            }
+            if let Some(columns) = by_column {
+                bytes += 8 * (columns + 1) + 8 * nonzeros;
             }
         }
         bytes
