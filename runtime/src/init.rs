@@ -59,6 +59,9 @@ pub(crate) fn name_hash(name: &str) -> u64 {
 mod tests {
     use super::*;
     use gnnc_ir::Type;
+    use gnnc_ir::graph::Shard;
+    use gnnc_ir::kernel::Axis;
+    use gnnc_ir::op::Slice;
 
     fn filled(name: &str, seed: u64, slot: u32, init: Init) -> Vec<f32> {
         let spec = ParamSpec {
@@ -71,6 +74,46 @@ mod tests {
         let mut values = vec![9.0; 10_000];
         fill(&spec, seed, slot, &mut values);
         values
+    }
+
+    /// Two blocks of seven rows of three columns, over as many ranks as leave some without rows.
+    #[test]
+    fn ranks_start_with_their_rows_of_the_whole() {
+        for init in [Init::Uniform(0.5), Init::Ones] {
+            let whole = ParamSpec {
+                name: "w".to_owned(),
+                ty: Type::matrix(14, 3),
+                init,
+                decay: None,
+                shard: None,
+            };
+            let mut expected = vec![9.0; 14 * 3];
+            fill(&whole, 1, 2, &mut expected);
+            for ranks in [2, 3, 4, 9] {
+                let mut seen = 0;
+                for rank in 0..ranks {
+                    let slice = Slice::new(Axis::Width, 7, ranks, rank);
+                    let own = whole.cut(Shard { blocks: 2, slice });
+                    assert_eq!(own.whole(), whole.ty);
+                    let rows = 2 * slice.len;
+                    assert_eq!(own.ty, Type::matrix(rows, 3));
+                    let mut found = vec![9.0; rows as usize * 3];
+                    fill(&own, 1, 2, &mut found);
+                    for (row, found) in (0..rows).zip(found.chunks(3)) {
+                        match own.shard.and_then(|shard| shard.whole_row(row)) {
+                            Some(at) => assert_eq!(found, &expected[at as usize * 3..][..3]),
+                            None => assert_eq!(found, [0.0; 3]),
+                        }
+                        seen += own
+                            .shard
+                            .and_then(|shard| shard.whole_row(row))
+                            .iter()
+                            .count();
+                    }
+                }
+                assert_eq!(seen, 14, "{ranks} ranks");
+            }
+        }
     }
 
     #[test]

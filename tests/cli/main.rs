@@ -9,6 +9,7 @@ mod data;
 mod examples;
 mod graphs;
 mod plans;
+mod push_pull;
 mod replay;
 mod resume;
 mod sameness;

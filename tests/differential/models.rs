@@ -3,7 +3,7 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::LOWERED;
+use gnnc::planner::placement::{LOWERED, Place};
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -127,6 +127,62 @@ fn dropout_on_slices() {
             threads: 1,
         });
     }
+}
+
+/// More ranks than features, so that some have none, and layers of which only parts are on slices.
+#[test]
+fn slices_of_features() {
+    for body in [
+        "let h = x |> dropout(0.5) |> gcn_conv(6) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train)",
+        "let h = sage_conv(x, 5) + linear(tanh(x) |> dropout(0.2), 5) + concat(x, 2 * x) |> linear(5)
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)",
+        "let h = x |> aggregate(max) |> gin_conv(5)
+         let g = concat(h, x |> dropout(0.3)) |> linear(7) |> relu
+         loss cross_entropy(linear(g, classes) + linear(x, classes), labels, on = train)",
+        "let c = x - mean_cols(x)
+         let h = linear(c * rsqrt(mean_cols(c * c) + 0.1), 6) |> relu
+         repeat i in 1..=2 { h = tanh(gcn_conv(h, 6) + linear(x, 6)) }
+         loss cross_entropy(gcn_conv(h, classes), labels, on = train)",
+    ] {
+        for sparse in [false, true] {
+            let mut case = Case::new("", body, planted(shape(sparse)));
+            for ranks in [3, 7, 14] {
+                case.check(Way {
+                    placement: Placement::PushPull,
+                    ranks,
+                    partitioner: "hash",
+                    threads: 1,
+                });
+            }
+        }
+    }
+}
+
+/// What does not treat columns alike before the first product is named.
+#[test]
+fn features_that_nothing_contracts_are_refused() {
+    let refused = |body: &str| {
+        let case = Case::new("", body, planted(shape(false)));
+        let place = Place {
+            placement: Placement::PushPull,
+            ranks: 3,
+            alpha: 1.0,
+        };
+        case.compiled.program(&place).unwrap_err().to_string()
+    };
+    let message = refused(
+        "let h = x |> layer_norm |> gcn_conv(6) |> relu
+         loss cross_entropy(linear(h, classes), labels, on = train)",
+    );
+    assert!(
+        message.contains("in layer_norm_1 reads columns"),
+        "{message}"
+    );
+    assert!(
+        message.contains("let a linear layer read the features"),
+        "{message}"
+    );
 }
 
 #[test]

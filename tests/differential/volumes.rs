@@ -2,31 +2,25 @@
 //! widths and vertices that divide by the ranks.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted};
+use crate::data::{FEATURES, Shape, planted};
+use gnnc::graph::LocalPart;
+use gnnc::graph::partition::by_name;
 use gnnc::ir::plan::Placement;
 
 const VERTICES: u64 = 96;
 const WIDTH: u64 = 8;
 const LAYERS: u64 = 2;
 
-/// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns, and
-/// whose trainable floats (and the loss) are returned too.
-fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
-    let data = planted(Shape {
-        vertices: VERTICES as u32,
-        arcs: 500,
-        directed: true,
-        sparse: false,
-        seed: 3,
-    });
-    let case = Case::new(
-        "",
-        "let h = x |> linear(8) |> relu
-         let g = h |> gcn_conv(8) |> relu
-         let f = g |> gcn_conv(8) |> relu
-         loss cross_entropy(linear(f, classes), labels, on = train)",
-        data,
-    );
+const SHAPE: Shape = Shape {
+    vertices: VERTICES as u32,
+    arcs: 500,
+    directed: true,
+    sparse: false,
+    seed: 3,
+};
+
+/// Bytes that all ranks send in an epoch.
+fn epoch(case: &Case, placement: Placement, ranks: u32) -> u64 {
     let mut trainer = case.start(Way {
         placement,
         ranks,
@@ -36,8 +30,23 @@ fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
     trainer.session.set_learning_rate(0.05);
     // Checks that what is sent is what is predicted.
     trainer.epoch().unwrap();
+    trainer.step_bytes
+}
+
+/// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns, and
+/// whose trainable floats (and the loss) are returned too.
+fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
+    let data = planted(SHAPE);
+    let case = Case::new(
+        "",
+        "let h = x |> linear(8) |> relu
+         let g = h |> gcn_conv(8) |> relu
+         let f = g |> gcn_conv(8) |> relu
+         loss cross_entropy(linear(f, classes), labels, on = train)",
+        data,
+    );
     let reduced = case.loaded.model.graph.trainable() + 1;
-    (trainer.step_bytes, reduced)
+    (epoch(&case, placement, ranks), reduced)
 }
 
 #[test]
@@ -49,6 +58,40 @@ fn tensor_parallelism_sends_what_neutrontp_says() {
         let collective = (ranks - 1) * VERTICES * WIDTH / ranks;
         let floats = 4 * LAYERS * collective + 2 * (ranks - 1) * reduced;
         assert_eq!(bytes, 4 * floats, "{ranks} ranks");
+    }
+}
+
+#[test]
+fn push_pull_sends_partial_activations_and_halos() {
+    let features = u64::from(FEATURES);
+    for (ranks, sparse) in [(2, false), (4, true), (5, false), (8, true)] {
+        let data = planted(Shape { sparse, ..SHAPE });
+        let partition = by_name("range", 0).unwrap();
+        let partition = partition.partition(&data.topology, ranks).unwrap();
+        let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
+        let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
+        let case = Case::new(
+            "",
+            "let h = x |> dropout(0.5) |> gcn_conv(8) |> relu
+             let g = h |> gcn_conv(8) |> relu
+             loss cross_entropy(linear(g, classes), labels, on = train)",
+            data,
+        );
+        let bytes = epoch(&case, Placement::PushPull, ranks);
+        let others = u64::from(ranks) - 1;
+        // Shares of what the first layer gives, copies of its gradient, halos of two layers in both
+        // directions, and all weights but the first layer's, with the loss.
+        let first = features * WIDTH;
+        let reduced = case.loaded.model.graph.trainable() + 1 - first;
+        let floats = 2 * others * VERTICES * WIDTH + 4 * boundary * WIDTH + 2 * others * reduced;
+        assert_eq!(bytes, 4 * floats, "{ranks} ranks");
+        // Graph parallelism sends the first layer's weights instead.
+        let by_rows = floats - 2 * others * VERTICES * WIDTH + 2 * others * first;
+        assert_eq!(
+            epoch(&case, Placement::Graph, ranks),
+            4 * by_rows,
+            "{ranks} ranks"
+        );
     }
 }
 

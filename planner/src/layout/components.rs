@@ -54,7 +54,7 @@ impl Components {
             };
             let tried: Vec<_> = axes
                 .iter()
-                .map(|axis| (*axis, states(graph, &members, *axis, ranks)))
+                .map(|axis| (*axis, states(graph, &members, (*axis, &found.zero), ranks)))
                 .collect();
             match tried.iter().find(|(_, states)| states.is_ok()) {
                 Some((axis, Ok(states))) => {
@@ -170,13 +170,14 @@ struct State {
     zero: bool,
 }
 
-/// What is known of the members if the component is cut along `axis`.
+/// What is known of the members if the component is cut along `axis`; `zero` says of components
+/// before it whether what pads them is 0.
 ///
 /// # Errors
 /// Why it cannot be cut so.
 fn states(graph: &Graph, members: &[NodeId], axis: Axis, ranks: u32) -> Result<Vec<State>, String> {
     let mut states = vec![State::default(); graph.nodes.len()];
-    let arrive = arrive(graph, axis);
+    let arrive = arrive(graph, axis, zero);
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
@@ -190,9 +191,9 @@ fn states(graph: &Graph, members: &[NodeId], axis: Axis, ranks: u32) -> Result<V
 
 /// Whether what pads a vertex tensor on slices is 0 where arcs take it: it arrives as a 0, and
 /// element-wise functions that stay on slices may keep it.
-fn arrive(graph: &Graph, axis: Axis) -> Vec<bool> {
+fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
     let mut arrive: Vec<bool> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
+    for (id, node) in graph.iter() {
         let cut = |n: usize| sliced(graph.ty(node.inputs[n]), axis);
         let of = |n: usize| arrive[node.inputs[n].0 as usize] && cut(n);
         arrive.push(match node.op {
@@ -202,8 +203,8 @@ fn arrive(graph: &Graph, axis: Axis) -> Vec<bool> {
             Op::Binary(Binary::Mul) => of(0) || of(1),
             Op::Binary(Binary::Div) => of(0) && !cut(1),
             Op::Binary(_) => of(0) && of(1),
-            // Those of another component may have stayed on slices.
-            Op::Gather(..) => false,
+            // Those of a component that is cut may have stayed on slices.
+            Op::Gather(..) => zero[id.0 as usize],
             _ => true,
         });
     }
