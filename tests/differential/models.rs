@@ -3,7 +3,9 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
+use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::placement::{LOWERED, Place};
+use gnnc::planner::search::relaxations;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -35,7 +37,8 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            for &placement in LOWERED.iter().filter(|p| **p != Placement::Graph) {
+            let exact = |p: &&Placement| **p != Placement::Graph && relaxations(**p).is_empty();
+            for &placement in LOWERED.iter().filter(exact) {
                 case.check(Way {
                     placement,
                     ranks,
@@ -44,6 +47,19 @@ fn check_case(mut case: Case) {
                 });
             }
         }
+    }
+    match case.decoupled() {
+        Ok(mut case) => {
+            for ranks in [1, 2, 3, 5, 8] {
+                case.check(Way {
+                    placement: Placement::TensorDecoupled,
+                    ranks,
+                    partitioner: if ranks == 3 { "hash" } else { "range" },
+                    threads: 1,
+                });
+            }
+        }
+        Err(why) => assert_eq!(why, DecoupleError::Already),
     }
 }
 

@@ -71,7 +71,7 @@ fn placed(
 /// is by rows.
 ///
 /// # Errors
-/// [`LowerError::Placement`] if no product contracts the columns of the features; a bug in the pass.
+/// [`LowerError::Illegal`] if no product contracts the columns of the features; a bug in the pass.
 pub fn by_features(graphs: &Graphs, ranks: Ranks) -> Result<Graphs, LowerError> {
     let mut step = OnSlices::new(&graphs.step, ranks);
     let mut eval = OnSlices::new(&graphs.eval, ranks);
@@ -144,7 +144,7 @@ impl<'a> OnSlices<'a> {
             Some(op) => format!("{op} reads columns of the features and does neither"),
             None => "nothing reads more than one column of the features".to_owned(),
         };
-        LowerError::Placement(format!(
+        LowerError::Illegal(format!(
             "push-pull needs a product of the features with a parameter, and before it only what \
              treats columns alike; {found}; let a linear layer read the features, or take placement \
              graph or tensor"

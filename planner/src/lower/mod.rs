@@ -14,12 +14,14 @@ mod produce;
 mod region;
 mod scan;
 
+use crate::decouple::DecoupleError;
 use crate::layout::{self, Choice, Graphs, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::kernel::End;
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op};
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
@@ -32,7 +34,10 @@ pub enum LowerError {
     Unsupported(String),
     /// The placement is not one for this model.
     #[error("{0}")]
-    Placement(String),
+    Illegal(String),
+    /// The placement needs a form that the model does not have.
+    #[error("{0} needs a decoupled form: {1}")]
+    NoForm(Placement, DecoupleError),
     /// A pass produced a graph that breaks its own promises.
     #[error("bug in the lowering: {0}")]
     Internal(String),
