@@ -66,38 +66,55 @@ fn tensor_parallelism_sends_what_neutrontp_says() {
     }
 }
 
+/// Where the first layer aggregates before its product, slices need no halo.
 #[test]
 fn push_pull_sends_partial_activations_and_halos() {
-    let features = u64::from(FEATURES);
-    for (ranks, sparse) in [(2, false), (4, true), (5, false), (8, true)] {
-        let data = planted(Shape { sparse, ..SHAPE });
-        let partition = by_name("range", 0).unwrap();
-        let partition = partition.partition(&data.topology, ranks).unwrap();
-        let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
-        let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
-        let case = Case::new(
-            "",
-            "let h = x |> dropout(0.5) |> gcn_conv(8) |> relu
-             let g = h |> gcn_conv(8) |> relu
-             loss cross_entropy(linear(g, classes), labels, on = train)",
-            data,
+    for (first, more, halos) in [
+        ("linear(8)", "let h = h |> gcn_conv(8) |> relu", 2),
+        ("gcn_conv(8)", "", 1),
+    ] {
+        let body = format!(
+            "let h = x |> dropout(0.5) |> {first} |> relu |> gcn_conv(8) |> relu
+             {more}
+             loss cross_entropy(linear(h, classes), labels, on = train)"
         );
-        let bytes = epoch(&case, Placement::PushPull, ranks);
-        let others = u64::from(ranks) - 1;
-        // Shares of what the first layer gives, copies of its gradient, halos of two layers in both
-        // directions, and all weights but the first layer's, with the loss.
-        let first = features * WIDTH;
-        let reduced = case.loaded.model.graph.trainable() + 1 - first;
-        let floats = 2 * others * VERTICES * WIDTH + 4 * boundary * WIDTH + 2 * others * reduced;
-        assert_eq!(bytes, 4 * floats, "{ranks} ranks");
-        // Graph parallelism sends the first layer's weights instead.
-        let by_rows = floats - 2 * others * VERTICES * WIDTH + 2 * others * first;
-        assert_eq!(
-            epoch(&case, Placement::Graph, ranks),
-            4 * by_rows,
-            "{ranks} ranks"
-        );
+        for (ranks, sparse) in [(2, false), (4, false), (5, false), (8, true)] {
+            push_pull(&body, halos, (ranks, sparse && halos == 2));
+        }
     }
+}
+
+fn push_pull(body: &str, halos: u64, (ranks, sparse): (u32, bool)) {
+    let data = planted(Shape { sparse, ..SHAPE });
+    let partition = by_name("range", 0).unwrap();
+    let partition = partition.partition(&data.topology, ranks).unwrap();
+    let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
+    let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
+    let case = Case::new("", body, data);
+    let others = u64::from(ranks) - 1;
+    // Halos in both directions, shares of what the first product gives and copies of its gradient, and
+    // all weights but the first, with the loss.
+    let first = u64::from(FEATURES) * WIDTH;
+    let reduced = case.loaded.model.graph.trainable() + 1 - first;
+    let rows = 2 * halos * boundary * WIDTH + 2 * others * reduced;
+    let found = epoch(&case, Placement::PushPull, ranks);
+    assert_eq!(
+        found,
+        4 * (rows + 2 * others * VERTICES * WIDTH),
+        "{ranks} ranks: {body}"
+    );
+    // Graph parallelism sends the first weights instead, and features that dropout left.
+    let features = match halos {
+        1 => boundary * u64::from(FEATURES),
+        _ => 0,
+    };
+    let rows = rows + features;
+    let found = epoch(&case, Placement::Graph, ranks);
+    assert_eq!(
+        found,
+        4 * (rows + 2 * others * first),
+        "{ranks} ranks: {body}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Connected sets of arc tensors, and along which axis each can be cut.
 
 use super::features::Place;
+use crate::lower::analysis::fixed;
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::op::{Binary, Op, Slice, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
@@ -18,6 +19,9 @@ pub(super) struct Components {
     pub zero: Vec<bool>,
     /// Why some stay by rows.
     pub refused: Vec<String>,
+    /// Arc tensors of one number an arc that never change, such as norms: in no component, and
+    /// computed wherever they are read.
+    pub free: Vec<bool>,
     /// The components that can be cut, in the order in which a [`Choice`] is asked.
     pub sets: Vec<Vec<NodeId>>,
     /// How nodes lie where the input features lie by slices.
@@ -28,12 +32,14 @@ impl Components {
     /// Finds the components and chooses their axes: heads if every rank gets one, else columns. Those
     /// that `choice` leaves by rows have none.
     pub fn find(graph: &Graph, ranks: u32, choice: &Choice) -> Self {
-        let group = groups(graph);
+        let free = free(graph);
+        let group = groups(graph, &free);
         let mut found = Self {
             cut: vec![None; graph.nodes.len()],
             share: vec![false; graph.nodes.len()],
             zero: vec![false; graph.nodes.len()],
             refused: Vec::new(),
+            free,
             sets: Vec::new(),
             places: vec![Place::Elsewhere; graph.nodes.len()],
         };
@@ -81,7 +87,8 @@ impl Components {
     /// either way without a message, and so does what is computed from them element by element.
     pub fn both(&self, id: NodeId) -> bool {
         let n = id.0 as usize;
-        self.cut[n].is_none() && self.places[n].columns().is_some_and(|c| !c.tied)
+        let near = self.places[n].columns().is_some_and(|c| !c.tied);
+        self.free[n] || self.cut[n].is_none() && near
     }
 }
 
@@ -124,8 +131,25 @@ impl Choice {
     }
 }
 
+/// Arc tensors of one number an arc that never change.
+fn free(graph: &Graph) -> Vec<bool> {
+    let fixed = fixed(graph);
+    let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let known = |i: &NodeId| {
+            let ty = graph.ty(*i);
+            ty.columns() == 1
+                && ty.stack == 0
+                && (free[i.0 as usize] || ty.rows.edge_set().is_none())
+        };
+        let arc = node.ty.rows.edge_set().is_some() && node.ty.columns() == 1;
+        free.push(arc && fixed[id.0 as usize] && node.inputs.iter().all(known));
+    }
+    free
+}
+
 /// For each arc tensor and each vertex tensor gathered from arcs, a number that is the same in a component.
-fn groups(graph: &Graph) -> Vec<Option<usize>> {
+fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
     let mut parent: Vec<usize> = (0..graph.nodes.len()).collect();
     fn root(parent: &mut [usize], mut n: usize) -> usize {
         while parent[n] != n {
@@ -134,7 +158,7 @@ fn groups(graph: &Graph) -> Vec<Option<usize>> {
         }
         n
     }
-    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
+    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some() && !free[id.0 as usize];
     let member = |id: NodeId| is_arc(id) || graph.node(id).inputs.iter().any(|i| is_arc(*i));
     for (id, node) in graph.iter() {
         // What was gathered from arcs and goes straight back to arcs stays where it is.
@@ -175,7 +199,12 @@ struct State {
 ///
 /// # Errors
 /// Why it cannot be cut so.
-fn states(graph: &Graph, members: &[NodeId], axis: Axis, ranks: u32) -> Result<Vec<State>, String> {
+fn states(
+    graph: &Graph,
+    members: &[NodeId],
+    (axis, zero): (Axis, &[bool]),
+    ranks: u32,
+) -> Result<Vec<State>, String> {
     let mut states = vec![State::default(); graph.nodes.len()];
     let arrive = arrive(graph, axis, zero);
     for id in members {

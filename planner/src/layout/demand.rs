@@ -55,6 +55,10 @@ impl Demand {
         }
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
+            if components.free[n] {
+                self.everywhere(graph, id);
+                continue;
+            }
             let own = self.near[n];
             let member = components.cut[n];
             let wanted = self.needed[n];
@@ -101,6 +105,21 @@ impl Demand {
                     }
                 }
             }
+        }
+    }
+
+    /// Marks what a node is computed from that is computed in every layout in which it is needed.
+    fn everywhere(&mut self, graph: &Graph, id: NodeId) {
+        let Needed { rows, slices, .. } = self.needed[id.0 as usize];
+        for axis in AXES.into_iter().filter(|axis| slices[index(*axis)]) {
+            self.operands(graph, id, axis);
+        }
+        if rows {
+            graph
+                .node(id)
+                .inputs
+                .iter()
+                .for_each(|i| self.mark(*i, None));
         }
     }
 

@@ -157,8 +157,8 @@ pub(super) fn cut(graph: &Graph, places: &[Place]) -> Vec<Option<u32>> {
     cut
 }
 
-/// The first operator that reads slices of features and cannot work on them.
-pub(super) fn breaker(graph: &Graph, places: &[Place]) -> Option<String> {
+/// The first operator that reads slices of features and cannot work on them, and why not.
+pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<String> {
     let reads = |node: &Node| {
         let columns = |i: &NodeId| places[i.0 as usize].columns().is_some();
         node.inputs.iter().any(columns)
@@ -166,10 +166,22 @@ pub(super) fn breaker(graph: &Graph, places: &[Place]) -> Option<String> {
     let (_, node) = graph
         .iter()
         .find(|(id, node)| places[id.0 as usize] == Place::Elsewhere && reads(node))?;
-    let scope = graph.scopes.get(node.scope as usize).map(String::as_str);
-    Some(match scope {
+    let name = match graph.scopes.get(node.scope as usize).map(String::as_str) {
         None | Some("") => format!("`{}`", node.op),
         Some(scope) => format!("`{}` in {scope}", node.op),
+    };
+    let columns = node
+        .inputs
+        .first()
+        .and_then(|i| places[i.0 as usize].columns());
+    let unequal = Slice::padded(graph.features, ranks) && columns.is_some_and(|c| !c.zero);
+    Some(match node.op {
+        Op::MatMul | Op::ReduceCols(..) if unequal => format!(
+            "{name} adds columns of which {ranks} ranks have unequal numbers, {} in all, and what \
+             is computed before it from those that a rank lacks is not 0",
+            graph.features
+        ),
+        _ => format!("{name} reads columns of the features and does neither"),
     })
 }
 

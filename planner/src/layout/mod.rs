@@ -140,10 +140,9 @@ impl<'a> OnSlices<'a> {
     }
 
     fn nothing_to_contract(&self) -> LowerError {
-        let found = match features::breaker(self.graph, &self.components.places) {
-            Some(op) => format!("{op} reads columns of the features and does neither"),
-            None => "nothing reads more than one column of the features".to_owned(),
-        };
+        let places = &self.components.places;
+        let found = features::breaker(self.graph, self.ranks.ranks, places)
+            .unwrap_or_else(|| "nothing reads more than one column of the features".to_owned());
         LowerError::Illegal(format!(
             "push-pull needs a product of the features with a parameter, and before it only what \
              treats columns alike; {found}; let a linear layer read the features, or take placement \

@@ -133,8 +133,10 @@ impl<'a> Writer<'a> {
             let n = id.0 as usize;
             let (needed, near) = (self.demand.needed[n], self.demand.near[n]);
             let arg = matches!(node.op, Op::Arg(_));
-            if let Some(axis) = near.filter(|a| !arg && needed.slices[index(*a)]) {
-                self.on_slices(id, axis)?;
+            for axis in AXES.into_iter().filter(|a| needed.slices[index(*a)]) {
+                if self.components.free[n] || near == Some(axis) && !arg {
+                    self.on_slices(id, axis)?;
+                }
             }
             if needed.rows && !arg {
                 self.by_rows(id)?;
