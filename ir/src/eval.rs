@@ -302,6 +302,17 @@ impl<'a> Machine<'a> {
     fn input(&self, input: Input) -> Tensor {
         let data = match input {
             Input::Features => return self.context.features.clone(),
+            Input::FeatureSlice(slice) => {
+                let column = |c: u32| (c < slice.own).then_some((slice.start + c) as usize);
+                let features = &self.context.features;
+                let row = |r: usize| {
+                    let row = features.row(r);
+                    (0..slice.len).map(move |c| column(c).map_or(0.0, |c| row[c]))
+                };
+                let data = (0..self.vertices).flat_map(row).collect();
+                let ty = Type::new(Rows::All, 1, slice.len);
+                return Tensor::new(ty, self.vertices, data);
+            }
             Input::InDegree(set) => self.arcs(set).degrees(crate::kernel::End::Dst),
             Input::OutDegree(set) => self.arcs(set).degrees(crate::kernel::End::Src),
         };

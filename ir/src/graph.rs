@@ -1,7 +1,7 @@
 //! The operator DAG of a model (never the data graph, which is a topology).
 
 use crate::infer::{TypeError, infer};
-use crate::op::{Op, Redistribute, Scan};
+use crate::op::{Input, Op, Redistribute, Scan, Slice};
 use crate::types::{Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -41,6 +41,55 @@ pub struct ParamSpec {
     pub init: Init,
     /// Weight decay of this parameter; `None` takes the optimizer's.
     pub decay: Option<f64>,
+    /// The rows that a rank has, if it does not have all; `ty` is the type of what it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+}
+
+/// Some of the rows of a parameter: of each of several equal blocks of rows, one after the other, the
+/// same slice. Rows beyond [`Slice::own`] pad a block; they are 0 and stay so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Number of blocks.
+    pub blocks: u32,
+    /// The rows of a block.
+    pub slice: Slice,
+}
+
+impl Shard {
+    /// The row of the whole parameter that a rank's row is; none if it pads a block.
+    pub fn whole_row(&self, row: u32) -> Option<u32> {
+        let Slice {
+            start,
+            own,
+            len,
+            of,
+            ..
+        } = self.slice;
+        let (block, row) = (row / len, row % len);
+        (row < own).then_some(block * of + start + row)
+    }
+}
+
+impl ParamSpec {
+    /// The type of the whole parameter, of which a rank may have some rows.
+    pub fn whole(&self) -> Type {
+        let rows = |shard: Shard| Rows::Fixed(shard.blocks * shard.slice.of);
+        Type {
+            rows: self.shard.map_or(self.ty.rows, rows),
+            ..self.ty
+        }
+    }
+
+    /// The parameter of which a rank has only some rows.
+    pub fn cut(&self, shard: Shard) -> Self {
+        let rows = Rows::Fixed(shard.blocks * shard.slice.len);
+        Self {
+            ty: Type { rows, ..self.ty },
+            shard: Some(shard),
+            ..self.clone()
+        }
+    }
 }
 
 /// One operator applied to its operands.
@@ -318,6 +367,9 @@ impl fmt::Display for Graph {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Input(Input::FeatureSlice(slice)) => {
+                write!(f, "input Features from {} of {}", slice.start, slice.of)
+            }
             Self::Input(input) => write!(f, "input {input:?}"),
             Self::Param(id) => write!(f, "param {}", id.0),
             Self::Const(value) => write!(f, "const {value}"),
@@ -356,6 +408,7 @@ impl fmt::Display for Op {
                 write!(f, "reduce {} {}", lower(axis), lower(reduce))
             }
             Self::SumRows => f.write_str("sum_rows"),
+            Self::SumRanks => f.write_str("sum_ranks"),
             Self::Redistribute(how) => match how {
                 Redistribute::Split(slice) | Redistribute::Join(slice) => write!(
                     f,

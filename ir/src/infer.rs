@@ -105,10 +105,11 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
     match op {
         Op::Input(input) => {
             arity(0)?;
-            Ok(Type::vertices(match input {
-                Input::Features => graph.features,
-                Input::InDegree(_) | Input::OutDegree(_) => 1,
-            }))
+            Ok(match input {
+                Input::Features => Type::vertices(graph.features),
+                Input::FeatureSlice(slice) => Type::new(Rows::All, 1, slice.len),
+                Input::InDegree(_) | Input::OutDegree(_) => Type::vertices(1),
+            })
         }
         Op::Param(id) => {
             arity(0)?;
@@ -262,6 +263,13 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             rows: Rows::Fixed(1),
             ..types[0]
         }),
+        Op::SumRanks => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Fixed(_) => Ok(types[0]),
+                _ => domain("fixed rows", types[0]),
+            }
+        }
         Op::Redistribute(how) => {
             arity(1)?;
             how.result(types[0]).map_or_else(|| range(types[0]), Ok)

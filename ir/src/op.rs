@@ -62,6 +62,8 @@ pub enum Binary {
 pub enum Input {
     /// The feature matrix, `[V x F]`.
     Features,
+    /// A rank's columns of the features of all vertices, `[all V x slice]`.
+    FeatureSlice(Slice),
     /// Number of arcs into a vertex, `[V x 1]`.
     InDegree(EdgeSet),
     /// Number of arcs out of a vertex, `[V x 1]`.
@@ -163,9 +165,11 @@ pub enum Op {
     ReduceCols(Axis, Reduce),
     /// Sum over all rows: `[n x h x w] -> [1 x h x w]`.
     SumRows,
-    /// From one layout over the ranks to another; the only operators whose value on a rank
-    /// depends on what other ranks hold.
+    /// From one layout over the ranks to another; with [`Op::SumRanks`] the only operators whose
+    /// value on a rank depends on what other ranks hold.
     Redistribute(Redistribute),
+    /// The sum over the ranks of what each of them has: `[n x C] -> [n x C]` of fixed rows.
+    SumRanks,
     /// The loss of logits: `[V x C] -> [1 x 1]`.
     Loss(Loss),
     /// The derivative of the loss by the logits.

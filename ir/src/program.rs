@@ -44,15 +44,18 @@ pub enum Extent {
     AllEdges(EdgeSet),
     /// Stored non-zeros of the rank's own feature rows.
     FeatureNonzeros,
+    /// Stored non-zeros of the rank's feature columns, of all vertices.
+    SliceNonzeros,
 }
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Dense input features, filled before `setup`.
+    /// Dense input features, filled before `setup`: all columns of own vertices, or the rank's
+    /// slice of the columns of all vertices, as the extent says.
     Features,
-    /// Values of the sparse input features, filled before `setup`.
+    /// Values of the sparse input features, filled before `setup`; likewise.
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
@@ -174,6 +177,7 @@ pub enum Instr {
         finish: Option<Launch>,
     },
     /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
+    /// Whether `x` is own rows or own columns is said by the extent of its values, here and below.
     SparseMatMul {
         /// `Nn` or `Tn`.
         product: Product,
@@ -327,6 +331,9 @@ pub struct RankSizes {
     pub edges: u64,
     /// Non-zeros of own feature rows.
     pub feature_nonzeros: u64,
+    /// Non-zeros of the rank's feature columns, of all vertices.
+    #[serde(default)]
+    pub slice_nonzeros: u64,
     /// Vertices of the whole graph.
     #[serde(default)]
     pub vertices: u64,
@@ -348,6 +355,7 @@ impl RankSizes {
             Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
             Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
             Extent::FeatureNonzeros => self.feature_nonzeros,
+            Extent::SliceNonzeros => self.slice_nonzeros,
         }
     }
 }
@@ -449,6 +457,14 @@ impl Instr {
 }
 
 impl Program {
+    /// The kind of rows of the sparse features whose values a buffer holds.
+    pub fn sparse_rows(&self, values: Ref) -> Extent {
+        match self.buffer(values.buffer).extent {
+            Extent::SliceNonzeros => Extent::All,
+            _ => Extent::Inner,
+        }
+    }
+
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]

@@ -139,15 +139,17 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
             total
         }
         Instr::SparseMatMul {
+            values,
             inner,
             columns,
             product,
             ..
         } => {
-            let (nonzeros, columns) = (sizes.feature_nonzeros, u64::from(*columns));
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            let columns = u64::from(*columns);
             let (rows, result) = match product {
                 Product::Tn => (u64::from(*inner), u64::from(*inner)),
-                Product::Nn | Product::Nt => (sizes.inner, sizes.inner),
+                Product::Nn | Product::Nt => (rows, rows),
             };
             Work {
                 class: KernelClass::SparseGemm,
@@ -156,18 +158,24 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
                 written: Bytes(result * columns * FLOAT),
             }
         }
-        Instr::SparseDropout { .. } => Work {
-            class: KernelClass::Copy,
-            flops: Flops(sizes.feature_nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
-            read: Bytes(sizes.feature_nonzeros * (FLOAT + INDEX)),
-            written: Bytes(sizes.feature_nonzeros * FLOAT),
-        },
-        Instr::Densify { out, .. } => Work {
-            class: KernelClass::Copy,
-            flops: Flops(0.0),
-            read: Bytes((sizes.inner + 1) * OFFSET + sizes.feature_nonzeros * (FLOAT + INDEX)),
-            written: Bytes(program.buffer(out.buffer).slot_floats(sizes) * FLOAT),
-        },
+        Instr::SparseDropout { values, .. } => {
+            let (_, nonzeros) = stored(program, *values, sizes);
+            Work {
+                class: KernelClass::Copy,
+                flops: Flops(nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
+                read: Bytes(nonzeros * (FLOAT + INDEX)),
+                written: Bytes(nonzeros * FLOAT),
+            }
+        }
+        Instr::Densify { values, out } => {
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            Work {
+                class: KernelClass::Copy,
+                flops: Flops(0.0),
+                read: Bytes((rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX)),
+                written: Bytes(program.buffer(out.buffer).slot_floats(sizes) * FLOAT),
+            }
+        }
         Instr::Loss {
             loss,
             out,
@@ -200,6 +208,12 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Repeat { .. } => return None,
     };
     Some(counted)
+}
+
+/// Rows and non-zeros of the sparse features whose values a buffer holds.
+fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
+    let rows = sizes.rows(program.sparse_rows(values));
+    (rows, program.buffer(values.buffer).slot_floats(sizes))
 }
 
 /// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).

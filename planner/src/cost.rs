@@ -108,6 +108,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         | Op::Table(_)
         | Op::Scan(_)
         | Op::Redistribute(_)
+        | Op::SumRanks
         | Op::Out(_) => Work::default(),
         Op::Reshape { .. } => Work::default(),
         Op::Unary(f) => Work::new(n * unary_flops(*f) * backward, 0.0),

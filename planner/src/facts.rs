@@ -136,7 +136,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         ..Known::default()
     };
     match op {
-        Op::Input(Input::Features) => Known {
+        Op::Input(Input::Features | Input::FeatureSlice(_)) => Known {
             sparse: facts.sparse_features,
             ..leaf
         },
@@ -160,7 +160,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             finite: values.iter().all(|v| v.is_finite()),
             ..leaf
         },
-        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) => Known {
+        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) | Op::SumRanks => Known {
             finite: true,
             ..plain
         },

@@ -84,6 +84,7 @@ impl Symbol {
             Self::Leaf(n) => one(1, u64::from(*n)),
             Self::Op(op) => match op {
                 Op::Input(Input::Features) => two(2, 0, 0),
+                Op::Input(Input::FeatureSlice(slice)) => two(2, 3, slice.start),
                 Op::Input(Input::InDegree(set)) => two(2, 1, set_key(*set)),
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),
@@ -138,6 +139,7 @@ impl Symbol {
                 Op::Scan(scan) => two(28, scan.count, 0),
                 Op::Out(n) => two(29, *n, 0),
                 Op::Redistribute(_) => one(30, 0),
+                Op::SumRanks => one(31, 0),
             },
         }
     }

@@ -14,7 +14,7 @@
 //! // sum over the neighbours' 500 features, then a product to 16 columns
 //! let mut model = Graph::new(500);
 //! let init = gnnc_ir::graph::Init::Zeros;
-//! let spec = ParamSpec { name: "w".into(), ty: Type::matrix(500, 16), init, decay: None };
+//! let spec = ParamSpec { name: "w".into(), ty: Type::matrix(500, 16), init, decay: None, shard: None };
 //! let w = model.param(spec);
 //! let x = model.add(Op::Input(Input::Features), &[], 0)?;
 //! let x = model.add(Op::Dropout { p: 0.5, site: 0, slice: None }, &[x], 0)?;

@@ -131,6 +131,7 @@ pub fn parts(
             halo: 0,
             edges: workload.edges,
             feature_nonzeros: workload.feature_nonzeros,
+            slice_nonzeros: workload.feature_nonzeros,
             vertices: workload.vertices,
             all_edges: workload.edges,
         };
@@ -170,11 +171,14 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
+    let nonzeros: u64 = summary.parts.iter().map(|p| p.feature_nonzeros).sum();
     let size = |load: &gnnc_ir::workload::PartLoad| RankSizes {
         inner: load.inner,
         halo: load.halo,
         edges: load.edges,
         feature_nonzeros: load.feature_nonzeros,
+        // Columns are taken to be equally full.
+        slice_nonzeros: nonzeros.div_ceil(u64::from(ranks)),
         vertices,
         all_edges,
     };
@@ -240,6 +244,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
             light + u64::from(rank <= rest)
         },
         feature_nonzeros: share(workload.feature_nonzeros, rank),
+        slice_nonzeros: share(workload.feature_nonzeros, rank),
         vertices: workload.vertices,
         all_edges: workload.edges,
     };

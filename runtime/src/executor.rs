@@ -6,6 +6,7 @@ use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
 use crate::exchange::redistribute::{Move, redistribute};
 use crate::exchange::{self, Reduction};
+use crate::features::FeatureRows;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::moment::Moment;
@@ -227,11 +228,7 @@ impl Rank {
                     columns,
                     ..
                 } => {
-                    let features = self
-                        .part
-                        .features
-                        .as_ref()
-                        .ok_or(Fault::Missing("sparse features"))?;
+                    let features = self.features(program, *values)?;
                     let (key, values) = (
                         (*product, *columns, b.stride, out.stride),
                         self.slot(*values, iteration),
@@ -252,29 +249,14 @@ impl Rank {
                     p,
                     site,
                 } => {
-                    let features = self
-                        .part
-                        .features
-                        .as_ref()
-                        .ok_or(Fault::Missing("sparse features"))?;
+                    let features = self.features(program, *values)?;
                     let key = mask_key(moment.seed, moment.epoch as u32, *site, iteration);
+                    let ids = self.part.ids(program.sparse_rows(*values));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
-                    sparse::dropout(
-                        &self.team,
-                        features,
-                        &self.part.global,
-                        values,
-                        out,
-                        *p,
-                        key,
-                    );
+                    sparse::dropout(&self.team, features, ids, values, out, *p, key);
                 }
                 Instr::Densify { values, out } => {
-                    let features = self
-                        .part
-                        .features
-                        .as_ref()
-                        .ok_or(Fault::Missing("sparse features"))?;
+                    let features = self.features(program, *values)?;
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::densify(&self.team, features, values, out);
                 }
@@ -371,6 +353,13 @@ impl Rank {
             }
         }
         Ok(())
+    }
+
+    /// The places of the sparse features whose values lie in a buffer.
+    fn features(&self, program: &Program, values: Ref) -> Result<&FeatureRows, Fault> {
+        let extent = program.buffer(values.buffer).extent;
+        let features = self.part.features(extent);
+        features.ok_or(Fault::Missing("sparse features"))
     }
 
     fn dense(&self, matrix: &Matrix, iteration: u32) -> Dense {

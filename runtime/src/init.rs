@@ -2,18 +2,34 @@
 
 use gnnc_ir::graph::{Init, ParamSpec};
 
-/// Fills slot `slot` of a parameter. Draws are keyed by seed, parameter name, slot and
-/// element, so they depend neither on other parameters nor on ranks.
+/// Fills slot `slot` of a parameter, or of the rows of it that a rank has. Draws are keyed by seed,
+/// parameter name, slot and element of the whole parameter, so they depend neither on other
+/// parameters nor on ranks.
 pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
+    let columns = spec.ty.columns() as usize;
+    let element = |n: usize| match spec.shard {
+        None => Some(n),
+        Some(shard) => {
+            let row = shard.whole_row((n / columns) as u32)?;
+            Some(row as usize * columns + n % columns)
+        }
+    };
     match spec.init {
         Init::Zeros => values.fill(0.0),
         Init::Ones => values.fill(1.0),
         Init::Constant(value) => values.fill(value),
         Init::Uniform(bound) => {
             let key = mix(mix(mix(seed) ^ name_hash(&spec.name)) ^ u64::from(slot));
-            for (element, value) in values.iter_mut().enumerate() {
-                *value = (f64::from(bound) * uniform(key, element as u64)) as f32;
+            for (n, value) in values.iter_mut().enumerate() {
+                let draw = |n: usize| (f64::from(bound) * uniform(key, n as u64)) as f32;
+                *value = draw(element(n).unwrap_or(0));
             }
+        }
+    }
+    if spec.shard.is_some() {
+        for (n, value) in values.iter_mut().enumerate() {
+            // What pads a shard is 0, and stays so.
+            *value = element(n).map_or(0.0, |_| *value);
         }
     }
 }
@@ -43,6 +59,9 @@ pub(crate) fn name_hash(name: &str) -> u64 {
 mod tests {
     use super::*;
     use gnnc_ir::Type;
+    use gnnc_ir::graph::Shard;
+    use gnnc_ir::kernel::Axis;
+    use gnnc_ir::op::Slice;
 
     fn filled(name: &str, seed: u64, slot: u32, init: Init) -> Vec<f32> {
         let spec = ParamSpec {
@@ -50,10 +69,51 @@ mod tests {
             ty: Type::matrix(100, 100),
             init,
             decay: None,
+            shard: None,
         };
         let mut values = vec![9.0; 10_000];
         fill(&spec, seed, slot, &mut values);
         values
+    }
+
+    /// Two blocks of seven rows of three columns, over as many ranks as leave some without rows.
+    #[test]
+    fn ranks_start_with_their_rows_of_the_whole() {
+        for init in [Init::Uniform(0.5), Init::Ones] {
+            let whole = ParamSpec {
+                name: "w".to_owned(),
+                ty: Type::matrix(14, 3),
+                init,
+                decay: None,
+                shard: None,
+            };
+            let mut expected = vec![9.0; 14 * 3];
+            fill(&whole, 1, 2, &mut expected);
+            for ranks in [2, 3, 4, 9] {
+                let mut seen = 0;
+                for rank in 0..ranks {
+                    let slice = Slice::new(Axis::Width, 7, ranks, rank);
+                    let own = whole.cut(Shard { blocks: 2, slice });
+                    assert_eq!(own.whole(), whole.ty);
+                    let rows = 2 * slice.len;
+                    assert_eq!(own.ty, Type::matrix(rows, 3));
+                    let mut found = vec![9.0; rows as usize * 3];
+                    fill(&own, 1, 2, &mut found);
+                    for (row, found) in (0..rows).zip(found.chunks(3)) {
+                        match own.shard.and_then(|shard| shard.whole_row(row)) {
+                            Some(at) => assert_eq!(found, &expected[at as usize * 3..][..3]),
+                            None => assert_eq!(found, [0.0; 3]),
+                        }
+                        seen += own
+                            .shard
+                            .and_then(|shard| shard.whole_row(row))
+                            .iter()
+                            .count();
+                    }
+                }
+                assert_eq!(seen, 14, "{ranks} ranks");
+            }
+        }
     }
 
     #[test]

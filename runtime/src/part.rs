@@ -1,11 +1,12 @@
 //! A rank's share of the data.
 
 use crate::RuntimeError;
+use crate::features::{FeatureRows, columns, slice};
 use crate::whole::{Whole, over_all};
-use gnnc_graph::{Csr, Features, GraphData, Labels, LocalArcs, LocalPart};
+use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(crate) struct Part {
     arcs: [Option<Arcs>; 2],
     /// What the rank keeps of other ranks' vertices, the same on all of them.
     pub(crate) whole: Arc<Whole>,
-    /// Non-zeros of the own feature rows, if the program reads them.
-    pub(crate) features: Option<FeatureRows>,
+    /// Non-zeros of the own feature rows, and of the own columns of all, if the program reads them.
+    features: [Option<FeatureRows>; 2],
     /// Labels of the own vertices.
     pub(crate) labels: Labels,
     /// Training, validation and test vertices among the own ones.
@@ -51,22 +52,13 @@ pub(crate) struct Arcs {
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
 }
 
-/// Places of the non-zeros of the own feature rows.
-pub(crate) struct FeatureRows {
-    pub(crate) by_row: Walkable,
-    /// With the position of each non-zero by row.
-    pub(crate) by_column: Option<(Walkable, Vec<u32>)>,
-    /// Features of a vertex.
-    pub(crate) columns: u32,
-}
-
 impl Walkable {
-    fn new(csr: Csr) -> Self {
+    pub(crate) fn new(csr: Csr) -> Self {
         let pieces = pieces(&csr.indptr);
         Self { csr, pieces }
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         8 * (self.csr.indptr.len() + self.pieces.len()) + 4 * self.csr.indices.len()
     }
 }
@@ -96,9 +88,24 @@ impl Part {
             .iter()
             .map(|&v| data.features.stored_in_row(v as usize))
             .sum();
-        let features = program
-            .sparse_features
-            .then(|| feature_rows(data, own, needs.feature_columns));
+        let features = [Extent::FeatureNonzeros, Extent::SliceNonzeros].map(|extent| {
+            let kind = sliced(extent);
+            let columns = columns(program, &data.features, extent);
+            let by_column = needs.feature_columns[kind];
+            let rows = |width, vertices: &mut dyn Iterator<Item = u32>| {
+                FeatureRows::new(data, vertices, columns.clone(), width, by_column)
+            };
+            needs.features[kind].then(|| match kind {
+                0 => rows(data.features.columns(), &mut own.iter().copied()),
+                _ => rows(
+                    slice(program, &data.features).len,
+                    &mut (0..data.vertices()),
+                ),
+            })
+        });
+        if let [_, Some(slice)] = &features {
+            sizes.slice_nonzeros = slice.by_row.csr.indices.len() as u64;
+        }
         let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
             let [walked, by_source] = needs.arcs[index(set)];
             walked.then(|| Arcs::new(local.arcs(set), by_source))
@@ -126,10 +133,7 @@ impl Part {
     /// Bytes of all this but what the ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
-        let features = self
-            .features
-            .as_ref()
-            .map_or(0, |f| f.by_row.bytes() + other_way(&f.by_column));
+        let features = self.features.iter().flatten().map(FeatureRows::bytes);
         let labels = match &self.labels {
             Labels::None => 0,
             Labels::Single(labels) => 4 * labels.len(),
@@ -138,7 +142,8 @@ impl Part {
         let rows =
             4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
-        (arcs.sum::<usize>() + features + labels + rows + splits) as u64
+        let own = arcs.sum::<usize>() + features.sum::<usize>() + labels + rows + splits;
+        own as u64
     }
 
     /// The arcs of a set that a kernel over `rows` walks, if there is one.
@@ -150,6 +155,11 @@ impl Part {
         arcs[index(set)].as_ref()
     }
 
+    /// The places of the non-zeros whose values lie in a buffer of this extent.
+    pub(crate) fn features(&self, values: Extent) -> Option<&FeatureRows> {
+        self.features[sliced(values)].as_ref()
+    }
+
     /// Global ids of the vertices that a kernel over `rows` runs over.
     pub(crate) fn ids(&self, rows: Extent) -> &[u32] {
         match over_all(rows) {
@@ -159,8 +169,13 @@ impl Part {
     }
 }
 
+/// The place of non-zeros in lists of those of own rows and those of own columns.
+fn sliced(values: Extent) -> usize {
+    usize::from(values == Extent::SliceNonzeros)
+}
+
 /// Bytes of a view by column or by source.
-fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
+pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
     view.as_ref()
         .map_or(0, |(w, positions)| w.bytes() + 4 * positions.len())
 }
@@ -210,7 +225,9 @@ pub(crate) struct Needs {
     pub(crate) ids: bool,
     /// Whether rows go to and from all vertices.
     pub(crate) owned: bool,
-    feature_columns: bool,
+    /// Of own rows and of own columns: whether non-zeros of features are read, and by column too.
+    features: [bool; 2],
+    feature_columns: [bool; 2],
 }
 
 impl Needs {
@@ -219,6 +236,11 @@ impl Needs {
         let mut needs = Self::default();
         for instrs in [&program.setup, &program.step, &program.eval] {
             needs.collect(instrs, program);
+        }
+        for buffer in &program.buffers {
+            if buffer.role == Role::FeatureValues {
+                needs.features[sliced(buffer.extent)] = program.sparse_features;
+            }
         }
         needs
     }
@@ -233,8 +255,17 @@ impl Needs {
                 } => self.launch(program, launch),
                 Instr::SparseMatMul {
                     product: Product::Tn,
+                    values,
                     ..
-                } => self.feature_columns = true,
+                } => {
+                    let buffer = program.buffers.get(values.buffer.0 as usize);
+                    let kind = buffer.map_or(0, |b| sliced(b.extent));
+                    self.feature_columns[kind] = true;
+                }
+                Instr::SparseDropout { values, .. } => {
+                    let buffer = program.buffers.get(values.buffer.0 as usize);
+                    self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
+                }
                 Instr::Redistribute { .. } => self.owned = true,
                 Instr::Repeat { body, .. } => self.collect(body, program),
                 _ => {}
@@ -257,36 +288,6 @@ impl Needs {
             needs[0] = true;
             needs[1] |= matches!(kernel.body, Body::Gather { to: End::Src, .. });
         }
-    }
-}
-
-fn feature_rows(data: &GraphData, own: &[u32], by_column: bool) -> FeatureRows {
-    let columns = data.features.columns();
-    let mut csr = Csr {
-        indptr: vec![0],
-        indices: Vec::new(),
-    };
-    for &v in own {
-        match &data.features {
-            Features::None => {}
-            Features::Dense { .. } => csr.indices.extend(0..columns),
-            Features::Sparse {
-                indptr, indices, ..
-            } => {
-                let (begin, end) = (indptr[v as usize] as usize, indptr[v as usize + 1] as usize);
-                csr.indices.extend_from_slice(&indices[begin..end]);
-            }
-        }
-        csr.indptr.push(csr.indices.len() as u64);
-    }
-    let by_column = by_column.then(|| {
-        let (transposed, positions) = csr.transposed(columns as usize);
-        (Walkable::new(transposed), positions)
-    });
-    FeatureRows {
-        by_row: Walkable::new(csr),
-        by_column,
-        columns,
     }
 }
 

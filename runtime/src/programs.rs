@@ -1,8 +1,9 @@
 //! The programs of a session's ranks.
 
 use crate::RuntimeError;
+use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::program::{Buffer, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, Extent, Instr, Program, RankSizes, Role};
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, or one for each rank where
@@ -84,13 +85,31 @@ impl Programs {
 /// Whether two ranks' programs have the same parameters, the same instructions, and messages
 /// that fit each other.
 fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
-    if a.params != b.params {
+    let whole = |p: &Program| -> Vec<ParamSpec> {
+        let whole = |spec: &ParamSpec| ParamSpec {
+            ty: spec.whole(),
+            shard: spec.shard.map(|shard| Shard {
+                slice: Slice::new(shard.slice.axis, shard.slice.of, p.ranks, 0),
+                ..shard
+            }),
+            ..spec.clone()
+        };
+        p.params.iter().map(whole).collect()
+    };
+    if whole(a) != whole(b) {
         return Err("other parameters".to_owned());
     }
     let kept = |p: &Program| -> Vec<Buffer> {
-        let nameless = |b: &Buffer| Buffer {
-            name: String::new(),
-            ..b.clone()
+        let nameless = |b: &Buffer| {
+            let mut b = b.clone();
+            b.name.clear();
+            if let Role::Param(n) | Role::State(n, _) = b.role
+                && p.params.get(n as usize).is_some_and(|s| s.shard.is_some())
+            {
+                // As many rows as the rank has.
+                b.extent = Extent::Fixed(0);
+            }
+            b
         };
         let kept = p.buffers.iter().filter(|b| {
             matches!(
@@ -205,8 +224,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
 mod tests {
     use super::*;
     use gnnc_ir::kernel::Axis;
-    use gnnc_ir::op::Slice;
-    use gnnc_ir::program::{BufferId, Extent, Matrix, Ref};
+    use gnnc_ir::program::{BufferId, Matrix, Ref};
 
     /// Splits five columns over two ranks, in a loop.
     fn program(rank: u32) -> Program {

@@ -7,9 +7,11 @@ use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
-use crate::{RuntimeError, init};
+use crate::{RuntimeError, init, shards};
 use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::program::{BufferId, Extent, Program, RankSizes, Role};
+use gnnc_ir::Rows;
+use gnnc_ir::graph::ParamSpec;
+use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -392,39 +394,42 @@ impl Session {
         unsafe { self.crew.rank(0).buffer(id).read() }.to_vec()
     }
 
-    /// Buffers of rank 0 by name.
+    /// Buffers by name, those that ranks have shards of joined.
     fn tensors(&self, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
-        let named = |(n, buffer): (usize, &gnnc_ir::program::Buffer)| {
-            let name = name(&self.program, buffer.role).filter(|_| wanted(buffer.role))?;
-            let Extent::Fixed(rows) = buffer.extent else {
-                return None;
-            };
-            let shape = [buffer.slots, rows, buffer.columns];
-            Some(Tensor {
-                name,
-                shape,
-                values: self.first(BufferId(n as u32)),
+        let buffers = self.program.buffers.iter().filter(|b| wanted(b.role));
+        buffers
+            .filter_map(|buffer| {
+                let name = name(&self.program, buffer.role)?;
+                let spec = spec(&self.program, buffer.role)?;
+                let Rows::Fixed(rows) = spec.whole().rows else {
+                    return None;
+                };
+                let shape = [buffer.slots, rows, buffer.columns];
+                let mut values = vec![0.0; shape.iter().map(|n| *n as usize).product()];
+                for rank in self.crew.ranks() {
+                    shards::join(&rank, buffer.role, &mut values);
+                    if spec.shard.is_none() {
+                        break;
+                    }
+                }
+                Some(Tensor {
+                    name,
+                    shape,
+                    values,
+                })
             })
-        };
-        self.program
-            .buffers
-            .iter()
-            .enumerate()
-            .filter_map(named)
             .collect()
     }
 
-    /// Copies tensors of the right names and lengths to all ranks.
+    /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.
     fn store(&mut self, tensors: &[Tensor]) {
         self.evaluated = false;
         for rank in self.crew.ranks() {
-            for (buffer, n) in rank.program.buffers.iter().zip(0..) {
+            for buffer in &rank.program.buffers {
                 let name = name(&rank.program, buffer.role);
-                let Some(tensor) = tensors.iter().find(|t| Some(&t.name) == name.as_ref()) else {
-                    continue;
-                };
-                // SAFETY: the rank is locked and does not run.
-                unsafe { rank.buffer(BufferId(n)).write() }.copy_from_slice(&tensor.values);
+                if let Some(tensor) = tensors.iter().find(|t| Some(&t.name) == name.as_ref()) {
+                    shards::cut(&rank, buffer.role, &tensor.values);
+                }
             }
         }
     }
@@ -444,12 +449,19 @@ fn trained(role: Role) -> bool {
     matches!(role, Role::Param(_) | Role::State(..))
 }
 
-/// The name of a parameter or of an optimizer state.
-fn name(program: &Program, role: Role) -> Option<String> {
-    let param = |n: u32| program.params.get(n as usize).map(|p| p.name.as_str());
+/// The parameter that a buffer holds, or holds a state of.
+fn spec(program: &Program, role: Role) -> Option<&ParamSpec> {
     match role {
-        Role::Param(n) => param(n).map(str::to_owned),
-        Role::State(n, k) => param(n).map(|name| format!("{name}.state_{k}")),
+        Role::Param(n) | Role::State(n, _) => program.params.get(n as usize),
         _ => None,
     }
+}
+
+/// The name of a parameter or of an optimizer state.
+fn name(program: &Program, role: Role) -> Option<String> {
+    let name = &spec(program, role)?.name;
+    Some(match role {
+        Role::State(_, k) => format!("{name}.state_{k}"),
+        _ => name.clone(),
+    })
 }

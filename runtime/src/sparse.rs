@@ -2,7 +2,7 @@
 
 use crate::RuntimeError;
 use crate::device::cpu::{Call, Span};
-use crate::part::FeatureRows;
+use crate::features::FeatureRows;
 use crate::team::Team;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::cpu::{Compiled, Compiler};
@@ -170,6 +170,7 @@ pub(crate) unsafe fn dropout(
                 )
             };
             for ((out, value), &column) in out.iter_mut().zip(values).zip(&indices[begin..end]) {
+                let column = features.first + column;
                 // A factor rather than a branch, which could not be predicted.
                 *out = value * factors[usize::from(draw(hash, column) >= threshold)];
             }

@@ -3,6 +3,7 @@
 
 use crate::device::cpu::Arena;
 use crate::executor::Rank;
+use crate::features::{columns, stored};
 use crate::machine::layouts;
 use crate::part::Part;
 use crate::programs::Programs;
@@ -14,10 +15,10 @@ use crate::verify::verify;
 use crate::whole::Whole;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_graph::{Features, GraphData, LocalPart, Partition};
+use gnnc_graph::{GraphData, LocalPart, Partition};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
-use gnnc_ir::program::{BufferId, Program, Role};
+use gnnc_ir::program::{BufferId, Extent, Program, Role};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -166,45 +167,24 @@ fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
         // SAFETY: the rank does not run yet.
         let floats = unsafe { span.write() };
         match buffer.role {
-            Role::Features => {
-                let columns = buffer.columns as usize;
-                for (row, &v) in floats.chunks_exact_mut(columns.max(1)).zip(own) {
-                    match &data.features {
-                        Features::None => {}
-                        Features::Dense { values, .. } => {
-                            row.copy_from_slice(
-                                &values.as_slice()[v as usize * columns..][..columns],
-                            );
-                        }
-                        Features::Sparse {
-                            indptr,
-                            indices,
-                            values,
-                            ..
-                        } => {
-                            for i in indptr[v as usize] as usize..indptr[v as usize + 1] as usize {
-                                row[indices[i] as usize] = values[i];
-                            }
-                        }
-                    }
-                }
-            }
-            Role::FeatureValues => {
-                let mut rest = floats;
-                for &v in own {
-                    let stored = match &data.features {
-                        Features::None => &[][..],
-                        Features::Dense {
-                            values, columns, ..
-                        } => &values.as_slice()[v as usize * *columns as usize..]
-                            [..*columns as usize],
-                        Features::Sparse { indptr, values, .. } => {
-                            &values[indptr[v as usize] as usize..indptr[v as usize + 1] as usize]
-                        }
-                    };
-                    let (head, tail) = std::mem::take(&mut rest).split_at_mut(stored.len());
-                    head.copy_from_slice(stored);
-                    rest = tail;
+            Role::Features | Role::FeatureValues => {
+                let columns = columns(&rank.program, &data.features, buffer.extent);
+                let whole = matches!(buffer.extent, Extent::All | Extent::SliceNonzeros);
+                let all: Vec<u32> = match whole {
+                    true => (0..data.vertices()).collect(),
+                    false => own.to_vec(),
+                };
+                let (dense, width) = (buffer.role == Role::Features, buffer.columns as usize);
+                let mut next = 0;
+                for (row, v) in all.into_iter().enumerate() {
+                    stored(&data.features, v, &columns, |column, value| {
+                        let at = match dense {
+                            true => row * width + column as usize,
+                            false => next,
+                        };
+                        floats[at] = value;
+                        next += 1;
+                    });
                 }
             }
             Role::Degree(set, end) => {

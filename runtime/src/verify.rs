@@ -1,5 +1,6 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod features;
 mod redistribute;
 
 use crate::RuntimeError;
@@ -105,15 +106,18 @@ impl Check<'_> {
                 * u128::from(buffer.columns)
                 * u128::from(buffer.slots);
             total += floats;
-            let features = u64::from(self.data.features.columns());
+            let columns = |extent| self.feature_columns(extent) == Ok(buffer.columns.into());
             let fits = match buffer.role {
-                Role::Features => {
-                    u64::from(buffer.columns) == features
-                        && matches!(buffer.extent, Extent::Inner | Extent::Local)
-                }
-                Role::FeatureValues => {
-                    buffer.columns == 1 && buffer.extent == Extent::FeatureNonzeros
-                }
+                Role::Features => match buffer.extent {
+                    Extent::Inner | Extent::Local | Extent::All => columns(buffer.extent),
+                    _ => false,
+                },
+                Role::FeatureValues => match buffer.extent {
+                    Extent::FeatureNonzeros | Extent::SliceNonzeros => {
+                        buffer.columns == 1 && self.feature_columns(buffer.extent).is_ok()
+                    }
+                    _ => false,
+                },
                 Role::Degree(..) => {
                     buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
                 }
@@ -121,9 +125,10 @@ impl Check<'_> {
                     let table = self.program.tables.get(n as usize);
                     table.is_some_and(|t| t.len() as u128 == floats) && fixed
                 }
-                Role::Param(n) | Role::State(n, _) => {
-                    fixed && (n as usize) < self.program.params.len()
-                }
+                Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
+                    Some(spec) => fixed && self.shard(spec, buffer.extent),
+                    None => false,
+                },
                 Role::Static | Role::Result | Role::Temp => true,
             };
             if !fits || buffer.slots == 0 {
@@ -213,14 +218,10 @@ impl Check<'_> {
                 inner,
                 columns,
             } => {
-                let (vertices, inner, columns) =
-                    (sizes.inner, u64::from(*inner), u64::from(*columns));
-                self.sparse(*values)?;
-                if inner != u64::from(self.data.features.columns()) {
-                    return Err(format!(
-                        "{inner} features, the graph has {}",
-                        self.data.features.columns()
-                    ));
+                let (vertices, features) = self.sparse(*values)?;
+                let (inner, columns) = (u64::from(*inner), u64::from(*columns));
+                if inner != features {
+                    return Err(format!("{inner} features, the rank has {features}"));
                 }
                 match product {
                     Product::Nn => self.matrix("b", b, (inner, columns))?,
@@ -236,7 +237,7 @@ impl Check<'_> {
             }
             Instr::SparseDropout { values, out, p, .. } => {
                 self.sparse(*values)?;
-                self.sparse(*out)?;
+                self.at_least("out", *out, self.stored(*values))?;
                 if (0.0..1.0).contains(p) {
                     Ok(())
                 } else {
@@ -244,14 +245,8 @@ impl Check<'_> {
                 }
             }
             Instr::Densify { values, out } => {
-                self.sparse(*values)?;
-                self.at_least(
-                    "out",
-                    *out,
-                    sizes
-                        .inner
-                        .saturating_mul(u64::from(self.data.features.columns())),
-                )
+                let (rows, features) = self.sparse(*values)?;
+                self.at_least("out", *out, rows.saturating_mul(features))
             }
             Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
                 self.at_least("buffer", *buffer, 0)?;
@@ -383,13 +378,6 @@ impl Check<'_> {
                 edge: arcs,
             },
         })
-    }
-
-    fn sparse(&self, values: Ref) -> Checked {
-        if self.part.features.is_none() {
-            return Err("sparse features in a program that declares dense ones".to_owned());
-        }
-        self.at_least("values", values, self.part.sizes.feature_nonzeros)
     }
 
     fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {

@@ -186,6 +186,7 @@ fn extent(extent: Extent) -> String {
         Extent::AllEdges(EdgeSet::Plain) => "all edges".to_owned(),
         Extent::AllEdges(EdgeSet::Looped) => "all edges+loops".to_owned(),
         Extent::FeatureNonzeros => "nonzeros".to_owned(),
+        Extent::SliceNonzeros => "nonzeros of a slice".to_owned(),
     }
 }
 

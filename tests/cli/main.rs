@@ -10,6 +10,7 @@ mod examples;
 mod graphs;
 mod memory;
 mod plans;
+mod push_pull;
 mod rankings;
 mod replay;
 mod resume;

@@ -55,7 +55,7 @@ fn a_plan_is_run_as_it_says() {
 #[test]
 fn plans_of_every_placement_are_run() {
     let folder = Folder::new();
-    for placement in ["graph", "tensor", "broadcast", "mixed"] {
+    for placement in ["graph", "tensor", "broadcast", "mixed", "push-pull"] {
         let pin = format!("placement={placement},ranks=2");
         let plan = plan(&folder, &["--pin", &pin]);
         let planned = value(&plan);

@@ -44,6 +44,31 @@ fn resumed_runs_end_with_the_same_numbers() {
     }
 }
 
+/// A checkpoint holds whole parameters, whatever of them ranks have.
+#[test]
+fn runs_go_on_with_other_placements_and_workers() {
+    let cora = example("gcn_cora.gir");
+    let folder = Folder::new();
+    let file = folder.join("c");
+    let run = |epochs: &str, workers: &str, placement: &str, more: &[&str]| {
+        let args = ["train", &cora, "--format", "json", "--epochs", epochs];
+        let placed = ["--workers", workers, "--placement", placement];
+        gnnc(args.iter().chain(&placed).chain(more)).json()
+    };
+    let whole = run("9", "1", "graph", &[]);
+    run("3", "3", "push-pull", &["--checkpoint", text(&file)]);
+    let resume = ["--resume", text(&file), "--checkpoint", text(&file)];
+    run("5", "2", "graph", &resume);
+    run("7", "4", "push-pull", &resume);
+    let found = run("9", "5", "push-pull", &resume);
+    let (found, expected) = (&found["train_loss"], &whole["train_loss"]);
+    let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());
+    assert!(
+        (found - expected).abs() < 1e-4 * expected,
+        "{found}, not {expected}"
+    );
+}
+
 #[test]
 fn a_resumed_run_reports_the_seed_of_its_checkpoint() {
     let (folder, model) = folder(&ring());

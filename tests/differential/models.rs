@@ -4,6 +4,8 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
 use gnnc::planner::decouple::DecoupleError;
+use gnnc::planner::placement::{Place, TABLE};
+use gnnc::planner::search::relaxations;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -35,7 +37,8 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            for placement in [Placement::Tensor, Placement::Broadcast, Placement::Mixed] {
+            let exact = |p: &&Placement| **p != Placement::Graph && relaxations(**p).is_empty();
+            for placement in TABLE.iter().map(|row| row.placement).filter(exact) {
                 case.check(Way {
                     placement,
                     ranks,
@@ -140,6 +143,66 @@ fn dropout_on_slices() {
             threads: 1,
         });
     }
+}
+
+/// More ranks than features, so that some have none, and layers of which only parts are on slices.
+#[test]
+fn slices_of_features() {
+    let bodies = [
+        "let h = x |> dropout(0.5) |> gcn_conv(6) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train)",
+        "let h = sage_conv(x, 5) + linear(tanh(x) |> dropout(0.2), 5) + linear(concat(x, 2 * x), 5)
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)",
+        "let h = x |> aggregate(max) |> gin_conv(5)
+         let g = concat(h, x |> dropout(0.3)) |> linear(7) |> relu
+         loss cross_entropy(linear(g, classes) + linear(x, classes), labels, on = train)",
+        "let c = x - mean_cols(x)
+         let h = linear(c * rsqrt(mean_cols(c * c) + 0.1), 6) |> relu
+         repeat i in 1..=2 { h = tanh(gcn_conv(h, 6) + linear(x, 6)) }
+         loss cross_entropy(gcn_conv(h, classes), labels, on = train)",
+    ];
+    for body in bodies {
+        for sparse in [false, true] {
+            let mut case = Case::new("", body, planted(shape(sparse)));
+            // What a rank lacks of a slice is no 0 after `mean_cols`.
+            let padded = if body.contains("mean_cols") { 5 } else { 14 };
+            for ranks in [3, padded / 2, padded] {
+                case.check(Way {
+                    placement: Placement::PushPull,
+                    ranks,
+                    partitioner: "hash",
+                    threads: 1,
+                });
+            }
+        }
+    }
+}
+
+/// What does not treat columns alike before the first product is named.
+#[test]
+fn features_that_nothing_contracts_are_refused() {
+    let refused = |body: &str, ranks: u32| {
+        let case = Case::new("", body, planted(shape(false)));
+        let place = Place::new(Placement::PushPull, ranks);
+        case.compiled.program(&place).unwrap_err().to_string()
+    };
+    let message = refused(
+        "let h = x |> layer_norm |> gcn_conv(6) |> relu
+         loss cross_entropy(linear(h, classes), labels, on = train)",
+        3,
+    );
+    assert!(
+        message.contains("in layer_norm_1 reads columns"),
+        "{message}"
+    );
+    assert!(
+        message.contains("let a linear layer read the features"),
+        "{message}"
+    );
+    let body = "loss cross_entropy(linear(sigmoid(x), classes), labels, on = train)";
+    let message = refused(body, 8);
+    let part = "adds columns of which 8 ranks have unequal numbers, 12 in all";
+    assert!(message.contains(part), "{message}");
 }
 
 #[test]

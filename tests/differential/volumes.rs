@@ -2,13 +2,23 @@
 //! widths and vertices that divide by the ranks.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted};
+use crate::data::{FEATURES, Shape, planted};
+use gnnc::graph::LocalPart;
+use gnnc::graph::partition::by_name;
 use gnnc::ir::plan::Placement;
 
 const VERTICES: u64 = 96;
 const WIDTH: u64 = 8;
 const LAYERS: u64 = 2;
 const CLASSES: u64 = 3;
+
+const SHAPE: Shape = Shape {
+    vertices: VERTICES as u32,
+    arcs: 500,
+    directed: true,
+    sparse: false,
+    seed: 3,
+};
 
 /// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns, and
 /// whose trainable floats (and the loss) are returned too.
@@ -24,14 +34,14 @@ fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
 }
 
 fn volume(body: &str, placement: Placement, ranks: u32) -> (u64, u64) {
-    let data = planted(Shape {
-        vertices: VERTICES as u32,
-        arcs: 500,
-        directed: true,
-        sparse: false,
-        seed: 3,
-    });
-    let case = Case::new("", body, data);
+    let case = Case::new("", body, planted(SHAPE));
+    let training = case.compiled.training(placement).unwrap();
+    let reduced = training.backward.graph.trainable() + 1;
+    (epoch(&case, placement, ranks), reduced)
+}
+
+/// Bytes that all ranks send in an epoch.
+fn epoch(case: &Case, placement: Placement, ranks: u32) -> u64 {
     let mut trainer = case.start(Way {
         placement,
         ranks,
@@ -41,9 +51,7 @@ fn volume(body: &str, placement: Placement, ranks: u32) -> (u64, u64) {
     trainer.session.set_learning_rate(0.05);
     // Checks that what is sent is what is predicted.
     trainer.epoch().unwrap();
-    let training = case.compiled.training(placement).unwrap();
-    let reduced = training.backward.graph.trainable() + 1;
-    (trainer.step_bytes, reduced)
+    trainer.step_bytes
 }
 
 #[test]
@@ -56,6 +64,57 @@ fn tensor_parallelism_sends_what_neutrontp_says() {
         let floats = 4 * LAYERS * collective + 2 * (ranks - 1) * reduced;
         assert_eq!(bytes, 4 * floats, "{ranks} ranks");
     }
+}
+
+/// Where the first layer aggregates before its product, slices need no halo.
+#[test]
+fn push_pull_sends_partial_activations_and_halos() {
+    for (first, more, halos) in [
+        ("linear(8)", "let h = h |> gcn_conv(8) |> relu", 2),
+        ("gcn_conv(8)", "", 1),
+    ] {
+        let body = format!(
+            "let h = x |> dropout(0.5) |> {first} |> relu |> gcn_conv(8) |> relu
+             {more}
+             loss cross_entropy(linear(h, classes), labels, on = train)"
+        );
+        for (ranks, sparse) in [(2, false), (4, false), (5, false), (8, true)] {
+            push_pull(&body, halos, (ranks, sparse && halos == 2));
+        }
+    }
+}
+
+fn push_pull(body: &str, halos: u64, (ranks, sparse): (u32, bool)) {
+    let data = planted(Shape { sparse, ..SHAPE });
+    let partition = by_name("range", 0).unwrap();
+    let partition = partition.partition(&data.topology, ranks).unwrap();
+    let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
+    let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
+    let case = Case::new("", body, data);
+    let others = u64::from(ranks) - 1;
+    // Halos in both directions, shares of what the first product gives and copies of its gradient, and
+    // all weights but the first, with the loss.
+    let first = u64::from(FEATURES) * WIDTH;
+    let reduced = case.loaded.model.graph.trainable() + 1 - first;
+    let rows = 2 * halos * boundary * WIDTH + 2 * others * reduced;
+    let found = epoch(&case, Placement::PushPull, ranks);
+    assert_eq!(
+        found,
+        4 * (rows + 2 * others * VERTICES * WIDTH),
+        "{ranks} ranks: {body}"
+    );
+    // Graph parallelism sends the first weights instead, and features that dropout left.
+    let features = match halos {
+        1 => boundary * u64::from(FEATURES),
+        _ => 0,
+    };
+    let rows = rows + features;
+    let found = epoch(&case, Placement::Graph, ranks);
+    assert_eq!(
+        found,
+        4 * (rows + 2 * others * first),
+        "{ranks} ranks: {body}"
+    );
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Tape {
                 self.binary(Binary::Mul, derivative, g)?
             }
             // Layouts are chosen after differentiation.
-            Op::LossGrad(_) | Op::Redistribute(_) => {
+            Op::LossGrad(_) | Op::Redistribute(_) | Op::SumRanks => {
                 return Err(AutodiffError::NotDifferentiable {
                     op: node.op.to_string(),
                 });

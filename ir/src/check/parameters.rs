@@ -139,6 +139,7 @@ impl<'a> Elaborator<'a, '_> {
             ty: ty.stacked(count),
             init,
             decay,
+            shard: None,
         };
         let id = self.graph.param(spec);
         let value = match count {

@@ -32,6 +32,7 @@ impl Machine<'_> {
                 self.dropout(*p, *site, columns, iteration, x)
             }
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            (Op::SumRanks, Some(x)) => x.clone(),
             (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
             }
@@ -230,4 +231,56 @@ fn matmul(op: &Op, ty: Type, rows: usize, a: &Tensor, b: &Tensor) -> Tensor {
             _ => (0..m).map(|k| a.data[r * m + k] * b.data[k * n + c]).sum(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+    use crate::graph::Graph;
+    use crate::kernel::Axis;
+    use crate::op::{Input, Op, Slice};
+    use crate::types::Type;
+
+    /// Dropped features, all of them or a rank's columns.
+    fn dropped(context: &EvalContext, slice: Option<Slice>) -> Tensor {
+        let mut graph = Graph::new(7);
+        let input = slice.map_or(Input::Features, Input::FeatureSlice);
+        let x = graph.add(Op::Input(input), &[], 0).unwrap();
+        let (p, site) = (0.5, 3);
+        let y = graph.add(Op::Dropout { p, site, slice }, &[x], 0).unwrap();
+        graph.results = vec![y];
+        evaluate(&graph, context).unwrap().remove(0)
+    }
+
+    #[test]
+    fn slices_of_features_drop_what_the_whole_drops() {
+        let rows = 9;
+        let numbers = (1..=rows * 7).map(|n| n as f64).collect();
+        let context = EvalContext {
+            indptr: vec![0; rows + 1],
+            indices: Vec::new(),
+            features: Tensor::new(Type::vertices(7), rows, numbers),
+            labels: vec![0; rows],
+            train: vec![true; rows],
+            params: Vec::new(),
+            dropout: Some(DropoutKey { seed: 5, epoch: 2 }),
+        };
+        let whole = dropped(&context, None);
+        assert!(whole.data.contains(&0.0) && whole.data.iter().any(|x| *x > 0.0));
+        for ranks in [2, 3, 4, 9] {
+            for rank in 0..ranks {
+                let slice = Slice::new(Axis::Width, 7, ranks, rank);
+                let part = dropped(&context, Some(slice));
+                for r in 0..rows {
+                    for c in 0..slice.len {
+                        let expected = match c < slice.own {
+                            true => whole.at(r, 0, (slice.start + c) as usize),
+                            false => 0.0,
+                        };
+                        assert_eq!(part.row(r)[c as usize], expected, "{slice:?}");
+                    }
+                }
+            }
+        }
+    }
 }

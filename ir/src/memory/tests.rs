@@ -48,6 +48,7 @@ const SIZES: RankSizes = RankSizes {
     halo: 2,
     edges: 20,
     feature_nonzeros: 0,
+    slice_nonzeros: 0,
     vertices: 0,
     all_edges: 0,
 };

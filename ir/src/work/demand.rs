@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Nest, loads};
+use super::{Nest, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -118,20 +118,26 @@ pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Dem
         }
         Instr::SparseMatMul {
             product,
+            values,
             inner,
             columns,
             ..
-        } => terms.sparse(*product, u64::from(*inner), u64::from(*columns), sizes),
-        Instr::SparseDropout { .. } => {
-            terms.counts[ROW] = sizes.inner as f64;
-            terms.counts[SLOW] = sizes.feature_nonzeros as f64;
-            terms.stream(12 * sizes.feature_nonzeros);
+        } => {
+            let stored = stored(program, *values, sizes);
+            terms.sparse(*product, u64::from(*inner), u64::from(*columns), stored)
+        }
+        Instr::SparseDropout { values, .. } => {
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            terms.counts[ROW] = rows as f64;
+            terms.counts[SLOW] = nonzeros as f64;
+            terms.stream(12 * nonzeros);
             "copy"
         }
-        Instr::Densify { out, .. } => {
-            terms.counts[ROW] = sizes.inner as f64;
-            terms.counts[ARC] = sizes.feature_nonzeros as f64;
-            terms.stream(8 * sizes.feature_nonzeros + bytes(program, *out, sizes));
+        Instr::Densify { values, out } => {
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            terms.counts[ROW] = rows as f64;
+            terms.counts[ARC] = nonzeros as f64;
+            terms.stream(8 * nonzeros + bytes(program, *out, sizes));
             "copy"
         }
         Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
@@ -217,12 +223,11 @@ impl Terms {
         product: Product,
         inner: u64,
         columns: u64,
-        sizes: &RankSizes,
+        (vertices, nonzeros): (u64, u64),
     ) -> &'static str {
-        let nonzeros = sizes.feature_nonzeros;
         let (rows, others) = match product {
-            Product::Tn => (inner, sizes.inner),
-            Product::Nn | Product::Nt => (sizes.inner, inner),
+            Product::Tn => (inner, vertices),
+            Product::Nn | Product::Nt => (vertices, inner),
         };
         self.counts[ROW] = rows as f64;
         self.counts[ARC] = nonzeros as f64;
@@ -364,7 +369,7 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
             let set = program.kernel(launch.kernel).body.edge_set();
             set.map_or(0, |set| 4 * sizes.rows(launch.rows.arcs(set)))
         }
-        Instr::SparseMatMul { .. } => 4 * sizes.feature_nonzeros,
+        Instr::SparseMatMul { values, .. } => 4 * stored(program, *values, sizes).1,
         _ => 0,
     };
     buffers + structure

@@ -11,6 +11,7 @@ const SIZES: RankSizes = RankSizes {
     halo: 4,
     edges: 30,
     feature_nonzeros: 50,
+    slice_nonzeros: 40,
     vertices: 0,
     all_edges: 0,
 };

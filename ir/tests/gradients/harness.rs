@@ -49,6 +49,7 @@ impl Build {
             ty,
             init: Init::Zeros,
             decay: None,
+            shard: None,
         });
         self.op(Op::Param(id), &[])
     }

@@ -49,6 +49,7 @@ registry!(op_key, OPS, Op,
     Op::Loss(Loss::BinaryCrossEntropy) => "binary cross entropy",
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
+    Op::SumRanks => "sum_ranks",
     Op::Scan(_) => "scan",
     Op::Out(_) => "out",
 );

@@ -1,5 +1,7 @@
 //! Connected sets of arc tensors, and along which axis each can be cut.
 
+use super::features::Place;
+use crate::lower::analysis::fixed;
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::op::{Binary, Op, Slice, Unary};
 use gnnc_ir::plan::Layout;
@@ -7,25 +9,40 @@ use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
 
 /// How the arc tensors of a graph are cut.
+#[derive(Clone)]
 pub(super) struct Components {
     /// For each arc tensor, and each vertex tensor gathered from arcs, the axis that its component is
     /// cut along; `None` if it stays by rows.
     pub cut: Vec<Option<Axis>>,
     /// Whether a node on slices is one rank's share of a sum.
     pub share: Vec<bool>,
+    /// Whether what pads a node's slice is 0 (see [`Slice`]).
+    pub zero: Vec<bool>,
     /// Why some stay by rows.
     pub refused: Vec<String>,
+    /// Arc tensors of one number an arc that never change, such as norms: in no component, and
+    /// computed wherever they are read.
+    pub free: Vec<bool>,
+    /// The components that can be cut, in the order in which a [`Choice`] is asked.
+    pub sets: Vec<Vec<NodeId>>,
+    /// How nodes lie where the input features lie by slices.
+    pub places: Vec<Place>,
 }
 
 impl Components {
     /// Finds the components and chooses their axes: heads if every rank gets one, else columns. Those
     /// that `choice` leaves by rows have none.
     pub fn find(graph: &Graph, ranks: u32, choice: &Choice) -> Self {
-        let group = groups(graph);
+        let free = free(graph);
+        let group = groups(graph, &free);
         let mut found = Self {
             cut: vec![None; graph.nodes.len()],
             share: vec![false; graph.nodes.len()],
+            zero: vec![false; graph.nodes.len()],
             refused: Vec::new(),
+            free,
+            sets: Vec::new(),
+            places: vec![Place::Elsewhere; graph.nodes.len()],
         };
         let mut roots: Vec<usize> = group.iter().flatten().copied().collect();
         roots.sort_unstable();
@@ -44,22 +61,35 @@ impl Components {
             };
             let tried: Vec<_> = axes
                 .iter()
-                .map(|axis| (*axis, shares(graph, &members, *axis, ranks)))
+                .map(|axis| (*axis, states(graph, &members, (*axis, &found.zero), ranks)))
                 .collect();
-            match tried.iter().find(|(_, shares)| shares.is_ok()) {
-                Some((_, Ok(_))) if !choice.next() => {}
-                Some((axis, Ok(shares))) => {
-                    for (id, share) in members.iter().zip(shares) {
-                        found.cut[id.0 as usize] = Some(*axis);
-                        found.share[id.0 as usize] = *share;
+            match tried.iter().find(|(_, states)| states.is_ok()) {
+                Some((axis, Ok(states))) => {
+                    if choice.next() {
+                        for (id, state) in members.iter().zip(states) {
+                            found.cut[id.0 as usize] = Some(*axis);
+                            found.share[id.0 as usize] = state.share;
+                            found.zero[id.0 as usize] = state.zero;
+                        }
                     }
+                    found.sets.push(members);
                 }
                 _ => found
                     .refused
-                    .extend(tried.into_iter().filter_map(|(_, shares)| shares.err())),
+                    .extend(tried.into_iter().filter_map(|(_, states)| states.err())),
             }
         }
         found
+    }
+}
+
+impl Components {
+    /// Whether a node that is needed on slices and by rows is computed both ways: the features come
+    /// either way without a message, and so does what is computed from them element by element.
+    pub fn both(&self, id: NodeId) -> bool {
+        let n = id.0 as usize;
+        let near = self.places[n].columns().is_some_and(|c| !c.tied);
+        self.free[n] || self.cut[n].is_none() && near
     }
 }
 
@@ -68,6 +98,8 @@ impl Components {
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     layouts: Vec<Layout>,
+    /// Whether further ones stay by rows.
+    no_more: bool,
     found: Cell<usize>,
 }
 
@@ -76,7 +108,20 @@ impl Choice {
     pub fn new(layouts: &[Layout]) -> Self {
         Self {
             layouts: layouts.to_vec(),
-            found: Cell::new(0),
+            ..Self::default()
+        }
+    }
+
+    /// The components that are said are cut, and no others.
+    pub fn only(cut: &[bool]) -> Self {
+        let layout = |cut: &bool| match cut {
+            true => Layout::Columns,
+            false => Layout::Rows,
+        };
+        Self {
+            layouts: cut.iter().map(layout).collect(),
+            no_more: true,
+            ..Self::default()
         }
     }
 
@@ -87,12 +132,32 @@ impl Choice {
 
     fn next(&self) -> bool {
         let n = self.found.replace(self.found.get() + 1);
-        self.layouts.get(n) != Some(&Layout::Rows)
+        match self.layouts.get(n) {
+            Some(layout) => *layout == Layout::Columns,
+            None => !self.no_more,
+        }
     }
 }
 
+/// Arc tensors of one number an arc that never change.
+fn free(graph: &Graph) -> Vec<bool> {
+    let fixed = fixed(graph);
+    let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let known = |i: &NodeId| {
+            let ty = graph.ty(*i);
+            ty.columns() == 1
+                && ty.stack == 0
+                && (free[i.0 as usize] || ty.rows.edge_set().is_none())
+        };
+        let arc = node.ty.rows.edge_set().is_some() && node.ty.columns() == 1;
+        free.push(arc && fixed[id.0 as usize] && node.inputs.iter().all(known));
+    }
+    free
+}
+
 /// For each arc tensor and each vertex tensor gathered from arcs, a number that is the same in a component.
-fn groups(graph: &Graph) -> Vec<Option<usize>> {
+fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
     let mut parent: Vec<usize> = (0..graph.nodes.len()).collect();
     fn root(parent: &mut [usize], mut n: usize) -> usize {
         while parent[n] != n {
@@ -101,7 +166,7 @@ fn groups(graph: &Graph) -> Vec<Option<usize>> {
         }
         n
     }
-    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
+    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some() && !free[id.0 as usize];
     let member = |id: NodeId| is_arc(id) || graph.node(id).inputs.iter().any(|i| is_arc(*i));
     for (id, node) in graph.iter() {
         // What was gathered from arcs and goes straight back to arcs stays where it is.
@@ -137,30 +202,56 @@ struct State {
     zero: bool,
 }
 
-/// Which members are shares of a sum if the component is cut along `axis`.
+/// What is known of the members if the component is cut along `axis`; `zero` says of components
+/// before it whether what pads them is 0.
 ///
 /// # Errors
 /// Why it cannot be cut so.
-fn shares(graph: &Graph, members: &[NodeId], axis: Axis, ranks: u32) -> Result<Vec<bool>, String> {
+fn states(
+    graph: &Graph,
+    members: &[NodeId],
+    (axis, zero): (Axis, &[bool]),
+    ranks: u32,
+) -> Result<Vec<State>, String> {
     let mut states = vec![State::default(); graph.nodes.len()];
+    let arrive = arrive(graph, axis, zero);
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
             return Err("an arc tensor that leaves its loop is kept by rows".to_owned());
         }
-        states[id.0 as usize] = transfer(graph, node, &states, axis, ranks)
+        states[id.0 as usize] = transfer(graph, node, (&states, &arrive), axis, ranks)
             .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
     }
-    Ok(members
-        .iter()
-        .map(|id| states[id.0 as usize].share)
-        .collect())
+    Ok(members.iter().map(|id| states[id.0 as usize]).collect())
+}
+
+/// Whether what pads a vertex tensor on slices is 0 where arcs take it: it arrives as a 0, and
+/// element-wise functions that stay on slices may keep it.
+fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
+    let mut arrive: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let cut = |n: usize| sliced(graph.ty(node.inputs[n]), axis);
+        let of = |n: usize| arrive[node.inputs[n].0 as usize] && cut(n);
+        arrive.push(match node.op {
+            Op::Arg(_) | Op::Out(_) => false,
+            Op::Unary(f) => f.eval(0.0) == 0.0 && of(0),
+            Op::Dropout { .. } => of(0),
+            Op::Binary(Binary::Mul) => of(0) || of(1),
+            Op::Binary(Binary::Div) => of(0) && !cut(1),
+            Op::Binary(_) => of(0) && of(1),
+            // Those of a component that is cut may have stayed on slices.
+            Op::Gather(..) => zero[id.0 as usize],
+            _ => true,
+        });
+    }
+    arrive
 }
 
 fn transfer(
     graph: &Graph,
     node: &Node,
-    states: &[State],
+    (states, arrive): (&[State], &[bool]),
     axis: Axis,
     ranks: u32,
 ) -> Result<State, &'static str> {
@@ -188,11 +279,7 @@ fn transfer(
     match &node.op {
         Op::Take(..) => {
             let from = graph.node(node.inputs[0]);
-            // Element-wise functions may stay on slices, where anything may become of a 0.
-            let arrives = !matches!(
-                from.op,
-                Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Arg(_) | Op::Out(_)
-            );
+            let arrives = arrive[node.inputs[0].0 as usize];
             let gathered = from.inputs.iter().any(|i| arc(*i));
             let zero = if gathered { zero } else { arrives };
             Ok(State {

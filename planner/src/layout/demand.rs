@@ -1,25 +1,27 @@
 //! In which layouts every node can be had, and in which it is needed.
 
 use super::components::Components;
+use super::features::Place;
 use super::loops::Loop;
 use super::{AXES, index};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::Op;
-use gnnc_ir::{Graph, NodeId, Rows};
+use gnnc_ir::{Graph, Node, NodeId, Rows};
 
-/// In which layouts a node is needed: by rows (or as it is, if it has no vertex rows), and on slices
-/// of each axis.
+/// In which layouts a node is needed: by rows (or as it is, if it has no vertex rows), on slices
+/// of each axis, and as a copy of all rows on every rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Needed {
     pub rows: bool,
     pub slices: [bool; 2],
+    pub copied: bool,
 }
 
 /// What a region needs.
 pub(super) struct Demand {
     /// The axis along which a node can be had on slices without a message: arc tensors and gathered
     /// vertex tensors of a component that is cut, arguments that come on slices, results of loops
-    /// that are carried on slices, and element-wise functions of all these.
+    /// that are carried on slices, element-wise functions of all these, and slices of features.
     pub near: Vec<Option<Axis>>,
     /// The layouts in which each node is needed.
     pub needed: Vec<Needed>,
@@ -53,6 +55,10 @@ impl Demand {
         }
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
+            if components.free[n] {
+                self.everywhere(graph, id);
+                continue;
+            }
             let own = self.near[n];
             let member = components.cut[n];
             let wanted = self.needed[n];
@@ -63,12 +69,13 @@ impl Demand {
             if far {
                 self.needed[n].rows = true;
             }
+            self.needed[n].rows |= wanted.copied;
             // Rows of what is computed on slices anyway are brought back from there.
             let back = self.needed[n].rows && (member.is_some() || is_result(&node.op));
             if let Some(axis) = own.filter(|_| back && !matches!(node.op, Op::Arg(_))) {
                 self.needed[n].slices[index(axis)] = true;
             }
-            let Needed { rows, slices } = self.needed[n];
+            let Needed { rows, slices, .. } = self.needed[n];
             let here = own.filter(|axis| slices[index(*axis)]);
             match (&node.op, &loops[n]) {
                 (Op::Arg(_), _) => {}
@@ -83,9 +90,13 @@ impl Demand {
                         }
                     }
                 }
+                _ if self.of_features(node, components.places[n], (here.is_some(), rows)) => {}
                 _ => {
                     if let Some(axis) = here {
                         self.operands(graph, id, axis);
+                        if rows && components.both(id) {
+                            node.inputs.iter().for_each(|i| self.mark(*i, None));
+                        }
                     } else if let (Some(axis), true) = (member, rows) {
                         // A sum over all arcs, which every rank has whole.
                         self.operands(graph, id, axis);
@@ -95,6 +106,42 @@ impl Demand {
                 }
             }
         }
+    }
+
+    /// Marks what a node is computed from that is computed in every layout in which it is needed.
+    fn everywhere(&mut self, graph: &Graph, id: NodeId) {
+        let Needed { rows, slices, .. } = self.needed[id.0 as usize];
+        for axis in AXES.into_iter().filter(|axis| slices[index(*axis)]) {
+            self.operands(graph, id, axis);
+        }
+        if rows {
+            graph
+                .node(id)
+                .inputs
+                .iter()
+                .for_each(|i| self.mark(*i, None));
+        }
+    }
+
+    /// Marks what a node that lies where the features do is computed from; false if that is as elsewhere.
+    fn of_features(&mut self, node: &Node, place: Place, (here, rows): (bool, bool)) -> bool {
+        let on_slices = Some(Axis::Width);
+        match (place, &node.op, &node.inputs[..]) {
+            (Place::Share | Place::Sums, _, [x, rest @ ..]) if rows => {
+                self.mark(*x, on_slices);
+                rest.iter().for_each(|i| self.mark(*i, None));
+            }
+            (Place::Rows(_), Op::MatMulTN, [x, g]) if rows => {
+                self.mark(*x, on_slices);
+                self.needed[g.0 as usize].copied = true;
+            }
+            (Place::Columns(_), Op::MatMulNT, [g, w]) if here => {
+                self.needed[g.0 as usize].copied = true;
+                self.mark(*w, None);
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn mark(&mut self, id: NodeId, axis: Option<Axis>) {
@@ -133,6 +180,7 @@ fn near(
             continue;
         }
         near[n] = match &node.op {
+            _ if components.places[n].columns().is_some() => Some(Axis::Width),
             Op::Arg(k) => args.get(*k as usize).copied().flatten(),
             Op::Out(k) => loops[node.inputs[0].0 as usize]
                 .as_ref()

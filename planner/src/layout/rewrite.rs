@@ -2,12 +2,13 @@
 
 use super::components::{Components, sliced};
 use super::demand::Demand;
+use super::features::sharded;
 use super::loops::Loop;
 use super::{AXES, Ranks, index};
 use crate::lower::LowerError;
 use gnnc_ir::infer::TypeError;
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Op, Redistribute};
+use gnnc_ir::op::{Input, Op, Redistribute};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A region without arguments.
@@ -61,7 +62,7 @@ pub(super) fn body(
     writer.write()
 }
 
-fn bug(what: &str) -> LowerError {
+pub(super) fn bug(what: &str) -> LowerError {
     LowerError::Internal(format!("layouts: {what}"))
 }
 
@@ -91,17 +92,19 @@ fn size(ty: Type, axis: Axis) -> u32 {
     }
 }
 
-struct Writer<'a> {
-    graph: &'a Graph,
-    components: &'a Components,
+pub(super) struct Writer<'a> {
+    pub graph: &'a Graph,
+    pub components: &'a Components,
     loops: &'a [Option<Loop>],
     demand: &'a Demand,
-    ranks: Ranks,
+    pub ranks: Ranks,
     out: Graph,
     /// Each node by rows.
     rows: Vec<Option<NodeId>>,
     /// Each node on slices of heads and of columns.
     slices: Vec<[Option<NodeId>; 2]>,
+    /// Copies of all rows of each node.
+    pub copies: Vec<Option<NodeId>>,
 }
 
 impl<'a> Writer<'a> {
@@ -118,9 +121,10 @@ impl<'a> Writer<'a> {
             loops,
             demand,
             ranks,
-            out: graph.clone_without_nodes(),
+            out: sharded(graph, components, ranks),
             rows: vec![None; graph.nodes.len()],
             slices: vec![[None; 2]; graph.nodes.len()],
+            copies: vec![None; graph.nodes.len()],
         }
     }
 
@@ -129,11 +133,18 @@ impl<'a> Writer<'a> {
             let n = id.0 as usize;
             let (needed, near) = (self.demand.needed[n], self.demand.near[n]);
             let arg = matches!(node.op, Op::Arg(_));
-            if let Some(axis) = near.filter(|a| !arg && needed.slices[index(*a)]) {
-                self.on_slices(id, axis)?;
+            for axis in AXES.into_iter().filter(|a| needed.slices[index(*a)]) {
+                if self.components.free[n] || near == Some(axis) && !arg {
+                    self.on_slices(id, axis)?;
+                }
             }
             if needed.rows && !arg {
                 self.by_rows(id)?;
+            }
+            if needed.copied {
+                let rows = self.operand(id, None)?;
+                let copy = Op::Redistribute(Redistribute::Replicate);
+                self.copies[n] = Some(self.add(copy, &[rows], node.scope)?);
             }
             for axis in AXES {
                 if needed.slices[index(axis)] && self.slices[n][index(axis)].is_none() {
@@ -152,13 +163,13 @@ impl<'a> Writer<'a> {
         Ok(self.out)
     }
 
-    fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, LowerError> {
+    pub fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, LowerError> {
         let failed = |e: TypeError| LowerError::Internal(format!("layouts: {e}"));
         self.out.add(op, inputs, scope).map_err(failed)
     }
 
     /// A node on slices, or as it is if it has no vertex rows.
-    fn operand(&self, id: NodeId, axis: Option<Axis>) -> Result<NodeId, LowerError> {
+    pub fn operand(&self, id: NodeId, axis: Option<Axis>) -> Result<NodeId, LowerError> {
         let n = id.0 as usize;
         let found = match (self.graph.ty(id).rows, axis) {
             (Rows::Fixed(_), _) | (_, None) => self.rows[n],
@@ -167,7 +178,7 @@ impl<'a> Writer<'a> {
         found.ok_or_else(|| bug(&format!("{id}, {}, is missing", self.graph.node(id).op)))
     }
 
-    fn operands(&self, id: NodeId, axis: Option<Axis>) -> Result<Vec<NodeId>, LowerError> {
+    pub fn operands(&self, id: NodeId, axis: Option<Axis>) -> Result<Vec<NodeId>, LowerError> {
         let inputs = self.graph.node(id).inputs.iter();
         inputs.map(|i| self.operand(*i, axis)).collect()
     }
@@ -175,12 +186,22 @@ impl<'a> Writer<'a> {
     /// Computes a node on slices.
     fn on_slices(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
         let node = self.graph.node(id);
+        let columns = self.components.places[id.0 as usize].columns();
         let inputs = match node.op {
             Op::Out(_) => self.operands(id, None)?,
+            Op::MatMulNT if columns.is_some() => self.copied_left(id)?,
             _ => self.operands(id, Some(axis))?,
         };
-        let wanted = on_rank(node.ty, axis, self.ranks);
+        let wanted = match columns {
+            Some(columns) => self.on_features(node.ty, columns.blocks),
+            None => on_rank(node.ty, axis, self.ranks),
+        };
         let op = match &node.op {
+            Op::Input(Input::Features) => Op::Input(Input::FeatureSlice(self.features())),
+            Op::SliceCols { start, len } if columns.is_some() => Op::SliceCols {
+                start: self.of_blocks(*start),
+                len: self.of_blocks(*len),
+            },
             Op::Broadcast(ty) => Op::Broadcast(on_rank(*ty, axis, self.ranks)),
             Op::Dropout { p, site, .. } => Op::Dropout {
                 p: *p,
@@ -217,7 +238,8 @@ impl<'a> Writer<'a> {
             .into_iter()
             .find_map(|axis| self.slices[n][index(axis)].map(|found| (found, axis)));
         let new = match (on_slices, self.components.cut[n]) {
-            (Some((found, axis)), _) => {
+            _ if self.lies_with_features(id) => self.with_features(id)?,
+            (Some((found, axis)), _) if !self.components.both(id) => {
                 let size = size(node.ty, axis);
                 let how = match (self.components.share[n], sliced(node.ty, axis)) {
                     (true, _) => Redistribute::Reduce,
@@ -227,11 +249,11 @@ impl<'a> Writer<'a> {
                 self.add(Op::Redistribute(how), &[found], node.scope)?
             }
             // A sum over all arcs: every rank has the whole.
-            (None, Some(axis)) => {
+            (_, Some(axis)) => {
                 let inputs = self.operands(id, Some(axis))?;
                 self.add(node.op.clone(), &inputs, node.scope)?
             }
-            (None, None) => match (&node.op, &self.loops[n]) {
+            (_, None) => match (&node.op, &self.loops[n]) {
                 (Op::Scan(_), Some(plan)) => self.scan(id, plan)?,
                 (op, _) => {
                     let inputs = self.operands(id, None)?;

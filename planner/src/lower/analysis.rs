@@ -34,11 +34,12 @@ pub fn pointwise(op: &Op) -> bool {
     )
 }
 
-/// Whether an operator renames the elements of its operand.
+/// Whether an operator renames the elements of its operand, or nothing (sums over the ranks wait until
+/// they are needed, see `partial.rs`).
 pub fn view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. }
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } | Op::SumRanks
     )
 }
 

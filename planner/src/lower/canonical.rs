@@ -56,7 +56,7 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
 /// Whether a node is the feature matrix or a dropout of it.
 pub fn features(graph: &Graph, id: NodeId) -> bool {
     match &graph.node(id).op {
-        Op::Input(Input::Features) => true,
+        Op::Input(Input::Features | Input::FeatureSlice(_)) => true,
         Op::Dropout { .. } => features(graph, graph.node(id).inputs[0]),
         _ => false,
     }

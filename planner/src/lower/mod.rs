@@ -15,7 +15,7 @@ mod region;
 mod scan;
 
 use crate::decouple::DecoupleError;
-use crate::layout::{self, Choice, Ranks};
+use crate::layout::{self, Choice, Graphs, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::kernel::End;
@@ -32,6 +32,9 @@ pub enum LowerError {
     /// The model uses something that no program can express yet.
     #[error("{0} cannot be run yet")]
     Unsupported(String),
+    /// The placement is not one for this model.
+    #[error("{0}")]
+    Illegal(String),
     /// The placement needs a form that the model does not have.
     #[error("{0} needs a decoupled form: {1}")]
     NoForm(Placement, DecoupleError),
@@ -83,8 +86,8 @@ pub struct Lowerer {
     tables: Vec<(Vec<f32>, Value)>,
     /// Epoch-invariant tensors by the text of the graph that computes them.
     fixed: Vec<(String, Value)>,
-    /// Dropped feature values of this epoch, by site.
-    dropped: Vec<(u32, Ref)>,
+    /// Dropped feature values of this epoch, by the values and the site.
+    dropped: Vec<(Ref, u32, Ref)>,
 }
 
 /// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.
@@ -93,7 +96,7 @@ pub struct Lowerer {
 /// If the model uses something that a program cannot express.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, None)
+    program(training, ranks, &Ok)
 }
 
 /// Lowers a model to the program of one rank in which aggregations run on column slices: those that are
@@ -106,7 +109,15 @@ pub fn by_columns(
     ranks: Ranks,
     choices: [&Choice; 2],
 ) -> Result<Program, LowerError> {
-    program(training, ranks, Some(choices))
+    let [of_epoch, of_eval] = choices;
+    let placed = |graph: Graph, choice| checked(&layout::by_columns(&graph, ranks, choice)?);
+    program(training, ranks, &|graphs| {
+        Ok(Graphs {
+            step: placed(graphs.step, of_epoch)?,
+            eval: placed(graphs.eval, of_eval)?,
+            ..graphs
+        })
+    })
 }
 
 /// How many components of an epoch's graph, and of an evaluation's, can be cut.
@@ -121,33 +132,44 @@ pub fn movable(training: &Training, ranks: u32) -> Result<[usize; 2], LowerError
     Ok([count(&training.backward.graph)?, count(&training.forward)?])
 }
 
-/// The graph as it is lowered, with its layouts.
-fn placed(
-    graph: &Graph,
-    sparse: bool,
-    ranks: Ranks,
-    choice: Option<&Choice>,
-) -> Result<Graph, LowerError> {
-    let graph = canonical::canonical(graph, sparse)?;
-    let Some(choice) = choice else {
-        return Ok(graph);
-    };
-    let graph = layout::by_columns(&graph, ranks, choice)?;
+/// Lowers a model to the program of one rank in which the input features lie by slices of their
+/// columns.
+///
+/// # Errors
+/// If no product contracts the features' columns, or the model uses something that a program cannot
+/// express.
+pub fn by_features(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
+    program(training, ranks, &|graphs| {
+        let graphs = layout::by_features(&graphs, ranks)?;
+        Ok(Graphs {
+            step: checked(&graphs.step)?,
+            eval: checked(&graphs.eval)?,
+            ..graphs
+        })
+    })
+}
+
+/// A graph whose layouts were checked, without what no result needs.
+fn checked(graph: &Graph) -> Result<Graph, LowerError> {
     let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
     graph.verify().map_err(broken)?;
     Ok(graph.pruned())
 }
 
-/// Lowers a model; aggregations are cut as the choices say, or all lie by rows.
+/// Lowers a model whose graphs are first given layouts.
 fn program(
     training: &Training,
     ranks: Ranks,
-    choices: Option<[&Choice; 2]>,
+    placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
-    let [of_epoch, of_eval] = [0, 1].map(|n| choices.map(|choices| choices[n]));
-    let graph = &placed(&training.backward.graph, sparse, ranks, of_epoch)?;
-    let mut lowerer = Lowerer::new(training, ranks);
+    let graphs = placed(Graphs {
+        step: canonical::canonical(&training.backward.graph, sparse)?,
+        grads: training.backward.grads.clone(),
+        eval: canonical::canonical(&training.forward, sparse)?,
+    })?;
+    let graph = &graphs.step;
+    let mut lowerer = Lowerer::new(graph, sparse, ranks);
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
 
     let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
@@ -173,7 +195,7 @@ fn program(
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
 
-    let forward = &placed(&training.forward, sparse, ranks, of_eval)?;
+    let forward = &graphs.eval;
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;
@@ -230,19 +252,19 @@ impl Region<'_> {
 }
 
 impl Lowerer {
-    fn new(training: &Training, Ranks { ranks, rank }: Ranks) -> Self {
-        let specs = &training.backward.graph.params;
+    fn new(graph: &Graph, sparse: bool, Ranks { ranks, rank }: Ranks) -> Self {
+        let specs = &graph.params;
         let mut lowerer = Self {
             program: Program {
                 ranks,
                 rank,
                 params: specs.clone(),
-                sparse_features: training.sparse_features,
+                sparse_features: sparse,
                 ..Program::default()
             },
             distributed: ranks > 1,
-            features: training.backward.graph.features,
-            sparse: training.sparse_features,
+            features: graph.features,
+            sparse,
             inputs: Vec::new(),
             params: Vec::new(),
             tables: Vec::new(),
@@ -342,29 +364,32 @@ impl Lowerer {
         if let Some((_, value)) = self.inputs.iter().find(|(i, _)| *i == input) {
             return *value;
         }
-        let (name, role) = match input {
-            Input::Features => ("x", Role::Features),
-            Input::InDegree(set) => ("in_degree", Role::Degree(set, End::Dst)),
-            Input::OutDegree(set) => ("out_degree", Role::Degree(set, End::Src)),
+        let (name, role, ty) = match input {
+            Input::Features => ("x", Role::Features, Type::vertices(self.features)),
+            Input::FeatureSlice(slice) => (
+                "x.slice",
+                Role::Features,
+                Type::new(Rows::All, 1, slice.len),
+            ),
+            Input::InDegree(set) => ("in_degree", Role::Degree(set, End::Dst), Type::vertices(1)),
+            Input::OutDegree(set) => ("out_degree", Role::Degree(set, End::Src), Type::vertices(1)),
         };
-        let columns = if input == Input::Features {
-            self.features
-        } else {
-            1
+        let columns = ty.columns();
+        let degree = role != Role::Features;
+        let extent = match degree {
+            true => Extent::Local,
+            false => self.extent(ty),
         };
-        let ty = Type::vertices(columns);
-        let degree = input != Input::Features;
         let value = if degree || !self.sparse {
-            let extent = if degree { Extent::Local } else { Extent::Inner };
             let buffer = self.buffer(name.to_owned(), extent, columns, 1, role);
             Value {
                 halo: degree,
                 ..Value::whole(Ref::first(buffer), ty)
             }
         } else {
-            let buffer = self.buffer(name.to_owned(), Extent::Inner, columns, 1, Role::Static);
+            let buffer = self.buffer(name.to_owned(), extent, columns, 1, Role::Static);
             let out = Ref::first(buffer);
-            if let Some(values) = self.feature_values() {
+            if let Some(values) = self.feature_values(ty.rows == Rows::All) {
                 self.program.setup.push(Instr::Densify { values, out });
             }
             Value::whole(out, ty)
@@ -373,32 +398,30 @@ impl Lowerer {
         value
     }
 
-    /// The non-zeros of the features, if they are stored so.
-    fn feature_values(&mut self) -> Option<Ref> {
+    /// The non-zeros of the features, of own rows or of the slice of columns, if they are stored so.
+    fn feature_values(&mut self, slice: bool) -> Option<Ref> {
         if !self.sparse {
             return None;
         }
-        let found = self
-            .program
-            .buffers
-            .iter()
-            .position(|b| b.role == Role::FeatureValues);
-        let buffer = match found {
+        let (name, extent) = match slice {
+            true => ("x.slice.values", Extent::SliceNonzeros),
+            false => ("x.values", Extent::FeatureNonzeros),
+        };
+        let known = |b: &Buffer| b.role == Role::FeatureValues && b.extent == extent;
+        let buffer = match self.program.buffers.iter().position(known) {
             Some(n) => BufferId(n as u32),
-            None => {
-                let extent = Extent::FeatureNonzeros;
-                self.buffer("x.values".to_owned(), extent, 1, 1, Role::FeatureValues)
-            }
+            None => self.buffer(name.to_owned(), extent, 1, 1, Role::FeatureValues),
         };
         Some(Ref::first(buffer))
     }
 
     /// Non-zeros after dropout, once an epoch.
     fn dropped(&mut self, code: &mut Vec<Instr>, values: Ref, p: f32, site: u32) -> Ref {
-        if let Some((_, found)) = self.dropped.iter().find(|(s, _)| *s == site) {
+        let known = |(v, s, _): &&(Ref, u32, Ref)| (*v, *s) == (values, site);
+        if let Some((_, _, found)) = self.dropped.iter().find(known) {
             return *found;
         }
-        let extent = Extent::FeatureNonzeros;
+        let extent = self.program.buffer(values.buffer).extent;
         let buffer = self.buffer(format!("x.dropped{site}"), extent, 1, 1, Role::Temp);
         let out = Ref::first(buffer);
         code.push(Instr::SparseDropout {
@@ -407,7 +430,7 @@ impl Lowerer {
             p,
             site,
         });
-        self.dropped.push((site, out));
+        self.dropped.push((values, site, out));
         out
     }
 

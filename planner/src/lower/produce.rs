@@ -6,7 +6,7 @@ use crate::lower::region::{Region, Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over};
-use gnnc_ir::op::{Op, Redistribute};
+use gnnc_ir::op::{Input, Op, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Product, Ref};
 use gnnc_ir::{NodeId, Rows, Type};
 
@@ -234,7 +234,8 @@ impl Region<'_> {
     fn sparse(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Option<Ref>, LowerError> {
         let node = self.graph.node(id);
         match &node.op {
-            Op::Input(gnnc_ir::op::Input::Features) => Ok(lowerer.feature_values()),
+            Op::Input(Input::Features) => Ok(lowerer.feature_values(false)),
+            Op::Input(Input::FeatureSlice(_)) => Ok(lowerer.feature_values(true)),
             Op::Dropout { p, site, .. } if self.train => {
                 let Some(values) = self.sparse(lowerer, node.inputs[0])? else {
                     return Ok(None);

@@ -4,6 +4,7 @@ mod broadcast;
 mod graph;
 mod mixed;
 mod one_rank;
+mod push_pull;
 mod tensor;
 
 use crate::layout::{Layouts, Ranks};
@@ -67,6 +68,15 @@ pub const TABLE: &[Row] = &[
         slices: false,
         relaxations: &[],
         lower: |training, ranks, _| broadcast::lower(training, ranks.ranks),
+    },
+    Row {
+        placement: Placement::PushPull,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: true,
+        relaxations: &[],
+        lower: |training, ranks, _| push_pull::lower(training, ranks),
     },
     Row {
         placement: Placement::Mixed,

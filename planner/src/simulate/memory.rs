@@ -5,7 +5,7 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::{self, layout};
 use gnnc_ir::op::Loss;
-use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -32,6 +32,12 @@ fn worst(
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
     }
+    for buffer in &program.buffers {
+        if buffer.role == Role::FeatureValues {
+            let sliced = buffer.extent == Extent::SliceNonzeros;
+            needs.features[usize::from(sliced)].0 = true;
+        }
+    }
     // Each size once: of a thousand ranks, most are equal.
     let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
     let mut peak = 0;
@@ -44,7 +50,7 @@ fn worst(
         let sharers = sharers(cluster, rank as u32, program.ranks);
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
-            let own = needs.bytes(program, sizes, sent) + needs.whole_bytes(sizes) / sharers;
+            let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
             let own = messages.saturating_mul(4).saturating_add(own);
             peak = peak.max(buffers(sizes).saturating_add(own));
         }
@@ -69,8 +75,9 @@ struct Needs {
     /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
     arcs: [[[bool; 2]; 2]; 2],
-    /// Columns of the sparse features, if they are walked by column too.
-    feature_columns: Option<u64>,
+    /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
+    /// if they are walked by column too.
+    features: [(bool, Option<u64>); 2],
     /// Columns of the widest exchange.
     exchanged: u64,
     /// Columns of the widest redistribution.
@@ -91,9 +98,13 @@ impl Needs {
                 }
                 Instr::SparseMatMul {
                     product: Product::Tn,
+                    values,
                     inner,
                     ..
-                } => self.feature_columns = Some(u64::from(*inner)),
+                } => {
+                    let sliced = program.sparse_rows(*values) == Extent::All;
+                    self.features[usize::from(sliced)].1 = Some(u64::from(*inner));
+                }
                 Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
                     let columns = u64::from(program.buffer(buffer.buffer).columns);
                     self.exchanged = self.exchanged.max(columns);
@@ -171,16 +182,22 @@ impl Needs {
     }
 
     /// Topology, split, labels and sparse features' indices of one rank.
-    fn bytes(&self, program: &Program, sizes: &RankSizes, sent: u64) -> u64 {
+    fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = arc_bytes(&self.arcs[0], sizes, Extent::Inner, local);
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
-        if program.sparse_features {
-            bytes += 8 * (sizes.inner + 1) + 4 * sizes.feature_nonzeros;
-            if let Some(columns) = self.feature_columns {
-                bytes += 8 * (columns + 1) + 8 * sizes.feature_nonzeros;
+        let stored = [
+            (sizes.inner, sizes.feature_nonzeros),
+            (sizes.vertices, sizes.slice_nonzeros),
+        ];
+        for ((kept, by_column), (rows, nonzeros)) in self.features.into_iter().zip(stored) {
+            if kept {
+                bytes += 8 * (rows + 1) + 4 * nonzeros;
+            }
+            if let Some(columns) = by_column {
+                bytes += 8 * (columns + 1) + 8 * nonzeros;
             }
         }
         bytes

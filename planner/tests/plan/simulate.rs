@@ -29,6 +29,7 @@ fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         halo: messages.iter().map(|row| row[rank]).sum(),
         edges: edges[rank],
         feature_nonzeros: 5000 * 32,
+        slice_nonzeros: 5000 * 32,
         vertices: 5000 * count as u64,
         all_edges: edges.iter().sum(),
     });

@@ -155,6 +155,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
             ty,
             init: Init::Zeros,
             decay: None,
+            shard: None,
         };
         graph.param(spec)
     };

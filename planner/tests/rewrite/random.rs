@@ -81,6 +81,7 @@ fn graph(choices: &[Choice]) -> Graph {
             ty,
             init: Init::Zeros,
             decay: None,
+            shard: None,
         });
         values.push(graph.add(Op::Param(param), &[], 0).unwrap());
     }

@@ -60,6 +60,7 @@ impl Builder {
                         ty,
                         init: Init::Zeros,
                         decay: None,
+                        shard: None,
                     };
                     let param = self.graph.param(spec);
                     let id = self.graph.add(Op::Param(param), &[], self.scope).unwrap();

@@ -63,6 +63,7 @@ impl Builder {
             ty,
             init: Init::Uniform(0.8),
             decay: None,
+            shard: None,
         });
         let extent = Extent::Fixed(rows);
         let value = self.buffer(name, extent, columns, slots, Role::Param(n));

@@ -1,0 +1,396 @@
+//! What is computed where the input features lie by slices of their columns (P3, section 3).
+//!
+//! Every rank has some columns of the features of all vertices, and they never move. Whatever treats
+//! columns alike is computed on the slices. A product that contracts them with a parameter gives a
+//! share of its result; shares are added where they return to rows. The parameter is cut by rows to
+//! match, and its gradient, from a copy of the result's gradient on every rank, is whole where its
+//! rows are. A parameter that something else reads stays whole, and its product is one of rows.
+
+use super::Ranks;
+use super::components::Components;
+use crate::lower::analysis::fixed;
+use gnnc_ir::graph::Shard;
+use gnnc_ir::kernel::{Axis, Reduce};
+use gnnc_ir::op::{Binary, Input, Op, Slice, Unary};
+use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
+
+/// How a node lies where the features lie by slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Place {
+    /// As elsewhere: by rows, or the same on every rank.
+    #[default]
+    Elsewhere,
+    /// A slice of the columns of all rows, without a message of its own.
+    Columns(Columns),
+    /// A share, of all rows, of a sum over the ranks.
+    Share,
+    /// Some of the rows of a parameter or of its gradient: so many blocks of as many rows as there
+    /// are features.
+    Rows(u32),
+    /// Sums over the rows of slices.
+    Sums,
+    /// A share of a sum over the ranks, of fixed rows.
+    Part,
+}
+
+/// Slices of columns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Columns {
+    /// Blocks as wide as the features, of each of which a rank has the same slice.
+    pub blocks: u32,
+    /// What pads a block is 0.
+    zero: bool,
+    /// Computed from rows of a parameter, so that it cannot be had by rows.
+    pub tied: bool,
+}
+
+impl Place {
+    /// Whether only its slices are known, so that all that reads it must work on slices.
+    fn tied(self) -> bool {
+        match self {
+            Self::Columns(columns) => columns.tied,
+            Self::Rows(_) | Self::Sums => true,
+            Self::Elsewhere | Self::Share | Self::Part => false,
+        }
+    }
+
+    /// The columns, if these are slices.
+    pub fn columns(self) -> Option<Columns> {
+        match self {
+            Self::Columns(columns) => Some(columns),
+            _ => None,
+        }
+    }
+}
+
+/// Where gradients are, by parameter: nodes of a graph that has them.
+pub(super) type Grads = [Option<NodeId>];
+
+/// For each component that can be cut, in the order of [`Components::sets`], whether it reads nothing
+/// but the features and what is known of every vertex, so that it can be computed on slices of them.
+pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<bool> {
+    let fixed = fixed(graph);
+    let mut local: Vec<bool> = components
+        .sets
+        .iter()
+        .map(|set| {
+            set.iter().all(|id| {
+                let n = id.0 as usize;
+                components.cut[n] == Some(Axis::Width) && !components.share[n]
+            })
+        })
+        .collect();
+    loop {
+        let mut cut = components.clone();
+        for (set, _) in components.sets.iter().zip(&local).filter(|(_, l)| !**l) {
+            set.iter().for_each(|id| cut.cut[id.0 as usize] = None);
+        }
+        let places = places(graph, ranks, &cut, &vec![false; graph.nodes.len()]);
+        let mut changed = false;
+        for (set, local) in components.sets.iter().zip(&mut local).filter(|(_, l)| **l) {
+            let operands = set.iter().flat_map(|id| &graph.node(*id).inputs);
+            let mut outside = operands.filter(|i| !set.contains(i));
+            let stays = outside.all(|i| {
+                let n = i.0 as usize;
+                let narrow = narrow(graph.ty(*i), fixed[n]);
+                narrow
+                    || places[n]
+                        .columns()
+                        .is_some_and(|c| !c.tied && c.blocks == 1)
+            });
+            (*local, changed) = (stays, changed || !stays);
+        }
+        if !changed {
+            return local;
+        }
+    }
+}
+
+/// One number a row that a rank has, or gets once, of every row.
+fn narrow(ty: Type, fixed: bool) -> bool {
+    ty.columns() == 1 && ty.stack == 0 && (fixed || ty.rows == Rows::Fixed(1))
+}
+
+/// How every node lies. Of the parameters only those that are `allowed` may be cut. A parameter and
+/// its gradient are cut together, or not at all.
+pub(super) fn find(
+    graph: &Graph,
+    ranks: u32,
+    components: &Components,
+    (grads, allowed): (&Grads, &[bool]),
+) -> Vec<Place> {
+    let mut whole: Vec<bool> = graph
+        .nodes
+        .iter()
+        .map(|node| matches!(node.op, Op::Param(p) if !allowed[p.0 as usize]))
+        .collect();
+    loop {
+        let places = places(graph, ranks, components, &whole);
+        let found = conflicts(graph, &places, grads);
+        if found.is_empty() {
+            return places;
+        }
+        found.iter().for_each(|id| whole[id.0 as usize] = true);
+    }
+}
+
+/// A graph without nodes whose parameters are those of a rank.
+pub(super) fn sharded(graph: &Graph, components: &Components, ranks: Ranks) -> Graph {
+    let mut out = graph.clone_without_nodes();
+    let slice = ranks.slice(Axis::Width, graph.features);
+    for (spec, blocks) in out.params.iter_mut().zip(cut(graph, &components.places)) {
+        if let Some(blocks) = blocks {
+            *spec = spec.cut(Shard { blocks, slice });
+        }
+    }
+    out
+}
+
+/// For each parameter, whether it is cut by rows, and into how many blocks.
+pub(super) fn cut(graph: &Graph, places: &[Place]) -> Vec<Option<u32>> {
+    let mut cut = vec![None; graph.params.len()];
+    for (id, node) in graph.iter() {
+        if let (Op::Param(p), Place::Rows(blocks)) = (&node.op, places[id.0 as usize]) {
+            cut[p.0 as usize] = Some(blocks);
+        }
+    }
+    cut
+}
+
+/// The first operator that reads slices of features and cannot work on them, and why not.
+pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<String> {
+    let reads = |node: &Node| {
+        let columns = |i: &NodeId| places[i.0 as usize].columns().is_some();
+        node.inputs.iter().any(columns)
+    };
+    let (_, node) = graph
+        .iter()
+        .find(|(id, node)| places[id.0 as usize] == Place::Elsewhere && reads(node))?;
+    let name = match graph.scopes.get(node.scope as usize).map(String::as_str) {
+        None | Some("") => format!("`{}`", node.op),
+        Some(scope) => format!("`{}` in {scope}", node.op),
+    };
+    let columns = node
+        .inputs
+        .first()
+        .and_then(|i| places[i.0 as usize].columns());
+    let unequal = Slice::padded(graph.features, ranks) && columns.is_some_and(|c| !c.zero);
+    Some(match node.op {
+        Op::MatMul | Op::ReduceCols(..) if unequal => format!(
+            "{name} adds columns of which {ranks} ranks have unequal numbers, {} in all, and what \
+             is computed before it from those that a rank lacks is not 0",
+            graph.features
+        ),
+        _ => format!("{name} reads columns of the features and does neither"),
+    })
+}
+
+/// Nodes that must be whole after all: those behind slices that something reads which cannot work on
+/// them, and parameters without their gradient.
+fn conflicts(graph: &Graph, places: &[Place], grads: &Grads) -> Vec<NodeId> {
+    let mut found = Vec::new();
+    for (id, node) in graph.iter() {
+        if places[id.0 as usize] == Place::Elsewhere {
+            for input in &node.inputs {
+                sources(graph, places, *input, &mut found);
+            }
+        }
+    }
+    let cut = cut(graph, places);
+    for result in &graph.results {
+        let place = places[result.0 as usize];
+        let belongs = |(grad, cut): (&Option<NodeId>, &Option<u32>)| {
+            *grad == Some(*result) && cut.is_some_and(|blocks| place == Place::Rows(blocks))
+        };
+        if !grads.iter().zip(&cut).any(belongs) {
+            sources(graph, places, *result, &mut found);
+        }
+    }
+    for (id, node) in graph.iter() {
+        if let (Op::Param(p), Place::Rows(_)) = (&node.op, places[id.0 as usize]) {
+            let grad = grads.get(p.0 as usize).copied().flatten();
+            if grad.is_some_and(|g| places[g.0 as usize] != places[id.0 as usize]) {
+                found.push(id);
+            }
+        }
+    }
+    found
+}
+
+/// The parameters and products of which a node is known only in slices.
+fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>) {
+    if !places[id.0 as usize].tied() {
+        return;
+    }
+    let node = graph.node(id);
+    match node.op {
+        Op::Param(_) | Op::MatMulTN => found.push(id),
+        _ => node
+            .inputs
+            .iter()
+            .for_each(|i| sources(graph, places, *i, found)),
+    }
+}
+
+fn places(graph: &Graph, ranks: u32, components: &Components, whole: &[bool]) -> Vec<Place> {
+    let fixed = fixed(graph);
+    let mut places = vec![Place::Elsewhere; graph.nodes.len()];
+    let transfer = Transfer {
+        graph,
+        features: graph.features,
+        padded: Slice::padded(graph.features, ranks),
+    };
+    for (id, node) in graph.iter() {
+        let n = id.0 as usize;
+        places[n] = if whole[n] {
+            Place::Elsewhere
+        } else if components.cut[n].is_some() {
+            let sliced = node.ty.heads == 1 && node.ty.width == graph.features;
+            let from_features = sliced && components.cut[n] == Some(Axis::Width);
+            match from_features && !components.share[n] {
+                true => Place::Columns(Columns {
+                    blocks: 1,
+                    zero: components.zero[n],
+                    tied: false,
+                }),
+                false => Place::Elsewhere,
+            }
+        } else {
+            let narrow = |i: &NodeId| {
+                let elsewhere = places[i.0 as usize] == Place::Elsewhere;
+                elsewhere && narrow(graph.ty(*i), fixed[i.0 as usize])
+            };
+            let of: Vec<Place> = node.inputs.iter().map(|i| places[i.0 as usize]).collect();
+            let narrow: Vec<bool> = node.inputs.iter().map(narrow).collect();
+            transfer.node(node, &of, &narrow)
+        };
+    }
+    places
+}
+
+struct Transfer<'a> {
+    graph: &'a Graph,
+    features: u32,
+    padded: bool,
+}
+
+impl Transfer<'_> {
+    /// How a node lies whose operands lie as `of` says; `narrow` are those of one number a row that
+    /// every rank has.
+    fn node(&self, node: &Node, of: &[Place], narrow: &[bool]) -> Place {
+        use Place::{Columns as On, Elsewhere, Part, Rows as Cut, Share, Sums};
+        let blocks = |of: u32| {
+            (self.features > 0 && of.is_multiple_of(self.features))
+                .then(|| of / self.features)
+                .filter(|blocks| *blocks > 0)
+        };
+        // What pads a slice must not be added.
+        let adds = |columns: Columns| columns.zero || !self.padded;
+        match (&node.op, of) {
+            // A single column is no slice of anything.
+            (Op::Input(Input::Features), _) if self.features > 1 => On(Columns {
+                blocks: 1,
+                zero: true,
+                tied: false,
+            }),
+            (Op::Param(_), _) => match (node.ty.rows, node.ty.heads, node.ty.stack) {
+                (Rows::Fixed(rows), 1, 0) => blocks(rows).map_or(Elsewhere, Cut),
+                _ => Elsewhere,
+            },
+            (Op::Unary(f), [On(x)]) => On(Columns {
+                zero: x.zero && f.eval(0.0) == 0.0,
+                ..*x
+            }),
+            (Op::Unary(Unary::Neg), [Cut(blocks)]) => Cut(*blocks),
+            (Op::Dropout { .. }, [On(x)]) if x.blocks == 1 => On(*x),
+            (Op::Binary(f), [a, b]) => self.binary(*f, [*a, *b], narrow),
+            (Op::Concat, parts) => {
+                let parts: Option<Vec<Columns>> = parts.iter().map(|p| p.columns()).collect();
+                parts.map_or(Elsewhere, |parts| {
+                    On(Columns {
+                        blocks: parts.iter().map(|p| p.blocks).sum(),
+                        zero: parts.iter().all(|p| p.zero),
+                        tied: parts.iter().any(|p| p.tied),
+                    })
+                })
+            }
+            (Op::SliceCols { start, len }, [On(x)]) => {
+                match (blocks(*len), start % self.features) {
+                    (Some(blocks), 0) => On(Columns { blocks, ..*x }),
+                    _ => Elsewhere,
+                }
+            }
+            (Op::SliceRows { start, len }, [Cut(_)]) => match (blocks(*len), start % self.features)
+            {
+                (Some(blocks), 0) => Cut(blocks),
+                _ => Elsewhere,
+            },
+            (Op::PadRows { before, after }, [Cut(inner)]) => {
+                let fits = before % self.features == 0 && after % self.features == 0;
+                match fits {
+                    true => Cut(inner + (before + after) / self.features),
+                    false => Elsewhere,
+                }
+            }
+            (Op::MatMul, [On(x), Cut(blocks)]) if x.blocks == *blocks && adds(*x) => Share,
+            (Op::MatMulTN, [On(x), g]) if adds(*x) && !g.tied() => {
+                match self.by_rows(node.inputs[1]) {
+                    true => Cut(x.blocks),
+                    false => Elsewhere,
+                }
+            }
+            (Op::MatMulNT, [g, Cut(blocks)]) if !g.tied() => match self.by_rows(node.inputs[0]) {
+                true => On(Columns {
+                    blocks: *blocks,
+                    zero: true,
+                    tied: true,
+                }),
+                false => Elsewhere,
+            },
+            // Products of parameters.
+            (Op::MatMul | Op::MatMulNT, [Cut(blocks), Elsewhere]) => Cut(*blocks),
+            (Op::MatMulTN, [Cut(a), Cut(b)]) if a == b => Part,
+            (Op::ReduceCols(Axis::Width, Reduce::Sum), [On(x)]) if adds(*x) => Share,
+            (Op::SumRows, [On(x)]) if x.tied && adds(*x) => Sums,
+            (Op::ReduceCols(Axis::Width, Reduce::Sum), [Sums]) => Part,
+            _ => Elsewhere,
+        }
+    }
+
+    fn by_rows(&self, id: NodeId) -> bool {
+        self.graph.ty(id).rows == Rows::Vertices
+    }
+
+    fn binary(&self, f: Binary, of: [Place; 2], narrow: &[bool]) -> Place {
+        let zero = |a: bool, b: bool| match f {
+            Binary::Mul => a || b,
+            Binary::Div => a && !b,
+            Binary::Add | Binary::Sub | Binary::Max => a && b,
+            Binary::Eq => false,
+        };
+        match of {
+            [Place::Columns(a), Place::Columns(b)] if a.blocks == b.blocks => {
+                let (zero, tied) = (zero(a.zero, b.zero), a.tied || b.tied);
+                // A quotient of two zeros is none.
+                let zero = zero && f != Binary::Div;
+                Place::Columns(Columns { zero, tied, ..a })
+            }
+            [Place::Columns(a), _] if narrow[1] => {
+                let zero = zero(a.zero, false);
+                Place::Columns(Columns { zero, ..a })
+            }
+            [_, Place::Columns(b)] if narrow[0] => {
+                let zero = zero(false, b.zero) && f == Binary::Mul;
+                Place::Columns(Columns { zero, ..b })
+            }
+            [Place::Rows(a), Place::Rows(b)]
+                if a == b && matches!(f, Binary::Add | Binary::Sub | Binary::Mul) =>
+            {
+                Place::Rows(a)
+            }
+            [Place::Rows(a), _] if narrow[1] && f == Binary::Mul => Place::Rows(a),
+            [_, Place::Rows(b)] if narrow[0] && f == Binary::Mul => Place::Rows(b),
+            _ => Place::Elsewhere,
+        }
+    }
+}

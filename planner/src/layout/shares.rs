@@ -1,0 +1,85 @@
+//! Writes what lies where slices of the features do: shares of products with parameters that are cut
+//! by rows, and the gradients of these.
+
+use super::features::Place;
+use super::rewrite::{Writer, bug};
+use crate::lower::LowerError;
+use gnnc_ir::kernel::Axis;
+use gnnc_ir::op::{Op, Redistribute, Slice};
+use gnnc_ir::{NodeId, Rows, Type};
+
+impl Writer<'_> {
+    /// The slice of the features.
+    pub fn features(&self) -> Slice {
+        self.ranks.slice(Axis::Width, self.graph.features)
+    }
+
+    /// What so many columns (or rows) of whole blocks are on a rank.
+    pub fn of_blocks(&self, columns: u32) -> u32 {
+        columns / self.graph.features.max(1) * self.features().len
+    }
+
+    /// The type of a tensor of so many blocks on a rank.
+    pub fn on_features(&self, ty: Type, blocks: u32) -> Type {
+        let rows = match ty.rows {
+            Rows::Edges(set) => Rows::AllEdges(set),
+            _ => Rows::All,
+        };
+        let width = blocks * self.features().len;
+        Type { rows, width, ..ty }
+    }
+
+    /// The operands of a product whose left one every rank has all rows of.
+    pub fn copied_left(&self, id: NodeId) -> Result<Vec<NodeId>, LowerError> {
+        let inputs = &self.graph.node(id).inputs;
+        Ok(vec![self.copy(inputs[0])?, self.operand(inputs[1], None)?])
+    }
+
+    fn copy(&self, id: NodeId) -> Result<NodeId, LowerError> {
+        let found = self.copies[id.0 as usize];
+        found.ok_or_else(|| bug(&format!("{id} is not copied to all ranks")))
+    }
+
+    /// Whether a node that is needed by rows, or as it is, is computed where slices of features lie.
+    pub fn lies_with_features(&self, id: NodeId) -> bool {
+        let place = self.components.places[id.0 as usize];
+        !matches!(place, Place::Elsewhere | Place::Columns(_))
+    }
+
+    /// Computes such a node.
+    pub fn with_features(&mut self, id: NodeId) -> Result<NodeId, LowerError> {
+        let node = self.graph.node(id);
+        let place = self.components.places[id.0 as usize];
+        let on_slices = Some(Axis::Width);
+        let inputs = match (place, &node.op, &node.inputs[..]) {
+            (Place::Share | Place::Sums, _, [x, rest @ ..]) => {
+                let mut inputs = vec![self.operand(*x, on_slices)?];
+                for input in rest {
+                    inputs.push(self.operand(*input, None)?);
+                }
+                inputs
+            }
+            (Place::Rows(_), Op::MatMulTN, [x, g]) => {
+                vec![self.operand(*x, on_slices)?, self.copy(*g)?]
+            }
+            _ => self.operands(id, None)?,
+        };
+        let op = match &node.op {
+            Op::SliceRows { start, len } => Op::SliceRows {
+                start: self.of_blocks(*start),
+                len: self.of_blocks(*len),
+            },
+            Op::PadRows { before, after } => Op::PadRows {
+                before: self.of_blocks(*before),
+                after: self.of_blocks(*after),
+            },
+            op => op.clone(),
+        };
+        let new = self.add(op, &inputs, node.scope)?;
+        match place {
+            Place::Share => self.add(Op::Redistribute(Redistribute::Reduce), &[new], node.scope),
+            Place::Part => self.add(Op::SumRanks, &[new], node.scope),
+            _ => Ok(new),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Push-pull on the whole graph (P3, sections 2 and 3): the input features lie by slices of their
+//! columns and never move. The first layer is computed on them up to its first product; owners add the
+//! partial activations, and everything after lies by rows with halos. The gradient of the first
+//! layer's weights needs no all-reduce, nor do they have copies.
+
+use crate::layout::Ranks;
+use crate::lower::{LowerError, Training, by_features};
+use gnnc_ir::program::Program;
+
+/// Lowers a model for one of several ranks.
+pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
+    by_features(training, ranks)
+}

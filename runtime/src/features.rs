@@ -1,0 +1,113 @@
+//! The input features that a rank holds: all columns of its own vertices, or a slice of the columns of
+//! all vertices.
+
+use crate::part::{Walkable, other_way};
+use gnnc_graph::{Csr, Features, GraphData};
+use gnnc_ir::kernel::Axis;
+use gnnc_ir::op::Slice;
+use gnnc_ir::program::{Extent, Program};
+use std::ops::Range;
+
+/// Places of the non-zeros of some feature rows.
+pub(crate) struct FeatureRows {
+    pub(crate) by_row: Walkable,
+    /// With the position of each non-zero by row.
+    pub(crate) by_column: Option<(Walkable, Vec<u32>)>,
+    /// Columns of a row, with what pads them.
+    pub(crate) columns: u32,
+    /// First column, of all features.
+    pub(crate) first: u32,
+}
+
+/// The slice of the features' columns that a program's rank has.
+pub(crate) fn slice(program: &Program, features: &Features) -> Slice {
+    Slice::new(Axis::Width, features.columns(), program.ranks, program.rank)
+}
+
+/// The columns that rows of an extent have: a slice of those of all vertices, all of own ones.
+pub(crate) fn columns(program: &Program, features: &Features, extent: Extent) -> Range<u32> {
+    match extent {
+        Extent::All | Extent::SliceNonzeros => {
+            let slice = slice(program, features);
+            slice.start..slice.start + slice.own
+        }
+        _ => 0..features.columns(),
+    }
+}
+
+/// Visits what is stored of a vertex's features in some columns: the column, counted from the first
+/// of these, and the value.
+pub(crate) fn stored(
+    features: &Features,
+    vertex: u32,
+    columns: &Range<u32>,
+    mut visit: impl FnMut(u32, f32),
+) {
+    match features {
+        Features::None => {}
+        Features::Dense {
+            values,
+            columns: width,
+            ..
+        } => {
+            let row = &values.as_slice()[vertex as usize * *width as usize..][..*width as usize];
+            for (column, value) in row[columns.start as usize..columns.end as usize]
+                .iter()
+                .enumerate()
+            {
+                visit(column as u32, *value);
+            }
+        }
+        Features::Sparse {
+            indptr,
+            indices,
+            values,
+            ..
+        } => {
+            let entries = indptr[vertex as usize] as usize..indptr[vertex as usize + 1] as usize;
+            for (column, value) in indices[entries.clone()].iter().zip(&values[entries]) {
+                if columns.contains(column) {
+                    visit(column - columns.start, *value);
+                }
+            }
+        }
+    }
+}
+
+impl FeatureRows {
+    /// The places of what is stored of the rows of some vertices in some columns; a row has `width`.
+    pub(crate) fn new(
+        data: &GraphData,
+        vertices: impl Iterator<Item = u32>,
+        columns: Range<u32>,
+        width: u32,
+        by_column: bool,
+    ) -> Self {
+        let mut csr = Csr {
+            indptr: vec![0],
+            indices: Vec::new(),
+        };
+        for v in vertices {
+            let indices = &mut csr.indices;
+            stored(&data.features, v, &columns, |column, _| {
+                indices.push(column)
+            });
+            csr.indptr.push(csr.indices.len() as u64);
+        }
+        let by_column = by_column.then(|| {
+            let (transposed, positions) = csr.transposed(width as usize);
+            (Walkable::new(transposed), positions)
+        });
+        Self {
+            by_row: Walkable::new(csr),
+            by_column,
+            columns: width,
+            first: columns.start,
+        }
+    }
+
+    /// Bytes of all this.
+    pub(crate) fn bytes(&self) -> usize {
+        self.by_row.bytes() + other_way(&self.by_column)
+    }
+}

@@ -1,0 +1,92 @@
+//! Where push-pull beats graph parallelism, and where it does not: `docs/cost-model.md`.
+
+use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::{Candidate, Objective, Placement, Plan};
+use gnnc::planner::search::Pin;
+use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
+
+const VERTICES: u64 = 20_000;
+const RANKS: u32 = 8;
+
+/// A plan for a GCN on bags of words that were hashed to so many features.
+fn planned(features: u64, hidden: u32, objective: Objective, pin: Pin) -> Plan {
+    let text = format!(
+        "graph words {{
+           vertices = {VERTICES}  edges = 400_000  features = {features}  classes = 10
+           feature_density = 0.01  train_fraction = 0.6  replication = {{ 2: 0.4, 4: 0.8, 8: 1.2 }}
+         }}
+         model gcn(hidden = {hidden}) on words {{
+           let h = x |> dropout(0.5) |> gcn_conv(hidden) |> relu
+           loss cross_entropy(h |> gcn_conv(classes), labels, on = train)
+         }}
+         train {{ optimizer = adam(lr = 0.01) }}"
+    );
+    let source = Source::new("words.gir", text);
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let machines = Cluster::named("h100x8").unwrap();
+    let options = PlanOptions {
+        objective,
+        pin,
+        ..PlanOptions::new(machines.resized(Some(RANKS), None).unwrap())
+    };
+    gnnc::plan(&loaded, &compiled, &options).unwrap()
+}
+
+/// Push-pull and graph parallelism on all ranks, the better one first.
+fn rivals(features: u64, hidden: u32, objective: Objective) -> [Candidate; 2] {
+    let pin = Pin {
+        ranks: Some(RANKS),
+        ..Pin::default()
+    };
+    let mut candidates = planned(features, hidden, objective, pin).candidates;
+    candidates.retain(|c| [Placement::Graph, Placement::PushPull].contains(&c.placement));
+    candidates.try_into().unwrap()
+}
+
+#[test]
+fn it_sends_less_if_there_are_more_features_than_vertices() {
+    let others = u64::from(RANKS) - 1;
+    for (features, best) in [
+        (VERTICES - 1000, Placement::Graph),
+        (VERTICES + 1000, Placement::PushPull),
+    ] {
+        let [first, second] = rivals(features, 16, Objective::Bytes);
+        assert_eq!(first.placement, best, "{features} features");
+        // The first layer's weights against partial activations, both there and back.
+        let saved = 4 * 2 * others * 16 * features.abs_diff(VERTICES);
+        assert_eq!(second.bytes.0 - first.bytes.0, saved, "{features} features");
+    }
+}
+
+#[test]
+fn it_takes_less_memory_if_a_quarter_as_many() {
+    for (features, best) in [(4000, Placement::Graph), (8000, Placement::PushPull)] {
+        for hidden in [8, 32, 128] {
+            let [first, _] = rivals(features, hidden, Objective::Memory);
+            assert_eq!(
+                first.placement, best,
+                "{features} features, {hidden} hidden"
+            );
+        }
+    }
+}
+
+/// Two more collectives take time, which less to send must make up for.
+#[test]
+fn it_is_faster_if_layers_are_wide() {
+    for (hidden, best) in [(16, Placement::Graph), (64, Placement::PushPull)] {
+        let [first, _] = rivals(50_000, hidden, Objective::Time);
+        assert_eq!(first.placement, best, "{hidden} hidden");
+    }
+}
+
+#[test]
+fn it_is_chosen_for_hashed_words_and_not_for_few_features() {
+    let chosen = |features| {
+        let plan = planned(features, 64, Objective::Time, Pin::default());
+        plan.choice().unwrap().placement
+    };
+    assert_eq!(chosen(200_000), Placement::PushPull);
+    assert_ne!(chosen(500), Placement::PushPull);
+}
