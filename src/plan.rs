@@ -4,6 +4,7 @@ use crate::{Compiled, Error, Loaded};
 use gnnc_graph::summary;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
@@ -25,6 +26,8 @@ pub struct PlanOptions {
     pub partitioners: Vec<Partitioner>,
     /// What candidates must be.
     pub pin: Pin,
+    /// Relaxations that are permitted beside those that the model permits.
+    pub allow: Vec<Relaxation>,
 }
 
 impl PlanOptions {
@@ -35,6 +38,7 @@ impl PlanOptions {
             objective: Objective::Time,
             partitioners: vec![Partitioner::Metis],
             pin: Pin::default(),
+            allow: Vec::new(),
         }
     }
 }
@@ -109,6 +113,8 @@ pub struct Planner<'a> {
     loaded: &'a Loaded,
     compiled: &'a Compiled,
     options: &'a PlanOptions,
+    /// Relaxations that the options or the model permit.
+    allow: Vec<Relaxation>,
     workload: Workload,
 }
 
@@ -135,6 +141,7 @@ impl<'a> Planner<'a> {
             loaded,
             compiled,
             options,
+            allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload,
         };
         planner.measure()?;
@@ -193,7 +200,7 @@ impl<'a> Planner<'a> {
             ranks: spec.ranks,
             alpha: parts.map_or(0.0, |parts| parts.alpha),
         };
-        placement::lower(&self.compiled.training, &place)
+        placement::lower(self.compiled.training(spec.placement)?, &place)
     }
 
     fn request(&self) -> PlanRequest<'_> {
@@ -203,7 +210,7 @@ impl<'a> Planner<'a> {
             cluster: &self.options.cluster,
             objective: self.options.objective,
             partitioners: &self.options.partitioners,
-            allow: &[],
+            allow: &self.allow,
             pin: self.options.pin,
         }
     }

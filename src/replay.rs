@@ -161,6 +161,8 @@ fn priced(
         objective: plan.objective,
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
+        // The plan says that it is allowed.
+        allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();

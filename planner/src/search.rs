@@ -3,6 +3,7 @@
 use crate::parts::{Parts, parts};
 use crate::simulate::{Estimate, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Candidate, KindCost, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Range,
     Rejected, Relaxation,
@@ -53,7 +54,7 @@ pub struct PlanRequest<'a> {
     /// Partitioners to try.
     pub partitioners: &'a [Partitioner],
     /// Relaxations that are permitted.
-    pub allow: &'a [Relaxation],
+    pub allow: &'a [Permission],
     /// What candidates must be.
     pub pin: Pin,
 }
@@ -116,7 +117,11 @@ impl PlanRequest<'_> {
             if ranks > 1 {
                 // Rows are only dealt out: any even division does.
                 let partitioner = self.pin.partitioner.unwrap_or(Partitioner::Range);
-                let dealt = [Placement::Tensor, Placement::Broadcast];
+                let dealt = [
+                    Placement::Tensor,
+                    Placement::TensorDecoupled,
+                    Placement::Broadcast,
+                ];
                 specs.extend(dealt.map(|placement| PlacementSpec {
                     placement,
                     ranks,
@@ -195,7 +200,7 @@ pub fn plan<E: Display>(
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
-    allow: &'a [Relaxation],
+    allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
@@ -289,7 +294,7 @@ impl Priced<'_> {
     fn allowed(&self) -> bool {
         relaxations(self.spec.placement)
             .iter()
-            .all(|r| self.allow.contains(r))
+            .all(|r| self.allow.contains(&r.permission()))
     }
 
     fn candidate(
@@ -348,7 +353,7 @@ impl Priced<'_> {
         if !self.allowed() {
             let needed: Vec<_> = relaxations(self.spec.placement)
                 .iter()
-                .map(|r| r.name())
+                .map(|r| r.permission().name())
                 .collect();
             let gain = best.estimate.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
             return format!(

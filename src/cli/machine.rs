@@ -4,6 +4,7 @@ use super::files::read_text;
 use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Objective, Partitioner, Placement};
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
@@ -27,6 +28,9 @@ pub struct SearchArgs {
     /// Partitioners to try.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
     partitioner: Vec<PartitionerName>,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// Price nothing but candidates with this placement, number of ranks or partitioner.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
@@ -72,6 +76,7 @@ impl SearchArgs {
             },
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
+            allow: self.allow.clone(),
         })
     }
 
