@@ -10,7 +10,16 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
         ranks.to_string(),
         format!("placement={placement},ranks={ranks}"),
     );
-    let args = ["--cluster", "cpu", "--gpus", &count, "--pin", &pin];
+    let args = [
+        "--cluster",
+        "cpu",
+        "--gpus",
+        &count,
+        "--pin",
+        &pin,
+        "--allow",
+        "decouple",
+    ];
     let args = ["plan"].iter().chain(model).chain(&args);
     let plan = gnnc(args.chain(&["--format", "json"])).json();
     let candidate = &plan["candidates"][0];
@@ -22,7 +31,14 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
 /// the process keeps is not what building the ranks took for a moment.
 fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
     let count = ranks.to_string();
-    let args = ["--workers", &count, "--placement", placement];
+    let args = [
+        "--workers",
+        &count,
+        "--placement",
+        placement,
+        "--allow",
+        "decouple",
+    ];
     let args = ["bench-epoch"].iter().chain(model).chain(&args);
     let mut command = command();
     command.args(args.chain(&["--epochs", "3", "--format", "json"]));
