@@ -37,7 +37,7 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            let exact = |p: &&Placement| **p != Placement::Graph && relaxations(**p).is_empty();
+            let exact = |p: &Placement| *p != Placement::Graph && relaxations(*p).is_empty();
             for placement in TABLE.iter().map(|row| row.placement).filter(exact) {
                 case.check(Way {
                     placement,
