@@ -4,7 +4,7 @@
 
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::{Flow, Place};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         placement: Placement::Graph,
         ranks: 2,
         alpha: plan.candidates[0].parameters.alpha.unwrap_or_default(),
+        flow: Flow::default(),
     };
     let program = compiled.program(&place)?;
     println!("an epoch has {} instructions\n", program.step.len());

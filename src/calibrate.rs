@@ -14,7 +14,7 @@ use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace};
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS, demand};
-use gnnc_planner::placement;
+use gnnc_planner::placement::{self, Flow};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -260,12 +260,15 @@ impl Heap {
         epochs: usize,
         options: &CalibrateOptions,
     ) -> Result<(), Error> {
+        // Instructions are measured whole.
+        let flow = Flow { overlap: false };
         let run = TrainOptions {
             workers: self.ranks,
             cache_dir: options.cache_dir.clone(),
             // Names are random, so that a range is as good as any other part, and quick to make.
             partitioner: "range".to_owned(),
             trace: true,
+            flow,
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(loaded, compiled, &run)?;
@@ -280,6 +283,7 @@ impl Heap {
             placement: Placement::Graph,
             ranks: self.ranks,
             alpha: 0.0,
+            flow,
         })?;
         self.around.extend(around(&trace, &walls));
         for ((rank, at), (seconds, event)) in times(&trace) {

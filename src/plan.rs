@@ -25,6 +25,8 @@ pub struct PlanOptions {
     pub partitioners: Vec<Partitioner>,
     /// What candidates must be.
     pub pin: Pin,
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
 }
 
 impl PlanOptions {
@@ -35,6 +37,7 @@ impl PlanOptions {
             objective: Objective::Time,
             partitioners: vec![Partitioner::Metis],
             pin: Pin::default(),
+            overlap: true,
         }
     }
 }
@@ -192,6 +195,7 @@ impl<'a> Planner<'a> {
             placement: spec.placement,
             ranks: spec.ranks,
             alpha: parts.map_or(0.0, |parts| parts.alpha),
+            flow: spec.flow,
         };
         placement::lower(&self.compiled.training, &place)
     }
@@ -205,6 +209,7 @@ impl<'a> Planner<'a> {
             partitioners: &self.options.partitioners,
             allow: &[],
             pin: self.options.pin,
+            overlap: self.options.overlap,
         }
     }
 

@@ -118,6 +118,7 @@ fn priced(
         objective: plan.objective,
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
+        overlap: PlacementSpec::of(choice).flow.overlap,
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();

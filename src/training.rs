@@ -6,7 +6,7 @@ use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
-use gnnc_planner::placement::Place;
+use gnnc_planner::placement::{Flow, Place};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct TrainOptions {
     pub placement: Placement,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
+    /// How communication and computing share the time.
+    pub flow: Flow,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
     /// File that the state is written to, every so many epochs and at the end.
@@ -49,6 +51,7 @@ impl Default for TrainOptions {
             threads: 1,
             placement: Placement::Graph,
             partitioner: "metis".to_owned(),
+            flow: Flow::default(),
             cache_dir: None,
             checkpoint: None,
             checkpoint_every: 100,
@@ -161,6 +164,7 @@ impl Trainer {
             placement: options.placement,
             ranks: options.workers,
             alpha: halo as f64 / f64::from(data.vertices().max(1)),
+            flow: options.flow,
         })?;
         let program = &programs[0];
         let parts = LocalPart::build(&data.topology, &partition, program.halo)?;

@@ -8,6 +8,8 @@ mod check;
 mod data;
 #[path = "differential/examples.rs"]
 mod examples;
+#[path = "differential/flow.rs"]
+mod flow;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/random.rs"]

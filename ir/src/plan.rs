@@ -46,6 +46,9 @@ pub struct Parameters {
     /// Chunks of an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
+    /// Whether messages may be under way while something is computed; true if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<bool>,
     /// Layout of each layer, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layouts: Vec<String>,

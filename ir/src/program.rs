@@ -2,7 +2,8 @@
 //!
 //! One instruction list serves all ranks; how large a buffer is on one of them follows
 //! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
-//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate.
+//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate: as one
+//! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between.
 //!
 //! Where columns are cut, ranks have slices of different widths: then every rank has a list of
 //! its own, equal to the others' but for columns, strides and widths.
@@ -10,8 +11,13 @@
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
 use crate::op::{Loss, Redistribute};
+use crate::trace::Phase;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
+
+mod transfer;
+
+pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
 pub const METRICS: u32 = 8;
@@ -234,6 +240,10 @@ pub enum Instr {
         /// Columns of a head of the tensor by rows.
         width: u32,
     },
+    /// The first half of a communication: packs and sends, and waits for nobody.
+    Begin(Transfer),
+    /// The second half: waits for what the others sent, and unpacks it.
+    Finish(Transfer),
     /// The rank's share of the loss, and the derivative by the logits.
     Loss {
         /// Which loss.
@@ -421,6 +431,7 @@ impl Instr {
                 (all.clone(), all)
             }
             Self::Redistribute { from, to, .. } => (vec![from.at], vec![*to]),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.accesses(),
             Self::Loss {
                 logits, out, grad, ..
             } => (vec![*logits], out.iter().chain(grad).copied().collect()),
@@ -429,7 +440,7 @@ impl Instr {
         }
     }
 
-    /// The name that traces and reports use.
+    /// The name that traces and reports use; the halves of a communication have its name.
     pub fn name(&self, program: &Program) -> &'static str {
         match self {
             Self::Launch(launch) => program.kernels[launch.kernel.0 as usize].body.name(),
@@ -441,6 +452,7 @@ impl Instr {
             Self::HaloReduce { .. } => "halo-reduce",
             Self::AllReduce { .. } => "all-reduce",
             Self::Redistribute { how, .. } => how.name(),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.name(program),
             Self::Loss { .. } => "loss",
             Self::Metrics { .. } => "metrics",
             Self::Repeat { .. } => "repeat",
@@ -449,6 +461,24 @@ impl Instr {
 }
 
 impl Program {
+    /// The instructions of a phase.
+    pub fn list(&self, phase: Phase) -> &[Instr] {
+        match phase {
+            Phase::Setup => &self.setup,
+            Phase::Step => &self.step,
+            Phase::Eval => &self.eval,
+        }
+    }
+
+    /// The instructions of a phase, to change.
+    pub fn list_mut(&mut self, phase: Phase) -> &mut Vec<Instr> {
+        match phase {
+            Phase::Setup => &mut self.setup,
+            Phase::Step => &mut self.step,
+            Phase::Eval => &mut self.eval,
+        }
+    }
+
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]

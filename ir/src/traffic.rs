@@ -136,13 +136,15 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             traffic.redistribute =
                 redistribute_total(*how, (*heads, *width), program.ranks, sizes) * 4;
         }
+        Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
         Instr::Repeat { count, body, .. } => {
             for instr in body {
                 traffic.add(one(instr, program, rows, sizes), u64::from(*count));
             }
             return traffic;
         }
-        Instr::Launch(_)
+        Instr::Finish(_)
+        | Instr::Launch(_)
         | Instr::MatMul { .. }
         | Instr::SparseMatMul { .. }
         | Instr::SparseDropout { .. }

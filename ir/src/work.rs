@@ -197,6 +197,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::HaloReduce { .. }
         | Instr::AllReduce { .. }
         | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
         | Instr::Repeat { .. } => return None,
     };
     Some(counted)

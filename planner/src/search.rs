@@ -1,6 +1,7 @@
 //! Which placement is best: lowers and prices every candidate, and says why each lost.
 
 use crate::parts::{Parts, parts};
+use crate::placement::Flow;
 use crate::simulate::{Estimate, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{
@@ -25,6 +26,8 @@ pub struct PlacementSpec {
     pub ranks: u32,
     /// How vertices are divided.
     pub partitioner: Partitioner,
+    /// How communication and computing share the time.
+    pub flow: Flow,
 }
 
 impl PlacementSpec {
@@ -35,6 +38,9 @@ impl PlacementSpec {
             placement: candidate.placement,
             ranks: parameters.ranks,
             partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
+            flow: Flow {
+                overlap: parameters.overlap.unwrap_or(true),
+            },
         }
     }
 }
@@ -56,6 +62,8 @@ pub struct PlanRequest<'a> {
     pub allow: &'a [Relaxation],
     /// What candidates must be.
     pub pin: Pin,
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
 }
 
 /// What candidates must be; what is none is free.
@@ -98,6 +106,9 @@ impl PlanRequest<'_> {
         let pinned = self.pin.partitioner.map(|p| [p]);
         let partitioners = pinned.as_ref().map_or(self.partitioners, |p| &p[..]);
         let mut specs = Vec::new();
+        let flow = Flow {
+            overlap: self.overlap,
+        };
         for ranks in ranks {
             let different = if ranks == 1 {
                 &[Partitioner::Range][..]
@@ -111,6 +122,7 @@ impl PlanRequest<'_> {
                     placement,
                     ranks,
                     partitioner,
+                    flow,
                 }));
             }
             if ranks > 1 {
@@ -121,6 +133,7 @@ impl PlanRequest<'_> {
                     placement,
                     ranks,
                     partitioner,
+                    flow,
                 }));
             }
         }
@@ -428,6 +441,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         alpha: parts.map(|p| significant(p.alpha)),
         alpha_basis: parts.map(|p| p.alpha_basis),
         edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
+        overlap: (divided && !spec.flow.overlap).then_some(false),
         ..Parameters::default()
     }
 }

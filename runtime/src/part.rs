@@ -5,7 +5,7 @@ use crate::whole::{Whole, over_all};
 use gnnc_graph::{Csr, Features, GraphData, Labels, LocalArcs, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -237,6 +237,9 @@ impl Needs {
                     ..
                 } => self.feature_columns = true,
                 Instr::Redistribute { .. } => self.owned = true,
+                Instr::Begin(Transfer { what, .. }) => {
+                    self.collect(std::slice::from_ref(what), program);
+                }
                 Instr::Repeat { body, .. } => self.collect(body, program),
                 _ => {}
             }

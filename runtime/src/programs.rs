@@ -175,6 +175,8 @@ enum Message {
     Sum(Vec<Option<u64>>),
     /// How, with the slice's own width left out, and heads and width of the whole.
     Rows(Redistribute, u32, u32),
+    /// The tag of one half, and the whole.
+    Half(u32, Box<Message>),
 }
 
 fn message(program: &Program, instr: &Instr) -> Message {
@@ -196,6 +198,9 @@ fn message(program: &Program, instr: &Instr) -> Message {
                 slice.len = 0;
             }
             Message::Rows(how, *heads, *width)
+        }
+        Instr::Begin(transfer) | Instr::Finish(transfer) => {
+            Message::Half(transfer.tag, Box::new(message(program, &transfer.what)))
         }
         _ => Message::None,
     }

@@ -1,5 +1,6 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod flight;
 mod redistribute;
 
 use crate::RuntimeError;
@@ -34,7 +35,7 @@ pub(crate) fn verify(
     ] {
         check.list(phase, instrs)?;
     }
-    Ok(())
+    flight::verify(program).map_err(RuntimeError::Program)
 }
 
 /// Checks that labels are what a loss needs.
@@ -278,6 +279,7 @@ impl Check<'_> {
                 heads,
                 width,
             } => self.redistribute(*how, from, *to, (*heads, *width)),
+            Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Loss {
                 logits,
                 out,

@@ -29,19 +29,21 @@ impl Transport for Counting {
     fn send(
         &mut self,
         to: u32,
+        tag: u32,
         floats: usize,
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError> {
         self.messages.fetch_add(1, Ordering::Relaxed);
-        self.inner.send(to, floats, fill)
+        self.inner.send(to, tag, floats, fill)
     }
     fn recv(
         &mut self,
         from: u32,
+        tag: u32,
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
-        self.inner.recv(from, floats, take)
+        self.inner.recv(from, tag, floats, take)
     }
     fn bytes_sent(&self) -> u64 {
         self.inner.bytes_sent()

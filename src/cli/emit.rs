@@ -1,6 +1,6 @@
 //! `gnnc emit`: the stages between a model and its run, as text.
 
-use super::inputs::ModelArgs;
+use super::inputs::{FlowArgs, ModelArgs};
 use super::listing::listing;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
@@ -27,6 +27,8 @@ pub struct Emit {
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
+    #[command(flatten)]
+    flow: FlowArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -67,6 +69,7 @@ impl Emit {
             placement: self.placement,
             ranks: self.workers,
             alpha: parts.alpha,
+            flow: self.flow.flow(),
         })?;
         if self.stage == Stage::Program {
             return out.report(|| listing(&program), &program);

@@ -5,7 +5,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::Model;
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
-use gnnc::planner::placement::LOWERED;
+use gnnc::planner::placement::{Flow, LOWERED};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,23 @@ pub struct Changes {
     /// Use these statistics (of `gnnc graph stats --format json`) in place of the model's graph.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     workload: Option<PathBuf>,
+}
+
+/// How communication and computing share the time.
+#[derive(Args)]
+pub struct FlowArgs {
+    /// Let nothing be computed while messages are under way.
+    #[arg(long)]
+    no_overlap: bool,
+}
+
+impl FlowArgs {
+    /// The same as the library takes it.
+    pub fn flow(&self) -> Flow {
+        Flow {
+            overlap: !self.no_overlap,
+        }
+    }
 }
 
 impl ModelArgs {

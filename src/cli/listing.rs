@@ -107,6 +107,8 @@ fn instruction(program: &Program, instr: &Instr) -> String {
         Instr::Redistribute { from, to, .. } => {
             format!("{name} {} -> {}", at(from.at), at(*to))
         }
+        Instr::Begin(transfer) => format!("begin {}", instruction(program, &transfer.what)),
+        Instr::Finish(transfer) => format!("finish {}", instruction(program, &transfer.what)),
         Instr::AllReduce { buffers } => {
             let names: Vec<String> = buffers.iter().map(|b| format!("b{}", b.0)).collect();
             format!("{name} {}", names.join(" "))

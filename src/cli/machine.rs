@@ -1,6 +1,7 @@
 //! The machines that plans are for, and what the plans may be.
 
 use super::files::read_text;
+use super::inputs::FlowArgs;
 use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -30,6 +31,8 @@ pub struct SearchArgs {
     /// Price nothing but candidates with this placement, number of ranks or partitioner.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
+    #[command(flatten)]
+    flow: FlowArgs,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -72,6 +75,7 @@ impl SearchArgs {
             },
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
+            overlap: self.flow.flow().overlap,
         })
     }
 

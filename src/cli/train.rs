@@ -2,7 +2,7 @@
 
 use super::diff;
 use super::files::{cache_dir, replace, writable};
-use super::inputs::{ModelArgs, headline, load_planned};
+use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
@@ -10,6 +10,7 @@ use super::text::{count, facts, grouped, percent};
 use clap::Args;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::planner::search::PlacementSpec;
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -71,6 +72,8 @@ pub struct Train {
     /// Compile every kernel anew and keep none.
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    flow: FlowArgs,
 }
 
 impl Train {
@@ -138,6 +141,7 @@ impl Train {
             partitioner: partitioner
                 .or_else(|| self.partitioner.clone())
                 .unwrap_or_else(|| "metis".to_owned()),
+            flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,

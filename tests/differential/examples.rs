@@ -2,7 +2,7 @@
 
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Instr, Program};
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::{Flow, Place};
 use gnnc::{LoadOptions, Loaded, Source};
 
 fn exchanges(program: &Program) -> bool {
@@ -23,6 +23,7 @@ fn place(placement: Placement, ranks: u32) -> Place {
         placement,
         ranks,
         alpha: 1.0,
+        flow: Flow::default(),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod analysis;
 mod canonical;
 mod kernel;
 mod optimizer;
+pub mod overlap;
 mod partial;
 mod produce;
 mod region;

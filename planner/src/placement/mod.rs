@@ -7,6 +7,7 @@ mod one_rank;
 mod tensor;
 
 use crate::layout::Ranks;
+use crate::lower::overlap::overlap;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::Program;
@@ -28,6 +29,22 @@ pub struct Place {
     pub ranks: u32,
     /// Replication factor of the parts, which decides what is mixed.
     pub alpha: f64,
+    /// How communication and computing share the time.
+    pub flow: Flow,
+}
+
+/// How communication and computing share the time; never what is computed or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
+}
+
+impl Default for Flow {
+    /// As much at once as there can be.
+    fn default() -> Self {
+        Self { overlap: true }
+    }
 }
 
 /// Lowers a model on a placement, as rank 0 runs it: its slices of columns are the widest.
@@ -58,7 +75,7 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         ranks: place.ranks,
         rank,
     };
-    match place.placement {
+    let program = match place.placement {
         _ if place.ranks <= 1 => one_rank::lower(training),
         Placement::Graph => graph::lower(training, place.ranks),
         Placement::Tensor => tensor::lower(training, ranks),
@@ -71,5 +88,9 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
                 names.join(", ")
             )))
         }
-    }
+    }?;
+    Ok(match place.flow.overlap {
+        true => overlap(program),
+        false => program,
+    })
 }

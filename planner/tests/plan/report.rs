@@ -54,6 +54,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         partitioners,
         allow: &[],
         pin: Pin::default(),
+        overlap: true,
     };
     plan(&request, &lower)
 }
@@ -109,6 +110,7 @@ fn failed_lowerings_are_rejected() {
         partitioners,
         allow: &[],
         pin: Pin::default(),
+        overlap: true,
     };
     let plan = plan(&request, &|spec: &PlacementSpec| match spec.ranks {
         1 => Ok(program(1, SHAPE)),
@@ -182,6 +184,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             partitioners: &[Partitioner::Metis, Partitioner::Hash],
             allow: &[],
             pin,
+            overlap: true,
         };
         let plan = plan(&request, &lower);
         let names = plan.candidates.iter().map(|c| c.name());

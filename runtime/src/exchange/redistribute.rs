@@ -4,7 +4,7 @@ use super::ROWS;
 use crate::device::cpu::Span;
 use crate::gemm::Dense;
 use crate::team::Team;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{TransportError, Wire};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::traffic::share;
@@ -48,20 +48,53 @@ enum Write {
     Add,
 }
 
-/// Moves a tensor to its new layout. `owned` has for each rank the global ids of its rows.
+/// Sends what other ranks get of a tensor. `owned` has for each rank the global ids of its rows.
+///
+/// # Safety
+/// Nothing writes the operand meanwhile.
+pub(crate) unsafe fn send(
+    team: &Team,
+    wire: &mut Wire,
+    owned: &[Vec<u32>],
+    tensor: &Move,
+) -> Result<(), TransportError> {
+    let rank = wire.rank() as usize;
+    let mut work = Work {
+        team,
+        rank,
+        wire,
+        owned,
+        tensor,
+    };
+    let from = tensor.from;
+    for other in others(rank, owned.len()) {
+        let block = match tensor.how {
+            Redistribute::Split(slice) => work.own(from, work.slice(slice, other)),
+            Redistribute::Join(slice) => work.of(other, from, work.local(slice).0),
+            Redistribute::Replicate => work.own(from, work.all()),
+            Redistribute::Reduce => work.of(other, from, work.all()),
+            Redistribute::Own => continue,
+        };
+        // SAFETY: as the caller promised.
+        unsafe { work.send(other, block)? };
+    }
+    Ok(())
+}
+
+/// Fills a tensor in its new layout with the rank's own share and what others sent with [`send`].
 ///
 /// # Safety
 /// Nothing else uses the result meanwhile or writes the operand, and they do not overlap.
-pub(crate) unsafe fn redistribute(
+pub(crate) unsafe fn receive(
     team: &Team,
-    transport: &mut dyn Transport,
+    wire: &mut Wire,
     owned: &[Vec<u32>],
     tensor: &Move,
 ) -> Result<(), TransportError> {
     let mut work = Work {
         team,
-        rank: transport.rank() as usize,
-        transport,
+        rank: wire.rank() as usize,
+        wire,
         owned,
         tensor,
     };
@@ -77,26 +110,21 @@ pub(crate) unsafe fn redistribute(
     }
 }
 
-struct Work<'a> {
+struct Work<'a, 'w> {
     team: &'a Team,
-    transport: &'a mut dyn Transport,
+    wire: &'a mut Wire<'w>,
     rank: usize,
     owned: &'a [Vec<u32>],
     tensor: &'a Move,
 }
 
-impl Work<'_> {
+impl Work<'_, '_> {
     /// Every rank gets its columns of all rows.
     ///
     /// # Safety
-    /// As [`redistribute`], and so for all below.
+    /// As [`receive`], and so for all below.
     unsafe fn split(&mut self, slice: Slice) -> Result<(), TransportError> {
         let rank = self.rank;
-        for other in others(rank, self.owned.len()) {
-            let columns = self.slice(slice, other);
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.own(self.tensor.from, columns))? };
-        }
         let columns = self.slice(slice, rank);
         let (packed, stride) = self.local(slice);
         let to = self.result(stride);
@@ -125,10 +153,6 @@ impl Work<'_> {
         let rank = self.rank;
         let columns = self.slice(slice, rank);
         let (packed, _) = self.local(slice);
-        for other in others(rank, self.owned.len()) {
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.of(other, self.tensor.from, packed))? };
-        }
         let to = self.result(self.all().len);
         let share = self.of(rank, self.tensor.from, packed);
         // SAFETY: the ranks' columns differ from each other.
@@ -154,9 +178,6 @@ impl Work<'_> {
         let to = self.result(all.len);
         // SAFETY: nothing writes the operand; the ranks' rows differ from each other.
         unsafe {
-            for other in others(rank, self.owned.len()) {
-                self.send(other, own)?;
-            }
             copy(
                 self.team,
                 &own,
@@ -173,10 +194,6 @@ impl Work<'_> {
     /// Every rank gets the sums of its rows, added in order of the ranks.
     unsafe fn reduce(&mut self) -> Result<(), TransportError> {
         let (rank, all) = (self.rank, self.all());
-        for other in others(rank, self.owned.len()) {
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.of(other, self.tensor.from, all))? };
-        }
         let to = self.own(self.result(all.len), all);
         let share = self.of(rank, self.tensor.from, all);
         for other in 0..self.owned.len() {
@@ -212,7 +229,7 @@ impl Work<'_> {
             return Ok(());
         }
         let team = self.team;
-        self.transport
+        self.wire
             .send(to as u32, rows * packed.len, &mut |message| {
                 let at = Span {
                     ptr: message.as_mut_ptr(),
@@ -235,7 +252,7 @@ impl Work<'_> {
             return Ok(());
         }
         let team = self.team;
-        self.transport
+        self.wire
             .recv(from as u32, rows * packed.len, &mut |message| {
                 // The message is only read.
                 let at = Span {
@@ -311,7 +328,7 @@ impl Work<'_> {
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> Work<'a, '_> {
     /// A rank's rows of a matrix of all rows.
     fn of(&self, rank: usize, at: Dense, columns: Columns) -> Block<'a> {
         Block {
