@@ -261,7 +261,10 @@ impl Heap {
         options: &CalibrateOptions,
     ) -> Result<(), Error> {
         // Instructions are measured whole.
-        let flow = Flow { overlap: false };
+        let flow = Flow {
+            overlap: false,
+            chunks: 1,
+        };
         let run = TrainOptions {
             workers: self.ranks,
             cache_dir: options.cache_dir.clone(),

@@ -13,8 +13,6 @@ pub struct Chunks {
     bounds: Vec<u32>,
     /// By the end that arcs are grouped by, then by chunk: the vertices that are new to it, ascending.
     new: [Vec<Vec<u32>>; 2],
-    /// The same for those that no later chunk reads.
-    last: [Vec<Vec<u32>>; 2],
 }
 
 impl Chunks {
@@ -23,11 +21,8 @@ impl Chunks {
     pub fn new(topology: &Topology, count: u32) -> Self {
         let bounds = bounds(topology.indptr(), count.max(1));
         let transposed = topology.transposed();
-        let both = [topology, &transposed];
-        let first = |forward: bool| both.map(|graph| firsts(graph, &bounds, forward));
         Self {
-            new: first(true),
-            last: first(false),
+            new: [topology, &transposed].map(|graph| new(graph, &bounds)),
             bounds,
         }
     }
@@ -50,11 +45,6 @@ impl Chunks {
     /// arcs into the chunk's vertices if `to` is [`End::Dst`], those out of them if it is [`End::Src`].
     pub fn new_to(&self, to: End, chunk: u32) -> &[u32] {
         self.new[end(to)].get(chunk as usize).map_or(&[], |v| v)
-    }
-
-    /// Those vertices that no chunk after it has.
-    pub fn last_of(&self, to: End, chunk: u32) -> &[u32] {
-        self.last[end(to)].get(chunk as usize).map_or(&[], |v| v)
     }
 
     /// The vertices dealt out to parts round robin, in the order in which chunks need them, so that
@@ -99,25 +89,24 @@ fn bounds(indptr: &[u64], count: u32) -> Vec<u32> {
     bounds
 }
 
-/// For each chunk the vertices that it has, and that no chunk before it (after it) has.
-fn firsts(topology: &Topology, bounds: &[u32], forward: bool) -> Vec<Vec<u32>> {
-    let count = bounds.len() - 1;
+/// For each chunk the vertices that it reads, and that no chunk before it reads.
+fn new(topology: &Topology, bounds: &[u32]) -> Vec<Vec<u32>> {
     let mut seen = vec![false; topology.vertices() as usize];
-    let mut found = vec![Vec::new(); count];
-    for n in 0..count {
-        let chunk = if forward { n } else { count - 1 - n };
+    let chunk = |pair: &[u32]| {
+        let mut found = Vec::new();
         let mut take = |v: u32| {
             if !std::mem::replace(&mut seen[v as usize], true) {
-                found[chunk].push(v);
+                found.push(v);
             }
         };
-        for v in bounds[chunk]..bounds[chunk + 1] {
+        for v in pair[0]..pair[1] {
             take(v);
             topology.in_neighbours(v).iter().for_each(|&u| take(u));
         }
-        found[chunk].sort_unstable();
-    }
-    found
+        found.sort_unstable();
+        found
+    };
+    bounds.windows(2).map(chunk).collect()
 }
 
 #[cfg(test)]
@@ -134,8 +123,6 @@ mod tests {
         for to in [End::Dst, End::Src] {
             assert_eq!(chunks.new_to(to, 0), [0, 1, 2, 3, 4, 5]);
             assert_eq!(chunks.new_to(to, 1), [6, 7]);
-            assert_eq!(chunks.last_of(to, 0), [0, 1, 2]);
-            assert_eq!(chunks.last_of(to, 1), [3, 4, 5, 6, 7]);
         }
         let dealt = chunks.deal(2).unwrap();
         assert_eq!(dealt.members(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
@@ -151,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_vertex_is_new_and_last_once(
+        fn every_vertex_is_new_once_and_in_time(
             vertices in 1u32..40,
             arcs in prop::collection::vec((0u32..40, 0u32..40), 0..120),
             count in 1u32..20,
@@ -166,22 +153,16 @@ mod tests {
             prop_assert_eq!(&rows, &all);
             for (to, graph) in [(End::Dst, &topology), (End::Src, &transposed)] {
                 let mut new: Vec<u32> = Vec::new();
-                let mut last: Vec<u32> = Vec::new();
                 for n in 0..count {
                     new.extend(chunks.new_to(to, n));
-                    last.extend(chunks.last_of(to, n));
                     for v in chunks.rows(n) {
-                        // All that the chunk reads has arrived, and nothing of it is finished before.
-                        let read = graph.in_neighbours(v).iter().chain([&v]);
-                        for u in read {
-                            prop_assert!(new.contains(u));
-                            prop_assert!((n..count).any(|m| chunks.last_of(to, m).contains(u)));
-                        }
+                        // All that the chunk reads has arrived.
+                        let mut read = graph.in_neighbours(v).iter().chain([&v]);
+                        prop_assert!(read.all(|u| new.contains(u)));
                     }
                 }
                 new.sort_unstable();
-                last.sort_unstable();
-                prop_assert_eq!((&new, &last), (&all, &all));
+                prop_assert_eq!(&new, &all);
             }
             let dealt = chunks.deal(3).unwrap();
             let sizes: Vec<usize> = dealt.members().iter().map(Vec::len).collect();

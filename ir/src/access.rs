@@ -2,7 +2,9 @@
 
 use crate::kernel::{At, Body, End};
 use crate::op::Redistribute;
-use crate::program::{BufferId, Extent, Instr, Launch, Matrix, Product, Program, Ref};
+use crate::program::{
+    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref,
+};
 
 /// Rows of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,12 @@ pub enum Touched {
     Own,
     /// Vertices of other ranks, behind the own ones.
     Halo,
+    /// The vertices of a chunk, or the arcs into them.
+    Rows(Chunk),
+    /// Those that are new to a chunk; see [`Moved::New`].
+    New(End, Chunk),
+    /// All that a reduction of a chunk's arcs to an end reads.
+    Near(End, Chunk),
 }
 
 /// One use of a buffer by an instruction.
@@ -31,10 +39,21 @@ pub struct Access {
 impl Touched {
     /// Whether some row may be in both.
     pub fn meets(self, other: Self) -> bool {
-        !matches!(
-            (self, other),
-            (Self::Own, Self::Halo) | (Self::Halo, Self::Own)
-        )
+        match (self, other) {
+            (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
+            (Self::Rows(a), Self::Rows(b)) => a == b,
+            (Self::New(e, a), Self::New(f, b)) if e == f => a == b,
+            // What is new to a chunk, no chunk before it reads, nor is it a part of one.
+            (Self::New(e, new), Self::Near(f, read)) | (Self::Near(f, read), Self::New(e, new))
+                if e == f =>
+            {
+                new.index <= read.index
+            }
+            (Self::New(_, new), Self::Rows(rows)) | (Self::Rows(rows), Self::New(_, new)) => {
+                new.index <= rows.index
+            }
+            _ => true,
+        }
     }
 }
 
@@ -116,14 +135,26 @@ impl Found {
                 rows: Touched::All,
                 writes: true,
             })),
-            Instr::Redistribute { how, from, to, .. } => {
-                let (source, target) = match how {
-                    Redistribute::Split(_) | Redistribute::Replicate => {
+            Instr::Redistribute {
+                how,
+                from,
+                to,
+                moved,
+                ..
+            } => {
+                let (source, target) = match (moved, how) {
+                    (Moved::Rows(chunk), _) => (Touched::Rows(*chunk), Touched::Rows(*chunk)),
+                    (Moved::New(end, chunk), _) => {
+                        let new = Touched::New(*end, *chunk);
+                        (new, new)
+                    }
+                    (Moved::All, Redistribute::Split(_) | Redistribute::Replicate) => {
                         (Touched::Own, Touched::All)
                     }
-                    Redistribute::Join(_) | Redistribute::Reduce | Redistribute::Own => {
-                        (Touched::All, Touched::Own)
-                    }
+                    (
+                        Moved::All,
+                        Redistribute::Join(_) | Redistribute::Reduce | Redistribute::Own,
+                    ) => (Touched::All, Touched::Own),
                 };
                 self.read(from.at, source);
                 self.write(*to, target);
@@ -181,7 +212,10 @@ impl Found {
     fn launch(&mut self, launch: &Launch, program: &Program) {
         let kernel = program.kernels.get(launch.kernel.0 as usize);
         let rows = |at: Option<At>| match (kernel, at) {
-            (Some(kernel), Some(at)) => touched(&kernel.body, launch.rows, at),
+            (Some(kernel), Some(at)) => match launch.chunk {
+                Some(chunk) => of_chunk(&kernel.body, chunk, at),
+                None => touched(&kernel.body, launch.rows, at),
+            },
             _ => Touched::All,
         };
         let inputs = kernel.map_or(&[][..], |k| &k.inputs);
@@ -211,6 +245,21 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
         },
         At::Dst => over(extent),
         _ => Touched::All,
+    }
+}
+
+/// The rows of an operand that a kernel over a chunk of the whole graph touches.
+fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
+    let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    match at {
+        At::Row => Touched::Rows(chunk),
+        At::Src if by_source => Touched::Rows(chunk),
+        At::Dst if by_source => Touched::Near(End::Src, chunk),
+        At::Src => Touched::Near(End::Dst, chunk),
+        At::Dst => Touched::Rows(chunk),
+        // Arcs lie by destination.
+        At::Edge if !by_source => Touched::Rows(chunk),
+        At::Edge | At::One | At::List => Touched::All,
     }
 }
 
@@ -283,6 +332,34 @@ mod tests {
             reverse: false,
             body
         }));
+    }
+
+    #[test]
+    fn a_chunk_waits_for_what_it_reads() {
+        let chunk = |index| Chunk { index, of: 4 };
+        let new = |n| Touched::New(End::Dst, chunk(n));
+        let near = |n| Touched::Near(End::Dst, chunk(n));
+        let rows = |n| Touched::Rows(chunk(n));
+        for (a, b, expected) in [
+            (new(1), near(1), true),
+            (new(0), near(1), true),
+            (new(2), near(1), false),
+            (new(2), rows(1), false),
+            (new(0), rows(1), true),
+            (new(0), new(1), false),
+            (new(1), new(1), true),
+            (rows(0), rows(1), false),
+            (rows(0), near(1), true),
+            (Touched::New(End::Src, chunk(2)), near(1), true),
+            (rows(0), Touched::Own, true),
+            (rows(0), Touched::All, true),
+        ] {
+            assert_eq!(
+                (a.meets(b), b.meets(a)),
+                (expected, expected),
+                "{a:?} {b:?}"
+            );
+        }
     }
 
     #[test]

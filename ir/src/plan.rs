@@ -61,13 +61,16 @@ impl Candidate {
     }
 }
 
-/// Placement, ranks and partitioner: `graph x 8 metis`.
+/// Placement, ranks and partitioner, and chunks if there are several: `graph x 8 metis`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
-    let ranks = parameters.ranks;
-    match parameters.partitioner {
-        Some(partitioner) => format!("{placement} x {ranks} {partitioner}"),
-        None => format!("{placement} x {ranks}"),
+    let mut name = format!("{placement} x {}", parameters.ranks);
+    if let Some(partitioner) = parameters.partitioner {
+        name = format!("{name} {partitioner}");
     }
+    if let Some(chunks) = parameters.chunks {
+        name = format!("{name}, {chunks} chunks");
+    }
+    name
 }
 
 /// Between what bounds an epoch is expected.

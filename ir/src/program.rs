@@ -11,12 +11,14 @@
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
 use crate::op::{Loss, Redistribute};
-use crate::trace::Phase;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+mod chunk;
+mod lists;
 mod transfer;
 
+pub use chunk::{Chunk, Moved};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
@@ -150,6 +152,9 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<u32>,
+    /// The chunk whose rows, or the arcs at which, it runs over; all if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Chunk>,
 }
 
 /// One instruction.
@@ -239,6 +244,9 @@ pub enum Instr {
         heads: u32,
         /// Columns of a head of the tensor by rows.
         width: u32,
+        /// Which rows are moved.
+        #[serde(default, skip_serializing_if = "Moved::is_all")]
+        moved: Moved,
     },
     /// The first half of a communication: packs and sends, and waits for nobody.
     Begin(Transfer),
@@ -461,24 +469,6 @@ impl Instr {
 }
 
 impl Program {
-    /// The instructions of a phase.
-    pub fn list(&self, phase: Phase) -> &[Instr] {
-        match phase {
-            Phase::Setup => &self.setup,
-            Phase::Step => &self.step,
-            Phase::Eval => &self.eval,
-        }
-    }
-
-    /// The instructions of a phase, to change.
-    pub fn list_mut(&mut self, phase: Phase) -> &mut Vec<Instr> {
-        match phase {
-            Phase::Setup => &mut self.setup,
-            Phase::Step => &mut self.step,
-            Phase::Eval => &mut self.eval,
-        }
-    }
-
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]

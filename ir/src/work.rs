@@ -109,6 +109,7 @@ pub struct Work {
 /// The cost of an instruction on a rank of the given sizes; `None` for loops and for
 /// instructions that communicate.
 pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
+    let sizes = &launched(instr, sizes);
     let counted = match instr {
         Instr::Launch(launch) => launch_work(program, launch, sizes),
         Instr::MatMul {
@@ -202,6 +203,16 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Repeat { .. } => return None,
     };
     Some(counted)
+}
+
+/// The sizes that an instruction works on: those of a chunk where it runs over one.
+fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
+    match instr {
+        Instr::Launch(Launch {
+            chunk: Some(chunk), ..
+        }) => chunk.sizes(sizes),
+        _ => *sizes,
+    }
 }
 
 /// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).

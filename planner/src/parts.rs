@@ -6,7 +6,8 @@ use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::workload::{Origin, PartitionSummary, Workload};
-use replication::{Degrees, replication};
+pub use replication::Degrees;
+use replication::replication;
 use thiserror::Error;
 
 /// Edges of the largest part over the mean where METIS balances edges too (measured: 1.03).
@@ -31,6 +32,8 @@ pub struct Parts {
     pub edge_imbalance: f64,
     /// How the sizes were obtained: measured or declared.
     pub basis: Basis,
+    /// Degrees of the vertices.
+    pub degrees: Degrees,
 }
 
 /// Rows between ranks.
@@ -135,11 +138,12 @@ pub fn parts(
             alpha_spread: 1.0,
             edge_imbalance: 1.0,
             basis: origin,
+            degrees: Degrees::of(workload),
         });
     }
     match workload.partitions.get(&ranks) {
         Some(summary) if summary.partitioner == partitioner.name() => {
-            measured(summary, partitioner, ranks, origin)
+            measured(summary, partitioner, ranks, workload, origin)
         }
         _ => Ok(estimated(workload, ranks, partitioner)),
     }
@@ -150,6 +154,7 @@ fn measured(
     summary: &PartitionSummary,
     partitioner: Partitioner,
     ranks: u32,
+    workload: &Workload,
     basis: Basis,
 ) -> Result<Parts, PartsError> {
     let (count, rows) = (ranks as usize, &summary.messages);
@@ -196,6 +201,7 @@ fn measured(
         },
         sizes,
         basis,
+        degrees: Degrees::of(workload),
     })
 }
 
@@ -244,6 +250,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         alpha_spread,
         edge_imbalance,
         basis: Basis::Declared,
+        degrees,
     }
 }
 

@@ -12,10 +12,14 @@ use gnnc_ir::program::Program;
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::workload::Workload;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 /// Ranks beyond which no remedy for a lack of memory is sought.
 const MOST_RANKS: u32 = 4096;
+
+/// Chunks that are tried where columns are sliced.
+const CHUNKS: [u32; 2] = [1, 4];
 
 /// One candidate: everything that a lowering has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +44,7 @@ impl PlacementSpec {
             partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
             flow: Flow {
                 overlap: parameters.overlap.unwrap_or(true),
+                chunks: parameters.chunks.unwrap_or(1),
             },
         }
     }
@@ -75,6 +80,8 @@ pub struct Pin {
     pub ranks: Option<u32>,
     /// How vertices are divided, which then need not be among the partitioners to try.
     pub partitioner: Option<Partitioner>,
+    /// Chunks, which then need not be as many as are tried; other placements have one.
+    pub chunks: Option<u32>,
 }
 
 impl Pin {
@@ -84,14 +91,20 @@ impl Pin {
             placement: Some(spec.placement),
             ranks: Some(spec.ranks),
             partitioner: (spec.ranks > 1).then_some(spec.partitioner),
+            chunks: Some(spec.flow.chunks),
         }
     }
 
     fn admits(&self, spec: &PlacementSpec) -> bool {
         let Self {
-            placement, ranks, ..
+            placement,
+            ranks,
+            chunks,
+            ..
         } = *self;
-        placement.is_none_or(|p| p == spec.placement) && ranks.is_none_or(|r| r == spec.ranks)
+        placement.is_none_or(|p| p == spec.placement)
+            && ranks.is_none_or(|r| r == spec.ranks)
+            && chunks.is_none_or(|c| c == spec.flow.chunks)
     }
 }
 
@@ -108,7 +121,9 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         let flow = Flow {
             overlap: self.overlap,
+            chunks: 1,
         };
+        let chunks: BTreeSet<u32> = CHUNKS.into_iter().chain(self.pin.chunks).collect();
         for ranks in ranks {
             let different = if ranks == 1 {
                 &[Partitioner::Range][..]
@@ -128,12 +143,17 @@ impl PlanRequest<'_> {
             if ranks > 1 {
                 // Rows are only dealt out: any even division does.
                 let partitioner = self.pin.partitioner.unwrap_or(Partitioner::Range);
-                let dealt = [Placement::Tensor, Placement::Broadcast];
-                specs.extend(dealt.map(|placement| PlacementSpec {
-                    placement,
+                let broadcast = PlacementSpec {
+                    placement: Placement::Broadcast,
                     ranks,
                     partitioner,
                     flow,
+                };
+                specs.push(broadcast);
+                specs.extend(chunks.iter().map(|&chunks| PlacementSpec {
+                    placement: Placement::Tensor,
+                    flow: Flow { chunks, ..flow },
+                    ..broadcast
                 }));
             }
         }
@@ -441,6 +461,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         alpha: parts.map(|p| significant(p.alpha)),
         alpha_basis: parts.map(|p| p.alpha_basis),
         edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
+        chunks: (spec.flow.chunks > 1).then_some(spec.flow.chunks),
         overlap: (divided && !spec.flow.overlap).then_some(false),
         ..Parameters::default()
     }

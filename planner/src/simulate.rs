@@ -127,7 +127,7 @@ pub fn timeline(
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
     let fabric = Fabric::new(cluster, parts);
-    let compiler = Compiler::new(program, cluster, &fabric, &parts.sizes);
+    let compiler = Compiler::new(program, cluster, &fabric, parts);
     let (steps, names) = compiler.compile(program.list(phase));
     let mut run = Run::tracing(&fabric, names, phase, ranks);
     run.all(&steps);
@@ -162,7 +162,7 @@ fn price(
     parts: &Parts,
     fabric: &Fabric,
 ) -> PhaseCost {
-    let compiler = Compiler::new(program, cluster, fabric, &parts.sizes);
+    let compiler = Compiler::new(program, cluster, fabric, parts);
     let around = compiler.around();
     let (steps, names) = compiler.compile(instrs);
     let mut run = Run::new(fabric, names);

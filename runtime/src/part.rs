@@ -1,6 +1,7 @@
 //! A rank's share of the data.
 
 use crate::RuntimeError;
+use crate::chunks::ChunkNeeds;
 use crate::whole::{Whole, over_all};
 use gnnc_graph::{Csr, Features, GraphData, Labels, LocalArcs, LocalPart};
 use gnnc_ir::EdgeSet;
@@ -64,6 +65,19 @@ impl Walkable {
     fn new(csr: Csr) -> Self {
         let pieces = pieces(&csr.indptr);
         Self { csr, pieces }
+    }
+
+    /// The bounds of the pieces of a range of rows.
+    pub(crate) fn pieces_within<'a>(
+        &'a self,
+        rows: &Range<u64>,
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let (begin, end) = (rows.start, rows.end);
+        let inside = move |bound: &u64| (begin + 1..end).contains(bound);
+        let inner = self.pieces.iter().copied().filter(inside);
+        std::iter::once(begin)
+            .chain(inner)
+            .chain(std::iter::once(end))
     }
 
     fn bytes(&self) -> usize {
@@ -211,6 +225,8 @@ pub(crate) struct Needs {
     pub(crate) ids: bool,
     /// Whether rows go to and from all vertices.
     pub(crate) owned: bool,
+    /// The sets of rows that are moved, and how many chunks kernels run over.
+    pub(crate) chunks: ChunkNeeds,
     feature_columns: bool,
 }
 
@@ -236,7 +252,10 @@ impl Needs {
                     product: Product::Tn,
                     ..
                 } => self.feature_columns = true,
-                Instr::Redistribute { .. } => self.owned = true,
+                Instr::Redistribute { moved, .. } => {
+                    self.owned = true;
+                    self.chunks.moved(*moved);
+                }
                 Instr::Begin(Transfer { what, .. }) => {
                     self.collect(std::slice::from_ref(what), program);
                 }
@@ -252,6 +271,7 @@ impl Needs {
         };
         let all = over_all(launch.rows);
         self.ids |= all;
+        self.chunks.count = self.chunks.count.max(launch.chunk.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
             let arcs = match all {
                 true => &mut self.all_arcs,

@@ -2,7 +2,7 @@
 
 use crate::RuntimeError;
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Buffer, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, Instr, Moved, Program, RankSizes, Role};
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, or one for each rank where
@@ -173,8 +173,8 @@ enum Message {
     Halo(Option<u32>),
     /// Floats of the buffers.
     Sum(Vec<Option<u64>>),
-    /// How, with the slice's own width left out, and heads and width of the whole.
-    Rows(Redistribute, u32, u32),
+    /// How, with the slice's own width left out, heads and width of the whole, and which rows.
+    Rows(Redistribute, u32, u32, Moved),
     /// The tag of one half, and the whole.
     Half(u32, Box<Message>),
 }
@@ -191,13 +191,17 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Message::Sum(buffers.iter().map(floats).collect())
         }
         Instr::Redistribute {
-            how, heads, width, ..
+            how,
+            heads,
+            width,
+            moved,
+            ..
         } => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
                 slice.len = 0;
             }
-            Message::Rows(how, *heads, *width)
+            Message::Rows(how, *heads, *width, *moved)
         }
         Instr::Begin(transfer) | Instr::Finish(transfer) => {
             Message::Half(transfer.tag, Box::new(message(program, &transfer.what)))
@@ -233,6 +237,7 @@ mod tests {
             to: Ref::first(BufferId(1)),
             heads: 1,
             width: 5,
+            moved: Moved::All,
         };
         Program {
             ranks: 2,

@@ -1,5 +1,6 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod chunk;
 mod flight;
 mod redistribute;
 
@@ -278,7 +279,9 @@ impl Check<'_> {
                 to,
                 heads,
                 width,
-            } => self.redistribute(*how, from, *to, (*heads, *width)),
+                moved,
+            } => (self.moved(*moved))
+                .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Loss {
                 logits,
@@ -319,6 +322,7 @@ impl Check<'_> {
                 return Err(format!("{found} {what} of a kernel with {expected}"));
             }
         }
+        self.chunk(launch, kernel)?;
         let reach = self.reach(launch, kernel)?;
         for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
             let floats = reach.floats(operand, kernel.heads, kernel.width)?;

@@ -1,5 +1,6 @@
 //! The model that most commands are about.
 
+use super::numbers::{CHUNKS, within};
 use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
@@ -38,6 +39,9 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
+    /// Chunks that work for all vertices is cut into where columns are sliced.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(CHUNKS))]
+    chunks: u32,
 }
 
 impl FlowArgs {
@@ -45,6 +49,7 @@ impl FlowArgs {
     pub fn flow(&self) -> Flow {
         Flow {
             overlap: !self.no_overlap,
+            chunks: self.chunks,
         }
     }
 }

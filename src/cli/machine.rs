@@ -1,7 +1,7 @@
 //! The machines that plans are for, and what the plans may be.
 
 use super::files::read_text;
-use super::inputs::FlowArgs;
+use super::numbers::CHUNKS;
 use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -28,11 +28,12 @@ pub struct SearchArgs {
     /// Partitioners to try.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
     partitioner: Vec<PartitionerName>,
-    /// Price nothing but candidates with this placement, number of ranks or partitioner.
+    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
-    #[command(flatten)]
-    flow: FlowArgs,
+    /// Let nothing be computed while messages are under way.
+    #[arg(long)]
+    no_overlap: bool,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -75,7 +76,7 @@ impl SearchArgs {
             },
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
-            overlap: self.flow.flow().overlap,
+            overlap: !self.no_overlap,
         })
     }
 
@@ -101,8 +102,13 @@ impl SearchArgs {
                     Ok(ranks) if ranks > 0 => pin.ranks = Some(ranks),
                     _ => return wrong("ranks= a number above 0".to_owned()),
                 },
+                "chunks" => match value.parse() {
+                    Ok(chunks) if CHUNKS.contains(&chunks) => pin.chunks = Some(chunks),
+                    _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
+                },
                 _ => {
-                    return wrong("placement=NAME, ranks=N or partitioner=NAME".to_owned());
+                    let known = "placement=NAME, ranks=N, partitioner=NAME or chunks=N";
+                    return wrong(known.to_owned());
                 }
             }
         }

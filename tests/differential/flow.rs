@@ -132,21 +132,53 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
+fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
+    let place = Place {
+        placement,
+        ranks,
+        alpha: 1.0,
+        flow,
+    };
+    case.compiled.programs(&place).unwrap()
+}
+
+/// Any number of chunks, one at a time or with messages under way: the same bits, and every row is
+/// moved once.
+#[test]
+fn chunks_change_nothing_but_the_time() {
+    let mut cut = 0;
+    for case in cases() {
+        for ranks in [2, 5] {
+            let of = |overlap, chunks| {
+                programs(&case, Placement::Tensor, ranks, Flow { overlap, chunks })
+            };
+            let expected = run(of(false, 1), &case, None);
+            for (overlap, chunks, delays) in [
+                (false, 3, None),
+                (true, 2, None),
+                (true, 3, Some(3)),
+                (true, 7, Some(4)),
+                (true, 16, None),
+            ] {
+                let found = of(overlap, chunks);
+                cut += halves(found[0].list(Phase::Step));
+                let found = run(found, &case, delays);
+                let what = format!("{ranks} ranks, {chunks} chunks, overlap {overlap}");
+                assert_eq!(expected, found, "{what}, {delays:?}");
+            }
+        }
+    }
+    assert!(cut > 50, "{cut} communications have something in between");
+}
+
 #[test]
 fn overlap_changes_nothing_but_the_time() {
     let mut cut = 0;
     for case in cases() {
         for placement in [Placement::Graph, Placement::Broadcast, Placement::Tensor] {
             for ranks in [2, 5] {
-                let programs = |overlap| {
-                    let place = Place {
-                        placement,
-                        ranks,
-                        alpha: 1.0,
-                        flow: Flow { overlap },
-                    };
-                    case.compiled.programs(&place).unwrap()
-                };
+                let programs =
+                    |overlap| programs(&case, placement, ranks, Flow { overlap, chunks: 1 });
                 let (whole, halved) = (programs(false), programs(true));
                 let count = |programs: &[Program]| halves(programs[0].list(Phase::Step));
                 assert_eq!(count(&whole), 0);

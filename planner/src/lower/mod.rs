@@ -7,6 +7,7 @@
 
 pub mod analysis;
 mod canonical;
+pub mod chunks;
 mod kernel;
 mod optimizer;
 pub mod overlap;

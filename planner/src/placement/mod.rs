@@ -7,6 +7,7 @@ mod one_rank;
 mod tensor;
 
 use crate::layout::Ranks;
+use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::overlap::overlap;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::Placement;
@@ -38,12 +39,17 @@ pub struct Place {
 pub struct Flow {
     /// Whether messages may be under way while something is computed.
     pub overlap: bool,
+    /// Chunks that work for all vertices is cut into where columns are sliced; 1 leaves it whole.
+    pub chunks: u32,
 }
 
 impl Default for Flow {
-    /// As much at once as there can be.
+    /// Messages and computing at once, work whole.
     fn default() -> Self {
-        Self { overlap: true }
+        Self {
+            overlap: true,
+            chunks: 1,
+        }
     }
 }
 
@@ -89,8 +95,17 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
             )))
         }
     }?;
-    Ok(match place.flow.overlap {
+    Ok(arrange(program, place.flow))
+}
+
+/// Cuts a program into chunks and overlaps what can be.
+fn arrange(program: Program, flow: Flow) -> Program {
+    let program = match flow.chunks {
+        0 | 1 => program,
+        count => chunks(program, count.min(MOST_CHUNKS)),
+    };
+    match flow.overlap {
         true => overlap(program),
         false => program,
-    })
+    }
 }

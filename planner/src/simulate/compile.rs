@@ -1,9 +1,10 @@
 //! Instructions to durations by class of ranks.
 
 use super::fabric::Fabric;
+use crate::parts::{Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
+use gnnc_ir::program::{Chunk, Instr, Moved, Program, RankSizes, Ref};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -113,6 +114,7 @@ pub(super) struct Compiler<'a> {
     fabric: &'a Fabric,
     /// What each rank holds.
     sizes: &'a [RankSizes],
+    degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
 }
@@ -122,14 +124,15 @@ impl<'a> Compiler<'a> {
         program: &'a Program,
         cluster: &'a Cluster,
         fabric: &'a Fabric,
-        sizes: &'a [RankSizes],
+        parts: &'a Parts,
     ) -> Self {
         let measured = cluster.calibration.measured.as_ref();
         Self {
             program,
             cluster,
             fabric,
-            sizes,
+            sizes: &parts.sizes,
+            degrees: &parts.degrees,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
         }
@@ -264,11 +267,15 @@ impl<'a> Compiler<'a> {
                 TransferCost::Everyone(self.all_reduce(bytes))
             }
             Instr::Redistribute {
-                how, heads, width, ..
+                how,
+                heads,
+                width,
+                moved,
+                ..
             } => {
                 let shape = (*heads, *width);
                 let floats = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
-                TransferCost::Everyone(self.all_to_all(*how, floats * 4))
+                TransferCost::Everyone(self.all_to_all(*how, self.moved(4 * floats, *moved)))
             }
             _ => TransferCost::Everyone(CollectiveCost::default()),
         };
@@ -277,6 +284,22 @@ impl<'a> Compiler<'a> {
             name,
             half,
             cost,
+        }
+    }
+
+    /// What of so many bytes goes with some rows; the parts of all chunks add up to them.
+    fn moved(&self, bytes: u64, moved: Moved) -> u64 {
+        match moved {
+            Moved::All => bytes,
+            Moved::Rows(chunk) => chunk.share(bytes),
+            Moved::New(_, Chunk { index, of }) => {
+                let of = f64::from(of.max(1));
+                let read = |n: u32| {
+                    let share = self.degrees.read(f64::from(n) / of);
+                    (bytes as f64 * share).round() as u64
+                };
+                read(index + 1).saturating_sub(read(index))
+            }
         }
     }
 

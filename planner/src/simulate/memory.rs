@@ -4,7 +4,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::layout;
 use gnnc_ir::op::Loss;
-use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -42,6 +42,8 @@ struct Needs {
     arcs: [[[bool; 2]; 2]; 2],
     /// Columns of the sparse features, if they are walked by column too.
     feature_columns: Option<u64>,
+    /// Sets of rows that move with chunks: their vertices, and what is new to them by either end.
+    sets: [bool; 3],
     /// What is under way now, by tag.
     under_way: Vec<(u32, Sent)>,
     /// What is under way at once, after each instruction that sends.
@@ -69,8 +71,16 @@ impl Sent {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).columns);
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
-            Instr::Redistribute { heads, width, .. } => {
-                sent.redistributed = u64::from(*heads) * u64::from(*width);
+            Instr::Redistribute {
+                heads,
+                width,
+                moved,
+                ..
+            } => {
+                let columns = u64::from(*heads) * u64::from(*width);
+                // As many floats as so many columns of all own rows.
+                let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
+                sent.redistributed = columns.div_ceil(chunks);
             }
             _ => {}
         }
@@ -97,6 +107,18 @@ impl Needs {
         }
     }
 
+    fn rows(&mut self, instr: &Instr) {
+        let Instr::Redistribute { moved, .. } = instr else {
+            return;
+        };
+        match moved {
+            Moved::All => {}
+            Moved::Rows(_) => self.sets[0] = true,
+            Moved::New(End::Dst, _) => self.sets[1] = true,
+            Moved::New(End::Src, _) => self.sets[2] = true,
+        }
+    }
+
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
             match instr {
@@ -112,8 +134,12 @@ impl Needs {
                 Instr::HaloExchange { .. }
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
-                | Instr::Redistribute { .. } => self.send(Sent::of(instr, program)),
+                | Instr::Redistribute { .. } => {
+                    self.rows(instr);
+                    self.send(Sent::of(instr, program));
+                }
                 Instr::Begin(transfer) => {
+                    self.rows(&transfer.what);
                     let sent = Sent::of(&transfer.what, program);
                     self.send(sent);
                     self.under_way.push((transfer.tag, sent));
@@ -211,6 +237,9 @@ impl Needs {
             // Global ids of all rows and the owners' lists of them.
             bytes += 8 * sizes.vertices;
         }
+        // Ids and places of the rows that move with chunks.
+        let sets = self.sets.iter().filter(|set| **set).count() as u64;
+        bytes += 8 * sizes.vertices * sets;
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);

@@ -39,6 +39,7 @@ fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         alpha: 1.0,
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,
+        degrees: Default::default(),
         edge_imbalance: 1.0,
         basis: Basis::Measured,
     }

@@ -48,14 +48,23 @@ enum Write {
     Add,
 }
 
-/// Sends what other ranks get of a tensor. `owned` has for each rank the global ids of its rows.
+/// The rows that are moved.
+#[derive(Clone, Copy)]
+pub(crate) struct Owned<'a> {
+    /// For each rank the ids of its vertices among them.
+    pub(crate) ids: &'a [Vec<u32>],
+    /// The places of this rank's ones among its rows; its first rows if none.
+    pub(crate) rows: Option<&'a [u32]>,
+}
+
+/// Sends what other ranks get of the moved rows of a tensor.
 ///
 /// # Safety
 /// Nothing writes the operand meanwhile.
 pub(crate) unsafe fn send(
     team: &Team,
     wire: &mut Wire,
-    owned: &[Vec<u32>],
+    owned: Owned,
     tensor: &Move,
 ) -> Result<(), TransportError> {
     let rank = wire.rank() as usize;
@@ -67,7 +76,7 @@ pub(crate) unsafe fn send(
         tensor,
     };
     let from = tensor.from;
-    for other in others(rank, owned.len()) {
+    for other in others(rank, owned.ids.len()) {
         let block = match tensor.how {
             Redistribute::Split(slice) => work.own(from, work.slice(slice, other)),
             Redistribute::Join(slice) => work.of(other, from, work.local(slice).0),
@@ -88,7 +97,7 @@ pub(crate) unsafe fn send(
 pub(crate) unsafe fn receive(
     team: &Team,
     wire: &mut Wire,
-    owned: &[Vec<u32>],
+    owned: Owned,
     tensor: &Move,
 ) -> Result<(), TransportError> {
     let mut work = Work {
@@ -114,7 +123,7 @@ struct Work<'a, 'w> {
     team: &'a Team,
     wire: &'a mut Wire<'w>,
     rank: usize,
-    owned: &'a [Vec<u32>],
+    owned: Owned<'a>,
     tensor: &'a Move,
 }
 
@@ -129,8 +138,11 @@ impl Work<'_, '_> {
         let (packed, stride) = self.local(slice);
         let to = self.result(stride);
         if packed.runs * packed.len < stride {
-            // SAFETY: nothing else uses the result.
-            unsafe { self.tensor.to.write() }.fill(0.0);
+            for row in self.owned.ids.iter().flatten() {
+                let row = self.tensor.to.part(*row as usize * stride, stride);
+                // SAFETY: nothing else uses the result.
+                unsafe { row.write() }.fill(0.0);
+            }
         }
         let own = self.own(self.tensor.from, columns);
         // SAFETY: the ranks' rows differ from each other.
@@ -139,9 +151,9 @@ impl Work<'_, '_> {
                 self.team,
                 &own,
                 &self.of(rank, to, packed),
-                self.owned[rank].len(),
+                self.owned.ids[rank].len(),
             );
-            for other in others(rank, self.owned.len()) {
+            for other in others(rank, self.owned.ids.len()) {
                 self.recv(other, self.of(other, to, packed), Write::Replace)?;
             }
         }
@@ -161,9 +173,9 @@ impl Work<'_, '_> {
                 self.team,
                 &share,
                 &self.own(to, columns),
-                self.owned[rank].len(),
+                self.owned.ids[rank].len(),
             );
-            for other in others(rank, self.owned.len()) {
+            for other in others(rank, self.owned.ids.len()) {
                 let columns = self.slice(slice, other);
                 self.recv(other, self.own(to, columns), Write::Replace)?;
             }
@@ -182,9 +194,9 @@ impl Work<'_, '_> {
                 self.team,
                 &own,
                 &self.of(rank, to, all),
-                self.owned[rank].len(),
+                self.owned.ids[rank].len(),
             );
-            for other in others(rank, self.owned.len()) {
+            for other in others(rank, self.owned.ids.len()) {
                 self.recv(other, self.of(other, to, all), Write::Replace)?;
             }
         }
@@ -196,7 +208,7 @@ impl Work<'_, '_> {
         let (rank, all) = (self.rank, self.all());
         let to = self.own(self.result(all.len), all);
         let share = self.of(rank, self.tensor.from, all);
-        for other in 0..self.owned.len() {
+        for other in 0..self.owned.ids.len() {
             let write = match other {
                 0 => Write::Replace,
                 _ => Write::Add,
@@ -204,7 +216,7 @@ impl Work<'_, '_> {
             // SAFETY: nothing else uses the result.
             unsafe {
                 match other == rank {
-                    true => put(self.team, &share, &to, self.owned[rank].len(), write),
+                    true => put(self.team, &share, &to, self.owned.ids[rank].len(), write),
                     false => self.recv(other, to, write)?,
                 }
             }
@@ -218,7 +230,7 @@ impl Work<'_, '_> {
         let own = self.of(self.rank, self.tensor.from, all);
         let to = self.own(self.result(all.len), all);
         // SAFETY: nothing writes the operand or uses the result.
-        unsafe { copy(self.team, &own, &to, self.owned[self.rank].len()) };
+        unsafe { copy(self.team, &own, &to, self.owned.ids[self.rank].len()) };
         Ok(())
     }
 
@@ -267,16 +279,7 @@ impl Work<'_, '_> {
     fn count(&self, block: &Block) -> usize {
         block
             .rows
-            .map_or(self.owned[self.rank].len(), |rows| rows.len())
-    }
-
-    /// Own rows of a matrix by rows.
-    fn own(&self, at: Dense, columns: Columns) -> Block<'static> {
-        Block {
-            at,
-            rows: None,
-            columns,
-        }
+            .map_or(self.owned.ids[self.rank].len(), |rows| rows.len())
     }
 
     fn result(&self, stride: usize) -> Dense {
@@ -313,7 +316,7 @@ impl Work<'_, '_> {
     /// A rank's columns of the tensor by rows.
     fn slice(&self, slice: Slice, rank: usize) -> Columns {
         let Move { heads, width, .. } = *self.tensor;
-        let part = share(slice.of, self.owned.len() as u32, rank as u32);
+        let part = share(slice.of, self.owned.ids.len() as u32, rank as u32);
         let (offset, len) = (part.start as usize, (part.end - part.start) as usize);
         match slice.axis {
             Axis::Heads => Columns::one(offset * width, len * width),
@@ -329,11 +332,20 @@ impl Work<'_, '_> {
 }
 
 impl<'a> Work<'a, '_> {
+    /// Own rows of a matrix by rows.
+    fn own(&self, at: Dense, columns: Columns) -> Block<'a> {
+        Block {
+            at,
+            rows: self.owned.rows,
+            columns,
+        }
+    }
+
     /// A rank's rows of a matrix of all rows.
     fn of(&self, rank: usize, at: Dense, columns: Columns) -> Block<'a> {
         Block {
             at,
-            rows: Some(&self.owned[rank]),
+            rows: Some(&self.owned.ids[rank]),
             columns,
         }
     }

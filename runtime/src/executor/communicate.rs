@@ -2,10 +2,11 @@
 
 use super::{Fault, Rank};
 use crate::device::cpu::Span;
-use crate::exchange::redistribute::{self, Move};
+use crate::exchange::redistribute::{self, Move, Owned};
 use crate::exchange::{add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks};
+use crate::part::Part;
 use crate::transport::Wire;
-use gnnc_ir::program::{Instr, Ref};
+use gnnc_ir::program::{Instr, Moved, Ref};
 
 /// What an instruction that communicates works on.
 enum Operands {
@@ -14,7 +15,7 @@ enum Operands {
     /// The buffers in the rank's memory of spans.
     Sums,
     /// A tensor.
-    Tensor(Move),
+    Tensor(Move, Moved),
 }
 
 impl Rank {
@@ -32,6 +33,7 @@ impl Rank {
             return Ok(());
         };
         let (team, part) = (&*self.team, &self.part);
+        let rank = self.transport.rank() as usize;
         let wire = &mut Wire {
             transport: &mut *self.transport,
             tag,
@@ -44,8 +46,8 @@ impl Rank {
                 }
                 Operands::Halo(rows, columns) => send_own(team, wire, part, rows, columns),
                 Operands::Sums => send_chunks(wire, &self.memory.spans),
-                Operands::Tensor(tensor) => {
-                    redistribute::send(team, wire, &part.whole.owned, &tensor)
+                Operands::Tensor(tensor, moved) => {
+                    redistribute::send(team, wire, owned(part, moved, rank), &tensor)
                 }
             }
         }?;
@@ -67,6 +69,7 @@ impl Rank {
             return Ok(());
         };
         let (team, part) = (&*self.team, &self.part);
+        let rank = self.transport.rank() as usize;
         let wire = &mut Wire {
             transport: &mut *self.transport,
             tag,
@@ -79,8 +82,8 @@ impl Rank {
                 }
                 Operands::Halo(rows, columns) => fill_halo(wire, part, rows, columns),
                 Operands::Sums => sum_chunks(wire, &self.memory.spans, &mut self.memory.reduction),
-                Operands::Tensor(tensor) => {
-                    redistribute::receive(team, wire, &part.whole.owned, &tensor)
+                Operands::Tensor(tensor, moved) => {
+                    redistribute::receive(team, wire, owned(part, moved, rank), &tensor)
                 }
             }
         }?;
@@ -108,14 +111,32 @@ impl Rank {
                 to,
                 heads,
                 width,
-            } => Some(Operands::Tensor(Move {
-                how: *how,
-                from: self.dense(from, iteration),
-                to: self.slot(*to, iteration),
-                heads: *heads as usize,
-                width: *width as usize,
-            })),
+                moved,
+            } => {
+                let tensor = Move {
+                    how: *how,
+                    from: self.dense(from, iteration),
+                    to: self.slot(*to, iteration),
+                    heads: *heads as usize,
+                    width: *width as usize,
+                };
+                Some(Operands::Tensor(tensor, *moved))
+            }
             _ => None,
         }
+    }
+}
+
+/// The rows that a redistribution moves.
+fn owned(part: &Part, moved: Moved, rank: usize) -> Owned<'_> {
+    match part.whole.chunks.moved(moved) {
+        None => Owned {
+            ids: &part.whole.owned,
+            rows: None,
+        },
+        Some(set) => Owned {
+            ids: &set.ids,
+            rows: set.rows.get(rank).map(|rows| &rows[..]),
+        },
     }
 }

@@ -97,6 +97,7 @@ pub fn launch(kernel: KernelId, rows: Extent, inputs: &[Ref], outputs: &[Ref]) -
         outputs: outputs.to_vec(),
         scalars: vec![],
         sites: vec![],
+        chunk: None,
     }
 }
 

@@ -118,10 +118,14 @@ impl Case {
                 transport: &mut transport,
                 tag: 3,
             };
+            let owned = Owned {
+                ids: &self.owned,
+                rows: None,
+            };
             // SAFETY: operand and result are two vectors of this thread.
             unsafe {
-                send(&team, &mut wire, &self.owned, &tensor).unwrap();
-                receive(&team, &mut wire, &self.owned, &tensor).unwrap();
+                send(&team, &mut wire, owned, &tensor).unwrap();
+                receive(&team, &mut wire, owned, &tensor).unwrap();
             }
             let shape = (self.heads as u32, self.width as u32);
             let floats =
