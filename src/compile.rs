@@ -1,19 +1,35 @@
 //! From a checked model to programs.
 
 use crate::Error;
-use gnnc_ir::Workload;
 use gnnc_ir::autodiff::differentiate;
 use gnnc_ir::model::Model;
+use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
+use gnnc_ir::{Graph, Workload};
+use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{LowerError, Training, evaluation};
 use gnnc_planner::placement::{Place, lower, lower_all};
+use gnnc_planner::search::relaxations;
 
 /// A model in the form that was chosen for a workload, with its derivative.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The form and how it was found.
+    pub form: Form,
+    /// Forward and backward graphs.
+    pub training: Training,
+    /// The decoupled form, another function than the model, or why there is none.
+    pub decoupled: Result<Box<Relaxed>, DecoupleError>,
+}
+
+/// A relaxed form of a model, with its derivative.
+#[derive(Clone, Debug)]
+pub struct Relaxed {
+    /// The form as it is before it is rewritten to an equal, cheaper one.
+    pub graph: Graph,
+    /// The cheaper one.
     pub form: Form,
     /// Forward and backward graphs.
     pub training: Training,
@@ -44,7 +60,33 @@ fn with_options(
     workload: &Workload,
     options: &RewriteOptions,
 ) -> Result<Compiled, Error> {
-    let form = rewrite(&model.graph, &Facts::new(workload, true), options)?;
+    let (form, training) = trained(&model.graph, model, workload, options)?;
+    let relaxed = |graph: Graph| -> Result<_, Error> {
+        let (form, training) = trained(&graph, model, workload, &RewriteOptions::default())?;
+        Ok(Box::new(Relaxed {
+            graph,
+            form,
+            training,
+        }))
+    };
+    let decoupled = match decouple(&model.graph) {
+        Ok(graph) => Ok(relaxed(graph)?),
+        Err(why) => Err(why),
+    };
+    Ok(Compiled {
+        form,
+        training,
+        decoupled,
+    })
+}
+
+fn trained(
+    graph: &Graph,
+    model: &Model,
+    workload: &Workload,
+    options: &RewriteOptions,
+) -> Result<(Form, Training), Error> {
+    let form = rewrite(graph, &Facts::new(workload, true), options)?;
     let backward = differentiate(&form.graph).map_err(LowerError::from)?;
     let training = Training {
         forward: evaluation(&form.graph),
@@ -53,7 +95,7 @@ fn with_options(
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
     };
-    Ok(Compiled { form, training })
+    Ok((form, training))
 }
 
 impl Compiled {
@@ -62,7 +104,7 @@ impl Compiled {
     /// # Errors
     /// If the model uses something that no program can express yet.
     pub fn program(&self, place: &Place) -> Result<Program, Error> {
-        Ok(lower(&self.training, place)?)
+        Ok(lower(self.training(place.placement)?, place)?)
     }
 
     /// The programs of a placement's ranks: one for all of them, or one each.
@@ -70,6 +112,32 @@ impl Compiled {
     /// # Errors
     /// As [`Compiled::program`].
     pub fn programs(&self, place: &Place) -> Result<Vec<Program>, Error> {
-        Ok(lower_all(&self.training, place)?)
+        Ok(lower_all(self.training(place.placement)?, place)?)
+    }
+
+    /// Forward and backward graphs of what a placement runs.
+    ///
+    /// # Errors
+    /// A placement that needs a form that the model does not have.
+    pub fn training(&self, placement: Placement) -> Result<&Training, LowerError> {
+        let relaxed = self.relaxed(placement)?;
+        Ok(relaxed.map_or(&self.training, |relaxed| &relaxed.training))
+    }
+
+    /// The form that a placement runs.
+    ///
+    /// # Errors
+    /// As [`Compiled::training`].
+    pub fn form(&self, placement: Placement) -> Result<&Form, LowerError> {
+        let relaxed = self.relaxed(placement)?;
+        Ok(relaxed.map_or(&self.form, |relaxed| &relaxed.form))
+    }
+
+    fn relaxed(&self, placement: Placement) -> Result<Option<&Relaxed>, LowerError> {
+        match &self.decoupled {
+            _ if !relaxations(placement).contains(&Relaxation::Decouple) => Ok(None),
+            Ok(relaxed) => Ok(Some(relaxed)),
+            Err(why) => Err(LowerError::NoForm(placement, why.clone())),
+        }
     }
 }

@@ -27,7 +27,7 @@ mod source;
 mod training;
 
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
-pub use compile::{Compiled, compile, compile_explained};
+pub use compile::{Compiled, Relaxed, compile, compile_explained};
 pub use error::Error;
 pub use gnnc_codegen as codegen;
 pub use gnnc_graph as graph;

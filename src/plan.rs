@@ -4,6 +4,7 @@ use crate::{Compiled, Error, Loaded};
 use gnnc_graph::summary;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
@@ -27,6 +28,8 @@ pub struct PlanOptions {
     pub pin: Pin,
     /// Whether messages may be under way while something is computed.
     pub overlap: bool,
+    /// Relaxations that are permitted beside those that the model permits.
+    pub allow: Vec<Relaxation>,
 }
 
 impl PlanOptions {
@@ -38,6 +41,7 @@ impl PlanOptions {
             partitioners: vec![Partitioner::Metis],
             pin: Pin::default(),
             overlap: true,
+            allow: Vec::new(),
         }
     }
 }
@@ -112,6 +116,8 @@ pub struct Planner<'a> {
     loaded: &'a Loaded,
     compiled: &'a Compiled,
     options: &'a PlanOptions,
+    /// Relaxations that the options or the model permit.
+    allow: Vec<Relaxation>,
     workload: Workload,
 }
 
@@ -138,6 +144,7 @@ impl<'a> Planner<'a> {
             loaded,
             compiled,
             options,
+            allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload,
         };
         planner.measure()?;
@@ -197,7 +204,7 @@ impl<'a> Planner<'a> {
             alpha: parts.map_or(0.0, |parts| parts.alpha),
             flow: spec.flow,
         };
-        placement::lower(&self.compiled.training, &place)
+        placement::lower(self.compiled.training(spec.placement)?, &place)
     }
 
     fn request(&self) -> PlanRequest<'_> {
@@ -207,7 +214,7 @@ impl<'a> Planner<'a> {
             cluster: &self.options.cluster,
             objective: self.options.objective,
             partitioners: &self.options.partitioners,
-            allow: &[],
+            allow: &self.allow,
             pin: self.options.pin,
             overlap: self.options.overlap,
         }

@@ -119,6 +119,8 @@ fn priced(
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
         overlap: PlacementSpec::of(choice).flow.overlap,
+        // The plan says that it is allowed.
+        allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();

@@ -3,10 +3,12 @@
 use crate::{Compiled, Error, Loaded};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::placement::{Flow, Place};
+use gnnc_planner::search::relaxations;
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -24,6 +26,8 @@ pub struct TrainOptions {
     pub threads: usize,
     /// How the work is placed on several ranks.
     pub placement: Placement,
+    /// Relaxations that are permitted beside those that the model permits.
+    pub allow: Vec<Relaxation>,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
     /// How communication and computing share the time.
@@ -50,6 +54,7 @@ impl Default for TrainOptions {
             workers: 1,
             threads: 1,
             placement: Placement::Graph,
+            allow: Vec::new(),
             partitioner: "metis".to_owned(),
             flow: Flow::default(),
             cache_dir: None,
@@ -157,6 +162,7 @@ impl Trainer {
                 loaded.workload.name
             )));
         }
+        permitted(loaded, options)?;
         let partition = divide(data, options)?;
         let boundary = LocalPart::build_all(&data.topology, &partition)?;
         let halo: usize = boundary.iter().map(LocalPart::halo).sum();
@@ -222,6 +228,21 @@ fn sent(sent: u64, predicted: u64) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::Bytes { sent, predicted })
+    }
+}
+
+fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
+    let allow = [&options.allow[..], &loaded.model.train.allow].concat();
+    let needed = relaxations(options.placement);
+    match needed.iter().find(|r| !allow.contains(&r.permission())) {
+        None => Ok(()),
+        Some(relaxation) => {
+            let (placement, name) = (options.placement, relaxation.permission().name());
+            Err(Error::Input(format!(
+                "placement {placement} trains another function than the model; permit it with \
+                 --allow {name}, or with `allow = [{name}]` in the model's train block"
+            )))
+        }
     }
 }
 

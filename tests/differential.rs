@@ -6,6 +6,8 @@
 mod check;
 #[path = "differential/data.rs"]
 mod data;
+#[path = "differential/decoupled.rs"]
+mod decoupled;
 #[path = "differential/examples.rs"]
 mod examples;
 #[path = "differential/flow.rs"]

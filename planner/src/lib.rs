@@ -36,6 +36,7 @@
 //! ```
 
 pub mod cost;
+pub mod decouple;
 pub mod extract;
 pub mod facts;
 pub mod forms;

@@ -4,6 +4,7 @@ use crate::parts::{Parts, parts};
 use crate::placement::Flow;
 use crate::simulate::{Estimate, peak_memory, simulate};
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Candidate, KindCost, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Range,
     Rejected, Relaxation,
@@ -64,7 +65,7 @@ pub struct PlanRequest<'a> {
     /// Partitioners to try.
     pub partitioners: &'a [Partitioner],
     /// Relaxations that are permitted.
-    pub allow: &'a [Relaxation],
+    pub allow: &'a [Permission],
     /// What candidates must be.
     pub pin: Pin,
     /// Whether messages may be under way while something is computed.
@@ -150,11 +151,18 @@ impl PlanRequest<'_> {
                     flow,
                 };
                 specs.push(broadcast);
-                specs.extend(chunks.iter().map(|&chunks| PlacementSpec {
-                    placement: Placement::Tensor,
-                    flow: Flow { chunks, ..flow },
-                    ..broadcast
-                }));
+                for placement in [Placement::Tensor, Placement::TensorDecoupled] {
+                    specs.extend(chunks.iter().map(|&chunks| PlacementSpec {
+                        placement,
+                        // The rows of a chunk, which lie together, are to belong to all ranks.
+                        partitioner: match self.pin.partitioner {
+                            None if chunks > 1 => Partitioner::Hash,
+                            _ => partitioner,
+                        },
+                        flow: Flow { chunks, ..flow },
+                        ..broadcast
+                    }));
+                }
             }
         }
         specs.retain(|spec| self.pin.admits(spec));
@@ -228,7 +236,7 @@ pub fn plan<E: Display>(
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
-    allow: &'a [Relaxation],
+    allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
@@ -322,7 +330,7 @@ impl Priced<'_> {
     fn allowed(&self) -> bool {
         relaxations(self.spec.placement)
             .iter()
-            .all(|r| self.allow.contains(r))
+            .all(|r| self.allow.contains(&r.permission()))
     }
 
     fn candidate(
@@ -381,7 +389,7 @@ impl Priced<'_> {
         if !self.allowed() {
             let needed: Vec<_> = relaxations(self.spec.placement)
                 .iter()
-                .map(|r| r.name())
+                .map(|r| r.permission().name())
                 .collect();
             let gain = best.estimate.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
             return format!(

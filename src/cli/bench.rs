@@ -6,6 +6,7 @@ use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Output};
 use super::text::{count, facts};
 use clap::Args;
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::{TrainOptions, Trainer};
@@ -28,6 +29,9 @@ pub struct BenchEpoch {
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// Seed of every random draw, in place of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
@@ -44,6 +48,7 @@ impl BenchEpoch {
         let options = TrainOptions {
             workers: self.workers,
             placement: self.placement,
+            allow: self.allow.clone(),
             threads: self.threads,
             seed: self.seed,
             cache_dir: if self.no_cache { None } else { cache_dir() },

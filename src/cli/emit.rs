@@ -60,7 +60,7 @@ impl Emit {
         }
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         if self.stage == Stage::Forms {
-            let graph = &compiled.form.graph;
+            let graph = &compiled.form(self.placement).map_err(Error::from)?.graph;
             return out.report(|| graph.to_string(), graph);
         }
         let parts = parts(&loaded.workload, self.workers, Partitioner::Metis)

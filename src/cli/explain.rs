@@ -4,7 +4,6 @@ use super::inputs::{ModelArgs, headline};
 use super::output::{Answer, Output};
 use super::text::{Table, count, facts, facts_behind, scaled};
 use clap::Args;
-use gnnc::Loaded;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::planner::cost::Work;
@@ -14,6 +13,7 @@ use gnnc::planner::forms::{RegionReport, RewriteReport};
 use gnnc::planner::proof::{ProofError, check_explanation};
 use gnnc::planner::rules;
 use gnnc::planner::saturate::Stop;
+use gnnc::{Compiled, Loaded};
 use serde_json::{Value, json};
 
 /// Arguments of `explain`.
@@ -44,11 +44,12 @@ impl Explain {
         if out.is_json() {
             out.json(&as_json(&loaded, report, &checks))
         } else {
-            out.text(&self.as_text(&loaded, report, &checks))
+            out.text(&self.as_text(&loaded, &compiled, &checks))
         }
     }
 
-    fn as_text(&self, loaded: &Loaded, report: &RewriteReport, checks: &[Checked]) -> String {
+    fn as_text(&self, loaded: &Loaded, compiled: &Compiled, checks: &[Checked]) -> String {
+        let report = &compiled.form.report;
         let mut text = headline(loaded);
         text.push('\n');
         text.push_str(&facts(&[
@@ -72,11 +73,14 @@ impl Explain {
                 "not permitted"
             };
             let what = match relaxation {
-                Relaxation::Decouple => "all transforms first, then all aggregations",
-                Relaxation::Stale => "embeddings or weights of earlier epochs",
-                Relaxation::Sample => "sampled neighbours",
+                Relaxation::Decouple => match &compiled.decoupled {
+                    Ok(_) => "all transforms first, then all aggregations".to_owned(),
+                    Err(why) => format!("impossible: {why}"),
+                },
+                Relaxation::Stale => "embeddings or weights of earlier epochs".to_owned(),
+                Relaxation::Sample => "sampled neighbours".to_owned(),
             };
-            table.row([relaxation.name(), "not used", permitted, what]);
+            table.row([relaxation.name(), "not used", permitted, &what]);
         }
         text.push_str(&table.lines());
         text

@@ -4,7 +4,7 @@ use super::numbers::{CHUNKS, within};
 use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
-use gnnc::ir::model::Model;
+use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::planner::placement::{Flow, LOWERED};
 use gnnc::{LoadOptions, Loaded, Source};
@@ -181,6 +181,15 @@ pub fn placement(name: &str) -> Result<Placement, String> {
     found.copied().ok_or_else(|| {
         let names: Vec<&str> = LOWERED.iter().map(|p| p.name()).collect();
         format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// A relaxation by its name.
+pub fn relaxation(name: &str) -> Result<Relaxation, String> {
+    let found = Relaxation::ALL.into_iter().find(|r| r.name() == name);
+    found.ok_or_else(|| {
+        let names = Relaxation::ALL.map(Relaxation::name);
+        format!("expected some of {}", names.join(", "))
     })
 }
 

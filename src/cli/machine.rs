@@ -5,6 +5,7 @@ use super::numbers::CHUNKS;
 use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Objective, Partitioner, Placement};
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
@@ -28,6 +29,9 @@ pub struct SearchArgs {
     /// Partitioners to try.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "metis")]
     partitioner: Vec<PartitionerName>,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
@@ -77,6 +81,7 @@ impl SearchArgs {
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
             overlap: !self.no_overlap,
+            allow: self.allow.clone(),
         })
     }
 

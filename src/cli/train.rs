@@ -8,6 +8,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::text::{count, facts, grouped, percent};
 use clap::Args;
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::planner::search::PlacementSpec;
@@ -31,6 +32,9 @@ pub struct Train {
     /// How the work is placed on several workers; as the plan says, or graph.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::placement)]
     placement: Option<Placement>,
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
+    allow: Vec<Relaxation>,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
@@ -137,6 +141,11 @@ impl Train {
                 .map(|c| c.placement)
                 .or(self.placement)
                 .unwrap_or(Placement::Graph),
+            allow: match choice {
+                // Verified: the plan says that it is allowed.
+                Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
+                None => self.allow.clone(),
+            },
             threads: self.threads,
             partitioner: partitioner
                 .or_else(|| self.partitioner.clone())

@@ -25,6 +25,25 @@ fn graph_is_refused(folder: &Folder, parts: &[&str]) {
 }
 
 #[test]
+fn what_is_not_permitted_is_refused() {
+    let cora = example("gcn_cora.gir");
+    let decoupled = ["train", &cora, "--placement", "tensor-decoupled"];
+    refused(1, &decoupled, &["--allow decouple", "another function"]);
+    let wrong = ["train", &cora, "--allow", "cheat"];
+    refused(1, &wrong, &["cheat", "decouple"]);
+    let ranked = example("appnp_cora.gir");
+    let decoupled = [
+        "train",
+        &ranked,
+        "--placement",
+        "tensor-decoupled",
+        "--allow",
+        "decouple",
+    ];
+    refused(1, &decoupled, &["before its aggregations already"]);
+}
+
+#[test]
 fn models_that_make_no_sense_are_refused() {
     model_is_refused(model_with("let h = x |> foo(3)"), &["E0202", "foo"]);
     model_is_refused(

@@ -3,9 +3,10 @@
 use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::model::{GraphFacts, Optimizer};
+use gnnc::ir::model::{GraphFacts, Optimizer, Relaxation};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::{Graph, Rows, Type};
+use gnnc::planner::decouple::DecoupleError;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
@@ -87,11 +88,37 @@ impl Case {
         }
     }
 
+    /// The decoupled form of the model in its place: what placements that need it must compute.
+    pub fn decoupled(mut self) -> Result<Self, DecoupleError> {
+        let graph = self.compiled.decoupled.clone()?.graph;
+        self.written = differentiate(&graph).unwrap();
+        self.text = format!("decoupled\n{}", self.text);
+        self.loaded.model.graph = graph;
+        Ok(self)
+    }
+
+    /// The loss without dropout, with parameters that leave nothing at 0 or 1; by their order, so that
+    /// models with the same parameters have the same.
+    pub fn loss(&mut self) -> f64 {
+        let specs = self.loaded.model.graph.params.iter().enumerate();
+        let tensor = |(n, spec): (usize, &gnnc::ir::graph::ParamSpec)| {
+            let Rows::Fixed(rows) = spec.ty.rows else {
+                panic!("{} has rows of the data graph", spec.name)
+            };
+            let floats = rows * spec.ty.columns() * spec.ty.stack.max(1);
+            let value = |k: u32| 0.3 * (f64::from(7 * n as u32 + 3 * k) * 0.7).sin();
+            Tensor::new(spec.ty, rows as usize, (0..floats).map(value).collect())
+        };
+        self.context.params = specs.map(tensor).collect();
+        self.evaluate(&self.loaded.model.graph, None)[0].data[0]
+    }
+
     /// A session with start values that leave no parameter at 0 or 1.
     pub fn start(&self, way: Way) -> Trainer {
         let options = TrainOptions {
             workers: way.ranks,
             placement: way.placement,
+            allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),
             ..TrainOptions::default()

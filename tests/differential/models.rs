@@ -3,6 +3,7 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::Placement;
+use gnnc::planner::decouple::DecoupleError;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -43,6 +44,19 @@ fn check_case(mut case: Case) {
                 });
             }
         }
+    }
+    match case.decoupled() {
+        Ok(mut case) => {
+            for ranks in [1, 2, 3, 5, 8] {
+                case.check(Way {
+                    placement: Placement::TensorDecoupled,
+                    ranks,
+                    partitioner: if ranks == 3 { "hash" } else { "range" },
+                    threads: 1,
+                });
+            }
+        }
+        Err(why) => assert_eq!(why, DecoupleError::Already),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a plan chooses among, each with its name in files and on the command line.
 
+use crate::model;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -84,6 +85,17 @@ pub enum Objective {
     Memory,
     /// The fewest bytes sent.
     Bytes,
+}
+
+impl Relaxation {
+    /// The permission that it needs.
+    pub fn permission(self) -> model::Relaxation {
+        match self {
+            Self::Decouple => model::Relaxation::Decouple,
+            Self::StaleEmbeddings | Self::StaleWeights => model::Relaxation::Stale,
+            Self::Sample => model::Relaxation::Sample,
+        }
+    }
 }
 
 macro_rules! spelling {

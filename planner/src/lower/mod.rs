@@ -16,12 +16,14 @@ mod produce;
 mod region;
 mod scan;
 
+use crate::decouple::DecoupleError;
 use crate::layout::{self, Choice, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::kernel::End;
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op};
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
@@ -32,6 +34,9 @@ pub enum LowerError {
     /// The model uses something that no program can express yet.
     #[error("{0} cannot be run yet")]
     Unsupported(String),
+    /// The placement needs a form that the model does not have.
+    #[error("{0} needs a decoupled form: {1}")]
+    NoForm(Placement, DecoupleError),
     /// A pass produced a graph that breaks its own promises.
     #[error("bug in the lowering: {0}")]
     Internal(String),

@@ -19,6 +19,7 @@ pub const LOWERED: &[Placement] = &[
     Placement::Tensor,
     Placement::Broadcast,
     Placement::Mixed,
+    Placement::TensorDecoupled,
 ];
 
 /// A placement with what its lowering has to know.
@@ -53,7 +54,7 @@ impl Default for Flow {
     }
 }
 
-/// Lowers a model on a placement, as rank 0 runs it: its slices of columns are the widest.
+/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it), as rank 0 runs it: its slices of columns are the widest.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
@@ -68,7 +69,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     let different = match place.placement {
-        Placement::Tensor | Placement::Mixed => place.ranks.max(1),
+        Placement::Tensor | Placement::TensorDecoupled | Placement::Mixed => place.ranks.max(1),
         _ => 1,
     };
     (0..different)
@@ -84,7 +85,7 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
     let program = match place.placement {
         _ if place.ranks <= 1 => one_rank::lower(training),
         Placement::Graph => graph::lower(training, place.ranks),
-        Placement::Tensor => tensor::lower(training, ranks),
+        Placement::Tensor | Placement::TensorDecoupled => tensor::lower(training, ranks),
         Placement::Broadcast => broadcast::lower(training, place.ranks),
         Placement::Mixed => mixed::lower(training, ranks, place.alpha),
         other => {

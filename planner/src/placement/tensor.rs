@@ -1,6 +1,7 @@
 //! Tensor parallelism, coupled (NeutronTP, section 3.1): every rank has the whole topology and runs
 //! aggregations for all vertices on its slice of the columns; dense layers run on its own rows. Two
-//! redistributions a layer and direction, no halo.
+//! redistributions a layer and direction, no halo. Of a model in its decoupled form ([`crate::decouple`])
+//! this is decoupled tensor parallelism (section 3.2): four redistributions an epoch.
 
 use crate::layout::{Choice, Ranks};
 use crate::lower::{LowerError, Training, by_columns};

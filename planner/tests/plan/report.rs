@@ -116,7 +116,9 @@ fn failed_lowerings_are_rejected() {
         1 => Ok(program(1, SHAPE)),
         _ => Err("no such lowering"),
     });
-    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, 8));
+    let others = request.candidates().len() - 1;
+    assert!(others > 1);
+    assert_eq!((plan.candidates.len(), plan.rejected.len()), (1, others));
     assert!(plan.rejected.iter().all(|r| r.reason == "no such lowering"));
 }
 
