@@ -29,6 +29,8 @@ pub struct PlanOptions {
     pub pin: Pin,
     /// How many candidates to list, the best ones; all if not given.
     pub top: Option<usize>,
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
     /// Relaxations that are permitted beside those that the model permits.
     pub allow: Vec<Relaxation>,
 }
@@ -42,6 +44,7 @@ impl PlanOptions {
             partitioners: vec![Partitioner::Metis, Partitioner::MetisEdges],
             pin: Pin::default(),
             top: None,
+            overlap: true,
             allow: Vec::new(),
         }
     }
@@ -251,6 +254,7 @@ impl<'a> Planner<'a> {
             allow: &self.allow,
             pin: self.options.pin.clone(),
             top: self.options.top,
+            overlap: self.options.overlap,
         }
     }
 

@@ -186,6 +186,7 @@ fn priced(
         partitioners: choice.parameters.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
         top: None,
+        overlap: PlacementSpec::of(choice).flow.overlap,
         // The plan says that it is allowed.
         allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };

@@ -10,7 +10,7 @@ use gnnc_ir::program::RankSizes;
 use gnnc_ir::trace::median;
 use gnnc_ir::traffic::traffic;
 use gnnc_planner::layout::Layouts;
-use gnnc_planner::placement::{self, Place};
+use gnnc_planner::placement::{self, Flow, Place};
 use gnnc_planner::search::{Pin, relaxations};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub struct TrainOptions {
     pub cluster: Option<Cluster>,
     /// How vertices are divided among several ranks.
     pub partitioner: String,
+    /// How communication and computing share the time.
+    pub flow: Flow,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
     /// File that the state is written to, every so many epochs and at the end.
@@ -63,6 +65,7 @@ impl Default for TrainOptions {
             layouts: Layouts::default(),
             cluster: None,
             partitioner: "metis".to_owned(),
+            flow: Flow::default(),
             cache_dir: None,
             checkpoint: None,
             checkpoint_every: 100,
@@ -250,6 +253,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         placement: options.placement,
         ranks: options.workers,
         layouts: options.layouts.clone(),
+        flow: options.flow,
     };
     let mixes = placement::row(place.placement).is_some_and(|row| row.mixes);
     if mixes && place.ranks > 1 && place.layouts == Layouts::default() {

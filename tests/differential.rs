@@ -11,6 +11,8 @@ mod data;
 mod decoupled;
 #[path = "differential/examples.rs"]
 mod examples;
+#[path = "differential/flow.rs"]
+mod flow;
 #[path = "differential/layouts.rs"]
 mod layouts;
 #[path = "differential/messages.rs"]

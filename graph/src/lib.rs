@@ -48,6 +48,7 @@
 //! Nothing here panics on what a file contains: every mistake is a [`GraphError`] that says
 //! what was found, what was expected and what to do.
 
+pub mod chunks;
 pub mod csr;
 pub mod data;
 pub mod error;
@@ -64,6 +65,7 @@ pub mod summary;
 pub mod topology;
 pub mod write;
 
+pub use chunks::Chunks;
 pub use csr::Csr;
 pub use data::{GraphData, Labels, Problem};
 pub use error::GraphError;

@@ -3,6 +3,7 @@
 //! Nothing in this crate touches a device, a file, a clock or a random source: every
 //! stage is a function from values to values.
 
+pub mod access;
 pub mod autodiff;
 pub mod check;
 pub mod cluster;

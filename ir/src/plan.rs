@@ -51,6 +51,9 @@ pub struct Parameters {
     /// Chunks of an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
+    /// Whether messages may be under way while something is computed; true if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<bool>,
     /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
     /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,13 +70,16 @@ impl Candidate {
     }
 }
 
-/// Placement, ranks and partitioner: `graph x 8 metis`.
+/// Placement, ranks and partitioner, and chunks if there are several: `graph x 8 metis`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
-    let ranks = parameters.ranks;
-    match parameters.partitioner {
-        Some(partitioner) => format!("{placement} x {ranks} {partitioner}"),
-        None => format!("{placement} x {ranks}"),
+    let mut name = format!("{placement} x {}", parameters.ranks);
+    if let Some(partitioner) = parameters.partitioner {
+        name = format!("{name} {partitioner}");
     }
+    if let Some(chunks) = parameters.chunks {
+        name = format!("{name}, {chunks} chunks");
+    }
+    name
 }
 
 /// Between what bounds an epoch is expected.

@@ -2,7 +2,8 @@
 //!
 //! One instruction list serves all ranks; how large a buffer is on one of them follows
 //! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
-//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate.
+//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate: as one
+//! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between.
 //!
 //! Where columns are cut, ranks have slices of different widths: then every rank has a list of
 //! its own, equal to the others' but for columns, strides and widths.
@@ -12,6 +13,13 @@ use crate::kernel::{End, Kernel};
 use crate::op::{Loss, Redistribute};
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
+
+mod chunk;
+mod lists;
+mod transfer;
+
+pub use chunk::{Chunk, Moved};
+pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
 pub const METRICS: u32 = 8;
@@ -147,6 +155,9 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<u32>,
+    /// The chunk whose rows, or the arcs at which, it runs over; all if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Chunk>,
 }
 
 /// One instruction.
@@ -237,7 +248,14 @@ pub enum Instr {
         heads: u32,
         /// Columns of a head of the tensor by rows.
         width: u32,
+        /// Which rows are moved.
+        #[serde(default, skip_serializing_if = "Moved::is_all")]
+        moved: Moved,
     },
+    /// The first half of a communication: packs and sends, and waits for nobody.
+    Begin(Transfer),
+    /// The second half: waits for what the others sent, and unpacks it.
+    Finish(Transfer),
     /// The rank's share of the loss, and the derivative by the logits.
     Loss {
         /// Which loss.
@@ -429,6 +447,7 @@ impl Instr {
                 (all.clone(), all)
             }
             Self::Redistribute { from, to, .. } => (vec![from.at], vec![*to]),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.accesses(),
             Self::Loss {
                 logits, out, grad, ..
             } => (vec![*logits], out.iter().chain(grad).copied().collect()),
@@ -437,7 +456,7 @@ impl Instr {
         }
     }
 
-    /// The name that traces and reports use.
+    /// The name that traces and reports use; the halves of a communication have its name.
     pub fn name(&self, program: &Program) -> &'static str {
         match self {
             Self::Launch(launch) => program.kernels[launch.kernel.0 as usize].body.name(),
@@ -449,6 +468,7 @@ impl Instr {
             Self::HaloReduce { .. } => "halo-reduce",
             Self::AllReduce { .. } => "all-reduce",
             Self::Redistribute { how, .. } => how.name(),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.name(program),
             Self::Loss { .. } => "loss",
             Self::Metrics { .. } => "metrics",
             Self::Repeat { .. } => "repeat",

@@ -48,7 +48,8 @@ pub enum Kind {
 }
 
 /// One instruction on one rank. Waiting for other ranks is part of an instruction that
-/// communicates.
+/// communicates. One that is cut in halves is two events of one name: a copy, which sends, and then,
+/// on the network, the wait and the unpacking; in between its messages are under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The rank.
@@ -106,8 +107,12 @@ impl Resource {
     /// Every resource, in the order of their lines in a trace.
     pub const ALL: [Self; 3] = [Self::Compute, Self::Copy, Self::Network];
 
-    /// What an instruction keeps busy: the network if it is no work of its rank alone.
+    /// What an instruction keeps busy: the network if it is no work of its rank alone. Of the halves of
+    /// a communication, the first only packs.
     pub fn of(instr: &Instr, program: &Program) -> Self {
+        if matches!(instr, Instr::Begin(_)) {
+            return Self::Copy;
+        }
         match work(program, instr, &RankSizes::default()) {
             None => Self::Network,
             Some(work) if work.class == KernelClass::Copy => Self::Copy,

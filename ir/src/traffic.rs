@@ -131,18 +131,30 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
         Instr::Redistribute {
-            how, heads, width, ..
+            how,
+            heads,
+            width,
+            moved,
+            ..
         } => {
-            traffic.redistribute =
-                redistribute_total(*how, (*heads, *width), program.ranks, sizes) * 4;
+            // How many rows are in a chunk does not matter here: all chunks together have all of them.
+            let share = |s: &RankSizes| RankSizes {
+                inner: moved.chunk().map_or(s.inner, |chunk| chunk.share(s.inner)),
+                ..*s
+            };
+            let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
+            let shape = (*heads, *width);
+            traffic.redistribute = redistribute_total(*how, shape, program.ranks, &sizes) * 4;
         }
+        Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
         Instr::Repeat { count, body, .. } => {
             for instr in body {
                 traffic.add(one(instr, program, rows, sizes), u64::from(*count));
             }
             return traffic;
         }
-        Instr::Launch(_)
+        Instr::Finish(_)
+        | Instr::Launch(_)
         | Instr::MatMul { .. }
         | Instr::SparseMatMul { .. }
         | Instr::SparseDropout { .. }

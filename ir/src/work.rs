@@ -109,6 +109,7 @@ pub struct Work {
 /// The cost of an instruction on a rank of the given sizes; `None` for loops and for
 /// instructions that communicate.
 pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
+    let sizes = &launched(instr, sizes);
     let counted = match instr {
         Instr::Launch(launch) => launch_work(program, launch, sizes),
         Instr::MatMul {
@@ -205,6 +206,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::HaloReduce { .. }
         | Instr::AllReduce { .. }
         | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
         | Instr::Repeat { .. } => return None,
     };
     Some(counted)
@@ -214,6 +217,16 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
 fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
     let rows = sizes.rows(program.sparse_rows(values));
     (rows, program.buffer(values.buffer).slot_floats(sizes))
+}
+
+/// The sizes that an instruction works on: those of a chunk where it runs over one.
+fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
+    match instr {
+        Instr::Launch(Launch {
+            chunk: Some(chunk), ..
+        }) => chunk.sizes(sizes),
+        _ => *sizes,
+    }
 }
 
 /// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).

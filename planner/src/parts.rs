@@ -6,7 +6,8 @@ use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Halo, Program, RankSizes};
 use gnnc_ir::workload::{Origin, PartitionSummary, Workload};
-use replication::{Degrees, replication};
+pub use replication::Degrees;
+use replication::replication;
 use thiserror::Error;
 
 /// Edges of the largest part over the mean where METIS balances edges too (measured: 1.03).
@@ -37,6 +38,8 @@ pub struct Parts {
     pub edge_imbalance_basis: AlphaBasis,
     /// How the sizes were obtained: measured or declared.
     pub basis: Basis,
+    /// Degrees of the vertices.
+    pub degrees: Degrees,
 }
 
 /// Rows between ranks.
@@ -145,10 +148,11 @@ pub fn parts(
             edge_imbalance: 1.0,
             edge_imbalance_basis: AlphaBasis::Measured,
             basis: origin,
+            degrees: Degrees::of(workload),
         });
     }
     match workload.partition(ranks, partitioner.name()) {
-        Some(summary) => measured(summary, partitioner, ranks, origin),
+        Some(summary) => measured(summary, partitioner, ranks, workload, origin),
         None => Ok(estimated(workload, ranks, partitioner)),
     }
 }
@@ -158,6 +162,7 @@ fn measured(
     summary: &PartitionSummary,
     partitioner: Partitioner,
     ranks: u32,
+    workload: &Workload,
     basis: Basis,
 ) -> Result<Parts, PartsError> {
     let (count, rows) = (ranks as usize, &summary.messages);
@@ -208,6 +213,7 @@ fn measured(
         },
         sizes,
         basis,
+        degrees: Degrees::of(workload),
     })
 }
 
@@ -258,6 +264,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         edge_imbalance,
         edge_imbalance_basis: AlphaBasis::Estimated,
         basis: Basis::Declared,
+        degrees,
     }
 }
 

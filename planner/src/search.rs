@@ -41,6 +41,8 @@ pub struct PlanRequest<'a> {
     pub pin: Pin,
     /// How many candidates to list, the best ones; all if not given.
     pub top: Option<usize>,
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
 }
 
 /// Makes the programs of candidates. Errors are sentences: a candidate without a program is listed
@@ -321,6 +323,8 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         edge_imbalance_basis: parts.map(|p| p.edge_imbalance_basis),
         layouts: spec.layouts.epoch.clone(),
         eval_layouts: spec.layouts.eval.clone(),
+        chunks: (spec.flow.chunks > 1).then_some(spec.flow.chunks),
+        overlap: (divided && !spec.flow.overlap).then_some(false),
         ..Parameters::default()
     }
 }

@@ -1,9 +1,9 @@
 //! Prices a program on a cluster: a run of every rank's instructions against clocks.
 //!
-//! Each rank has a compute stream and works through the program in order; an instruction that
-//! communicates starts when all of the ranks that it exchanges with have arrived, and takes
-//! links that ranks of a node may have to share. Nothing overlaps with computing, as in the
-//! executor. Ranks that cannot be told apart are simulated once, and iterations of a loop that
+//! Each rank has a compute stream, on which it works through the program in order, and a network; an
+//! instruction that communicates starts when all of the ranks that it exchanges with have arrived, and
+//! takes links that ranks of a node may have to share. One that is cut in halves leaves the compute
+//! stream to what stands between them. Ranks that cannot be told apart are simulated once, and iterations of a loop that
 //! repeat the one before are added up instead of run, so that the size of the answer's cost
 //! depends on the program's text and not on its layers or ranks. Formulas and constants:
 //! `docs/cost-model.md`.
@@ -12,6 +12,7 @@ mod bound;
 mod compile;
 mod fabric;
 mod memory;
+mod network;
 mod run;
 
 pub use bound::{Bound, bound};
@@ -36,7 +37,7 @@ pub struct PhaseCost {
     pub seconds: Seconds,
     /// Computing.
     pub compute_seconds: Seconds,
-    /// Communicating, packing included.
+    /// Communicating while nothing is computed, packing included.
     pub exposed_communication_seconds: Seconds,
     /// Waiting for other ranks.
     pub bubble_seconds: Seconds,
@@ -131,13 +132,8 @@ pub fn timeline(
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
     let fabric = Fabric::new(cluster, parts);
-    let instrs = match phase {
-        Phase::Setup => &program.setup,
-        Phase::Step => &program.step,
-        Phase::Eval => &program.eval,
-    };
-    let compiler = Compiler::new(program, cluster, &fabric, &parts.sizes);
-    let (steps, names) = compiler.compile(instrs);
+    let compiler = Compiler::new(program, cluster, &fabric, parts);
+    let (steps, names) = compiler.compile(program.list(phase));
     let mut run = Run::tracing(&fabric, names, phase, ranks);
     run.all(&steps);
     Ok(run.into_events())
@@ -177,7 +173,7 @@ fn price(
     parts: &Parts,
     fabric: &Fabric,
 ) -> PhaseCost {
-    let compiler = Compiler::new(program, cluster, fabric, &parts.sizes);
+    let compiler = Compiler::new(program, cluster, fabric, parts);
     let around = compiler.around();
     let (steps, names) = compiler.compile(instrs);
     let mut run = Run::new(fabric, names);

@@ -5,7 +5,7 @@ pub(crate) mod redistribute;
 use crate::device::cpu::Span;
 use crate::part::Part;
 use crate::team::Team;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{TransportError, Wire};
 use gnnc_ir::traffic::chunk;
 use std::ops::Range;
 
@@ -25,13 +25,13 @@ impl Reduction {
     }
 }
 
-/// Sends own rows to the ranks that read them, and fills the halo rows.
+/// Sends own rows to the ranks that read them.
 ///
 /// # Safety
-/// Nothing else uses the matrix meanwhile.
-pub(crate) unsafe fn halo_exchange(
+/// Nothing else writes the matrix meanwhile.
+pub(crate) unsafe fn send_own(
     team: &Team,
-    transport: &mut dyn Transport,
+    wire: &mut Wire,
     part: &Part,
     matrix: Span,
     columns: usize,
@@ -39,31 +39,45 @@ pub(crate) unsafe fn halo_exchange(
     if columns == 0 {
         return Ok(());
     }
-    let rank = transport.rank();
-    for (other, rows) in next_first(&part.send, rank) {
-        transport.send(*other, rows.len() * columns, &mut |message| {
+    for (other, rows) in next_first(&part.send, wire.rank()) {
+        wire.send(*other, rows.len() * columns, &mut |message| {
             // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
             unsafe { pack(team, matrix, rows, columns, message) };
         })?;
     }
-    transport.wait_for(&mut part.halo_of.iter().map(|(other, _)| *other))?;
-    for (other, rows) in next_first(&part.halo_of, rank) {
+    Ok(())
+}
+
+/// Fills the halo rows with what their owners sent with [`send_own`].
+///
+/// # Safety
+/// Nothing else uses the halo rows meanwhile.
+pub(crate) unsafe fn fill_halo(
+    wire: &mut Wire,
+    part: &Part,
+    matrix: Span,
+    columns: usize,
+) -> Result<(), TransportError> {
+    if columns == 0 {
+        return Ok(());
+    }
+    wire.wait_for(&mut part.halo_of.iter().map(|(other, _)| *other))?;
+    for (other, rows) in next_first(&part.halo_of, wire.rank()) {
         let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        transport.recv(*other, halo.len, &mut |message| {
-            // SAFETY: nothing else uses the matrix.
+        wire.recv(*other, halo.len, &mut |message| {
+            // SAFETY: nothing else uses the halo rows.
             unsafe { halo.write() }.copy_from_slice(message);
         })?;
     }
     Ok(())
 }
 
-/// Sends halo rows to their owners, which add them to their own rows in rank order.
+/// Sends halo rows to their owners.
 ///
 /// # Safety
-/// Nothing else uses the matrix meanwhile.
-pub(crate) unsafe fn halo_reduce(
-    team: &Team,
-    transport: &mut dyn Transport,
+/// Nothing else writes the matrix meanwhile.
+pub(crate) unsafe fn send_halo(
+    wire: &mut Wire,
     part: &Part,
     matrix: Span,
     columns: usize,
@@ -71,16 +85,33 @@ pub(crate) unsafe fn halo_reduce(
     if columns == 0 {
         return Ok(());
     }
-    for (other, rows) in next_first(&part.halo_of, transport.rank()) {
+    for (other, rows) in next_first(&part.halo_of, wire.rank()) {
         let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        transport.send(*other, halo.len, &mut |message| {
+        wire.send(*other, halo.len, &mut |message| {
             // SAFETY: nothing writes the halo rows meanwhile.
             message.copy_from_slice(unsafe { halo.read() });
         })?;
     }
-    transport.wait_for(&mut part.send.iter().map(|(other, _)| *other))?;
+    Ok(())
+}
+
+/// Adds what other ranks sent with [`send_halo`] to the own rows, in rank order.
+///
+/// # Safety
+/// Nothing else uses the own rows meanwhile.
+pub(crate) unsafe fn add_own(
+    team: &Team,
+    wire: &mut Wire,
+    part: &Part,
+    matrix: Span,
+    columns: usize,
+) -> Result<(), TransportError> {
+    if columns == 0 {
+        return Ok(());
+    }
+    wire.wait_for(&mut part.send.iter().map(|(other, _)| *other))?;
     for (other, rows) in &part.send {
-        transport.recv(*other, rows.len() * columns, &mut |message| {
+        wire.recv(*other, rows.len() * columns, &mut |message| {
             team.each(
                 rows.len().div_ceil(ROWS),
                 2 * message.len() as u64,
@@ -100,38 +131,54 @@ pub(crate) unsafe fn halo_reduce(
     Ok(())
 }
 
-/// Sums buffers over all ranks in rank order, as one message: each rank sums one chunk of it
-/// for all.
+/// The ranks that sum a chunk of a message made of these buffers, but for this one.
+fn owners(wire: &Wire, buffers: &[Span]) -> impl Iterator<Item = (u32, Range<usize>)> + use<> {
+    let (rank, ranks) = (wire.rank(), wire.ranks());
+    let floats = length(buffers);
+    let chunks = (0..ranks).map(move |other| (other, own_chunk(floats, ranks, other)));
+    chunks
+        .take_while(|(_, chunk)| !chunk.is_empty())
+        .filter(move |(other, _)| *other != rank)
+}
+
+fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
+    let chunk = chunk(floats, ranks, rank);
+    chunk.start as usize..chunk.end as usize
+}
+
+fn length(buffers: &[Span]) -> u64 {
+    buffers.iter().map(|buffer| buffer.len as u64).sum()
+}
+
+/// Begins to sum buffers over all ranks, as one message: each rank sums one chunk of it for all, and
+/// gets those chunks of all others.
 ///
 /// # Safety
-/// Nothing else uses the buffers meanwhile.
-pub(crate) unsafe fn all_reduce(
-    transport: &mut dyn Transport,
-    buffers: &[Span],
-    memory: &mut Reduction,
-) -> Result<(), TransportError> {
-    let (rank, ranks) = (transport.rank() as usize, transport.ranks() as usize);
-    if ranks == 1 {
-        return Ok(());
-    }
-    let floats = buffers.iter().map(|buffer| buffer.len as u64).sum();
-    let chunk = |rank: usize| {
-        let chunk = chunk(floats, ranks as u32, rank as u32);
-        chunk.start as usize..chunk.end as usize
-    };
-    let owners = || {
-        (0..ranks)
-            .take_while(|&other| !chunk(other).is_empty())
-            .filter(|&other| other != rank)
-    };
-    for other in owners() {
-        let theirs = chunk(other);
-        transport.send(other as u32, theirs.len(), &mut |message| {
+/// Nothing else writes the buffers meanwhile.
+pub(crate) unsafe fn send_chunks(wire: &mut Wire, buffers: &[Span]) -> Result<(), TransportError> {
+    for (other, theirs) in owners(wire, buffers) {
+        wire.send(other, theirs.len(), &mut |message| {
             for (at, span) in within(buffers, &theirs) {
                 // SAFETY: nothing writes the buffers meanwhile.
                 message[at..at + span.len].copy_from_slice(unsafe { span.read() });
             }
         })?;
+    }
+    Ok(())
+}
+
+/// Sums the own chunk in rank order, sends it to all others and takes their chunks from them.
+///
+/// # Safety
+/// Nothing else uses the buffers meanwhile.
+pub(crate) unsafe fn sum_chunks(
+    wire: &mut Wire,
+    buffers: &[Span],
+    memory: &mut Reduction,
+) -> Result<(), TransportError> {
+    let (rank, ranks) = (wire.rank(), wire.ranks());
+    if ranks == 1 {
+        return Ok(());
     }
     // SAFETY: nothing else uses the buffers, and no other slice of them is alive.
     let store = |floats: &[f32], chunk: &Range<usize>| unsafe {
@@ -139,17 +186,17 @@ pub(crate) unsafe fn all_reduce(
             span.write().copy_from_slice(&floats[at..at + span.len]);
         }
     };
-    let everybody = || (0..ranks as u32).filter(|&other| other as usize != rank);
-    let own = chunk(rank);
+    let everybody = || (0..ranks).filter(|&other| other != rank);
+    let own = own_chunk(length(buffers), ranks, rank);
     if !own.is_empty() {
         let sum = &mut memory.sum;
         sum.clear();
         sum.resize(own.len(), 0.0);
         let add = |sum: &mut [f32], x: &[f32]| sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
-        transport.wait_for(&mut everybody())?;
+        wire.wait_for(&mut everybody())?;
         for other in 0..ranks {
             if other != rank {
-                transport.recv(other as u32, own.len(), &mut |message| add(sum, message))?;
+                wire.recv(other, own.len(), &mut |message| add(sum, message))?;
                 continue;
             }
             for (at, span) in within(buffers, &own) {
@@ -157,15 +204,12 @@ pub(crate) unsafe fn all_reduce(
                 add(&mut sum[at..at + span.len], unsafe { span.read() });
             }
         }
-        transport.send_all(&mut everybody(), sum)?;
+        wire.send_all(&mut everybody(), sum)?;
         store(sum, &own);
     }
-    transport.wait_for(&mut owners().map(|other| other as u32))?;
-    for other in owners() {
-        let theirs = chunk(other);
-        transport.recv(other as u32, theirs.len(), &mut |message| {
-            store(message, &theirs)
-        })?;
+    wire.wait_for(&mut owners(wire, buffers).map(|(other, _)| other))?;
+    for (other, theirs) in owners(wire, buffers) {
+        wire.recv(other, theirs.len(), &mut |message| store(message, &theirs))?;
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Runs the instructions of a program on one rank.
 
+mod communicate;
 mod launch;
 
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
-use crate::exchange::redistribute::{Move, redistribute};
-use crate::exchange::{self, Reduction};
+use crate::exchange::Reduction;
 use crate::features::FeatureRows;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
@@ -17,7 +17,7 @@ use crate::transport::{Transport, TransportError};
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::mask_key;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref};
+use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -77,16 +77,11 @@ impl Rank {
     /// Runs one instruction list.
     pub(crate) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Fault> {
         let program = Arc::clone(&self.program);
-        let instrs = match phase {
-            Phase::Setup => &program.setup,
-            Phase::Step => &program.step,
-            Phase::Eval => &program.eval,
-        };
         self.place = Place {
             phase: Some(phase),
             ..Place::default()
         };
-        self.list(&program, instrs, 0, moment)
+        self.list(&program, program.list(phase), 0, moment)
     }
 
     /// What to say about a failure of the instruction at hand.
@@ -260,57 +255,15 @@ impl Rank {
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::densify(&self.team, features, values, out);
                 }
-                Instr::HaloExchange { buffer } => {
-                    let columns = program.buffer(buffer.buffer).columns as usize;
-                    let matrix = self.slot(*buffer, iteration);
-                    exchange::halo_exchange(
-                        &self.team,
-                        &mut *self.transport,
-                        &self.part,
-                        matrix,
-                        columns,
-                    )?;
+                Instr::HaloExchange { .. }
+                | Instr::HaloReduce { .. }
+                | Instr::AllReduce { .. }
+                | Instr::Redistribute { .. } => {
+                    self.begin(instr, Transfer::WHOLE, iteration)?;
+                    self.finish(instr, Transfer::WHOLE, iteration)?;
                 }
-                Instr::HaloReduce { buffer } => {
-                    let columns = program.buffer(buffer.buffer).columns as usize;
-                    let matrix = self.slot(*buffer, iteration);
-                    exchange::halo_reduce(
-                        &self.team,
-                        &mut *self.transport,
-                        &self.part,
-                        matrix,
-                        columns,
-                    )?;
-                }
-                Instr::AllReduce { buffers } => {
-                    let mut spans = std::mem::take(&mut self.memory.spans);
-                    spans.clear();
-                    spans.extend(buffers.iter().map(|&id| self.buffer(id)));
-                    let done = exchange::all_reduce(
-                        &mut *self.transport,
-                        &spans,
-                        &mut self.memory.reduction,
-                    );
-                    self.memory.spans = spans;
-                    done?;
-                }
-                Instr::Redistribute {
-                    how,
-                    from,
-                    to,
-                    heads,
-                    width,
-                } => {
-                    let tensor = Move {
-                        how: *how,
-                        from: self.dense(from, iteration),
-                        to: self.slot(*to, iteration),
-                        heads: *heads as usize,
-                        width: *width as usize,
-                    };
-                    let owned = &self.part.whole.owned;
-                    redistribute(&self.team, &mut *self.transport, owned, &tensor)?;
-                }
+                Instr::Begin(Transfer { tag, what }) => self.begin(what, *tag, iteration)?,
+                Instr::Finish(Transfer { tag, what }) => self.finish(what, *tag, iteration)?,
                 Instr::Loss {
                     loss,
                     logits,

@@ -10,6 +10,7 @@
 //! added in order.
 
 mod checkpoint;
+mod chunks;
 mod crew;
 mod device;
 mod error;

@@ -1,12 +1,13 @@
 //! A rank's share of the data.
 
 use crate::RuntimeError;
+use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
 use crate::whole::{Whole, over_all};
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,6 +57,19 @@ impl Walkable {
     pub(crate) fn new(csr: Csr) -> Self {
         let pieces = pieces(&csr.indptr);
         Self { csr, pieces }
+    }
+
+    /// The bounds of the pieces of a range of rows.
+    pub(crate) fn pieces_within<'a>(
+        &'a self,
+        rows: &Range<u64>,
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let (begin, end) = (rows.start, rows.end);
+        let inside = move |bound: &u64| (begin + 1..end).contains(bound);
+        let inner = self.pieces.iter().copied().filter(inside);
+        std::iter::once(begin)
+            .chain(inner)
+            .chain(std::iter::once(end))
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -228,6 +242,8 @@ pub(crate) struct Needs {
     /// Of own rows and of own columns: whether non-zeros of features are read, and by column too.
     features: [bool; 2],
     feature_columns: [bool; 2],
+    /// The sets of rows that are moved, and how many chunks kernels run over.
+    pub(crate) chunks: ChunkNeeds,
 }
 
 impl Needs {
@@ -266,7 +282,13 @@ impl Needs {
                     let buffer = program.buffers.get(values.buffer.0 as usize);
                     self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
                 }
-                Instr::Redistribute { .. } => self.owned = true,
+                Instr::Redistribute { moved, .. } => {
+                    self.owned = true;
+                    self.chunks.moved(*moved);
+                }
+                Instr::Begin(Transfer { what, .. }) => {
+                    self.collect(std::slice::from_ref(what), program);
+                }
                 Instr::Repeat { body, .. } => self.collect(body, program),
                 _ => {}
             }
@@ -279,6 +301,7 @@ impl Needs {
         };
         let all = over_all(launch.rows);
         self.ids |= all;
+        self.chunks.count = self.chunks.count.max(launch.chunk.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
             let arcs = match all {
                 true => &mut self.all_arcs,

@@ -3,7 +3,7 @@
 use crate::RuntimeError;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::program::{Buffer, Extent, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role};
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, or one for each rank where
@@ -192,8 +192,10 @@ enum Message {
     Halo(Option<u32>),
     /// Floats of the buffers.
     Sum(Vec<Option<u64>>),
-    /// How, with rank 0's slice in place of the own, and heads and width of the whole.
-    Rows(Redistribute, u32, u32),
+    /// How, with rank 0's slice in place of the own, heads and width of the whole, and which rows.
+    Rows(Redistribute, u32, u32, Moved),
+    /// The tag of one half, and the whole.
+    Half(u32, Box<Message>),
 }
 
 fn message(program: &Program, instr: &Instr) -> Message {
@@ -208,13 +210,20 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Message::Sum(buffers.iter().map(floats).collect())
         }
         Instr::Redistribute {
-            how, heads, width, ..
+            how,
+            heads,
+            width,
+            moved,
+            ..
         } => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
                 *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
             }
-            Message::Rows(how, *heads, *width)
+            Message::Rows(how, *heads, *width, *moved)
+        }
+        Instr::Begin(transfer) | Instr::Finish(transfer) => {
+            Message::Half(transfer.tag, Box::new(message(program, &transfer.what)))
         }
         _ => Message::None,
     }
@@ -246,6 +255,7 @@ mod tests {
             to: Ref::first(BufferId(1)),
             heads: 1,
             width: 5,
+            moved: Moved::All,
         };
         Program {
             ranks: 2,

@@ -1,6 +1,8 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod chunk;
 mod features;
+mod flight;
 mod redistribute;
 
 use crate::RuntimeError;
@@ -35,7 +37,7 @@ pub(crate) fn verify(
     ] {
         check.list(phase, instrs)?;
     }
-    Ok(())
+    flight::verify(program).map_err(RuntimeError::Program)
 }
 
 /// Checks that labels are what a loss needs.
@@ -272,7 +274,10 @@ impl Check<'_> {
                 to,
                 heads,
                 width,
-            } => self.redistribute(*how, from, *to, (*heads, *width)),
+                moved,
+            } => (self.moved(*moved))
+                .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
+            Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Loss {
                 logits,
                 out,
@@ -312,6 +317,7 @@ impl Check<'_> {
                 return Err(format!("{found} {what} of a kernel with {expected}"));
             }
         }
+        self.chunk(launch, kernel)?;
         let reach = self.reach(launch, kernel)?;
         for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
             let floats = reach.floats(operand, kernel.heads, kernel.width)?;

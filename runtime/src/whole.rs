@@ -1,5 +1,6 @@
 //! What every rank knows of the whole graph, where columns are cut instead of rows.
 
+use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Arcs, Needs, index};
 use gnnc_graph::{GraphError, LocalArcs, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
@@ -15,6 +16,8 @@ pub(crate) struct Whole {
     pub(crate) ids: Vec<u32>,
     /// For each rank the ids of its own vertices, in the order of its rows.
     pub(crate) owned: Vec<Vec<u32>>,
+    /// The chunks that kernels run over and the rows that are moved with them.
+    pub(crate) chunks: ChunkRows,
 }
 
 /// Whether a kernel over these rows runs over the whole graph.
@@ -33,12 +36,14 @@ impl Whole {
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
         let (mut walked, mut ids, mut owned) = ([[false; 2]; 2], false, false);
+        let mut chunks = ChunkNeeds::default();
         for needs in programs.map(Needs::of) {
             for (walked, needed) in walked.iter_mut().zip(needs.all_arcs) {
                 *walked = [walked[0] | needed[0], walked[1] | needed[1]];
             }
             ids |= needs.ids;
             owned |= needs.owned;
+            chunks.add(&needs.chunks);
         }
         let mut whole = Self::default();
         for set in [EdgeSet::Plain, EdgeSet::Looped] {
@@ -55,6 +60,7 @@ impl Whole {
             let own = |part: &LocalPart| part.global[..part.inner].to_vec();
             whole.owned = parts.iter().map(own).collect();
         }
+        whole.chunks = ChunkRows::new(&chunks, topology, &whole.owned);
         Ok(whole)
     }
 
@@ -62,6 +68,6 @@ impl Whole {
     pub(crate) fn bytes(&self) -> usize {
         let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
         let owned = self.owned.iter().map(Vec::len);
-        arcs.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>())
+        arcs.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>()) + self.chunks.bytes()
     }
 }

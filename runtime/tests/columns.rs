@@ -44,6 +44,7 @@ impl Spread {
             to: at(to),
             heads: 1,
             width,
+            moved: Moved::All,
         };
         let mut program = b.program;
         let replicate = step(Redistribute::Replicate, (degree, 1), all_degree, 1);
@@ -348,6 +349,7 @@ fn redistributions_that_do_not_fit_are_refused() {
                 to: at(BufferId(3)),
                 heads: 1,
                 width: 1,
+                moved: Moved::All,
             })
         }),
     ];

@@ -6,6 +6,7 @@ use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
 use gnnc_ir::work::demand;
+use gnnc_planner::placement::Flow;
 use std::collections::BTreeMap;
 
 /// What was measured with a number of ranks at once.
@@ -65,6 +66,11 @@ impl Heap {
             // Names are random, so that a range is as good as any other part, and quick to make.
             partitioner: "range".to_owned(),
             trace: true,
+            // Instructions are measured whole.
+            flow: Flow {
+                overlap: false,
+                chunks: 1,
+            },
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(loaded, compiled, &run)?;

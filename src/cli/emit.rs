@@ -1,6 +1,6 @@
 //! `gnnc emit`: the stages between a model and its run, as text.
 
-use super::inputs::ModelArgs;
+use super::inputs::{FlowArgs, ModelArgs};
 use super::listing::listing;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
@@ -25,6 +25,8 @@ pub struct Emit {
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
+    #[command(flatten)]
+    flow: FlowArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +64,7 @@ impl Emit {
         let options = TrainOptions {
             workers: self.workers,
             placement: self.placement,
+            flow: self.flow.flow(),
             ..TrainOptions::default()
         };
         let program = compiled.program(&gnnc::place(&loaded, &compiled, &options)?)?;

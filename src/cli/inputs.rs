@@ -1,11 +1,12 @@
 //! The model that most commands are about.
 
+use super::numbers::{CHUNKS, within};
 use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
-use gnnc::planner::placement::{TABLE, names};
+use gnnc::planner::placement::{Flow, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,27 @@ pub struct Changes {
     /// Use these statistics (of `gnnc graph stats --format json`) in place of the model's graph.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     workload: Option<PathBuf>,
+}
+
+/// How communication and computing share the time.
+#[derive(Args)]
+pub struct FlowArgs {
+    /// Let nothing be computed while messages are under way.
+    #[arg(long)]
+    no_overlap: bool,
+    /// Chunks that work for all vertices is cut into where columns are sliced.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(CHUNKS))]
+    chunks: u32,
+}
+
+impl FlowArgs {
+    /// The same as the library takes it.
+    pub fn flow(&self) -> Flow {
+        Flow {
+            overlap: !self.no_overlap,
+            chunks: self.chunks,
+        }
+    }
 }
 
 impl ModelArgs {

@@ -1,7 +1,9 @@
 //! A program as text.
 
 use super::text::{Table, cut};
-use gnnc::ir::program::{Buffer, Extent, Instr, Launch, Matrix, Product, Program, Ref, ScalarRef};
+use gnnc::ir::program::{
+    Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, ScalarRef,
+};
 use gnnc::ir::types::EdgeSet;
 
 /// Buffers, then the three instruction lists. An instruction stands behind its place, as
@@ -104,9 +106,18 @@ fn instruction(program: &Program, instr: &Instr) -> String {
         Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
             format!("{name} {}", at(*buffer))
         }
-        Instr::Redistribute { from, to, .. } => {
-            format!("{name} {} -> {}", at(from.at), at(*to))
+        Instr::Redistribute {
+            from, to, moved, ..
+        } => {
+            let rows = match moved {
+                Moved::All => String::new(),
+                Moved::Rows(chunk) => format!("  (rows of {})", chunk_text(*chunk)),
+                Moved::New(_, chunk) => format!("  (new to {})", chunk_text(*chunk)),
+            };
+            format!("{name} {} -> {}{rows}", at(from.at), at(*to))
         }
+        Instr::Begin(transfer) => format!("begin {}", instruction(program, &transfer.what)),
+        Instr::Finish(transfer) => format!("finish {}", instruction(program, &transfer.what)),
         Instr::AllReduce { buffers } => {
             let names: Vec<String> = buffers.iter().map(|b| format!("b{}", b.0)).collect();
             format!("{name} {}", names.join(" "))
@@ -126,12 +137,18 @@ fn instruction(program: &Program, instr: &Instr) -> String {
 }
 
 fn launch_text(launch: &Launch) -> String {
+    let chunk = launch.chunk.map(chunk_text).map(|text| format!(" {text}"));
     format!(
-        "k{} over {}: {}",
+        "k{} over {}{}: {}",
         launch.kernel.0,
         extent(launch.rows),
+        chunk.unwrap_or_default(),
         operands(launch)
     )
+}
+
+fn chunk_text(chunk: Chunk) -> String {
+    format!("chunk {} of {}", chunk.index, chunk.of)
 }
 
 fn operands(launch: &Launch) -> String {

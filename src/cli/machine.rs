@@ -1,6 +1,7 @@
 //! The machines that plans are for, and what the plans may be.
 
 use super::files::read_text;
+use super::numbers::CHUNKS;
 use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -36,9 +37,12 @@ pub struct SearchArgs {
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Price nothing but candidates with this placement, number of ranks or partitioner.
+    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
+    /// Let nothing be computed while messages are under way.
+    #[arg(long)]
+    no_overlap: bool,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -82,6 +86,7 @@ impl SearchArgs {
             partitioners: self.partitioner.iter().map(partitioner).collect(),
             pin: self.pin()?,
             top: None,
+            overlap: !self.no_overlap,
             allow: self.allow.clone(),
         })
     }
@@ -108,8 +113,13 @@ impl SearchArgs {
                     Ok(ranks) if ranks > 0 => pin.ranks = Some(ranks),
                     _ => return wrong("ranks= a number above 0".to_owned()),
                 },
+                "chunks" => match value.parse() {
+                    Ok(chunks) if CHUNKS.contains(&chunks) => pin.chunks = Some(chunks),
+                    _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
+                },
                 _ => {
-                    return wrong("placement=NAME, ranks=N or partitioner=NAME".to_owned());
+                    let known = "placement=NAME, ranks=N, partitioner=NAME or chunks=N";
+                    return wrong(known.to_owned());
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::diff;
 use super::files::{cache_dir, replace, writable};
-use super::inputs::{ModelArgs, headline, load_planned};
+use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
 use super::machine::cluster;
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
@@ -81,6 +81,8 @@ pub struct Train {
     /// Compile every kernel anew and keep none.
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    flow: FlowArgs,
 }
 
 impl Train {
@@ -167,6 +169,7 @@ impl Train {
             partitioner: partitioner
                 .or_else(|| self.partitioner.clone())
                 .unwrap_or_else(|| "metis".to_owned()),
+            flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,

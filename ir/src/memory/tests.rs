@@ -32,6 +32,7 @@ fn launch(inputs: &[Ref], outputs: &[Ref]) -> Instr {
         outputs: outputs.to_vec(),
         scalars: vec![],
         sites: vec![],
+        chunk: None,
     })
 }
 

@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Nest, loads, stored};
+use super::{Nest, launched, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -94,6 +94,7 @@ pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Dem
         reach: reach(program, instr, sizes),
     };
     terms.counts[LAUNCH] = 1.0;
+    let sizes = &launched(instr, sizes);
     let group = match instr {
         Instr::Launch(launch) => terms.launch(program, launch, sizes),
         Instr::MatMul {

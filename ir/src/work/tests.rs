@@ -46,6 +46,7 @@ fn launch(rows: Extent, inputs: u32, outputs: u32) -> Launch {
         outputs: (inputs..inputs + outputs).map(at).collect(),
         scalars: Vec::new(),
         sites: Vec::new(),
+        chunk: None,
     }
 }
 

@@ -7,8 +7,10 @@
 
 pub mod analysis;
 mod canonical;
+pub mod chunks;
 mod kernel;
 mod optimizer;
+pub mod overlap;
 mod partial;
 mod produce;
 mod region;

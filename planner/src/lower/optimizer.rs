@@ -71,6 +71,7 @@ pub fn step(
             outputs,
             scalars,
             sites,
+            chunk: None,
         });
         code.push(match in_loop {
             true => Instr::Repeat {

@@ -7,7 +7,7 @@ use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over};
 use gnnc_ir::op::{Input, Op, Redistribute};
-use gnnc_ir::program::{Extent, Instr, Product, Ref};
+use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
 use gnnc_ir::{NodeId, Rows, Type};
 
 impl Region<'_> {
@@ -225,6 +225,7 @@ impl Region<'_> {
             to: out.at,
             heads: whole.heads,
             width: whole.width,
+            moved: Moved::All,
         });
         self.values[id.0 as usize] = Some(out);
         Ok(())

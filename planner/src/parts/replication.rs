@@ -91,10 +91,11 @@ fn interpolate(known: &[(f64, f64)], k: f64) -> f64 {
 }
 
 /// What is known of the degrees.
-pub(super) struct Degrees {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Degrees {
     mean: f64,
     /// Standard deviation over mean.
-    pub variation: f64,
+    pub(super) variation: f64,
     /// Share of the vertices, and their degree.
     groups: Vec<(f64, f64)>,
 }
@@ -102,7 +103,7 @@ pub(super) struct Degrees {
 impl Degrees {
     /// Reads the histogram; without one all degrees are the mean, which overestimates
     /// replication.
-    pub fn of(workload: &Workload) -> Self {
+    pub(super) fn of(workload: &Workload) -> Self {
         let vertices = workload.vertices.max(1) as f64;
         let mean = workload.edges as f64 / vertices;
         let counted: u64 = workload
@@ -177,6 +178,18 @@ impl Degrees {
             mean if mean > 0.0 => arcs * k / mean,
             _ => 1.0,
         }
+    }
+
+    /// The share of the vertices that the first chunks of a graph read, which have a share `x` of the
+    /// vertices: those that are among them, and those at the other end of an arc, as if arcs led
+    /// anywhere. All of `x` if no degrees are known.
+    pub fn read(&self, x: f64) -> f64 {
+        let x = x.clamp(0.0, 1.0);
+        if self.groups.is_empty() {
+            return x;
+        }
+        let spared = |(share, d): &(f64, f64)| share * (1.0 - x).powf(d + 1.0);
+        1.0 - self.groups.iter().map(spared).sum::<f64>()
     }
 
     /// Expected replication of random parts: a vertex of degree d is read by another part

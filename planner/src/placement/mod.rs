@@ -8,6 +8,8 @@ mod push_pull;
 mod tensor;
 
 use crate::layout::{Layouts, Ranks};
+use crate::lower::chunks::{MOST_CHUNKS, chunks};
+use crate::lower::overlap::overlap;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
@@ -98,6 +100,27 @@ pub struct Place {
     pub ranks: u32,
     /// Layouts, where they are mixed.
     pub layouts: Layouts,
+    /// How communication and computing share the time.
+    pub flow: Flow,
+}
+
+/// How communication and computing share the time; never what is computed or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    /// Whether messages may be under way while something is computed.
+    pub overlap: bool,
+    /// Chunks that work for all vertices is cut into where columns are sliced; 1 leaves it whole.
+    pub chunks: u32,
+}
+
+impl Default for Flow {
+    /// Messages and computing at once, work whole.
+    fn default() -> Self {
+        Self {
+            overlap: true,
+            chunks: 1,
+        }
+    }
 }
 
 impl Place {
@@ -107,7 +130,15 @@ impl Place {
             placement,
             ranks,
             layouts: Layouts::default(),
+            flow: Flow::default(),
         }
+    }
+}
+
+impl Row {
+    /// Whether work for all vertices may be cut into chunks, whose rows are dealt out.
+    pub fn chunked(&self) -> bool {
+        self.slices && !self.by_parts
     }
 }
 
@@ -153,12 +184,27 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
     if place.ranks <= 1 {
         return one_rank::lower(training);
     }
-    match row(place.placement) {
-        Some(row) => (row.lower)(training, ranks, place),
-        None => Err(LowerError::Unsupported(format!(
-            "placement `{}` (there are {})",
-            place.placement,
-            names().join(", ")
-        ))),
+    let program = match row(place.placement) {
+        Some(row) => (row.lower)(training, ranks, place)?,
+        None => {
+            return Err(LowerError::Unsupported(format!(
+                "placement `{}` (there are {})",
+                place.placement,
+                names().join(", ")
+            )));
+        }
+    };
+    Ok(arrange(program, place.flow))
+}
+
+/// Cuts a program into chunks and overlaps what can be.
+fn arrange(program: Program, flow: Flow) -> Program {
+    let program = match flow.chunks {
+        0 | 1 => program,
+        count => chunks(program, count.min(MOST_CHUNKS)),
+    };
+    match flow.overlap {
+        true => overlap(program),
+        false => program,
     }
 }

@@ -2,8 +2,11 @@
 
 use super::PlanRequest;
 use crate::layout::Layouts;
-use crate::placement::{Place, Row, TABLE};
+use crate::placement::{Flow, Place, Row, TABLE};
 use gnnc_ir::plan::{Candidate, Partitioner, Placement};
+
+/// Chunks that are tried where work may be cut.
+const CHUNKS: [u32; 3] = [1, 4, 16];
 
 /// One candidate: everything that a lowering has to know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +19,8 @@ pub struct PlacementSpec {
     pub partitioner: Partitioner,
     /// Layouts where they are mixed; those that are best if none are given.
     pub layouts: Layouts,
+    /// How communication and computing share the time.
+    pub flow: Flow,
 }
 
 impl PlacementSpec {
@@ -30,6 +35,10 @@ impl PlacementSpec {
                 epoch: parameters.layouts.clone(),
                 eval: parameters.eval_layouts.clone(),
             },
+            flow: Flow {
+                overlap: parameters.overlap.unwrap_or(true),
+                chunks: parameters.chunks.unwrap_or(1),
+            },
         }
     }
 
@@ -39,6 +48,7 @@ impl PlacementSpec {
             placement: self.placement,
             ranks: self.ranks,
             layouts: self.layouts.clone(),
+            flow: self.flow,
         }
     }
 }
@@ -54,6 +64,8 @@ pub struct Pin {
     pub partitioner: Option<Partitioner>,
     /// The layouts of a mixture.
     pub layouts: Option<Layouts>,
+    /// Chunks, which then need not be as many as are tried; other placements have one.
+    pub chunks: Option<u32>,
 }
 
 impl Pin {
@@ -64,12 +76,14 @@ impl Pin {
             ranks: Some(spec.ranks),
             partitioner: (spec.ranks > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
+            chunks: Some(spec.flow.chunks),
         }
     }
 
     fn admits(&self, spec: &PlacementSpec) -> bool {
         self.placement.is_none_or(|p| p == spec.placement)
             && self.ranks.is_none_or(|r| r == spec.ranks)
+            && self.chunks.is_none_or(|c| c == spec.flow.chunks)
     }
 }
 
@@ -85,8 +99,9 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         for ranks in ranks {
             for row in TABLE.iter().filter(|row| ranks > 1 || row.alone) {
-                specs.extend(self.divisions(row, ranks).into_iter().map(|partitioner| {
-                    PlacementSpec {
+                for chunks in self.chunks(row) {
+                    let divisions = self.divisions(row, ranks, chunks).into_iter();
+                    specs.extend(divisions.map(|partitioner| PlacementSpec {
                         placement: row.placement,
                         ranks,
                         partitioner,
@@ -94,8 +109,12 @@ impl PlanRequest<'_> {
                             Some(layouts) if row.mixes => layouts.clone(),
                             _ => Layouts::default(),
                         },
-                    }
-                }));
+                        flow: Flow {
+                            overlap: self.overlap,
+                            chunks,
+                        },
+                    }));
+                }
             }
         }
         specs.retain(|spec| self.pin.admits(spec));
@@ -104,12 +123,22 @@ impl PlanRequest<'_> {
         specs
     }
 
+    /// How many chunks are tried.
+    fn chunks(&self, row: &Row) -> Vec<u32> {
+        match row.chunked() {
+            true => CHUNKS.into_iter().chain(self.pin.chunks).collect(),
+            false => vec![1],
+        }
+    }
+
     /// How vertices may be divided.
-    fn divisions(&self, row: &Row, ranks: u32) -> Vec<Partitioner> {
+    fn divisions(&self, row: &Row, ranks: u32, chunks: u32) -> Vec<Partitioner> {
         match self.pin.partitioner {
             _ if ranks == 1 => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
             None if row.by_parts => self.partitioners.to_vec(),
+            // The rows of a chunk, which lie together, are to belong to all ranks.
+            None if chunks > 1 => vec![Partitioner::Hash],
             None => vec![Partitioner::Range],
         }
     }

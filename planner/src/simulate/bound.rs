@@ -1,6 +1,6 @@
 //! What a program takes at least, found without running its instructions against each other.
 
-use super::compile::{Compiler, ExchangeCost, Step};
+use super::compile::{Compiler, ExchangeCost, Half, Step, TransferCost};
 use super::fabric::Fabric;
 use super::{SimulateError, check};
 use crate::parts::Parts;
@@ -15,8 +15,8 @@ const ROUNDING: f64 = 1e-6;
 /// Bounds from below of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// An epoch takes as long as the rank that is busy for longest: computing, packing and its own
-    /// links. What it waits for others is left out.
+    /// An epoch takes as long as the rank, or the links of one, that are busy for longest. What they
+    /// wait for others is left out.
     pub seconds: Seconds,
     /// Bytes sent in an epoch; exact.
     pub bytes: Bytes,
@@ -30,11 +30,11 @@ pub struct Bound {
 pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Bound, SimulateError> {
     check(program, cluster, parts)?;
     let fabric = Fabric::new(cluster, parts);
-    let compiler = Compiler::new(program, cluster, &fabric, &parts.sizes);
+    let compiler = Compiler::new(program, cluster, &fabric, parts);
     let around = compiler.around();
     let (steps, _) = compiler.compile(&program.step);
     let busiest = (0..fabric.classes.len())
-        .map(|class| busy(&steps, class))
+        .flat_map(|class| busy(&steps, class))
         .fold(0.0, f64::max);
     let sent = traffic(&program.step, program, parts.halo_rows(), &parts.sizes);
     Ok(Bound {
@@ -43,23 +43,40 @@ pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Boun
     })
 }
 
-/// Seconds that a rank of a class is busy.
-fn busy(steps: &[Step], class: usize) -> f64 {
-    let one = |step: &Step| match step {
-        Step::Compute { seconds, .. } => seconds[class],
-        Step::Exchange { costs, .. } => exchange(&costs[class]),
-        Step::Collective { seconds, .. } => *seconds,
-        Step::Loop { count, body, .. } => f64::from(*count) * busy(body, class),
-    };
-    steps.iter().map(one).sum()
+/// Seconds that a rank of a class is busy, and that its links are. Messages that are under way while
+/// it computes keep the links busy, but not the rank.
+fn busy(steps: &[Step], class: usize) -> [f64; 2] {
+    let mut sum = [0.0; 2];
+    for step in steps {
+        let [rank, links] = match step {
+            Step::Compute { seconds, .. } => [seconds[class], 0.0],
+            Step::Transfer { half, cost, .. } => transfer(*half, cost, class),
+            Step::Loop { count, body, .. } => {
+                busy(body, class).map(|seconds| f64::from(*count) * seconds)
+            }
+        };
+        sum = [sum[0] + rank, sum[1] + links];
+    }
+    sum
 }
 
 /// Packing, the own links and adding up.
-fn exchange(cost: &ExchangeCost) -> f64 {
-    let links = cost.inside.into_iter().chain(cost.between);
-    let sending = match cost.active {
-        true => cost.latency + links.fold(0.0, f64::max),
-        false => 0.0,
+fn transfer(half: Half, cost: &TransferCost, class: usize) -> [f64; 2] {
+    let (before, after) = (cost.before(class), cost.after(class));
+    let links = match cost {
+        TransferCost::Halo { costs, .. } if costs[class].active => {
+            let ExchangeCost {
+                inside, between, ..
+            } = costs[class];
+            let busy = inside.into_iter().chain(between);
+            costs[class].latency + busy.fold(0.0, f64::max)
+        }
+        TransferCost::Halo { .. } => 0.0,
+        TransferCost::Everyone(cost) => cost.messages,
     };
-    cost.before + sending + cost.after
+    match half {
+        Half::Whole => [before + links + after, links],
+        Half::Begin(_) => [before, links],
+        Half::Finish(_) => [after, 0.0],
+    }
 }

@@ -1,9 +1,10 @@
 //! Instructions to durations by class of ranks.
 
 use super::fabric::Fabric;
+use crate::parts::{Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Instr, Program, RankSizes, Ref};
+use gnnc_ir::program::{Chunk, Instr, Moved, Program, RankSizes, Ref};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -25,19 +26,12 @@ pub(super) enum Step {
         name: usize,
         seconds: Vec<f64>,
     },
-    /// A halo exchange or reduction: by class; who shares the links inside and between nodes.
-    Exchange {
+    /// A communication, or one of its halves.
+    Transfer {
         at: String,
         name: usize,
-        costs: Vec<ExchangeCost>,
-        shared: [SharedBy; 2],
-    },
-    /// A collective that takes the same time on all ranks.
-    Collective {
-        at: String,
-        name: usize,
-        seconds: f64,
-        bytes_sent: u64,
+        half: Half,
+        cost: TransferCost,
     },
     /// A loop.
     Loop {
@@ -45,6 +39,42 @@ pub(super) enum Step {
         reverse: bool,
         body: Vec<Step>,
     },
+}
+
+/// How much of a communication a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    /// All of it.
+    Whole,
+    /// Packing and sending what has this tag.
+    Begin(u32),
+    /// Waiting for it, and unpacking.
+    Finish(u32),
+}
+
+/// What a communication costs.
+#[derive(Clone, Debug)]
+pub(super) enum TransferCost {
+    /// A halo exchange or reduction: by class; who shares the links inside and between nodes.
+    Halo {
+        costs: Vec<ExchangeCost>,
+        shared: [SharedBy; 2],
+    },
+    /// The same on all ranks, each of which sends to every other.
+    Everyone(CollectiveCost),
+}
+
+/// One rank's part in a collective.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CollectiveCost {
+    /// Packing, before anything is sent.
+    pub before: f64,
+    /// The messages.
+    pub messages: f64,
+    /// What follows when all ranks have received them: unpacking or adding up, and messages with sums.
+    pub after: f64,
+    /// Bytes that a rank sends at once, and those that it sends after it has received.
+    pub bytes_sent: [u64; 2],
 }
 
 /// One rank's part in an exchange.
@@ -71,7 +101,7 @@ impl Step {
     pub fn communicates(&self) -> bool {
         match self {
             Self::Compute { .. } => false,
-            Self::Exchange { .. } | Self::Collective { .. } => true,
+            Self::Transfer { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
         }
     }
@@ -84,6 +114,7 @@ pub(super) struct Compiler<'a> {
     fabric: &'a Fabric,
     /// What each rank holds.
     sizes: &'a [RankSizes],
+    degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
 }
@@ -93,14 +124,15 @@ impl<'a> Compiler<'a> {
         program: &'a Program,
         cluster: &'a Cluster,
         fabric: &'a Fabric,
-        sizes: &'a [RankSizes],
+        parts: &'a Parts,
     ) -> Self {
         let measured = cluster.calibration.measured.as_ref();
         Self {
             program,
             cluster,
             fabric,
-            sizes,
+            sizes: &parts.sizes,
+            degrees: &parts.degrees,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
         }
@@ -144,35 +176,13 @@ impl<'a> Compiler<'a> {
                 reverse: *reverse,
                 body: self.list(body, &at),
             },
-            Instr::HaloExchange { buffer } => self.exchange(*buffer, false, at, name),
-            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, at, name),
-            Instr::AllReduce { buffers } => {
-                let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
-                let ranks = u64::from(self.fabric.ranks);
-                let bytes_sent = 2 * (ranks - 1) * bytes / ranks.max(1);
-                let measured = self.measured(name).map(|cost| cost.seconds(bytes_sent));
-                Step::Collective {
-                    at,
-                    name,
-                    seconds: measured.unwrap_or_else(|| self.all_reduce(bytes as f64)),
-                    bytes_sent,
-                }
+            Instr::Begin(transfer) => {
+                self.transfer(&transfer.what, Half::Begin(transfer.tag), at, name)
             }
-            Instr::Redistribute {
-                how, heads, width, ..
-            } => {
-                let ranks = u64::from(self.fabric.ranks);
-                let floats =
-                    redistribute_total(*how, (*heads, *width), self.fabric.ranks, self.sizes);
-                let bytes_sent = floats * 4 / ranks.max(1);
-                let measured = self.measured(name).map(|cost| cost.seconds(bytes_sent));
-                Step::Collective {
-                    at,
-                    name,
-                    seconds: measured.unwrap_or_else(|| self.all_to_all(*how, floats as f64 * 4.0)),
-                    bytes_sent,
-                }
+            Instr::Finish(transfer) => {
+                self.transfer(&transfer.what, Half::Finish(transfer.tag), at, name)
             }
+            instr if instr.communicates() => self.transfer(instr, Half::Whole, at, name),
             _ => {
                 let classes = self.fabric.classes.iter();
                 let seconds = classes
@@ -184,10 +194,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn name(&mut self, instr: &Instr) -> usize {
-        let text = instr.name(self.program);
-        let known = self.names.iter().position(|name| name.text == text);
+        let (text, resource) = (instr.name(self.program), Resource::of(instr, self.program));
+        let same = |name: &Name| name.text == text && name.resource == resource;
+        let known = self.names.iter().position(same);
         known.unwrap_or_else(|| {
-            let resource = Resource::of(instr, self.program);
             self.names.push(Name { text, resource });
             self.names.len() - 1
         })
@@ -258,7 +268,67 @@ impl<'a> Compiler<'a> {
         link.latency.0 + f64::from(messages - 1) * self.cluster.calibration.message_gap.0
     }
 
-    fn exchange(&self, buffer: Ref, reverse: bool, at: String, name: usize) -> Step {
+    /// What an instruction that communicates costs; `half` of it is the step.
+    fn transfer(&self, instr: &Instr, half: Half, at: String, name: usize) -> Step {
+        let cost = match instr {
+            Instr::HaloExchange { buffer } => self.exchange(*buffer, false, name),
+            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, name),
+            Instr::AllReduce { buffers } => {
+                let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
+                TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), name))
+            }
+            Instr::Redistribute {
+                how,
+                heads,
+                width,
+                moved,
+                ..
+            } => {
+                let shape = (*heads, *width);
+                let floats = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
+                let cost = self.all_to_all(*how, self.moved(4 * floats, *moved));
+                TransferCost::Everyone(self.as_measured(cost, name))
+            }
+            _ => TransferCost::Everyone(CollectiveCost::default()),
+        };
+        Step::Transfer {
+            at,
+            name,
+            half,
+            cost,
+        }
+    }
+
+    /// The same bytes in the time that was measured for them, packing and unpacking included.
+    fn as_measured(&self, cost: CollectiveCost, name: usize) -> CollectiveCost {
+        match self.measured(name) {
+            Some(measured) => CollectiveCost {
+                before: 0.0,
+                messages: measured.seconds(cost.bytes_sent.iter().sum()),
+                after: 0.0,
+                ..cost
+            },
+            None => cost,
+        }
+    }
+
+    /// What of so many bytes goes with some rows; the parts of all chunks add up to them.
+    fn moved(&self, bytes: u64, moved: Moved) -> u64 {
+        match moved {
+            Moved::All => bytes,
+            Moved::Rows(chunk) => chunk.share(bytes),
+            Moved::New(_, Chunk { index, of }) => {
+                let of = f64::from(of.max(1));
+                let read = |n: u32| {
+                    let share = self.degrees.read(f64::from(n) / of);
+                    (bytes as f64 * share).round() as u64
+                };
+                read(index + 1).saturating_sub(read(index))
+            }
+        }
+    }
+
+    fn exchange(&self, buffer: Ref, reverse: bool, name: usize) -> TransferCost {
         let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
         let measured = self.measured(name);
         let cost = |class: &super::fabric::Class| {
@@ -296,9 +366,7 @@ impl<'a> Compiler<'a> {
                 bytes_sent: (inside[0] + between[0]).round() as u64,
             }
         };
-        Step::Exchange {
-            at,
-            name,
+        TransferCost::Halo {
             costs: self.fabric.classes.iter().map(cost).collect(),
             shared: [
                 self.cluster.inside.shared_by,
@@ -309,29 +377,42 @@ impl<'a> Compiler<'a> {
 
     /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks`
     /// of the bytes to every other one; and the additions.
-    fn all_reduce(&self, bytes: f64) -> f64 {
-        let ranks = f64::from(self.fabric.ranks);
-        if ranks < 2.0 || bytes == 0.0 {
-            return 0.0;
+    fn all_reduce(&self, total: u64) -> CollectiveCost {
+        let ranks = u64::from(self.fabric.ranks);
+        if ranks < 2 || total == 0 {
+            return CollectiveCost::default();
         }
-        let chunk = bytes / ranks;
-        2.0 * self.everyone(chunk) + self.pass(bytes, chunk, bytes / 4.0)
+        let bytes = total as f64;
+        let chunk = bytes / ranks as f64;
+        let messages = self.everyone(chunk);
+        let sent = (ranks - 1) * total / ranks;
+        CollectiveCost {
+            before: 0.0,
+            messages,
+            after: self.pass(bytes, chunk, bytes / 4.0) + messages,
+            bytes_sent: [sent, 2 * (ranks - 1) * total / ranks - sent],
+        }
     }
 
     /// A message from every rank to every other one, `total` bytes in all, in equal shares; packed
     /// before and unpacked (or added up) after.
-    fn all_to_all(&self, how: Redistribute, total: f64) -> f64 {
-        let ranks = f64::from(self.fabric.ranks);
-        if ranks < 2.0 || total == 0.0 {
-            return 0.0;
+    fn all_to_all(&self, how: Redistribute, total: u64) -> CollectiveCost {
+        let ranks = u64::from(self.fabric.ranks);
+        if ranks < 2 || total == 0 {
+            return CollectiveCost::default();
         }
-        let own = total / ranks;
+        let own = total as f64 / ranks as f64;
         let flops = if how == Redistribute::Reduce {
             own / 4.0
         } else {
             0.0
         };
-        self.everyone(own / (ranks - 1.0)) + self.pass(own, own, 0.0) + self.pass(own, own, flops)
+        CollectiveCost {
+            before: self.pass(own, own, 0.0),
+            messages: self.everyone(own / (ranks - 1) as f64),
+            after: self.pass(own, own, flops),
+            bytes_sent: [total / ranks, 0],
+        }
     }
 
     /// Every rank sends `chunk` bytes to every other one.

@@ -5,7 +5,7 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::{self, layout};
 use gnnc_ir::op::Loss;
-use gnnc_ir::program::{Extent, Instr, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -78,17 +78,83 @@ struct Needs {
     /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
     /// if they are walked by column too.
     features: [(bool, Option<u64>); 2],
-    /// Columns of the widest exchange.
-    exchanged: u64,
-    /// Columns of the widest redistribution.
-    redistributed: u64,
-    /// Floats of the longest all-reduced message.
-    reduced: u64,
+    /// Sets of rows that move with chunks: their vertices, and what is new to them by either end.
+    sets: [bool; 3],
+    /// What is under way now, by tag.
+    under_way: Vec<(u32, Sent)>,
+    /// What is under way at once, after each instruction that sends.
+    sent: Vec<Sent>,
     /// Floats of a vertex's labels.
     labels: u64,
 }
 
+/// Messages under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sent {
+    /// Columns of exchanged rows.
+    exchanged: u64,
+    /// Columns of redistributed rows.
+    redistributed: u64,
+    /// Floats of all-reduced messages.
+    reduced: u64,
+}
+
+impl Sent {
+    fn of(instr: &Instr, program: &Program) -> Self {
+        let mut sent = Self::default();
+        match instr {
+            Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+                sent.exchanged = u64::from(program.buffer(buffer.buffer).columns);
+            }
+            Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
+            Instr::Redistribute {
+                heads,
+                width,
+                moved,
+                ..
+            } => {
+                let columns = u64::from(*heads) * u64::from(*width);
+                // As many floats as so many columns of all own rows.
+                let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
+                sent.redistributed = columns.div_ceil(chunks);
+            }
+            _ => {}
+        }
+        sent
+    }
+
+    fn and(self, other: &Self) -> Self {
+        Self {
+            exchanged: self.exchanged.saturating_add(other.exchanged),
+            redistributed: self.redistributed.saturating_add(other.redistributed),
+            reduced: self.reduced.saturating_add(other.reduced),
+        }
+    }
+}
+
 impl Needs {
+    fn send(&mut self, sent: Sent) {
+        let all = self
+            .under_way
+            .iter()
+            .fold(sent, |all, (_, one)| all.and(one));
+        if !self.sent.contains(&all) {
+            self.sent.push(all);
+        }
+    }
+
+    fn rows(&mut self, instr: &Instr) {
+        let Instr::Redistribute { moved, .. } = instr else {
+            return;
+        };
+        match moved {
+            Moved::All => {}
+            Moved::Rows(_) => self.sets[0] = true,
+            Moved::New(End::Dst, _) => self.sets[1] = true,
+            Moved::New(End::Src, _) => self.sets[2] = true,
+        }
+    }
+
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
             match instr {
@@ -105,13 +171,20 @@ impl Needs {
                     let sliced = program.sparse_rows(*values) == Extent::All;
                     self.features[usize::from(sliced)].1 = Some(u64::from(*inner));
                 }
-                Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
-                    let columns = u64::from(program.buffer(buffer.buffer).columns);
-                    self.exchanged = self.exchanged.max(columns);
+                Instr::HaloExchange { .. }
+                | Instr::HaloReduce { .. }
+                | Instr::AllReduce { .. }
+                | Instr::Redistribute { .. } => {
+                    self.rows(instr);
+                    self.send(Sent::of(instr, program));
                 }
-                Instr::AllReduce { buffers } => {
-                    self.reduced = self.reduced.max(all_reduce_floats(buffers, program));
+                Instr::Begin(transfer) => {
+                    self.rows(&transfer.what);
+                    let sent = Sent::of(&transfer.what, program);
+                    self.send(sent);
+                    self.under_way.push((transfer.tag, sent));
                 }
+                Instr::Finish(transfer) => self.under_way.retain(|(tag, _)| *tag != transfer.tag),
                 Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
                     self.labels = self.labels.max(match loss {
                         Loss::CrossEntropy => 1,
@@ -123,10 +196,6 @@ impl Needs {
                 | Instr::SparseMatMul { .. }
                 | Instr::SparseDropout { .. }
                 | Instr::Densify { .. } => {}
-                Instr::Redistribute { heads, width, .. } => {
-                    let columns = u64::from(*heads) * u64::from(*width);
-                    self.redistributed = self.redistributed.max(columns);
-                }
             }
         }
     }
@@ -142,43 +211,50 @@ impl Needs {
         arcs[1] |= matches!(body, Body::Gather { to: End::Src, .. });
     }
 
-    /// Floats that a rank keeps for messages from the first epoch on: for each other rank the
-    /// longest message to it, and an all-reduced message with the part that the rank adds up.
+    /// Floats that a rank needs for messages: for each other rank the longest message to it, or all
+    /// that are under way at once, and an all-reduced message with the part that the rank adds up.
     fn messages(&self, parts: &Parts, rank: usize) -> u64 {
         let ranks = parts.sizes.len() as u64;
         if ranks < 2 {
             return 0;
         }
-        let chunk = chunk(self.reduced, ranks as u32, 0);
-        let part = chunk.end - chunk.start;
+        let part = |reduced: u64| {
+            let chunk = chunk(reduced, ranks as u32, 0);
+            chunk.end - chunk.start
+        };
+        // What is kept for a rank that owns or reads so many of the rows.
+        let most = |rows: u64| -> u64 {
+            let one = |s: &Sent| part(s.reduced).saturating_add(rows.saturating_mul(s.exchanged));
+            self.sent.iter().map(one).max().unwrap_or(0)
+        };
         let to_others: u64 = match &parts.messages {
             Messages::Matrix(rows) => {
                 let others = (0..rows.len()).filter(|&other| other != rank);
-                let longest = |other: usize| {
-                    let rows = rows[rank][other].max(rows[other][rank]);
-                    part.max(rows.saturating_mul(self.exchanged))
-                };
-                others.map(longest).fold(0, u64::saturating_add)
+                others
+                    .map(|other| most(rows[rank][other].max(rows[other][rank])))
+                    .fold(0, u64::saturating_add)
             }
             Messages::Uniform => {
                 let rows = parts.sizes[rank].halo.div_ceil(ranks - 1);
-                (ranks - 1).saturating_mul(part.max(rows.saturating_mul(self.exchanged)))
+                (ranks - 1).saturating_mul(most(rows))
             }
         };
-        let moved = parts.sizes[rank].inner.saturating_mul(self.redistributed);
+        let columns = self.sent.iter().map(|sent| sent.redistributed).max();
+        let moved = parts.sizes[rank].inner.saturating_mul(columns.unwrap_or(0));
         // The sum of the own chunk, and the message that takes it to all others.
-        to_others.max(moved).saturating_add(2 * part)
+        let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
+        to_others.max(moved).saturating_add(sums.unwrap_or(0))
     }
 
     /// What is the same on all ranks: the topology of the whole graph where it is walked, global ids
     /// of all rows and the owners' lists of them.
     fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
         let arcs = arc_bytes(&self.arcs[1], sizes, Extent::All, sizes.vertices);
-        let ids = match self.redistributed {
-            0 => 0,
-            _ => 8 * sizes.vertices,
-        };
-        arcs + ids
+        let ids = self.sent.iter().any(|sent| sent.redistributed > 0);
+        let ids = if ids { 8 * sizes.vertices } else { 0 };
+        // Ids and places of the rows that move with chunks.
+        let sets = self.sets.iter().filter(|set| **set).count() as u64;
+        arcs + ids + 8 * sizes.vertices * sets
     }
 
     /// Topology, split, labels and sparse features' indices of one rank.

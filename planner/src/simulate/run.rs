@@ -1,12 +1,13 @@
 //! Clocks of ranks, advanced instruction by instruction.
 
 use super::PhaseCost;
-use super::compile::{ExchangeCost, Name, Step};
+use super::compile::{Half, Name, Step, TransferCost};
 use super::fabric::Fabric;
-use gnnc_ir::cluster::SharedBy;
+use super::network::{Flight, begin};
 use gnnc_ir::plan::KindCost;
 use gnnc_ir::trace::{Event, Phase};
 use gnnc_ir::units::Seconds;
+use std::collections::BTreeMap;
 
 /// Relative difference below which two iterations of a loop took the same time.
 const SAME: f64 = 1e-9;
@@ -28,6 +29,10 @@ struct State {
     compute: Vec<f64>,
     /// By class.
     communication: Vec<f64>,
+    /// When the links of a class have passed on all that was sent, by class.
+    network: Vec<f64>,
+    /// What is under way, by tag.
+    flights: BTreeMap<u32, Flight>,
     /// By name: instructions of a rank, and seconds summed over the ranks.
     kinds: Vec<(u64, f64)>,
 }
@@ -46,7 +51,9 @@ impl<'a> Run<'a> {
         let state = State {
             clock: zeros.clone(),
             compute: zeros.clone(),
-            communication: zeros,
+            communication: zeros.clone(),
+            network: zeros,
+            flights: BTreeMap::new(),
             kinds: vec![(0, 0.0); names.len()],
         };
         Self {
@@ -102,11 +109,18 @@ impl<'a> Run<'a> {
         };
         let end = self.state.clock.iter().copied().fold(0.0, f64::max);
         let (compute, communication) = (mean(&self.state.compute), mean(&self.state.communication));
-        let mut breakdown: Vec<KindCost> = (self.names.iter().zip(&self.state.kinds))
+        // The halves of a communication have one name.
+        let mut kinds: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+        for (name, (count, seconds)) in self.names.iter().zip(&self.state.kinds) {
+            let kind = kinds.entry(name.text).or_default();
+            *kind = (kind.0 + count, kind.1 + seconds);
+        }
+        let mut breakdown: Vec<KindCost> = kinds
+            .into_iter()
             .filter(|(_, (count, _))| *count > 0)
             .map(|(name, (count, seconds))| KindCost {
-                name: name.text.to_owned(),
-                count: *count,
+                name: name.to_owned(),
+                count,
                 seconds: Seconds(seconds / ranks),
             })
             .collect();
@@ -136,40 +150,33 @@ impl<'a> Run<'a> {
                     self.finish(class, *name, at, seconds, end, 0);
                 }
             }
-            Step::Exchange {
+            Step::Transfer {
                 at,
                 name,
-                costs,
-                shared,
-            } => {
-                self.state.kinds[*name].0 += 1;
-                for (class, (begin, end)) in self.exchange(costs, shared).into_iter().enumerate() {
-                    let ExchangeCost {
-                        before,
-                        after,
-                        bytes_sent,
-                        ..
-                    } = costs[class];
-                    let busy = before + (end - begin) + after;
-                    self.state.communication[class] += busy;
-                    self.finish(class, *name, at, busy, end + after, bytes_sent);
+                half,
+                cost,
+            } => match half {
+                Half::Whole => {
+                    let flight = self.begin(cost);
+                    self.state.kinds[*name].0 += 1;
+                    self.land(&flight, cost, (*name, at), true);
                 }
-            }
-            Step::Collective {
-                at,
-                name,
-                seconds,
-                bytes_sent,
-            } => {
-                self.state.kinds[*name].0 += 1;
-                if *seconds > 0.0 {
-                    let end = self.state.clock.iter().copied().fold(0.0, f64::max) + seconds;
+                Half::Begin(tag) => {
+                    let flight = self.begin(cost);
                     for class in 0..self.state.clock.len() {
-                        self.state.communication[class] += seconds;
-                        self.finish(class, *name, at, *seconds, end, *bytes_sent);
+                        let (busy, end) = (cost.before(class), flight.arrived[class]);
+                        self.state.communication[class] += busy;
+                        self.finish(class, *name, at, busy, end, cost.bytes_sent(class)[0]);
+                    }
+                    self.state.flights.insert(*tag, flight);
+                }
+                Half::Finish(tag) => {
+                    self.state.kinds[*name].0 += 1;
+                    if let Some(flight) = self.state.flights.remove(tag) {
+                        self.land(&flight, cost, (*name, at), false);
                     }
                 }
-            }
+            },
             Step::Loop {
                 count,
                 reverse,
@@ -178,73 +185,54 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Begin and end of the messages of an exchange, by class. An exchange begins for a rank
-    /// when it and all ranks that it exchanges rows with have arrived.
-    fn exchange(&self, costs: &[ExchangeCost], shared: &[SharedBy; 2]) -> Vec<(f64, f64)> {
-        let classes = &self.fabric.classes;
-        let arrived: Vec<f64> = self
-            .state
-            .clock
-            .iter()
-            .zip(costs)
-            .map(|(t, c)| t + c.before)
-            .collect();
-        let latest = arrived.iter().copied().fold(0.0, f64::max);
-        let begin: Vec<f64> = (0..classes.len())
-            .map(|class| match &classes[class].peers[..] {
-                _ if !costs[class].active => arrived[class],
-                [] => latest,
-                peers => peers
-                    .iter()
-                    .map(|&p| arrived[p])
-                    .fold(arrived[class], f64::max),
-            })
-            .collect();
-        // When the links have passed on what a rank sends, and what it receives.
-        let drained = |direction: usize| -> Vec<f64> {
-            let ready = |class: usize| begin[class] + costs[class].latency;
-            let mut ends: Vec<f64> = (0..classes.len()).map(ready).collect();
-            for (level, shared) in shared.iter().enumerate() {
-                let busy = |class: usize| match level {
-                    0 => costs[class].inside[direction],
-                    _ => costs[class].between[direction],
-                };
-                match shared {
-                    SharedBy::Rank => {
-                        for (class, end) in ends.iter_mut().enumerate() {
-                            *end = end.max(ready(class) + busy(class));
-                        }
-                    }
-                    SharedBy::Node => {
-                        for node in &self.fabric.nodes {
-                            let end = last_served(&node.members, &ready, &busy);
-                            for &(class, _) in
-                                node.members.iter().filter(|(class, _)| busy(*class) > 0.0)
-                            {
-                                ends[class] = ends[class].max(end);
-                            }
-                        }
-                    }
-                }
-            }
-            ends
+    /// Sends the messages of a communication.
+    fn begin(&mut self, cost: &TransferCost) -> Flight {
+        let State { clock, network, .. } = &mut self.state;
+        begin(self.fabric, cost, clock, network)
+    }
+
+    /// Waits for the messages of a communication and unpacks them; `whole` if packing is part of the
+    /// same instruction.
+    fn land(
+        &mut self,
+        flight: &Flight,
+        cost: &TransferCost,
+        (name, at): (usize, &str),
+        whole: bool,
+    ) {
+        let classes = 0..self.state.clock.len();
+        let here = |clock: f64, class: usize| match whole {
+            true => flight.arrived[class],
+            false => clock,
         };
-        let (sent, received) = (drained(0), drained(1));
-        let last_sent = sent.iter().copied().fold(0.0, f64::max);
-        let end = |class: usize| {
-            if !costs[class].active {
-                return begin[class];
-            }
-            // A message is there when its sender's link has passed it on.
-            let from_others = match &classes[class].peers[..] {
-                [] => last_sent,
-                peers => peers.iter().map(|&p| sent[p]).fold(0.0, f64::max),
+        let landed: Vec<f64> = classes
+            .clone()
+            .map(|class| here(self.state.clock[class], class).max(flight.end[class]))
+            .collect();
+        let last = landed.iter().copied().fold(0.0, f64::max);
+        if cost.together() {
+            let end = last + cost.after(0);
+            self.state.network.iter_mut().for_each(|t| *t = t.max(end));
+        }
+        for class in classes {
+            let here = here(self.state.clock[class], class);
+            let exposed = (landed[class] - here.max(flight.ready[class])).max(0.0);
+            let (packing, [first, second]) = match whole {
+                true => (cost.before(class), cost.bytes_sent(class)),
+                false => (0.0, [0, cost.bytes_sent(class)[1]]),
             };
-            sent[class].max(received[class]).max(from_others)
-        };
-        (0..classes.len())
-            .map(|class| (begin[class], end(class)))
-            .collect()
+            let busy = packing + exposed + cost.after(class);
+            self.state.communication[class] += busy;
+            let end = if cost.together() { last } else { landed[class] };
+            self.finish(
+                class,
+                name,
+                at,
+                busy,
+                end + cost.after(class),
+                first + second,
+            );
+        }
     }
 
     /// Runs a loop. Durations do not depend on the iteration, so every further iteration is the
@@ -332,30 +320,12 @@ impl State {
         more(&mut self.clock, &before.clock);
         more(&mut self.compute, &before.compute);
         more(&mut self.communication, &before.communication);
+        more(&mut self.network, &before.network);
         for (now, before) in self.kinds.iter_mut().zip(&before.kinds) {
             now.0 += (now.0 - before.0) * times as u64;
             now.1 += (now.1 - before.1) * times;
         }
     }
-}
-
-/// When a shared link has served all ranks of a node, in the order in which they are ready.
-fn last_served(
-    members: &[(usize, u32)],
-    ready: &impl Fn(usize) -> f64,
-    busy: &impl Fn(usize) -> f64,
-) -> f64 {
-    let using = || members.iter().filter(|(class, _)| busy(*class) > 0.0);
-    let from = |start: f64| -> f64 {
-        let later = using().filter(|(class, _)| ready(*class) >= start);
-        start
-            + later
-                .map(|(class, count)| busy(*class) * f64::from(*count))
-                .sum::<f64>()
-    };
-    using()
-        .map(|(class, _)| from(ready(*class)))
-        .fold(0.0, f64::max)
 }
 
 /// Whether every clock advanced by the same, and by as much as in the iteration before.

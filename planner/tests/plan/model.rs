@@ -90,6 +90,7 @@ fn launch(kernel: u32, rows: Extent, input: Ref, output: Ref) -> Instr {
         outputs: vec![output],
         scalars: Vec::new(),
         sites: Vec::new(),
+        chunk: None,
     })
 }
 

@@ -62,6 +62,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         allow: &[],
         pin: Pin::default(),
         top: None,
+        overlap: true,
     };
     plan(&request, &ANY)
 }
@@ -118,6 +119,7 @@ fn failed_lowerings_are_rejected() {
         allow: &[],
         pin: Pin::default(),
         top: None,
+        overlap: true,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -195,6 +197,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             allow: &[],
             pin,
             top: None,
+            overlap: true,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

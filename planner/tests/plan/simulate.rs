@@ -4,12 +4,14 @@ use crate::model::{HIDDEN, Shape, at, program, workload};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role, Transfer};
 use gnnc_ir::trace::{Phase, Resource};
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{GROUPS, TERMS};
 use gnnc_planner::parts::{Messages, Parts, parts};
-use gnnc_planner::simulate::{Estimate, SimulateError, bound, least_memory, simulate, timeline};
+use gnnc_planner::simulate::{
+    Estimate, PhaseCost, SimulateError, bound, least_memory, simulate, timeline,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -40,6 +42,7 @@ fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         alpha: 1.0,
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,
+        degrees: Default::default(),
         edge_imbalance: 1.0,
         edge_imbalance_basis: AlphaBasis::Measured,
         basis: Basis::Measured,
@@ -376,6 +379,51 @@ fn an_exchange_takes_latency_and_the_larger_direction() {
     );
     // Rank 0 packs less and waits for rank 1.
     assert!(near(epoch.bubble_seconds.0, packing / 3.0));
+}
+
+/// An exchange that is cut in halves hides behind what stands between them, by hand.
+#[test]
+fn what_is_computed_meanwhile_hides_messages() {
+    let mut cluster = cluster(2, 1);
+    cluster.device.launch_floor = Seconds(0.0);
+    cluster.calibration.link_efficiency = 1.0;
+    (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(0.0));
+    let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
+    let mut program = program(2, SHAPE);
+    let what = Box::new(Instr::HaloExchange {
+        buffer: at(HIDDEN.0),
+    });
+    let transfer = Transfer { tag: 1, what };
+    let other = program.step[0].clone();
+    let mut step = |step: Vec<Instr>| {
+        program.step = step;
+        cost(&program, &cluster, &parts).epoch
+    };
+    let work = step(vec![other.clone()]).seconds.0;
+    let whole = step(vec![*transfer.what.clone(), other.clone()]);
+    let halves = step(vec![
+        Instr::Begin(transfer.clone()),
+        other,
+        Instr::Finish(transfer),
+    ]);
+    let (messages, packing) = (
+        2000.0 * 64.0 / 1e9,
+        whole.seconds.0 - work - 2000.0 * 64.0 / 1e9,
+    );
+    assert!(work > 0.0 && packing > 0.0);
+    assert!(near(
+        whole.exposed_communication_seconds.0,
+        packing + messages
+    ));
+    let exposed = packing + (messages - work).max(0.0);
+    assert!(near(halves.exposed_communication_seconds.0, exposed));
+    assert!(near(halves.seconds.0, packing + messages.max(work)));
+    assert_eq!(whole.bytes, halves.bytes);
+    let kind = |cost: &PhaseCost| {
+        let found = cost.breakdown.iter().find(|k| k.name == "halo-exchange");
+        found.map(|k| k.count)
+    };
+    assert_eq!((kind(&whole), kind(&halves)), (Some(1), Some(1)));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::team::Team;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::{COLUMN_BLOCK, Operand};
+use std::ops::Range;
 
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -165,17 +166,18 @@ impl Call<'_> {
         unsafe { self.kernel.run(&self.args, begin, end) };
     }
 
-    /// Runs the kernel over rows `0 .. rows` in pieces of `piece` rows.
+    /// Runs the kernel over a range of rows in pieces of `piece` rows.
     ///
     /// # Safety
     /// As [`Self::run`].
-    pub(crate) unsafe fn run_rows(&self, team: &Team, rows: u64, piece: u64, accesses: u64) {
-        team.each(rows.div_ceil(piece) as usize, accesses, |i| {
-            let begin = i as u64 * piece;
+    pub(crate) unsafe fn run_rows(&self, team: &Team, rows: Range<u64>, piece: u64, accesses: u64) {
+        let count = rows.end.saturating_sub(rows.start).div_ceil(piece);
+        team.each(count as usize, accesses, |i| {
+            let begin = rows.start + i as u64 * piece;
             // SAFETY: pieces are disjoint rows; the caller vouches for the rest.
             unsafe {
                 self.kernel
-                    .run(&self.args, begin, (begin + piece).min(rows))
+                    .run(&self.args, begin, (begin + piece).min(rows.end))
             };
         });
     }

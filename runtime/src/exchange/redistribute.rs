@@ -4,7 +4,7 @@ use super::ROWS;
 use crate::device::cpu::Span;
 use crate::gemm::Dense;
 use crate::team::Team;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{TransportError, Wire};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::traffic::share;
@@ -48,20 +48,62 @@ enum Write {
     Add,
 }
 
-/// Moves a tensor to its new layout. `owned` has for each rank the global ids of its rows.
+/// The rows that are moved.
+#[derive(Clone, Copy)]
+pub(crate) struct Owned<'a> {
+    /// For each rank the ids of its vertices among them.
+    pub(crate) ids: &'a [Vec<u32>],
+    /// The places of this rank's ones among its rows; its first rows if none.
+    pub(crate) rows: Option<&'a [u32]>,
+}
+
+/// Sends what other ranks get of the moved rows of a tensor.
+///
+/// # Safety
+/// Nothing writes the operand meanwhile.
+pub(crate) unsafe fn send(
+    team: &Team,
+    wire: &mut Wire,
+    owned: Owned,
+    tensor: &Move,
+) -> Result<(), TransportError> {
+    let rank = wire.rank() as usize;
+    let mut work = Work {
+        team,
+        rank,
+        wire,
+        owned,
+        tensor,
+    };
+    let from = tensor.from;
+    for other in others(rank, owned.ids.len()) {
+        let block = match tensor.how {
+            Redistribute::Split(slice) => work.own(from, work.slice(slice, other)),
+            Redistribute::Join(slice) => work.of(other, from, work.local(slice).0),
+            Redistribute::Replicate => work.own(from, work.all()),
+            Redistribute::Reduce => work.of(other, from, work.all()),
+            Redistribute::Own => continue,
+        };
+        // SAFETY: as the caller promised.
+        unsafe { work.send(other, block)? };
+    }
+    Ok(())
+}
+
+/// Fills a tensor in its new layout with the rank's own share and what others sent with [`send`].
 ///
 /// # Safety
 /// Nothing else uses the result meanwhile or writes the operand, and they do not overlap.
-pub(crate) unsafe fn redistribute(
+pub(crate) unsafe fn receive(
     team: &Team,
-    transport: &mut dyn Transport,
-    owned: &[Vec<u32>],
+    wire: &mut Wire,
+    owned: Owned,
     tensor: &Move,
 ) -> Result<(), TransportError> {
     let mut work = Work {
         team,
-        rank: transport.rank() as usize,
-        transport,
+        rank: wire.rank() as usize,
+        wire,
         owned,
         tensor,
     };
@@ -77,32 +119,30 @@ pub(crate) unsafe fn redistribute(
     }
 }
 
-struct Work<'a> {
+struct Work<'a, 'w> {
     team: &'a Team,
-    transport: &'a mut dyn Transport,
+    wire: &'a mut Wire<'w>,
     rank: usize,
-    owned: &'a [Vec<u32>],
+    owned: Owned<'a>,
     tensor: &'a Move,
 }
 
-impl Work<'_> {
+impl Work<'_, '_> {
     /// Every rank gets its columns of all rows.
     ///
     /// # Safety
-    /// As [`redistribute`], and so for all below.
+    /// As [`receive`], and so for all below.
     unsafe fn split(&mut self, slice: Slice) -> Result<(), TransportError> {
         let rank = self.rank;
-        for other in others(rank, self.owned.len()) {
-            let columns = self.slice(slice, other);
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.own(self.tensor.from, columns))? };
-        }
         let columns = self.slice(slice, rank);
         let (packed, stride) = self.local(slice);
         let to = self.result(stride);
         if packed.runs * packed.len < stride {
-            // SAFETY: nothing else uses the result.
-            unsafe { self.tensor.to.write() }.fill(0.0);
+            for row in self.owned.ids.iter().flatten() {
+                let row = self.tensor.to.part(*row as usize * stride, stride);
+                // SAFETY: nothing else uses the result.
+                unsafe { row.write() }.fill(0.0);
+            }
         }
         let own = self.own(self.tensor.from, columns);
         // SAFETY: the ranks' rows differ from each other.
@@ -117,16 +157,12 @@ impl Work<'_> {
         let rank = self.rank;
         let columns = self.slice(slice, rank);
         let (packed, _) = self.local(slice);
-        for other in others(rank, self.owned.len()) {
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.of(other, self.tensor.from, packed))? };
-        }
         let to = self.result(self.all().len);
         let share = self.of(rank, self.tensor.from, packed);
         // SAFETY: the ranks' columns differ from each other.
         unsafe {
             self.keep(&share, &self.own(to, columns));
-            for other in others(rank, self.owned.len()) {
+            for other in others(rank, self.owned.ids.len()) {
                 let columns = self.slice(slice, other);
                 self.recv(other, self.own(to, columns), Write::Replace)?;
             }
@@ -141,9 +177,6 @@ impl Work<'_> {
         let to = self.result(all.len);
         // SAFETY: nothing writes the operand; the ranks' rows differ from each other.
         unsafe {
-            for other in others(rank, self.owned.len()) {
-                self.send(other, own)?;
-            }
             self.keep(&own, &self.of(rank, to, all));
             self.recv_rows(to, all)
         }
@@ -152,13 +185,9 @@ impl Work<'_> {
     /// Every rank gets the sums of its rows, added in order of the ranks.
     unsafe fn reduce(&mut self) -> Result<(), TransportError> {
         let (rank, all) = (self.rank, self.all());
-        for other in others(rank, self.owned.len()) {
-            // SAFETY: nothing writes the operand.
-            unsafe { self.send(other, self.of(other, self.tensor.from, all))? };
-        }
         let to = self.own(self.result(all.len), all);
         let share = self.of(rank, self.tensor.from, all);
-        for other in 0..self.owned.len() {
+        for other in 0..self.owned.ids.len() {
             let write = match other {
                 0 => Write::Replace,
                 _ => Write::Add,
@@ -166,7 +195,7 @@ impl Work<'_> {
             // SAFETY: nothing else uses the result.
             unsafe {
                 match other == rank {
-                    true => put(self.team, &share, &to, self.owned[rank].len(), write),
+                    true => put(self.team, &share, &to, self.owned.ids[rank].len(), write),
                     false => self.recv(other, to, write)?,
                 }
             }
@@ -187,12 +216,12 @@ impl Work<'_> {
     /// Copies own rows from one matrix to another.
     unsafe fn keep(&self, from: &Block, to: &Block) {
         // SAFETY: as the caller promised.
-        unsafe { copy(self.team, from, to, self.owned[self.rank].len()) };
+        unsafe { copy(self.team, from, to, self.owned.ids[self.rank].len()) };
     }
 
     /// Receives the columns of every other rank's rows.
     unsafe fn recv_rows(&mut self, to: Dense, columns: Columns) -> Result<(), TransportError> {
-        for other in others(self.rank, self.owned.len()) {
+        for other in others(self.rank, self.owned.ids.len()) {
             // SAFETY: as the caller promised; the ranks' rows differ from each other.
             unsafe { self.recv(other, self.of(other, to, columns), Write::Replace)? };
         }
@@ -206,7 +235,7 @@ impl Work<'_> {
             return Ok(());
         }
         let team = self.team;
-        self.transport
+        self.wire
             .send(to as u32, rows * packed.len, &mut |message| {
                 let at = Span {
                     ptr: message.as_mut_ptr(),
@@ -229,7 +258,7 @@ impl Work<'_> {
             return Ok(());
         }
         let team = self.team;
-        self.transport
+        self.wire
             .recv(from as u32, rows * packed.len, &mut |message| {
                 // The message is only read.
                 let at = Span {
@@ -244,16 +273,7 @@ impl Work<'_> {
     fn count(&self, block: &Block) -> usize {
         block
             .rows
-            .map_or(self.owned[self.rank].len(), |rows| rows.len())
-    }
-
-    /// Own rows of a matrix by rows.
-    fn own(&self, at: Dense, columns: Columns) -> Block<'static> {
-        Block {
-            at,
-            rows: None,
-            columns,
-        }
+            .map_or(self.owned.ids[self.rank].len(), |rows| rows.len())
     }
 
     fn result(&self, stride: usize) -> Dense {
@@ -290,7 +310,7 @@ impl Work<'_> {
     /// A rank's columns of the tensor by rows.
     fn slice(&self, slice: Slice, rank: usize) -> Columns {
         let Move { heads, width, .. } = *self.tensor;
-        let part = share(slice.of, self.owned.len() as u32, rank as u32);
+        let part = share(slice.of, self.owned.ids.len() as u32, rank as u32);
         let (offset, len) = (part.start as usize, (part.end - part.start) as usize);
         match slice.axis {
             Axis::Heads => Columns::one(offset * width, len * width),
@@ -305,12 +325,21 @@ impl Work<'_> {
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> Work<'a, '_> {
+    /// Own rows of a matrix by rows.
+    fn own(&self, at: Dense, columns: Columns) -> Block<'a> {
+        Block {
+            at,
+            rows: self.owned.rows,
+            columns,
+        }
+    }
+
     /// A rank's rows of a matrix of all rows.
     fn of(&self, rank: usize, at: Dense, columns: Columns) -> Block<'a> {
         Block {
             at,
-            rows: Some(&self.owned[rank]),
+            rows: Some(&self.owned.ids[rank]),
             columns,
         }
     }

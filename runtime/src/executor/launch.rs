@@ -31,12 +31,20 @@ impl Rank {
             args,
         };
         let spec = program.kernel(launch.kernel);
-        let rows = self.part.sizes.rows(launch.rows);
+        let all = self.part.sizes.rows(launch.rows);
+        let range = match launch.chunk {
+            Some(chunk) => self.part.whole.chunks.rows(chunk.index),
+            None => 0..all,
+        };
+        let rows = range.end - range.start;
         let columns = u64::from(spec.heads) * u64::from(spec.width);
         let walk = Walk::of(&spec.body);
         let entries = match spec.body.edge_set() {
             None => rows,
-            Some(set) => self.part.sizes.rows(launch.rows.arcs(set)) + rows,
+            Some(set) => {
+                let arcs = self.part.sizes.rows(launch.rows.arcs(set));
+                launch.chunk.map_or(arcs, |chunk| chunk.share(arcs)) + rows
+            }
         };
         let accesses = entries * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
         // SAFETY: as the caller promised.
@@ -46,10 +54,18 @@ impl Rank {
                 call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
             } else if let (Some(set), false) = (spec.body.edge_set(), walk == Walk::Rows) {
                 let (walkable, _) = self.arcs(launch, set, walk)?;
-                call.run(&self.team, &walkable.pieces, accesses);
+                let mut bounds = Vec::new();
+                let pieces = match launch.chunk {
+                    None => &walkable.pieces,
+                    Some(_) => {
+                        bounds.extend(walkable.pieces_within(&range));
+                        &bounds
+                    }
+                };
+                call.run(&self.team, pieces, accesses);
             } else {
                 let piece = (PIECE / columns.max(1)).max(64).next_multiple_of(64);
-                call.run_rows(&self.team, rows, piece, accesses);
+                call.run_rows(&self.team, range, piece, accesses);
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use crate::error::Failure;
 
 /// One rank's end of the connections to all other ranks.
 ///
-/// Messages are floats; between two ranks they arrive in the order in which they were sent.
-/// Sending never waits for the receiver.
+/// Messages are floats with a tag; those of one tag between two ranks arrive in the order in which
+/// they were sent, and do not wait for messages of another tag. Sending never waits for the receiver.
 pub trait Transport: Send {
     /// The rank at this end.
     fn rank(&self) -> u32;
@@ -23,6 +23,7 @@ pub trait Transport: Send {
     fn send(
         &mut self,
         to: u32,
+        tag: u32,
         floats: usize,
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError>;
@@ -34,32 +35,39 @@ pub trait Transport: Send {
     fn send_all(
         &mut self,
         to: &mut dyn Iterator<Item = u32>,
+        tag: u32,
         floats: &[f32],
     ) -> Result<(), TransportError> {
         for rank in to {
-            self.send(rank, floats.len(), &mut |message| {
+            self.send(rank, tag, floats.len(), &mut |message| {
                 message.copy_from_slice(floats)
             })?;
         }
         Ok(())
     }
 
-    /// Waits until a message of each of the ranks can be received at once. A transport that
-    /// gains nothing by it returns at once itself.
+    /// Waits until a message with the tag of each of the ranks can be received at once. A transport
+    /// that gains nothing by it returns at once itself.
     ///
     /// # Errors
     /// As [`Transport::recv`].
-    fn wait_for(&mut self, _from: &mut dyn Iterator<Item = u32>) -> Result<(), TransportError> {
+    fn wait_for(
+        &mut self,
+        _from: &mut dyn Iterator<Item = u32>,
+        _tag: u32,
+    ) -> Result<(), TransportError> {
         Ok(())
     }
 
-    /// Waits for the next message of rank `from`, which must be `floats` floats; `take` reads them.
+    /// Waits for the next message of rank `from` with the tag, which must be `floats` floats; `take`
+    /// reads them.
     ///
     /// # Errors
     /// No such rank, a message of another length, or another rank has failed.
     fn recv(
         &mut self,
         from: u32,
+        tag: u32,
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError>;
@@ -73,6 +81,45 @@ pub trait Transport: Send {
     /// Tells all ranks that this one has failed: their sends and receives return an error
     /// from now on. The first failure is the one that all ranks report.
     fn abort(&mut self, failure: Failure);
+}
+
+/// The connections as one communication uses them: all its messages have its tag.
+pub(crate) struct Wire<'a> {
+    pub(crate) transport: &'a mut dyn Transport,
+    pub(crate) tag: u32,
+}
+
+type Sent = Result<(), TransportError>;
+
+impl Wire<'_> {
+    pub(crate) fn rank(&self) -> u32 {
+        self.transport.rank()
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.transport.ranks()
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Sent {
+        self.transport.send(to, self.tag, floats, fill)
+    }
+
+    pub(crate) fn send_all(&mut self, to: &mut dyn Iterator<Item = u32>, floats: &[f32]) -> Sent {
+        self.transport.send_all(to, self.tag, floats)
+    }
+
+    pub(crate) fn wait_for(&mut self, from: &mut dyn Iterator<Item = u32>) -> Sent {
+        self.transport.wait_for(from, self.tag)
+    }
+
+    pub(crate) fn recv(&mut self, from: u32, floats: usize, take: &mut dyn FnMut(&[f32])) -> Sent {
+        self.transport.recv(from, self.tag, floats, take)
+    }
 }
 
 /// Why a message could not be sent or received.

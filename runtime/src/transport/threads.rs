@@ -37,12 +37,14 @@ struct Mail {
     queues: BTreeMap<u32, Queue>,
     /// Senders without whose messages the receiver need not be woken.
     missing: BTreeSet<u32>,
+    /// The tag of those messages.
+    tag: u32,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Messages under way, oldest first.
-    messages: VecDeque<Message>,
+    /// Messages under way with their tags, oldest first.
+    messages: VecDeque<(u32, Message)>,
     /// Memory of the longest message received, for the next one. Only one is kept, so that
     /// memory does not depend on how far a sender got ahead of its receiver.
     free: Vec<f32>,
@@ -83,12 +85,18 @@ impl Threads {
     }
 
     /// Adds a message to a rank's mail, and wakes the rank if it waited for nothing else.
-    fn post(&mut self, to: u32, floats: usize, message: Message) -> Result<(), TransportError> {
+    fn post(
+        &mut self,
+        to: u32,
+        tag: u32,
+        floats: usize,
+        message: Message,
+    ) -> Result<(), TransportError> {
         let inbox = self.inbox(to, to)?;
         let mut mail = lock(&inbox.mail);
         let queue = mail.queues.entry(self.rank).or_default();
-        queue.messages.push_back(message);
-        let wake = mail.missing.remove(&self.rank) && mail.missing.is_empty();
+        queue.messages.push_back((tag, message));
+        let wake = mail.tag == tag && mail.missing.remove(&self.rank) && mail.missing.is_empty();
         drop(mail);
         if wake {
             inbox.complete.notify_one();
@@ -98,18 +106,20 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until a message of each sender is there, and sleeps once at most.
+    /// Waits until a message of each sender with the tag is there, and sleeps once at most.
     fn wait<'a>(
         &'a self,
         inbox: &'a Inbox,
         from: &mut dyn Iterator<Item = u32>,
+        tag: u32,
     ) -> Result<MutexGuard<'a, Mail>, TransportError> {
         let mut guard = lock(&inbox.mail);
         let mail = &mut *guard;
         mail.missing.clear();
+        mail.tag = tag;
         for sender in from {
             let queue = mail.queues.get(&sender);
-            if queue.is_none_or(|queue| queue.messages.is_empty()) {
+            if queue.is_none_or(|queue| queue.next(tag).is_none()) {
                 mail.missing.insert(sender);
             }
         }
@@ -140,6 +150,13 @@ impl Threads {
     }
 }
 
+impl Queue {
+    /// The place of the oldest message with a tag.
+    fn next(&self, tag: u32) -> Option<usize> {
+        self.messages.iter().position(|(found, _)| *found == tag)
+    }
+}
+
 impl Message {
     fn floats(&self) -> &[f32] {
         match self {
@@ -161,6 +178,7 @@ impl Transport for Threads {
     fn send(
         &mut self,
         to: u32,
+        tag: u32,
         floats: usize,
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError> {
@@ -174,12 +192,13 @@ impl Transport for Threads {
         message.reserve_exact(floats.saturating_sub(message.len()));
         message.resize(floats, 0.0);
         fill(&mut message);
-        self.post(to, floats, Message::Own(message))
+        self.post(to, tag, floats, Message::Own(message))
     }
 
     fn send_all(
         &mut self,
         to: &mut dyn Iterator<Item = u32>,
+        tag: u32,
         floats: &[f32],
     ) -> Result<(), TransportError> {
         self.check_aborted()?;
@@ -195,30 +214,37 @@ impl Transport for Threads {
         }
         self.shared = Arc::clone(&message);
         for rank in to {
-            self.post(rank, floats.len(), Message::Shared(Arc::clone(&message)))?;
+            let message = Message::Shared(Arc::clone(&message));
+            self.post(rank, tag, floats.len(), message)?;
         }
         Ok(())
     }
 
-    fn wait_for(&mut self, from: &mut dyn Iterator<Item = u32>) -> Result<(), TransportError> {
+    fn wait_for(
+        &mut self,
+        from: &mut dyn Iterator<Item = u32>,
+        tag: u32,
+    ) -> Result<(), TransportError> {
         let inbox = self.inbox(self.rank, self.rank)?;
-        self.wait(inbox, from).map(drop)
+        self.wait(inbox, from, tag).map(drop)
     }
 
     fn recv(
         &mut self,
         from: u32,
+        tag: u32,
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
         let inbox = self.inbox(self.rank, from)?;
-        let mut mail = self.wait(inbox, &mut std::iter::once(from))?;
-        let next = mail
-            .queues
-            .get_mut(&from)
-            .and_then(|q| q.messages.pop_front());
+        let mut mail = self.wait(inbox, &mut std::iter::once(from), tag)?;
+        let queue = mail.queues.get_mut(&from);
+        let next = queue.and_then(|queue| {
+            let place = queue.next(tag)?;
+            queue.messages.remove(place)
+        });
         drop(mail);
-        let Some(message) = next else {
+        let Some((_, message)) = next else {
             return Err(TransportError::Broken {
                 rank: from,
                 reason: "its message is gone".to_owned(),
@@ -247,7 +273,7 @@ impl Transport for Threads {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let own = |message: &Message| match message {
+        let own = |(_, message): &(u32, Message)| match message {
             Message::Own(floats) => floats.capacity(),
             Message::Shared(_) => 0,
         };
@@ -289,20 +315,20 @@ mod tests {
         let mut right = ends.pop().unwrap();
         let mut left = ends.pop().unwrap();
         for n in 0..3 {
-            left.send(1, n, &mut |message| message.fill(n as f32))
+            left.send(1, 0, n, &mut |message| message.fill(n as f32))
                 .unwrap();
         }
         let mut seen = Vec::new();
         for n in 0..3 {
             right
-                .recv(0, n, &mut |message| seen.extend_from_slice(message))
+                .recv(0, 0, n, &mut |message| seen.extend_from_slice(message))
                 .unwrap();
         }
         assert_eq!(seen, [1.0, 2.0, 2.0]);
         assert_eq!((left.bytes_sent(), right.bytes_sent()), (12, 0));
         assert_eq!((left.memory_bytes(), right.memory_bytes()), (8, 0));
-        left.send(1, 1, &mut |_| {}).unwrap();
-        let wrong = right.recv(0, 2, &mut |_| {});
+        left.send(1, 0, 1, &mut |_| {}).unwrap();
+        let wrong = right.recv(0, 0, 2, &mut |_| {});
         assert_eq!(
             wrong,
             Err(TransportError::Length {
@@ -312,9 +338,38 @@ mod tests {
             })
         );
         assert!(matches!(
-            left.send(2, 1, &mut |_| {}),
+            left.send(2, 0, 1, &mut |_| {}),
             Err(TransportError::NoSuchRank { rank: 2, ranks: 2 })
         ));
+    }
+
+    #[test]
+    fn tags_keep_messages_apart() {
+        let mut ends = Threads::connect(2);
+        let (mut right, mut left) = (ends.pop().unwrap(), ends.pop().unwrap());
+        for (tag, value) in [(7, 1.0), (0, 2.0), (7, 3.0), (5, 4.0)] {
+            left.send(1, tag, 1, &mut |message| message.fill(value))
+                .unwrap();
+        }
+        let mut read = |tag| {
+            let mut seen = 0.0;
+            right
+                .recv(0, tag, 1, &mut |message| seen = message[0])
+                .unwrap();
+            seen
+        };
+        assert_eq!([5, 7, 0, 7].map(&mut read), [4.0, 1.0, 2.0, 3.0]);
+        // A message of another tag wakes nobody.
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read(9));
+            left.send(1, 8, 1, &mut |message| message.fill(5.0))
+                .unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            left.send(1, 9, 1, &mut |message| message.fill(6.0))
+                .unwrap();
+            assert_eq!(reader.join().unwrap(), 6.0);
+        });
+        assert_eq!(read(8), 5.0);
     }
 
     #[test]
@@ -322,18 +377,18 @@ mod tests {
         let mut ends = Threads::connect(4);
         for _ in 0..3 {
             ends[1]
-                .send_all(&mut [0, 2].into_iter(), &[1.0, 2.0])
+                .send_all(&mut [0, 2].into_iter(), 0, &[1.0, 2.0])
                 .unwrap();
             for reader in [0, 2] {
                 let mut seen = Vec::new();
                 ends[reader]
-                    .recv(1, 2, &mut |message| seen.extend_from_slice(message))
+                    .recv(1, 0, 2, &mut |message| seen.extend_from_slice(message))
                     .unwrap();
                 assert_eq!(seen, [1.0, 2.0]);
             }
         }
         assert_eq!((ends[1].bytes_sent(), ends[1].memory_bytes()), (48, 8));
-        assert!(ends[1].send_all(&mut [4].into_iter(), &[1.0]).is_err());
+        assert!(ends[1].send_all(&mut [4].into_iter(), 0, &[1.0]).is_err());
     }
 
     #[test]
@@ -344,20 +399,20 @@ mod tests {
             for end in &mut ends {
                 scope.spawn(|| {
                     for n in 0..200 {
-                        end.send(0, 1, &mut |message| message.fill(n as f32))
+                        end.send(0, 0, 1, &mut |message| message.fill(n as f32))
                             .unwrap();
                     }
                 });
             }
             for n in 0..200 {
-                reader.wait_for(&mut [1, 2].into_iter()).unwrap();
+                reader.wait_for(&mut [1, 2].into_iter(), 0).unwrap();
                 for sender in [2, 1] {
                     let queued = lock(&reader.hub.inboxes[0].mail).queues[&sender]
                         .messages
                         .len();
                     assert!(queued > 0, "message {n} of rank {sender}");
                     reader
-                        .recv(sender, 1, &mut |message| assert_eq!(message, [n as f32]))
+                        .recv(sender, 0, 1, &mut |message| assert_eq!(message, [n as f32]))
                         .unwrap();
                 }
             }
@@ -376,7 +431,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting: Vec<_> = ends
                 .iter_mut()
-                .map(|end| scope.spawn(|| end.recv(2, 1, &mut |_| {})))
+                .map(|end| scope.spawn(|| end.recv(2, 0, 1, &mut |_| {})))
                 .collect();
             last.abort(failure.clone());
             last.abort(Failure {
@@ -391,7 +446,7 @@ mod tests {
             }
         });
         assert_eq!(
-            ends[0].send(1, 1, &mut |_| {}),
+            ends[0].send(1, 0, 1, &mut |_| {}),
             Err(TransportError::Aborted(failure))
         );
     }

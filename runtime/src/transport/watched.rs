@@ -51,21 +51,23 @@ impl<T: Transport> Transport for Watched<T> {
     fn send(
         &mut self,
         to: u32,
+        tag: u32,
         floats: usize,
         fill: &mut dyn FnMut(&mut [f32]),
     ) -> Result<(), TransportError> {
         (self.watch)(Call::Send { to, floats })?;
-        self.inner.send(to, floats, fill)
+        self.inner.send(to, tag, floats, fill)
     }
 
     fn recv(
         &mut self,
         from: u32,
+        tag: u32,
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
         (self.watch)(Call::Receive { from, floats })?;
-        self.inner.recv(from, floats, take)
+        self.inner.recv(from, tag, floats, take)
     }
 
     fn bytes_sent(&self) -> u64 {

@@ -98,6 +98,7 @@ pub fn launch(kernel: KernelId, rows: Extent, inputs: &[Ref], outputs: &[Ref]) -
         outputs: outputs.to_vec(),
         scalars: vec![],
         sites: vec![],
+        chunk: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Numbers arrive where they belong, and no more are sent than was said.
 
 use super::*;
-use crate::transport::threads::Threads;
+use crate::transport::{Transport, threads::Threads};
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::redistribute_floats;
 use proptest::prelude::*;
@@ -114,8 +114,19 @@ impl Case {
                 width: self.width,
             };
             let team = Team::new(0, self.threads).unwrap();
+            let mut wire = Wire {
+                transport: &mut transport,
+                tag: 3,
+            };
+            let owned = Owned {
+                ids: &self.owned,
+                rows: None,
+            };
             // SAFETY: operand and result are two vectors of this thread.
-            unsafe { redistribute(&team, &mut transport, &self.owned, &tensor) }.unwrap();
+            unsafe {
+                send(&team, &mut wire, owned, &tensor).unwrap();
+                receive(&team, &mut wire, owned, &tensor).unwrap();
+            }
             let shape = (self.heads as u32, self.width as u32);
             let floats =
                 |to| redistribute_floats(how(rank), shape, ranks, &sizes, (rank as u32, to));

@@ -1,0 +1,172 @@
+//! Vertices in chunks, one after the other through a whole graph (NeutronTP, sections 3.4 and 3.5).
+//!
+//! A chunk is a run of consecutive vertices. What an aggregation to a chunk reads, and no earlier chunk
+//! has read, is *new* to it: only these rows need to arrive before it is computed.
+
+use crate::{GraphError, Partition, Topology};
+use gnnc_ir::kernel::End;
+use std::ops::Range;
+
+/// The chunks of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    bounds: Vec<u32>,
+    /// By the end that arcs are grouped by, then by chunk: the vertices that are new to it, ascending.
+    new: [Vec<Vec<u32>>; 2],
+}
+
+impl Chunks {
+    /// Cuts a graph into `count` chunks (at least one) of about equally many arcs into their vertices
+    /// and vertices. Some are empty if there are fewer vertices.
+    pub fn new(topology: &Topology, count: u32) -> Self {
+        let bounds = bounds(topology.indptr(), count.max(1));
+        let transposed = topology.transposed();
+        Self {
+            new: [topology, &transposed].map(|graph| new(graph, &bounds)),
+            bounds,
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.bounds.len() as u32 - 1
+    }
+
+    /// The vertices of a chunk; none of one that is not there.
+    pub fn rows(&self, chunk: u32) -> Range<u32> {
+        let bound = |n: u32| self.bounds.get(n as usize).copied();
+        match (bound(chunk), bound(chunk.saturating_add(1))) {
+            (Some(begin), Some(end)) => begin..end,
+            _ => 0..0,
+        }
+    }
+
+    /// The chunk's own vertices, and those at the other end of their arcs, that no chunk before has: the
+    /// arcs into the chunk's vertices if `to` is [`End::Dst`], those out of them if it is [`End::Src`].
+    pub fn new_to(&self, to: End, chunk: u32) -> &[u32] {
+        self.new[end(to)].get(chunk as usize).map_or(&[], |v| v)
+    }
+
+    /// The vertices dealt out to parts round robin, in the order in which chunks need them, so that
+    /// every part has an equal share of what is new to each chunk.
+    ///
+    /// # Errors
+    /// No parts.
+    pub fn deal(&self, parts: u32) -> Result<Partition, GraphError> {
+        let order = self.new[end(End::Dst)].iter().flatten();
+        let mut owner = vec![0; self.bounds.last().map_or(0, |n| *n as usize)];
+        for (n, &v) in order.enumerate() {
+            owner[v as usize] = (n % parts.max(1) as usize) as u32;
+        }
+        Partition::new(parts, owner)
+    }
+}
+
+fn end(to: End) -> usize {
+    match to {
+        End::Dst => 0,
+        End::Src => 1,
+    }
+}
+
+/// Bounds of runs of about equally many arcs and vertices.
+fn bounds(indptr: &[u64], count: u32) -> Vec<u32> {
+    let vertices = indptr.len().saturating_sub(1);
+    let work = |v: usize| indptr[v] + v as u64;
+    let total = u128::from(work(vertices));
+    let mut bounds = vec![0; count as usize + 1];
+    let mut v = 0;
+    for (n, bound) in bounds.iter_mut().enumerate() {
+        let target = (total * n as u128 / u128::from(count)) as u64;
+        while v < vertices && work(v) < target {
+            v += 1;
+        }
+        *bound = v as u32;
+    }
+    if let Some(last) = bounds.last_mut() {
+        *last = vertices as u32;
+    }
+    bounds
+}
+
+/// For each chunk the vertices that it reads, and that no chunk before it reads.
+fn new(topology: &Topology, bounds: &[u32]) -> Vec<Vec<u32>> {
+    let mut seen = vec![false; topology.vertices() as usize];
+    let chunk = |pair: &[u32]| {
+        let mut found = Vec::new();
+        let mut take = |v: u32| {
+            if !std::mem::replace(&mut seen[v as usize], true) {
+                found.push(v);
+            }
+        };
+        for v in pair[0]..pair[1] {
+            take(v);
+            topology.in_neighbours(v).iter().for_each(|&u| take(u));
+        }
+        found.sort_unstable();
+        found
+    };
+    bounds.windows(2).map(chunk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::g8;
+    use proptest::prelude::*;
+
+    /// Section 7 of the specification.
+    #[test]
+    fn g8_in_two_chunks() {
+        let chunks = Chunks::new(&g8().topology, 2);
+        assert_eq!([chunks.rows(0), chunks.rows(1)], [0..4, 4..8]);
+        for to in [End::Dst, End::Src] {
+            assert_eq!(chunks.new_to(to, 0), [0, 1, 2, 3, 4, 5]);
+            assert_eq!(chunks.new_to(to, 1), [6, 7]);
+        }
+        let dealt = chunks.deal(2).unwrap();
+        assert_eq!(dealt.members(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
+        // Each rank sends three rows before chunk 0 and one before chunk 1.
+        for part in dealt.members() {
+            let sent = |n| {
+                let new = chunks.new_to(End::Dst, n);
+                part.iter().filter(|v| new.contains(v)).count()
+            };
+            assert_eq!([sent(0), sent(1)], [3, 1]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_vertex_is_new_once_and_in_time(
+            vertices in 1u32..40,
+            arcs in prop::collection::vec((0u32..40, 0u32..40), 0..120),
+            count in 1u32..20,
+        ) {
+            let arcs = arcs.into_iter().filter(|(u, v)| *u < vertices && *v < vertices);
+            let (topology, _) = Topology::from_edges(vertices, arcs).unwrap();
+            let transposed = topology.transposed();
+            let chunks = Chunks::new(&topology, count);
+            prop_assert_eq!(chunks.count(), count);
+            let rows: Vec<u32> = (0..count).flat_map(|n| chunks.rows(n)).collect();
+            let all: Vec<u32> = (0..vertices).collect();
+            prop_assert_eq!(&rows, &all);
+            for (to, graph) in [(End::Dst, &topology), (End::Src, &transposed)] {
+                let mut new: Vec<u32> = Vec::new();
+                for n in 0..count {
+                    new.extend(chunks.new_to(to, n));
+                    for v in chunks.rows(n) {
+                        // All that the chunk reads has arrived.
+                        let mut read = graph.in_neighbours(v).iter().chain([&v]);
+                        prop_assert!(read.all(|u| new.contains(u)));
+                    }
+                }
+                new.sort_unstable();
+                prop_assert_eq!(&new, &all);
+            }
+            let dealt = chunks.deal(3).unwrap();
+            let sizes: Vec<usize> = dealt.members().iter().map(Vec::len).collect();
+            prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What instructions read and write, as finely as needed to tell which of them may change places.
+
+use crate::kernel::{At, Body, End};
+use crate::op::Redistribute;
+use crate::program::{
+    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref,
+};
+
+/// Rows of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// All that there are.
+    All,
+    /// The rank's own vertices.
+    Own,
+    /// Vertices of other ranks, behind the own ones.
+    Halo,
+    /// The vertices of a chunk, or the arcs into them.
+    Rows(Chunk),
+    /// Those that are new to a chunk; see [`Moved::New`].
+    New(End, Chunk),
+    /// All that a reduction of a chunk's arcs to an end reads.
+    Near(End, Chunk),
+}
+
+/// One use of a buffer by an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// The slot; all of them if none.
+    pub slot: Option<Ref>,
+    /// The rows.
+    pub rows: Touched,
+    /// Whether they are written.
+    pub writes: bool,
+}
+
+impl Touched {
+    /// Whether some row may be in both.
+    pub fn meets(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
+            (Self::Rows(a), Self::Rows(b)) => a == b,
+            (Self::New(e, a), Self::New(f, b)) if e == f => a == b,
+            // What is new to a chunk, no chunk before it reads, nor is it a part of one.
+            (Self::New(e, new), Self::Near(f, read)) | (Self::Near(f, read), Self::New(e, new))
+                if e == f =>
+            {
+                new.index <= read.index
+            }
+            (Self::New(_, new), Self::Rows(rows)) | (Self::Rows(rows), Self::New(_, new)) => {
+                new.index <= rows.index
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Access {
+    /// Whether two uses must keep their order: one of them writes what the other touches.
+    pub fn meets(&self, other: &Self, program: &Program) -> bool {
+        (self.writes || other.writes)
+            && self.buffer == other.buffer
+            && self.rows.meets(other.rows)
+            && self.same_slot(other, program)
+    }
+
+    fn same_slot(&self, other: &Self, program: &Program) -> bool {
+        let (Some(a), Some(b)) = (self.slot, other.slot) else {
+            return true;
+        };
+        let buffer = program.buffers.get(self.buffer.0 as usize);
+        let slots = buffer.map_or(1, |b| b.slots);
+        a.in_loop != b.in_loop || a.slot(0, slots) == b.slot(0, slots)
+    }
+}
+
+/// Whether two instructions with these accesses must keep their order.
+pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
+    a.iter().any(|x| b.iter().any(|y| x.meets(y, program)))
+}
+
+/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. The halves
+/// of a communication have those of the whole.
+pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
+    let mut found = Found(Vec::new());
+    found.instr(instr, program);
+    found.0
+}
+
+struct Found(Vec<Access>);
+
+impl Found {
+    fn read(&mut self, at: Ref, rows: Touched) {
+        self.push(at, rows, false);
+    }
+
+    fn write(&mut self, at: Ref, rows: Touched) {
+        self.push(at, rows, true);
+    }
+
+    fn push(&mut self, at: Ref, rows: Touched, writes: bool) {
+        self.0.push(Access {
+            buffer: at.buffer,
+            slot: Some(at),
+            rows,
+            writes,
+        });
+    }
+
+    fn instr(&mut self, instr: &Instr, program: &Program) {
+        match instr {
+            Instr::Launch(launch) => self.launch(launch, program),
+            Instr::MatMul {
+                product,
+                a,
+                b,
+                out,
+                rows,
+                finish,
+                ..
+            } => self.product(*product, [a, b, out], *rows, finish.as_ref(), program),
+            Instr::HaloExchange { buffer } => {
+                self.read(*buffer, Touched::Own);
+                self.write(*buffer, Touched::Halo);
+            }
+            Instr::HaloReduce { buffer } => {
+                self.read(*buffer, Touched::Halo);
+                self.write(*buffer, Touched::Own);
+            }
+            Instr::AllReduce { buffers } => self.0.extend(buffers.iter().map(|&buffer| Access {
+                buffer,
+                slot: None,
+                rows: Touched::All,
+                writes: true,
+            })),
+            Instr::Redistribute {
+                how,
+                from,
+                to,
+                moved,
+                ..
+            } => {
+                let (source, target) = match (moved, how) {
+                    (Moved::Rows(chunk), _) => (Touched::Rows(*chunk), Touched::Rows(*chunk)),
+                    (Moved::New(end, chunk), _) => {
+                        let new = Touched::New(*end, *chunk);
+                        (new, new)
+                    }
+                    (Moved::All, Redistribute::Split(_) | Redistribute::Replicate) => {
+                        (Touched::Own, Touched::All)
+                    }
+                    (
+                        Moved::All,
+                        Redistribute::Join(_) | Redistribute::Reduce | Redistribute::Own,
+                    ) => (Touched::All, Touched::Own),
+                };
+                self.read(from.at, source);
+                self.write(*to, target);
+            }
+            Instr::Begin(transfer) | Instr::Finish(transfer) => self.instr(&transfer.what, program),
+            Instr::Loss {
+                logits, out, grad, ..
+            } => {
+                self.read(*logits, Touched::Own);
+                out.iter().for_each(|at| self.write(*at, Touched::All));
+                grad.iter().for_each(|at| self.write(*at, Touched::Own));
+            }
+            Instr::Metrics { logits, out, .. } => {
+                self.read(*logits, Touched::Own);
+                self.write(*out, Touched::All);
+            }
+            Instr::SparseMatMul { .. } | Instr::SparseDropout { .. } | Instr::Densify { .. } => {
+                let (reads, writes) = instr.accesses();
+                reads.iter().for_each(|at| self.read(*at, Touched::All));
+                writes.iter().for_each(|at| self.write(*at, Touched::All));
+            }
+            Instr::Repeat { body, .. } => {
+                let mut inner = Self(Vec::new());
+                body.iter().for_each(|instr| inner.instr(instr, program));
+                let any = |access| Access {
+                    slot: None,
+                    ..access
+                };
+                self.0.extend(inner.0.into_iter().map(any));
+            }
+        }
+    }
+
+    fn product(
+        &mut self,
+        product: Product,
+        [a, b, out]: [&Matrix; 3],
+        rows: Extent,
+        finish: Option<&Launch>,
+        program: &Program,
+    ) {
+        let by_rows = over(rows);
+        let (second, result) = match product {
+            Product::Tn => (by_rows, Touched::All),
+            Product::Nn | Product::Nt => (Touched::All, by_rows),
+        };
+        self.read(a.at, by_rows);
+        self.read(b.at, second);
+        self.write(out.at, result);
+        if let Some(launch) = finish {
+            self.launch(launch, program);
+        }
+    }
+
+    fn launch(&mut self, launch: &Launch, program: &Program) {
+        let kernel = program.kernels.get(launch.kernel.0 as usize);
+        let rows = |at: Option<At>| match (kernel, at) {
+            (Some(kernel), Some(at)) => match launch.chunk {
+                Some(chunk) => of_chunk(&kernel.body, chunk, at),
+                None => touched(&kernel.body, launch.rows, at),
+            },
+            _ => Touched::All,
+        };
+        let inputs = kernel.map_or(&[][..], |k| &k.inputs);
+        for (n, at) in launch.inputs.iter().enumerate() {
+            self.read(*at, rows(inputs.get(n).map(|o| o.at)));
+        }
+        let outputs = kernel.map_or(&[][..], |k| &k.outputs);
+        for (n, at) in launch.outputs.iter().enumerate() {
+            self.write(*at, rows(outputs.get(n).map(|o| o.at)));
+        }
+    }
+}
+
+/// The rows of an operand that a kernel over `extent` touches.
+fn touched(body: &Body, extent: Extent, at: At) -> Touched {
+    let arcs = body.edge_set().is_some();
+    let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    let grouped = matches!(body, Body::Gather { .. });
+    match at {
+        // The row of a kernel over arcs is an arc, unless arcs are reduced.
+        At::Row if !arcs => over(extent),
+        At::Row if grouped && !by_source => over(extent),
+        // Kernels over own arcs end in own vertices.
+        At::Dst if by_source => match extent {
+            Extent::All | Extent::AllEdges(_) => Touched::All,
+            _ => Touched::Own,
+        },
+        At::Dst => over(extent),
+        _ => Touched::All,
+    }
+}
+
+/// The rows of an operand that a kernel over a chunk of the whole graph touches.
+fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
+    let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    match at {
+        At::Row => Touched::Rows(chunk),
+        At::Src if by_source => Touched::Rows(chunk),
+        At::Dst if by_source => Touched::Near(End::Src, chunk),
+        At::Src => Touched::Near(End::Dst, chunk),
+        At::Dst => Touched::Rows(chunk),
+        // Arcs lie by destination.
+        At::Edge if !by_source => Touched::Rows(chunk),
+        At::Edge | At::One | At::List => Touched::All,
+    }
+}
+
+fn over(extent: Extent) -> Touched {
+    match extent {
+        Extent::Inner => Touched::Own,
+        _ => Touched::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Role};
+
+    fn program() -> Program {
+        let buffer = |slots| Buffer {
+            name: String::new(),
+            extent: Extent::Local,
+            columns: 4,
+            slots,
+            role: Role::Temp,
+        };
+        Program {
+            ranks: 2,
+            buffers: vec![buffer(1), buffer(1), buffer(3)],
+            ..Program::default()
+        }
+    }
+
+    fn product(a: u32, out: u32, rows: Extent) -> Instr {
+        let matrix = |id| Matrix {
+            at: Ref::first(BufferId(id)),
+            offset: 0,
+            stride: 4,
+        };
+        Instr::MatMul {
+            product: Product::Nn,
+            a: matrix(a),
+            b: matrix(9),
+            out: matrix(out),
+            rows,
+            inner: 4,
+            columns: 4,
+            finish: None,
+        }
+    }
+
+    #[test]
+    fn own_rows_may_be_read_while_halos_are_filled() {
+        let program = program();
+        let exchange = Instr::HaloExchange {
+            buffer: Ref::first(BufferId(0)),
+        };
+        let meets = |instr: Instr| {
+            let (a, b) = (accesses(&exchange, &program), accesses(&instr, &program));
+            assert_eq!(ordered(&a, &b, &program), ordered(&b, &a, &program));
+            ordered(&a, &b, &program)
+        };
+        assert!(!meets(product(0, 1, Extent::Inner)));
+        assert!(meets(product(0, 1, Extent::Local)));
+        assert!(meets(product(1, 0, Extent::Inner)));
+        assert!(!meets(product(1, 2, Extent::Local)));
+        assert!(meets(Instr::HaloReduce {
+            buffer: Ref::first(BufferId(0))
+        }));
+        let body = vec![product(0, 1, Extent::Inner)];
+        assert!(!meets(Instr::Repeat {
+            count: 2,
+            reverse: false,
+            body
+        }));
+    }
+
+    #[test]
+    fn a_chunk_waits_for_what_it_reads() {
+        let chunk = |index| Chunk { index, of: 4 };
+        let new = |n| Touched::New(End::Dst, chunk(n));
+        let near = |n| Touched::Near(End::Dst, chunk(n));
+        let rows = |n| Touched::Rows(chunk(n));
+        for (a, b, expected) in [
+            (new(1), near(1), true),
+            (new(0), near(1), true),
+            (new(2), near(1), false),
+            (new(2), rows(1), false),
+            (new(0), rows(1), true),
+            (new(0), new(1), false),
+            (new(1), new(1), true),
+            (rows(0), rows(1), false),
+            (rows(0), near(1), true),
+            (Touched::New(End::Src, chunk(2)), near(1), true),
+            (rows(0), Touched::Own, true),
+            (rows(0), Touched::All, true),
+        ] {
+            assert_eq!(
+                (a.meets(b), b.meets(a)),
+                (expected, expected),
+                "{a:?} {b:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn slots_of_a_buffer_are_apart() {
+        let program = program();
+        let access = |base, in_loop, writes| Access {
+            buffer: BufferId(2),
+            slot: Some(Ref {
+                buffer: BufferId(2),
+                base,
+                in_loop,
+            }),
+            rows: Touched::All,
+            writes,
+        };
+        let meets = |a: Access, b: Access| a.meets(&b, &program);
+        assert!(!meets(access(0, true, false), access(1, true, true)));
+        assert!(meets(access(0, true, false), access(3, true, true)));
+        assert!(meets(access(0, false, false), access(1, true, true)));
+        assert!(!meets(access(0, true, false), access(0, true, false)));
+        let all = Access {
+            slot: None,
+            ..access(0, true, true)
+        };
+        assert!(meets(access(1, false, false), all));
+    }
+}

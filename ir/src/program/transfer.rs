@@ -1,0 +1,33 @@
+//! Communications that others run in between.
+
+use super::Instr;
+use crate::op::Redistribute;
+use serde::{Deserialize, Serialize};
+
+/// A communication in two halves, [`Instr::Begin`] and [`Instr::Finish`]. Both stand in the same
+/// list, in this order, and between them nothing writes what the communication reads, and nothing
+/// touches what it writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Which messages are its own: every transfer of a program has another tag, the same on all
+    /// ranks and never [`Transfer::WHOLE`].
+    pub tag: u32,
+    /// The communication; neither a half nor a loop.
+    pub what: Box<Instr>,
+}
+
+impl Transfer {
+    /// The tag of the messages of communications that are one instruction.
+    pub const WHOLE: u32 = 0;
+}
+
+impl Instr {
+    /// Whether the instruction sends and receives, and is not one half of such a one.
+    pub fn communicates(&self) -> bool {
+        match self {
+            Self::HaloExchange { .. } | Self::HaloReduce { .. } | Self::AllReduce { .. } => true,
+            Self::Redistribute { how, .. } => *how != Redistribute::Own,
+            _ => false,
+        }
+    }
+}

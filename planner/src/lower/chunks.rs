@@ -1,0 +1,173 @@
+//! What is computed for all vertices, in chunks, so that messages of one chunk are under way while
+//! another is computed (NeutronTP, section 3.5).
+//!
+//! Where a tensor is split and then aggregated, rows that are new to a chunk are moved before it; where
+//! results are joined, rows of a chunk are moved after it. The backward pass sums over arcs by their
+//! sources, a row of the result at a time, so its chunks are those of the sources: what is new to a
+//! chunk are the destinations of its arcs, and its rows are finished with it. So every row moves once,
+//! as without chunks, and every number is computed as without them, since a row always was computed in
+//! one go. [`super::overlap`] then puts the pieces in the order in which they overlap; chunks do not
+//! reach over the border of a loop.
+
+use gnnc_ir::kernel::{At, Body, End};
+use gnnc_ir::op::Redistribute;
+use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program};
+use gnnc_ir::trace::Phase;
+use std::collections::BTreeSet;
+
+/// The most chunks that a program is cut into: every one costs a launch of each kernel, and latencies.
+pub const MOST_CHUNKS: u32 = 16;
+
+/// Cuts a program into chunks.
+pub fn chunks(mut program: Program, of: u32) -> Program {
+    for phase in [Phase::Step, Phase::Eval] {
+        let instrs = std::mem::take(program.list_mut(phase));
+        *program.list_mut(phase) = list(instrs, &program, of);
+    }
+    program
+}
+
+fn list(instrs: Vec<Instr>, program: &Program, of: u32) -> Vec<Instr> {
+    let cuts = cuts(&instrs, program);
+    let mut out = Vec::with_capacity(instrs.len());
+    for (instr, cut) in instrs.into_iter().zip(cuts) {
+        let chunks = (0..of).map(|index| Chunk { index, of });
+        match (instr, cut) {
+            (
+                Instr::Repeat {
+                    count,
+                    reverse,
+                    body,
+                },
+                _,
+            ) => {
+                let body = list(body, program, of);
+                out.push(Instr::Repeat {
+                    count,
+                    reverse,
+                    body,
+                });
+            }
+            (Instr::Launch(launch), Cut::Rows) => out.extend(chunks.map(|chunk| {
+                let chunk = Some(chunk);
+                Instr::Launch(Launch {
+                    chunk,
+                    ..launch.clone()
+                })
+            })),
+            (
+                Instr::Redistribute {
+                    how,
+                    from,
+                    to,
+                    heads,
+                    width,
+                    ..
+                },
+                cut @ (Cut::Rows | Cut::New(_)),
+            ) => out.extend(chunks.map(|chunk| Instr::Redistribute {
+                how,
+                from,
+                to,
+                heads,
+                width,
+                moved: match cut {
+                    Cut::New(end) => Moved::New(end, chunk),
+                    _ => Moved::Rows(chunk),
+                },
+            })),
+            (instr, _) => out.push(instr),
+        }
+    }
+    out
+}
+
+/// How an instruction is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Not at all.
+    Whole,
+    /// By the vertices of the chunks.
+    Rows,
+    /// By what is new to a reduction to an end.
+    New(End),
+}
+
+/// How the instructions of a list are cut: redistributions that meet a kernel of the same list, and
+/// these kernels.
+fn cuts(instrs: &[Instr], program: &Program) -> Vec<Cut> {
+    let mut cuts = vec![Cut::Whole; instrs.len()];
+    for (i, instr) in instrs.iter().enumerate() {
+        let Instr::Redistribute { how, from, to, .. } = instr else {
+            continue;
+        };
+        match how {
+            Redistribute::Split(_) | Redistribute::Replicate => {
+                let reader = (i + 1..instrs.len()).find(|&n| touches(&instrs[n], to.buffer));
+                let Some((n, launch)) = reader.and_then(|n| cuttable(n, instrs, program)) else {
+                    continue;
+                };
+                cuts[i] = first_read(launch, to.buffer, program);
+                cuts[n] = Cut::Rows;
+            }
+            Redistribute::Join(_) | Redistribute::Reduce => {
+                let writer = (0..i).rev().find(|&n| writes(&instrs[n], from.at.buffer));
+                if let Some((n, _)) = writer.and_then(|n| cuttable(n, instrs, program)) {
+                    cuts[i] = Cut::Rows;
+                    cuts[n] = Cut::Rows;
+                }
+            }
+            Redistribute::Own => {}
+        }
+    }
+    cuts
+}
+
+/// The launch at a place, if it can run over a part of the vertices: it runs over all of them and
+/// gives a row for each (or for each arc into it).
+fn cuttable<'a>(n: usize, instrs: &'a [Instr], program: &Program) -> Option<(usize, &'a Launch)> {
+    let Instr::Launch(launch) = &instrs[n] else {
+        return None;
+    };
+    let kernel = program.kernels.get(launch.kernel.0 as usize)?;
+    let by_row = !matches!(kernel.body, Body::ColReduce { .. });
+    (launch.rows == Extent::All && by_row).then_some((n, launch))
+}
+
+/// Which rows of a buffer a launch over a chunk reads that none over an earlier one has read.
+fn first_read(launch: &Launch, buffer: BufferId, program: &Program) -> Cut {
+    let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
+        return Cut::Rows;
+    };
+    let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
+    let (other, end) = match by_source {
+        true => (At::Dst, End::Src),
+        false => (At::Src, End::Dst),
+    };
+    let operands = launch.inputs.iter().zip(&kernel.inputs);
+    let mut reads = operands.filter(|(at, _)| at.buffer == buffer);
+    match reads.any(|(_, operand)| operand.at == other) {
+        true => Cut::New(end),
+        false => Cut::Rows,
+    }
+}
+
+/// Whether an instruction uses a buffer.
+fn touches(instr: &Instr, buffer: BufferId) -> bool {
+    buffers(instr).contains(&(buffer, false)) || writes(instr, buffer)
+}
+
+fn writes(instr: &Instr, buffer: BufferId) -> bool {
+    buffers(instr).contains(&(buffer, true))
+}
+
+/// The buffers that an instruction uses, loops included, and whether it writes them.
+fn buffers(instr: &Instr) -> BTreeSet<(BufferId, bool)> {
+    if let Instr::Repeat { body, .. } = instr {
+        return body.iter().flat_map(buffers).collect();
+    }
+    let (reads, writes) = instr.accesses();
+    let read = reads.iter().map(|at| (at.buffer, false));
+    read.chain(writes.iter().map(|at| (at.buffer, true)))
+        .collect()
+}

@@ -1,0 +1,126 @@
+//! The chunks that kernels over the whole graph run over, and the rows that move with them.
+
+use gnnc_graph::{Chunks, Topology};
+use gnnc_ir::kernel::End;
+use gnnc_ir::program::Moved;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What programs need of chunks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkNeeds {
+    /// How many chunks there are, the most if programs do not agree.
+    pub(crate) count: Option<u32>,
+    /// Sets of rows: of the chunks, new to a reduction to destinations, new to one to sources.
+    sets: [bool; 3],
+}
+
+/// What a set of rows is, in the order of [`ChunkNeeds::sets`].
+fn kind(moved: Moved) -> Option<usize> {
+    match moved {
+        Moved::All => None,
+        Moved::Rows(_) => Some(0),
+        Moved::New(End::Dst, _) => Some(1),
+        Moved::New(End::Src, _) => Some(2),
+    }
+}
+
+impl ChunkNeeds {
+    /// Adds rows that are moved.
+    pub(crate) fn moved(&mut self, moved: Moved) {
+        self.count = self.count.max(moved.chunk().map(|chunk| chunk.of));
+        if let Some(kind) = kind(moved) {
+            self.sets[kind] = true;
+        }
+    }
+
+    /// Adds what another program needs.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count = self.count.max(other.count);
+        let sets = self.sets.iter_mut().zip(other.sets);
+        sets.for_each(|(all, one)| *all |= one);
+    }
+}
+
+/// The chunks of a graph; none if no program has any.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkRows {
+    rows: Vec<Range<u32>>,
+    /// By kind of set and chunk.
+    sets: BTreeMap<(usize, u32), SetRows>,
+}
+
+/// A set of vertices, by the rank that owns them.
+#[derive(Debug, Default)]
+pub(crate) struct SetRows {
+    /// For each rank the ids of its vertices.
+    pub(crate) ids: Vec<Vec<u32>>,
+    /// For each rank the places of these vertices among its own ones.
+    pub(crate) rows: Vec<Vec<u32>>,
+}
+
+impl ChunkRows {
+    /// Cuts the graph and finds the rows of each rank in the sets; `owned` has the ids of each
+    /// rank's vertices, in the order of its rows.
+    pub(crate) fn new(needs: &ChunkNeeds, topology: &Topology, owned: &[Vec<u32>]) -> Self {
+        let Some(count) = needs.count else {
+            return Self::default();
+        };
+        let chunks = Chunks::new(topology, count);
+        let mut place = vec![(0, 0); topology.vertices() as usize];
+        for (rank, ids) in owned.iter().enumerate() {
+            for (row, &v) in ids.iter().enumerate() {
+                place[v as usize] = (rank, row as u32);
+            }
+        }
+        let mut sets = BTreeMap::new();
+        for kind in (0..3).filter(|&kind| needs.sets[kind]) {
+            for chunk in 0..chunks.count() {
+                let mut found = SetRows {
+                    ids: vec![Vec::new(); owned.len()],
+                    rows: vec![Vec::new(); owned.len()],
+                };
+                let mut add = |v: u32| {
+                    let (rank, row) = place[v as usize];
+                    found.ids[rank].push(v);
+                    found.rows[rank].push(row);
+                };
+                match kind {
+                    0 => chunks.rows(chunk).for_each(&mut add),
+                    kind => {
+                        let to = if kind == 1 { End::Dst } else { End::Src };
+                        chunks.new_to(to, chunk).iter().copied().for_each(&mut add);
+                    }
+                }
+                sets.insert((kind, chunk), found);
+            }
+        }
+        Self {
+            rows: (0..chunks.count()).map(|n| chunks.rows(n)).collect(),
+            sets,
+        }
+    }
+
+    /// How many chunks there are; 0 if no program has any.
+    pub(crate) fn count(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    /// The vertices of a chunk.
+    pub(crate) fn rows(&self, chunk: u32) -> Range<u64> {
+        let rows = self.rows.get(chunk as usize).cloned().unwrap_or_default();
+        u64::from(rows.start)..u64::from(rows.end)
+    }
+
+    /// The rows that are moved, if not all are.
+    pub(crate) fn moved(&self, moved: Moved) -> Option<&SetRows> {
+        let chunk = moved.chunk()?;
+        self.sets.get(&(kind(moved)?, chunk.index))
+    }
+
+    /// Bytes of all this.
+    pub(crate) fn bytes(&self) -> usize {
+        let vertices = |set: &SetRows| set.ids.iter().map(Vec::len).sum::<usize>();
+        8 * self.rows.len() + 8 * self.sets.values().map(vertices).sum::<usize>()
+    }
+}

@@ -1,0 +1,157 @@
+//! Checks of communications in halves: what is under way is left alone.
+
+use gnnc_ir::access::{Access, accesses, ordered};
+use gnnc_ir::program::{Instr, Program, Transfer};
+use std::collections::BTreeSet;
+
+/// Checks that every half has its other half in the same list, and that nothing in between writes
+/// what it reads or touches what it writes.
+///
+/// # Errors
+/// The first half that is alone or is disturbed.
+pub(super) fn verify(program: &Program) -> Result<(), String> {
+    let mut tags = BTreeSet::new();
+    for (phase, instrs) in [
+        ("setup", &program.setup),
+        ("step", &program.step),
+        ("eval", &program.eval),
+    ] {
+        list(program, phase, instrs, &mut tags)?;
+    }
+    Ok(())
+}
+
+/// What is under way.
+struct Flight<'a> {
+    place: String,
+    transfer: &'a Transfer,
+    uses: Vec<Access>,
+}
+
+fn list(
+    program: &Program,
+    place: &str,
+    instrs: &[Instr],
+    tags: &mut BTreeSet<u32>,
+) -> Result<(), String> {
+    let mut flights: Vec<Flight> = Vec::new();
+    for (index, instr) in instrs.iter().enumerate() {
+        let place = format!("{place} {index}");
+        let name = instr.name(program);
+        if let Instr::Finish(transfer) = instr {
+            let begun = flights.iter().position(|f| f.transfer == transfer);
+            let Some(begun) = begun else {
+                let tag = transfer.tag;
+                return Err(format!(
+                    "{place}: the end of a {name} with tag {tag} that did not begin in the same list"
+                ));
+            };
+            flights.remove(begun);
+            continue;
+        }
+        let uses = accesses(instr, program);
+        if let Some(flight) = flights.iter().find(|f| ordered(&f.uses, &uses, program)) {
+            return Err(format!(
+                "{place}: a {name} uses what the {} that began at {} still needs; finish it before",
+                flight.transfer.what.name(program),
+                flight.place
+            ));
+        }
+        match instr {
+            Instr::Begin(transfer) => {
+                if !transfer.what.communicates() {
+                    return Err(format!("{place}: half of a {name}, which sends nothing"));
+                }
+                if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {
+                    return Err(format!(
+                        "{place}: a {name} with tag {}, expected one that nothing else has",
+                        transfer.tag
+                    ));
+                }
+                flights.push(Flight {
+                    place,
+                    transfer,
+                    uses,
+                });
+            }
+            Instr::Repeat { body, .. } => list(program, &place, body, tags)?,
+            _ => {}
+        }
+    }
+    match flights.first() {
+        None => Ok(()),
+        Some(flight) => Err(format!(
+            "{}: the {} that begins here does not end in the same list",
+            flight.place,
+            flight.transfer.what.name(program)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::program::{Buffer, BufferId, Extent, Ref, Role};
+
+    fn program(step: Vec<Instr>) -> Program {
+        let buffer = Buffer {
+            name: String::new(),
+            extent: Extent::Local,
+            columns: 2,
+            slots: 1,
+            role: Role::Temp,
+        };
+        Program {
+            ranks: 2,
+            buffers: vec![buffer; 2],
+            step,
+            ..Program::default()
+        }
+    }
+
+    fn exchange(buffer: u32) -> Instr {
+        Instr::HaloExchange {
+            buffer: Ref::first(BufferId(buffer)),
+        }
+    }
+
+    fn transfer(tag: u32, buffer: u32) -> Transfer {
+        let what = Box::new(exchange(buffer));
+        Transfer { tag, what }
+    }
+
+    fn begin(tag: u32, buffer: u32) -> Instr {
+        Instr::Begin(transfer(tag, buffer))
+    }
+
+    fn finish(tag: u32, buffer: u32) -> Instr {
+        Instr::Finish(transfer(tag, buffer))
+    }
+
+    #[test]
+    fn halves_belong_together() {
+        let check = |step| verify(&program(step));
+        let other = vec![begin(1, 0), begin(2, 1), finish(1, 0), finish(2, 1)];
+        assert_eq!(check(other), Ok(()));
+        let refused = |step, part: &str| {
+            let error = check(step).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(vec![begin(1, 0)], "step 0: the halo-exchange that begins");
+        refused(vec![finish(1, 0)], "did not begin");
+        refused(vec![begin(1, 0), finish(2, 0)], "with tag 2");
+        refused(vec![begin(1, 0), finish(1, 1)], "did not begin");
+        refused(vec![begin(0, 0), finish(0, 0)], "tag 0");
+        let twice = vec![begin(1, 0), finish(1, 0), begin(1, 0), finish(1, 0)];
+        refused(twice, "nothing else has");
+        let disturbed = vec![begin(1, 0), exchange(0), finish(1, 0)];
+        refused(disturbed, "began at step 0 still needs");
+        let body = vec![finish(1, 0)];
+        let outside = Instr::Repeat {
+            count: 2,
+            reverse: false,
+            body,
+        };
+        refused(vec![begin(1, 0), outside], "still needs");
+    }
+}

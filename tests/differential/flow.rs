@@ -1,0 +1,227 @@
+//! Messages under way while something is computed: the same numbers and bytes as when every
+//! communication is waited for, however threads are delayed.
+
+use crate::check::Case;
+use crate::data::{Shape, planted};
+use gnnc::graph::partition::{Partitioner, Range};
+use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::{Candidate, Placement};
+use gnnc::ir::program::{Instr, Program};
+use gnnc::ir::trace::Phase;
+use gnnc::planner::placement::{Flow, Place};
+use gnnc::planner::search::Pin;
+use gnnc::runtime::transport::{Transport, TransportError, threads::Threads};
+use gnnc::runtime::{Failure, RunOptions, Session};
+use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
+use std::time::Duration;
+
+/// Rests before what it does, each end in its own rhythm.
+struct Delayed {
+    inner: Threads,
+    state: u64,
+}
+
+impl Delayed {
+    fn rest(&mut self) {
+        self.state = (self.state)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let micros = (self.state >> 40) % 600;
+        // Most of the time none, and then for long: ranks get ahead of each other.
+        if micros > 450 {
+            std::thread::sleep(Duration::from_micros(micros));
+        }
+    }
+}
+
+impl Transport for Delayed {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+    fn ranks(&self) -> u32 {
+        self.inner.ranks()
+    }
+    fn send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Result<(), TransportError> {
+        self.rest();
+        self.inner.send(to, tag, floats, fill)
+    }
+    fn recv(
+        &mut self,
+        from: u32,
+        tag: u32,
+        floats: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        self.rest();
+        self.inner.recv(from, tag, floats, take)
+    }
+    fn bytes_sent(&self) -> u64 {
+        self.inner.bytes_sent()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+    fn abort(&mut self, failure: Failure) {
+        self.inner.abort(failure);
+    }
+}
+
+/// Losses of three epochs and the logits after them, as bits, and the bytes sent.
+fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
+    let data = case.loaded.data.as_ref().unwrap();
+    let ranks = programs[0].ranks;
+    let partition = Range.partition(&data.topology, ranks).unwrap();
+    let end = |inner: Threads| match delays {
+        None => Box::new(inner) as Box<dyn Transport>,
+        Some(seed) => {
+            let state = seed * 1000 + u64::from(inner.rank());
+            Box::new(Delayed { inner, state })
+        }
+    };
+    let ends = Threads::connect(ranks).into_iter().map(end).collect();
+    let options = RunOptions {
+        learning_rate: 0.05,
+        ..RunOptions::default()
+    };
+    let mut session = Session::with_transports(programs, data, &partition, options, ends).unwrap();
+    let losses = (0..3).map(|_| session.epoch().unwrap().loss.to_bits());
+    let losses = losses.collect();
+    let logits = session.logits().unwrap();
+    let bits = logits.iter().map(|x| x.to_bits()).collect();
+    (losses, bits, session.bytes_sent())
+}
+
+/// Communications that are cut in halves with something in between.
+fn halves(instrs: &[Instr]) -> usize {
+    let one = |instr: &Instr| match instr {
+        Instr::Begin(_) => 1,
+        Instr::Repeat { body, .. } => halves(body),
+        _ => 0,
+    };
+    instrs.iter().map(one).sum()
+}
+
+const MODELS: [&str; 3] = [
+    "let h = x |> dropout(0.2) |> gcn_conv(16) |> relu
+     let g = h |> gcn_conv(8) |> relu
+     loss cross_entropy(g |> sage_conv(classes), labels, on = train)",
+    "let h = x |> gat_conv(4, heads = 4, dropout = 0.2) |> elu
+     loss cross_entropy(h |> gat_conv(classes), labels, on = train)",
+    "let h0 = x |> linear(16) |> relu
+     let h = h0
+     repeat i in 1..=3 {
+       h = h |> dropout(0.2) |> gcnii_conv(h0, alpha = 0.1, beta = 0.5 / i) |> relu
+       h = res_plus(h, conv = sage_conv, dropout = 0.2)
+     }
+     loss cross_entropy(linear(h, classes), labels, on = train)",
+];
+
+fn cases() -> impl Iterator<Item = Case> {
+    MODELS.into_iter().map(|body| {
+        let data = planted(Shape {
+            vertices: 300,
+            arcs: 2000,
+            directed: true,
+            sparse: false,
+            seed: 5,
+        });
+        Case::new("", body, data)
+    })
+}
+
+/// What is sent is the same, and most of it is hidden (`docs/results.md`).
+#[test]
+fn chunks_hide_messages_of_a_plan() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gcn_reddit.gir");
+    let source = Source::read(file).unwrap();
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let plan = |overlap, chunks| {
+        let options = PlanOptions {
+            overlap,
+            pin: Pin {
+                placement: Some(Placement::Tensor),
+                ranks: Some(8),
+                chunks: Some(chunks),
+                ..Pin::default()
+            },
+            ..PlanOptions::new(Cluster::named("a5000x8").unwrap())
+        };
+        let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
+        plan.candidates[0].clone()
+    };
+    let exposed = |c: &Candidate| c.exposed_communication_seconds.0;
+    let (whole, cut) = (plan(false, 1), plan(true, 16));
+    assert_eq!(whole.bytes, cut.bytes);
+    assert!(exposed(&cut) < 0.5 * exposed(&whole));
+    assert!(cut.epoch_seconds < whole.epoch_seconds);
+    // Chunks without overlap only cost latency.
+    assert!(plan(false, 16).epoch_seconds > whole.epoch_seconds);
+    assert!(exposed(&plan(true, 1)) < exposed(&whole));
+}
+
+fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
+    let place = Place {
+        flow,
+        ..Place::new(placement, ranks)
+    };
+    case.compiled.programs(&place).unwrap()
+}
+
+/// Any number of chunks, one at a time or with messages under way: the same bits, and every row is
+/// moved once.
+#[test]
+fn chunks_change_nothing_but_the_time() {
+    let mut cut = 0;
+    for case in cases() {
+        for ranks in [2, 5] {
+            let of = |overlap, chunks| {
+                programs(&case, Placement::Tensor, ranks, Flow { overlap, chunks })
+            };
+            let expected = run(of(false, 1), &case, None);
+            for (overlap, chunks, delays) in [
+                (false, 3, None),
+                (true, 2, None),
+                (true, 3, Some(3)),
+                (true, 7, Some(4)),
+                (true, 16, None),
+            ] {
+                let found = of(overlap, chunks);
+                cut += halves(found[0].list(Phase::Step));
+                let found = run(found, &case, delays);
+                let what = format!("{ranks} ranks, {chunks} chunks, overlap {overlap}");
+                assert_eq!(expected, found, "{what}, {delays:?}");
+            }
+        }
+    }
+    assert!(cut > 50, "{cut} communications have something in between");
+}
+
+#[test]
+fn overlap_changes_nothing_but_the_time() {
+    let mut cut = 0;
+    for case in cases() {
+        for placement in [Placement::Graph, Placement::Broadcast, Placement::Tensor] {
+            for ranks in [2, 5] {
+                let programs =
+                    |overlap| programs(&case, placement, ranks, Flow { overlap, chunks: 1 });
+                let (whole, halved) = (programs(false), programs(true));
+                let count = |programs: &[Program]| halves(programs[0].list(Phase::Step));
+                assert_eq!(count(&whole), 0);
+                cut += count(&halved);
+                let expected = run(whole, &case, None);
+                for delays in [None, Some(1), Some(2)] {
+                    let found = run(halved.clone(), &case, delays);
+                    assert_eq!(expected, found, "{placement} x {ranks}, {delays:?}");
+                }
+            }
+        }
+    }
+    assert!(cut > 10, "{cut} communications have something in between");
+}
