@@ -21,8 +21,8 @@ pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
         Init::Uniform(bound) => {
             let key = mix(mix(mix(seed) ^ name_hash(&spec.name)) ^ u64::from(slot));
             for (n, value) in values.iter_mut().enumerate() {
-                let draw = |n: usize| (f64::from(bound) * uniform(key, n as u64)) as f32;
-                *value = draw(element(n).unwrap_or(0));
+                let n = element(n).unwrap_or(0);
+                *value = (f64::from(bound) * uniform(key, n as u64)) as f32;
             }
         }
     }

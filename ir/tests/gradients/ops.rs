@@ -90,6 +90,7 @@ const WITHOUT: &[&str] = &[
     "eq",           // `derivatives_of_steps_are_zero`
     "loss grad",    // `the_gradient_of_a_gradient_is_refused`
     "redistribute", // layouts come after differentiation
+    "sum_ranks",
 ];
 
 /// `(operators under test, model)`.
