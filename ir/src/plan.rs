@@ -77,7 +77,7 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
         name = format!("{name} {partitioner}");
     }
     if let Some(chunks) = parameters.chunks {
-        name = format!("{name}, {chunks} chunks");
+        name = format!("{name} / {chunks}");
     }
     name
 }

@@ -55,10 +55,8 @@ fn meetings(program: &Program) -> Vec<&'static str> {
         for instr in code {
             match instr {
                 Instr::Repeat { body, .. } => of(body, program, found),
-                Instr::HaloExchange { .. }
-                | Instr::HaloReduce { .. }
-                | Instr::AllReduce { .. }
-                | Instr::Redistribute { .. } => found.push(instr.name(program)),
+                Instr::Finish(_) => {}
+                instr if instr.communicates() => found.push(instr.name(program)),
                 _ => {}
             }
         }

@@ -20,7 +20,7 @@ use gnnc::ir::op::Redistribute;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::ir::trace::{Event, Phase};
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::{Flow, Place};
 use gnnc::runtime::transport::Transport;
 use gnnc::runtime::transport::threads::Threads;
 use gnnc::runtime::transport::watched::{Call, Watched};
@@ -96,7 +96,15 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let partition = Partition::new(ranks, case.owner.clone()).unwrap();
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
-    let place = Place::new(case.placement, ranks);
+    // Whole, so that instructions are in the order of the model.
+    let flow = Flow {
+        overlap: false,
+        chunks: 1,
+    };
+    let place = Place {
+        flow,
+        ..Place::new(case.placement, ranks)
+    };
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let watched = |(end, seen): (Threads, &Arc<Mutex<Vec<Sent>>>)| {

@@ -8,6 +8,7 @@
 pub mod analysis;
 mod canonical;
 pub mod chunks;
+mod inputs;
 mod kernel;
 mod optimizer;
 pub mod overlap;
@@ -20,7 +21,6 @@ use crate::decouple::DecoupleError;
 use crate::layout::{self, Choice, Graphs, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
-use gnnc_ir::kernel::End;
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op};
 use gnnc_ir::plan::Placement;
@@ -345,152 +345,6 @@ impl Lowerer {
 
     fn param(&self, id: ParamId) -> Value {
         self.params[id.0 as usize]
-    }
-
-    fn table(&mut self, values: &[f32]) -> Value {
-        if let Some((_, value)) = self.tables.iter().find(|(t, _)| t == values) {
-            return *value;
-        }
-        let number = self.program.tables.len() as u32;
-        self.program.tables.push(values.to_vec());
-        let slots = values.len() as u32;
-        let name = format!("table{number}");
-        let buffer = self.buffer(name, Extent::Fixed(1), 1, slots, Role::Table(number));
-        let value = Value::whole(Ref::first(buffer), Type::SCALAR.stacked(slots));
-        self.tables.push((values.to_vec(), value));
-        value
-    }
-
-    /// A dense tensor of the data graph.
-    fn input(&mut self, input: Input) -> Value {
-        if let Some((_, value)) = self.inputs.iter().find(|(i, _)| *i == input) {
-            return *value;
-        }
-        let (name, role, ty) = match input {
-            Input::Features => ("x", Role::Features, Type::vertices(self.features)),
-            Input::FeatureSlice(slice) => (
-                "x.slice",
-                Role::Features,
-                Type::new(Rows::All, 1, slice.len),
-            ),
-            Input::InDegree(set) => ("in_degree", Role::Degree(set, End::Dst), Type::vertices(1)),
-            Input::OutDegree(set) => ("out_degree", Role::Degree(set, End::Src), Type::vertices(1)),
-        };
-        let columns = ty.columns();
-        let degree = role != Role::Features;
-        let extent = match degree {
-            true => Extent::Local,
-            false => self.extent(ty),
-        };
-        let value = if degree || !self.sparse {
-            let buffer = self.buffer(name.to_owned(), extent, columns, 1, role);
-            Value {
-                halo: degree,
-                ..Value::whole(Ref::first(buffer), ty)
-            }
-        } else {
-            let buffer = self.buffer(name.to_owned(), extent, columns, 1, Role::Static);
-            let out = Ref::first(buffer);
-            if let Some(values) = self.feature_values(ty.rows == Rows::All) {
-                self.program.setup.push(Instr::Densify { values, out });
-            }
-            Value::whole(out, ty)
-        };
-        self.inputs.push((input, value));
-        value
-    }
-
-    /// The non-zeros of the features, of own rows or of the slice of columns, if they are stored so.
-    fn feature_values(&mut self, slice: bool) -> Option<Ref> {
-        if !self.sparse {
-            return None;
-        }
-        let (name, extent) = match slice {
-            true => ("x.slice.values", Extent::SliceNonzeros),
-            false => ("x.values", Extent::FeatureNonzeros),
-        };
-        let known = |b: &Buffer| b.role == Role::FeatureValues && b.extent == extent;
-        let buffer = match self.program.buffers.iter().position(known) {
-            Some(n) => BufferId(n as u32),
-            None => self.buffer(name.to_owned(), extent, 1, 1, Role::FeatureValues),
-        };
-        Some(Ref::first(buffer))
-    }
-
-    /// Non-zeros after dropout, once an epoch.
-    fn dropped(&mut self, code: &mut Vec<Instr>, values: Ref, p: f32, site: u32) -> Ref {
-        let known = |(v, s, _): &&(Ref, u32, Ref)| (*v, *s) == (values, site);
-        if let Some((_, _, found)) = self.dropped.iter().find(known) {
-            return *found;
-        }
-        let extent = self.program.buffer(values.buffer).extent;
-        let buffer = self.buffer(format!("x.dropped{site}"), extent, 1, 1, Role::Temp);
-        let out = Ref::first(buffer);
-        code.push(Instr::SparseDropout {
-            values,
-            out,
-            p,
-            site,
-        });
-        self.dropped.push((values, site, out));
-        out
-    }
-
-    /// An epoch-invariant tensor, computed in `setup` the first time that it is asked for.
-    fn fixed(&mut self, graph: &Graph, id: NodeId, at_source: bool) -> Result<Value, LowerError> {
-        if let Op::Input(input) = graph.node(id).op {
-            let value = self.input(input);
-            return Ok(if at_source {
-                self.fixed_halo(value)
-            } else {
-                value
-            });
-        }
-        let mut part = graph.clone();
-        part.results = vec![id];
-        let part = part.pruned();
-        let key = part.to_string();
-        let found = self.fixed.iter().position(|(k, _)| *k == key);
-        let at = match found {
-            Some(at) => at,
-            None => {
-                let mut region =
-                    Region::new(self, &part, partial::Partials::none(&part), false, vec![]);
-                region.hoist = false;
-                region.role = Role::Static;
-                region.emit(self)?;
-                let value = region.stored(part.results[0])?;
-                let code = std::mem::take(&mut region.code);
-                self.program.setup.extend(code);
-                self.fixed.push((key, value));
-                self.fixed.len() - 1
-            }
-        };
-        let value = self.fixed[at].1;
-        if at_source {
-            let value = self.fixed_halo(value);
-            self.fixed[at].1 = value;
-            return Ok(value);
-        }
-        Ok(value)
-    }
-
-    /// An epoch-invariant tensor with its halo rows, exchanged once in `setup`.
-    fn fixed_halo(&mut self, value: Value) -> Value {
-        if !self.distributed || value.halo || value.ty.rows != Rows::Vertices {
-            return value;
-        }
-        self.make_local(value.at.buffer);
-        self.program
-            .setup
-            .push(Instr::HaloExchange { buffer: value.at });
-        for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
-            known.halo = true;
-        }
-        Value {
-            halo: true,
-            ..value
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::{self, layout};
-use gnnc_ir::op::Loss;
+use gnnc_ir::op::{Loss, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
@@ -93,7 +93,7 @@ struct Needs {
 struct Sent {
     /// Columns of exchanged rows.
     exchanged: u64,
-    /// Columns of redistributed rows.
+    /// Floats that redistributions send of a row.
     redistributed: u64,
     /// Floats of all-reduced messages.
     reduced: u64,
@@ -108,12 +108,19 @@ impl Sent {
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
             Instr::Redistribute {
+                how,
                 heads,
                 width,
                 moved,
                 ..
             } => {
-                let columns = u64::from(*heads) * u64::from(*width);
+                let others = u64::from(program.ranks.saturating_sub(1));
+                // A slice of each row goes to every rank, or all of it to every other one.
+                let times = match how {
+                    Redistribute::Replicate | Redistribute::Reduce => others,
+                    _ => 1,
+                };
+                let columns = times * u64::from(*heads) * u64::from(*width);
                 // As many floats as so many columns of all own rows.
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);

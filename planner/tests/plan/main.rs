@@ -7,3 +7,4 @@ mod model;
 mod report;
 mod simulate;
 mod volumes;
+mod waiting;
