@@ -8,7 +8,7 @@ use serde_json::Value;
 fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
     let (count, pin) = (
         ranks.to_string(),
-        format!("placement={placement},ranks={ranks}"),
+        format!("placement={placement},ranks={ranks},partitioner=metis,chunks=1"),
     );
     let args = [
         "--cluster",

@@ -76,7 +76,7 @@ fn it_takes_less_memory_if_two_fifths_as_many() {
 /// Two more collectives take time, which less to send must make up for.
 #[test]
 fn it_is_faster_if_layers_are_wide() {
-    for (hidden, best) in [(16, Placement::Graph), (64, Placement::PushPull)] {
+    for (hidden, best) in [(4, Placement::Graph), (64, Placement::PushPull)] {
         let [first, _] = rivals(50_000, hidden, Objective::Time);
         assert_eq!(first.placement, best, "{hidden} hidden");
     }

@@ -9,7 +9,14 @@ use std::path::Path;
 fn traces(folder: &Folder) -> [String; 2] {
     let cora = example("gcn_cora.gir");
     let [predicted, measured] = ["p.json", "m.json"].map(|name| folder.join(name));
-    let args = ["plan", &cora, "--cluster", "cpu", "--pin", "ranks=2"];
+    let args = [
+        "plan",
+        &cora,
+        "--cluster",
+        "cpu",
+        "--pin",
+        "ranks=2,partitioner=metis",
+    ];
     gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
     let args = ["train", &cora, "--workers", "2", "--epochs", "5"];
     gnnc(args.iter().chain(&["--trace", text(&measured)])).report();

@@ -55,7 +55,7 @@ fn meetings(program: &Program) -> Vec<&'static str> {
         for instr in code {
             match instr {
                 Instr::Repeat { body, .. } => of(body, program, found),
-                Instr::Finish(_) => {}
+                Instr::Begin(transfer) => found.push(transfer.what.name(program)),
                 instr if instr.communicates() => found.push(instr.name(program)),
                 _ => {}
             }
