@@ -20,7 +20,7 @@ use std::fmt::Display;
 const MOST_RANKS: u32 = 4096;
 
 /// Chunks that are tried where columns are sliced.
-const CHUNKS: [u32; 2] = [1, 4];
+const CHUNKS: [u32; 3] = [1, 4, 16];
 
 /// One candidate: everything that a lowering has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

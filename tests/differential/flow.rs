@@ -4,12 +4,15 @@
 use crate::check::Case;
 use crate::data::{Shape, planted};
 use gnnc::graph::partition::{Partitioner, Range};
-use gnnc::ir::plan::Placement;
+use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::{Candidate, Placement};
 use gnnc::ir::program::{Instr, Program};
 use gnnc::ir::trace::Phase;
 use gnnc::planner::placement::{Flow, Place};
+use gnnc::planner::search::Pin;
 use gnnc::runtime::transport::{Transport, TransportError, threads::Threads};
 use gnnc::runtime::{Failure, RunOptions, Session};
+use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::time::Duration;
 
 /// Rests before what it does, each end in its own rhythm.
@@ -130,6 +133,37 @@ fn cases() -> impl Iterator<Item = Case> {
         });
         Case::new("", body, data)
     })
+}
+
+/// What is sent is the same, and most of it is hidden (`docs/results.md`).
+#[test]
+fn chunks_hide_messages_of_a_plan() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gcn_reddit.gir");
+    let source = Source::read(file).unwrap();
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let plan = |overlap, chunks| {
+        let options = PlanOptions {
+            overlap,
+            pin: Pin {
+                placement: Some(Placement::Tensor),
+                ranks: Some(8),
+                chunks: Some(chunks),
+                ..Pin::default()
+            },
+            ..PlanOptions::new(Cluster::named("a5000x8").unwrap())
+        };
+        let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
+        plan.candidates[0].clone()
+    };
+    let exposed = |c: &Candidate| c.exposed_communication_seconds.0;
+    let (whole, cut) = (plan(false, 1), plan(true, 16));
+    assert_eq!(whole.bytes, cut.bytes);
+    assert!(exposed(&cut) < 0.5 * exposed(&whole));
+    assert!(cut.epoch_seconds < whole.epoch_seconds);
+    // Chunks without overlap only cost latency.
+    assert!(plan(false, 16).epoch_seconds > whole.epoch_seconds);
+    assert!(exposed(&plan(true, 1)) < exposed(&whole));
 }
 
 fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
