@@ -13,6 +13,7 @@ fn exchanges(program: &Program) -> bool {
 fn has_exchange(instr: &Instr) -> bool {
     match instr {
         Instr::HaloExchange { .. } => true,
+        Instr::Begin(transfer) => has_exchange(&transfer.what),
         Instr::Repeat { body, .. } => body.iter().any(has_exchange),
         _ => false,
     }
