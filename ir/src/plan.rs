@@ -70,7 +70,8 @@ impl Candidate {
     }
 }
 
-/// Placement, ranks and partitioner, and chunks if there are several: `graph x 8 metis`.
+/// Placement, ranks and partitioner, and chunks if there are several: `graph x 8 metis`,
+/// `tensor x 8 hash / 4`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = format!("{placement} x {}", parameters.ranks);
     if let Some(partitioner) = parameters.partitioner {
