@@ -2,8 +2,9 @@
 
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
-use crate::{GraphData, GraphError};
-use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+use crate::{Features, GraphData, GraphError};
+use gnnc_ir::traffic::share;
+use gnnc_ir::workload::{COLUMN_RUNS, Origin, PartLoad, PartitionSummary, Workload};
 use std::collections::BTreeMap;
 
 /// Counts everything in a [`Workload`], and partitions the graph once for each entry of
@@ -24,6 +25,7 @@ pub fn summarise(
         edges: data.topology.edges(),
         features: data.features.columns(),
         feature_nonzeros: data.features.stored(),
+        column_nonzeros: column_nonzeros(&data.features),
         classes: data.classes(),
         split: [count(&data.train), count(&data.val), count(&data.test)],
         max_degree: u64::from(degrees.iter().copied().max().unwrap_or(0)),
@@ -37,6 +39,26 @@ pub fn summarise(
         workload.add_partition(count, summary);
     }
     Ok(workload)
+}
+
+/// Stored values in runs of columns; none if all columns are equally full.
+fn column_nonzeros(features: &Features) -> Vec<u64> {
+    let Features::Sparse {
+        columns, indices, ..
+    } = features
+    else {
+        return Vec::new();
+    };
+    let runs = COLUMN_RUNS.min(*columns);
+    let mut found = vec![0; runs as usize];
+    let mut run_of = Vec::with_capacity(*columns as usize);
+    for run in 0..runs {
+        run_of.extend(share(*columns, runs, run).map(|_| run as usize));
+    }
+    for column in indices.iter() {
+        found[run_of[*column as usize]] += 1;
+    }
+    found
 }
 
 /// Counts what each part of a partition holds and reads.

@@ -5,8 +5,12 @@ mod check;
 pub use check::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, WorkloadError};
 
 use crate::plan::Partitioner;
+use crate::traffic::share;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Runs of columns that [`Workload::column_nonzeros`] counts at most.
+pub const COLUMN_RUNS: u32 = 256;
 
 /// How the numbers of a [`Workload`] were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +65,10 @@ pub struct Workload {
     pub features: u32,
     /// Non-zero input features over all vertices; `vertices * features` if dense.
     pub feature_nonzeros: u64,
+    /// Non-zeros in runs of consecutive feature columns, which [`share`] cuts evenly; at most
+    /// [`COLUMN_RUNS`] of them, none if columns are taken to be equally full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub column_nonzeros: Vec<u64>,
     /// Classes (or labels of a vertex, if it can have several).
     pub classes: u32,
     /// Training, validation and test vertices.
@@ -91,6 +99,31 @@ impl Workload {
         let known = self.partitions.entry(parts).or_default();
         known.retain(|p| p.partitioner != summary.partitioner);
         known.push(summary);
+    }
+
+    /// Non-zero input features in a rank's slice of the columns, over all vertices.
+    pub fn slice_nonzeros(&self, ranks: u32, rank: u32) -> u64 {
+        let slice = share(self.features, ranks, rank);
+        let runs = self.column_nonzeros.len() as u32;
+        if runs == 0 {
+            let columns = u64::from(slice.end - slice.start);
+            let all = u128::from(self.feature_nonzeros) * u128::from(columns);
+            return (all / u128::from(self.features.max(1))) as u64;
+        }
+        let within = |(run, nonzeros): (u32, &u64)| {
+            let columns = share(self.features, runs, run);
+            let both = columns
+                .end
+                .min(slice.end)
+                .saturating_sub(columns.start.max(slice.start));
+            let part = f64::from(both) / f64::from((columns.end - columns.start).max(1));
+            part * *nonzeros as f64
+        };
+        (0..)
+            .zip(&self.column_nonzeros)
+            .map(within)
+            .sum::<f64>()
+            .ceil() as u64
     }
 
     /// Whether the input features are stored as non-zeros: at most a quarter of them are.

@@ -134,7 +134,7 @@ pub fn parts(
             halo: 0,
             edges: workload.edges,
             feature_nonzeros: workload.feature_nonzeros,
-            slice_nonzeros: workload.feature_nonzeros,
+            slice_nonzeros: workload.slice_nonzeros(1, 0),
             vertices: workload.vertices,
             all_edges: workload.edges,
         };
@@ -176,18 +176,16 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
-    let nonzeros: u64 = summary.parts.iter().map(|p| p.feature_nonzeros).sum();
-    let size = |load: &gnnc_ir::workload::PartLoad| RankSizes {
+    let size = |(rank, load): (u32, &gnnc_ir::workload::PartLoad)| RankSizes {
         inner: load.inner,
         halo: load.halo,
         edges: load.edges,
         feature_nonzeros: load.feature_nonzeros,
-        // Columns are taken to be equally full.
-        slice_nonzeros: nonzeros.div_ceil(u64::from(ranks)),
+        slice_nonzeros: workload.slice_nonzeros(ranks, rank),
         vertices,
         all_edges,
     };
-    let sizes: Vec<RankSizes> = summary.parts.iter().map(size).collect();
+    let sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
     let total: u64 = sizes.iter().map(|s| s.edges).sum();
     let largest = sizes.iter().map(|s| s.edges).max().unwrap_or(0);
     let messages = if rows.is_empty() {
@@ -250,7 +248,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
             light + u64::from(rank <= rest)
         },
         feature_nonzeros: share(workload.feature_nonzeros, rank),
-        slice_nonzeros: share(workload.feature_nonzeros, rank),
+        slice_nonzeros: workload.slice_nonzeros(ranks, rank as u32),
         vertices: workload.vertices,
         all_edges: workload.edges,
     };
@@ -281,6 +279,7 @@ mod tests {
             edges,
             features: 16,
             feature_nonzeros: vertices * 16,
+            column_nonzeros: Vec::new(),
             classes: 4,
             split: [0; 3],
             max_degree: 0,

@@ -87,6 +87,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         edges,
         features,
         feature_nonzeros: (dense * density).round() as u64,
+        column_nonzeros: Vec::new(),
         classes,
         // Without a word on it, all vertices are trained on.
         split: [

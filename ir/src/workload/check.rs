@@ -1,6 +1,6 @@
 //! Whether the numbers of a [`Workload`] can be those of a graph.
 
-use super::{Origin, PartitionSummary, Workload};
+use super::{COLUMN_RUNS, Origin, PartitionSummary, Workload};
 use std::fmt::Display;
 
 /// Vertices of a graph, at most.
@@ -82,6 +82,7 @@ impl Workload {
             self.feature_nonzeros,
             format!("at most {cells} (vertices times features)"),
         )?;
+        self.check_columns()?;
         for (i, &found) in self.split.iter().enumerate() {
             let expected = format!("at most the {vertices} vertices");
             expect(found <= vertices, format!("split[{i}]"), found, expected)?;
@@ -108,6 +109,21 @@ impl Workload {
             }
         }
         Ok(())
+    }
+
+    /// The non-zeros of runs of columns.
+    fn check_columns(&self) -> Result<(), WorkloadError> {
+        let found = self.column_nonzeros.len() as u64;
+        let most = u64::from(self.features.min(COLUMN_RUNS));
+        let expected = format!("at most {most} runs of columns");
+        expect(found <= most, "column_nonzeros", found, expected)?;
+        let sum = self
+            .column_nonzeros
+            .iter()
+            .fold(0u64, |sum, n| sum.saturating_add(*n));
+        let all = self.feature_nonzeros;
+        let expected = format!("{all} in all, as `feature_nonzeros`");
+        expect(found == 0 || sum == all, "column_nonzeros", sum, expected)
     }
 
     /// The histogram and the largest degree; against the arcs where they were counted.
@@ -293,6 +309,7 @@ mod tests {
             edges: 6,
             features: 3,
             feature_nonzeros: 12,
+            column_nonzeros: vec![5, 3, 4],
             classes: 2,
             split: [2, 1, 1],
             max_degree: 2,
@@ -332,6 +349,8 @@ mod tests {
             ("features",                        |w| w.features = 0),
             ("classes",                         |w| w.classes = u32::MAX),
             ("feature_nonzeros",                |w| w.feature_nonzeros = 13),
+            ("column_nonzeros",                 |w| w.column_nonzeros[0] = 6),
+            ("column_nonzeros",                 |w| w.column_nonzeros = vec![3; 4]),
             ("split[1]",                        |w| w.split[1] = 5),
             ("max_degree",                      |w| w.max_degree = 5),
             ("degree_histogram",                |w| w.max_degree = 1),

@@ -194,6 +194,7 @@ mod tests {
             edges: 50_000_007,
             features: 16,
             feature_nonzeros: 16_000_048,
+            column_nonzeros: Vec::new(),
             classes: 4,
             split: [0; 3],
             max_degree: 0,

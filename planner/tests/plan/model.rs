@@ -41,6 +41,7 @@ pub fn workload(
         edges,
         features: shape.features,
         feature_nonzeros: vertices * u64::from(shape.features),
+        column_nonzeros: Vec::new(),
         classes: shape.classes,
         split: [0; 3],
         max_degree: 0,
