@@ -1,7 +1,7 @@
 //! What the kernels have in common: heads of entry points and the loops over rows and arcs.
 
 use super::exprs::Columns;
-use super::schedule::{BLOCK, Parameter, Schedule, Shape};
+use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Shape};
 use super::text::Text;
 use crate::walk::Walk;
 use gnnc_ir::expr::Expr;
@@ -45,7 +45,9 @@ impl<'a> Emit<'a> {
             .map(|parameter| parameter.declaration(alone))
             .collect();
         let name = &self.names[number];
-        let head = format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}(");
+        let head = format!(
+            "extern \"C\" __global__ void __launch_bounds__({BLOCK}, {RESIDENT}) {name}("
+        );
         self.text.line(head);
         self.text
             .line(format!("    {})", parameters.join(",\n    ")));

@@ -13,7 +13,7 @@ use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::{At, Reduce};
 
 /// Floats that a thread has under way: bounds how far the loop over arcs is unrolled.
-const UNDER_WAY: u32 = 16;
+const UNDER_WAY: u32 = 32;
 
 impl Emit<'_> {
     /// `out[v] = finish(reduce over the arcs of v of value)`.

@@ -34,6 +34,7 @@ impl Emit<'_> {
             emit.text.open("if (active)");
             let (from, step) = match emit.team {
                 1 => ("0".to_owned(), vector),
+                team if vector == 1 => ("lane".to_owned(), team),
                 team => (format!("lane * {vector}u"), team * vector),
             };
             emit.text.open(format!(

@@ -117,13 +117,13 @@ impl Emit<'_> {
     pub fn address(&self, operand: &Operand, columns: Columns) -> String {
         let mut sum = Vec::new();
         if let (Some(row), true) = (row_name(operand.at), operand.stride != 0) {
-            sum.push(format!("{row} * {}u", operand.stride));
+            sum.push(times(row, operand.stride));
         }
         if operand.offset != 0 {
             sum.push(format!("{}u", operand.offset));
         }
         if let (Some(head), true) = (columns.head, operand.head_step != 0) {
-            sum.push(format!("{head} * {}u", operand.head_step));
+            sum.push(times(head, operand.head_step));
         }
         if let (Some(column), true) = (columns.column, operand.column_step != 0) {
             sum.push(column.to_owned());
@@ -174,7 +174,7 @@ impl Emit<'_> {
         let spec = self.kernel.masks[usize::from(mask)];
         let mut sum = Vec::new();
         if let (Some(head), true) = (columns.head, spec.head_step != 0) {
-            sum.push(format!("{head} * {}u", spec.head_step));
+            sum.push(times(head, spec.head_step));
         }
         let steps = columns.column.is_some() && spec.column_step != 0;
         if let (Some(column), true) = (columns.column, steps) {
@@ -258,6 +258,14 @@ impl Emit<'_> {
                 name
             })
             .collect()
+    }
+}
+
+/// A variable times a constant.
+fn times(name: &str, factor: u32) -> String {
+    match factor {
+        1 => name.to_owned(),
+        factor => format!("{name} * {factor}u"),
     }
 }
 

@@ -205,7 +205,13 @@ impl Nvrtc {
         if status != SUCCESS {
             return Err(self.refused(status, String::new()));
         }
-        let options = [arch.as_c_str(), c"--std=c++17", c"--ptxas-options=-v"];
+        // Which of `h` and `c` a kernel uses depends on its operands: 177 says that one is unused.
+        let options = [
+            arch.as_c_str(),
+            c"--std=c++17",
+            c"--ptxas-options=-v",
+            c"--diag-suppress=177",
+        ];
         let options = options.map(CStr::as_ptr);
         // SAFETY: the program exists, and so do the options.
         let status = unsafe { compile(program, options.len() as c_int, options.as_ptr()) };

@@ -13,7 +13,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
 
 #define THREADS 256
 #define WARP 32
