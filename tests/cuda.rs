@@ -83,7 +83,16 @@ fn nvrtc(test: &str) -> Option<Nvrtc> {
 #[test]
 fn the_examples_have_many_kernels() {
     let kernels = kernels();
-    for kind in ["map", "edge-map", "spmm", "spmm-t", "row-reduce", "sddmm", "col-reduce", "edge-softmax"] {
+    for kind in [
+        "map",
+        "edge-map",
+        "spmm",
+        "spmm-t",
+        "row-reduce",
+        "sddmm",
+        "col-reduce",
+        "edge-softmax",
+    ] {
         let count = kernels.iter().filter(|(k, _)| *k == kind).count();
         assert!(count > 0, "no example has a {kind} kernel");
     }
@@ -135,14 +144,19 @@ fn compile(arch: &str) {
     let mut summary = String::new();
     for (kind, (entries, least, most, shared)) in kinds {
         let line = "entry points, registers of a thread";
-        writeln!(summary, "{kind}: {entries} {line} {least} to {most}, shared bytes up to {shared}")
-            .unwrap();
+        writeln!(
+            summary,
+            "{kind}: {entries} {line} {least} to {most}, shared bytes up to {shared}"
+        )
+        .unwrap();
     }
     let version = nvrtc.version().unwrap();
     if version == VERSION {
         insta::assert_snapshot!(format!("registers-{arch}"), summary);
     } else {
-        println!("skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}");
+        println!(
+            "skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}"
+        );
     }
 }
 

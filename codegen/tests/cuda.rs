@@ -83,7 +83,8 @@ impl Host {
                 | Parameter::PartialCount => format!("arguments[{i}]"),
                 _ => format!("(void *)arguments[{i}]"),
             };
-            let arguments: Vec<String> = source.parameters.iter().enumerate().map(argument).collect();
+            let arguments: Vec<String> =
+                source.parameters.iter().enumerate().map(argument).collect();
             let arguments = arguments.join(", ");
             for entry in source.schedule.entries() {
                 text.push_str(&format!(
@@ -100,7 +101,15 @@ impl Host {
         );
         fs::write(&file, text).unwrap();
         let mut cc = Command::new("cc");
-        cc.args(["-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-o"]);
+        cc.args([
+            "-std=gnu11",
+            "-O1",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-ffp-contract=off",
+            "-o",
+        ]);
         let output = cc.arg(&library).arg(&file).arg("-lm").output();
         let Ok(output) = output else {
             println!("skipped {test}: there is no C compiler `cc`");
@@ -164,20 +173,28 @@ impl Host {
             let [x, y] = launch.grid;
             // SAFETY: the arguments are those of the kernel and outlive the call.
             let ended = unsafe { run(arguments.as_ptr(), x, y, reverse.into()) };
-            assert!(ended == 1, "{name}: threads wait for others\n{}", source.text);
+            assert!(
+                ended == 1,
+                "{name}: threads wait for others\n{}",
+                source.text
+            );
         }
         outputs.iter().map(Aligned::floats).collect()
     }
 
     /// Compares a kernel with the oracle, with and without hubs, threads in both orders.
     fn check(&self, number: usize, name: &str, case: &Case) {
-        let bits = |x: Vec<Vec<f32>>| -> Vec<u32> { x.concat().iter().map(|x| x.to_bits()).collect() };
+        let bits =
+            |x: Vec<Vec<f32>>| -> Vec<u32> { x.concat().iter().map(|x| x.to_bits()).collect() };
         let found = self.run(number, case, 7, false);
         case.compare(&format!("{name} with hubs"), &found);
         let reversed = self.run(number, case, 7, true);
         let message = "depends on the order of threads";
         assert_eq!(bits(found), bits(reversed), "{name}: {message}");
-        let hubs = matches!(case.kernel.body, Body::Gather { .. } | Body::EdgeSoftmax { .. });
+        let hubs = matches!(
+            case.kernel.body,
+            Body::Gather { .. } | Body::EdgeSoftmax { .. }
+        );
         if hubs {
             let found = self.run(number, case, 1 << 40, false);
             case.compare(&format!("{name} without hubs"), &found);
@@ -250,7 +267,11 @@ fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         form,
         Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
     );
-    let (near, far) = if arcs { (At::Dst, At::Src) } else { (At::Row, At::List) };
+    let (near, far) = if arcs {
+        (At::Dst, At::Src)
+    } else {
+        (At::Row, At::List)
+    };
     let mut value = Expr::default();
     let [a, b] = [0, 1].map(|input| value.push(Value::Load(input)));
     let kept = value.push(Value::Mask(0));
@@ -316,7 +337,18 @@ fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
 fn contiguous_rows_agree_with_the_oracle() {
     let random = &mut Random(7);
     let part = Part::random(random, 20, 5, 150);
-    let shapes = [(1, 1), (1, 2), (1, 4), (1, 6), (1, 16), (8, 8), (4, 1), (1, 130), (1, 260), (3, 400)];
+    let shapes = [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (1, 6),
+        (1, 16),
+        (8, 8),
+        (4, 1),
+        (1, 130),
+        (1, 260),
+        (3, 400),
+    ];
     let mut kernels = Vec::new();
     for form in forms() {
         for (heads, width) in shapes {
@@ -374,7 +406,17 @@ fn functions_treat_special_numbers_as_the_processor_does() {
             values: values.to_vec(),
         },
     };
-    let points = vec![-2.5, -0.0, 0.0, 0.7, 30.0, -30.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let points = vec![
+        -2.5,
+        -0.0,
+        0.0,
+        0.7,
+        30.0,
+        -30.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
     let random = &mut Random(6);
     let part = Part::random(random, points.len(), 0, 0);
     let Some(host) = Host::compile("functions", std::slice::from_ref(&kernel)) else {

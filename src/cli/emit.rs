@@ -107,7 +107,8 @@ fn cuda(out: &Output, kernels: &[Kernel]) -> Answer {
     let mut sources = Vec::new();
     for (number, kernel) in kernels.iter().enumerate() {
         let name = format!("k{number}_{}", kernel.body.name().replace('-', "_"));
-        let source = generate(kernel, &name).map_err(|source| kernel_error(number, source.into()))?;
+        let source =
+            generate(kernel, &name).map_err(|source| kernel_error(number, source.into()))?;
         sources.push((kernel, source));
     }
     let text = || module(sources.iter().map(|(_, source)| source));

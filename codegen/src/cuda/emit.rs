@@ -45,9 +45,8 @@ impl<'a> Emit<'a> {
             .map(|parameter| parameter.declaration(alone))
             .collect();
         let name = &self.names[number];
-        let head = format!(
-            "extern \"C\" __global__ void __launch_bounds__({BLOCK}, {RESIDENT}) {name}("
-        );
+        let head =
+            format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}, {RESIDENT}) {name}(");
         self.text.line(head);
         self.text
             .line(format!("    {})", parameters.join(",\n    ")));
@@ -92,8 +91,7 @@ impl<'a> Emit<'a> {
             let high = format!("first + (top - 1) / {per_row}u");
             self.bounds(&low, &high);
         }
-        self.text
-            .line("const int active = base + team < items;");
+        self.text.line("const int active = base + team < items;");
         self.text
             .line("const u64 item = active ? base + team : base;");
         self.text
@@ -130,8 +128,9 @@ impl<'a> Emit<'a> {
     /// range of rows that the arcs in between belong to.
     pub fn bounds(&mut self, low: &str, high: &str) {
         self.text.open("if (threadIdx.x == 0)");
-        self.text
-            .line(format!("bounds[0] = gnnc_row_of(indptr, begin, end, {low});"));
+        self.text.line(format!(
+            "bounds[0] = gnnc_row_of(indptr, begin, end, {low});"
+        ));
         self.text.close();
         self.text.open("if (threadIdx.x == 32)");
         self.text.line(format!(

@@ -81,9 +81,8 @@ impl Emit<'_> {
         self.text.open("if (item < hubs)");
         self.text.line("const u64 row = hub_rows[item];");
         self.sums(reduce);
-        self.text.open(
-            "for (u64 chunk = first_chunks[item]; chunk < first_chunks[item + 1]; ++chunk)",
-        );
+        self.text
+            .open("for (u64 chunk = first_chunks[item]; chunk < first_chunks[item + 1]; ++chunk)");
         self.tiles(|emit, columns| {
             let at = format!("chunk * {}u + at", emit.columns());
             for i in 0..columns.lanes {
@@ -185,7 +184,8 @@ impl Emit<'_> {
             self.text.line(format!("const u64 {} = row;", own.1));
         }
         if self.needs(&exprs, other.0) {
-            self.text.line(format!("const u64 {} = indices[k];", other.1));
+            self.text
+                .line(format!("const u64 {} = indices[k];", other.1));
         }
         if self.needs(&exprs, At::Edge) {
             self.text.line(match own.0 {
@@ -211,7 +211,8 @@ impl Emit<'_> {
         while distance < self.team {
             self.text.directive("#pragma unroll");
             let count = shape.tiles * shape.vector;
-            self.text.open(format!("for (u32 i = 0; i < {count}u; ++i)"));
+            self.text
+                .open(format!("for (u32 i = 0; i < {count}u; ++i)"));
             self.text.line(format!(
                 "const float other = __shfl_xor_sync(0xffffffffu, sum[i], {distance});"
             ));

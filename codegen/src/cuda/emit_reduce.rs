@@ -37,9 +37,8 @@ impl Emit<'_> {
                 team if vector == 1 => ("lane".to_owned(), team),
                 team => (format!("lane * {vector}u"), team * vector),
             };
-            emit.text.open(format!(
-                "for (u32 c = {from}; c < {width}u; c += {step}u)"
-            ));
+            emit.text
+                .open(format!("for (u32 c = {from}; c < {width}u; c += {step}u)"));
             let columns = Columns {
                 head,
                 column: Some("c"),
@@ -162,9 +161,8 @@ impl Emit<'_> {
             "for (u64 part = apart; part < partials; part += {apart}u)"
         ));
         for i in 0..self.shape.vector {
-            self.text.line(format!(
-                "sum{i} += scratch[part * {columns}u + at + {i}u];"
-            ));
+            self.text
+                .line(format!("sum{i} += scratch[part * {columns}u + at + {i}u];"));
         }
         self.text.close();
         self.text.close();
@@ -213,8 +211,7 @@ impl Emit<'_> {
         self.text
             .open(format!("if (apart == 0 && at < {columns}u)"));
         for i in 0..vector {
-            self.text
-                .line(format!("{target} + {i}u] = {}];", slot(i)));
+            self.text.line(format!("{target} + {i}u] = {}];", slot(i)));
         }
         self.text.close();
     }

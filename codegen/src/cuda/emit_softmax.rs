@@ -51,8 +51,9 @@ impl Emit<'_> {
             column: None,
             lanes: 1,
         };
-        self.text
-            .open(format!("for (u32 group = 0; group < {heads}u; group += {lanes}u)"));
+        self.text.open(format!(
+            "for (u32 group = 0; group < {heads}u; group += {lanes}u)"
+        ));
         self.text
             .line(format!("const u32 h = group + lane % {lanes}u;"));
         self.text.line(format!(

@@ -148,7 +148,9 @@ impl Emit<'_> {
         self.text.line(format!(
             "const {vector} {name} = *(const {vector} *)(in{input} + ({address}));"
         ));
-        let parts = ["x", "y", "z", "w"].into_iter().take(columns.lanes as usize);
+        let parts = ["x", "y", "z", "w"]
+            .into_iter()
+            .take(columns.lanes as usize);
         parts.map(|part| format!("{name}.{part}")).collect()
     }
 
@@ -219,10 +221,15 @@ impl Emit<'_> {
                 Term::Load(_) | Term::Mask(_) => self.leaf(*term, columns, known),
                 Term::Unary(unary, a) => {
                     let a = values[usize::from(a)].clone();
-                    self.apply(tag, id, a.len(), |i| math::unary(unary, &group(lane(&a, i))))
+                    self.apply(tag, id, a.len(), |i| {
+                        math::unary(unary, &group(lane(&a, i)))
+                    })
                 }
                 Term::Binary(binary, a, b) => {
-                    let (a, b) = (values[usize::from(a)].clone(), values[usize::from(b)].clone());
+                    let (a, b) = (
+                        values[usize::from(a)].clone(),
+                        values[usize::from(b)].clone(),
+                    );
                     self.apply(tag, id, a.len().max(b.len()), |i| {
                         math::binary(binary, &group(lane(&a, i)), &group(lane(&b, i)))
                     })

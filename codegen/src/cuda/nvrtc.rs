@@ -118,7 +118,10 @@ impl Nvrtc {
     pub fn load(folders: &[PathBuf]) -> Result<Self, NvrtcError> {
         let mut places: Vec<String> = Vec::new();
         for folder in folders {
-            let Some(path) = NAMES.map(|name| folder.join(name)).into_iter().find(|p| p.exists())
+            let Some(path) = NAMES
+                .map(|name| folder.join(name))
+                .into_iter()
+                .find(|p| p.exists())
             else {
                 places.push(folder.display().to_string());
                 continue;
@@ -298,7 +301,11 @@ fn usage(log: &str) -> Vec<Usage> {
             continue;
         };
         let before = |what: &str| {
-            let number = line.split(what).next()?.split([' ', ',']).rfind(|w| !w.is_empty())?;
+            let number = line
+                .split(what)
+                .next()?
+                .split([' ', ','])
+                .rfind(|w| !w.is_empty())?;
             line.contains(what).then(|| number.parse().ok())?
         };
         last.registers = before(" registers").unwrap_or(last.registers);

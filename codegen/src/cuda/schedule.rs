@@ -182,7 +182,14 @@ impl Parameter {
         parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
         parameters.extend_from_slice(match kernel.body {
             Body::Gather { .. } => &[
-                HubArcs, HubRows, HubCount, FirstChunks, ChunkRows, ChunkArcs, ChunkCount, Scratch,
+                HubArcs,
+                HubRows,
+                HubCount,
+                FirstChunks,
+                ChunkRows,
+                ChunkArcs,
+                ChunkCount,
+                Scratch,
             ],
             Body::EdgeSoftmax { .. } => &[HubArcs, HubRows, HubCount],
             Body::ColReduce { .. } => &[PartialItems, PartialCount, Scratch],

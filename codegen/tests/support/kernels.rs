@@ -60,7 +60,13 @@ pub fn forms() -> Vec<Form> {
 }
 
 /// A random kernel of a form: operands of all layouts, masks, random expressions.
-pub fn random_kernel(random: &mut Random, form: Form, heads: u32, width: u32, size: usize) -> Kernel {
+pub fn random_kernel(
+    random: &mut Random,
+    form: Form,
+    heads: u32,
+    width: u32,
+    size: usize,
+) -> Kernel {
     let arcs = !matches!(
         form,
         Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
