@@ -8,9 +8,9 @@ use std::ops::Range;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
-/// Blocks that a multiprocessor should hold at once: leaves a thread 48 registers. Without a number
+/// Blocks that a multiprocessor should hold at once: leaves a thread 64 registers. Without a number
 /// the compiler aims at 32 registers and spills.
-pub const RESIDENT: u32 = 5;
+pub const RESIDENT: u32 = 4;
 /// Threads of a warp.
 pub const WARP: u32 = 32;
 /// Accumulators of a thread.
