@@ -3,7 +3,8 @@
 //! A [`gnnc_ir::kernel::Kernel`] says what a kernel computes; this crate decides how. The
 //! [`cpu`] back end generates code for the running processor with Cranelift, [`oracle`]
 //! interprets the same specification slowly in double precision, and the two are compared
-//! on every kind of kernel by the tests. This crate reads no clock and no environment;
+//! on every kind of kernel by the tests; [`cuda`] writes CUDA C, which the tests run on the
+//! processor against the same oracle. This crate reads no clock and no environment;
 //! its only files are those of the compile cache that a caller asks for.
 //!
 //! # Compiling and running a kernel
@@ -62,6 +63,7 @@
 
 pub mod args;
 pub mod cpu;
+pub mod cuda;
 pub mod flatten;
 pub mod oracle;
 pub mod verify;

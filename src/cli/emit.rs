@@ -3,9 +3,11 @@
 use super::inputs::{FlowArgs, ModelArgs};
 use super::listing::listing;
 use super::numbers::{WORKERS, within};
-use super::output::{Answer, Failure, Output, input};
+use super::output::{Answer, Failure, Output};
 use clap::{Args, ValueEnum};
 use gnnc::codegen::cpu::Compiler;
+use gnnc::codegen::cuda::{generate, module};
+use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
 use gnnc::runtime::RuntimeError;
 use gnnc::{Error, TrainOptions};
@@ -46,11 +48,6 @@ enum Stage {
 impl Emit {
     /// Prints a stage; JSON is the value itself.
     pub fn run(&self, out: &Output) -> Answer {
-        if self.stage == Stage::Cuda {
-            return Err(input(
-                "there is no CUDA back end yet; `gnnc emit clif` prints the kernels for the CPU",
-            ));
-        }
         let loaded = self.model.load(out)?;
         if self.stage == Stage::Graph {
             let graph = &loaded.model.graph;
@@ -71,31 +68,55 @@ impl Emit {
         if self.stage == Stage::Program {
             return out.report(|| listing(&program), &program);
         }
-        let compiler = Compiler::new(None).map_err(|source| kernel_error(0, source))?;
-        let mut kernels = Vec::new();
-        for (number, kernel) in program.kernels.iter().enumerate() {
-            let clif = compiler
-                .clif(kernel)
-                .map_err(|source| kernel_error(number, source))?;
-            kernels.push((kernel, clif));
+        match self.stage {
+            Stage::Cuda => cuda(out, &program.kernels),
+            _ => clif(out, &program.kernels),
         }
-        let text = || {
-            let mut text = String::new();
-            for (number, (kernel, clif)) in kernels.iter().enumerate() {
-                let name = kernel.body.name();
-                text.push_str(&format!(
-                    "; kernel {number}: {name}\n{}\n\n",
-                    clif.trim_end()
-                ));
-            }
-            text
-        };
-        let values: Vec<Value> = kernels
-            .iter()
-            .map(|(kernel, clif)| json!({ "kernel": kernel, "clif": clif }))
-            .collect();
-        out.report(text, &values)
     }
+}
+
+fn clif(out: &Output, kernels: &[Kernel]) -> Answer {
+    let compiler = Compiler::new(None).map_err(|source| kernel_error(0, source))?;
+    let mut texts = Vec::new();
+    for (number, kernel) in kernels.iter().enumerate() {
+        let clif = compiler
+            .clif(kernel)
+            .map_err(|source| kernel_error(number, source))?;
+        texts.push((kernel, clif));
+    }
+    let text = || {
+        let mut text = String::new();
+        for (number, (kernel, clif)) in texts.iter().enumerate() {
+            let name = kernel.body.name();
+            text.push_str(&format!(
+                "; kernel {number}: {name}\n{}\n\n",
+                clif.trim_end()
+            ));
+        }
+        text
+    };
+    let values: Vec<Value> = texts
+        .iter()
+        .map(|(kernel, clif)| json!({ "kernel": kernel, "clif": clif }))
+        .collect();
+    out.report(text, &values)
+}
+
+/// One translation unit, which compiles as it is.
+fn cuda(out: &Output, kernels: &[Kernel]) -> Answer {
+    let mut sources = Vec::new();
+    for (number, kernel) in kernels.iter().enumerate() {
+        let name = format!("k{number}_{}", kernel.body.name().replace('-', "_"));
+        let source =
+            generate(kernel, &name).map_err(|source| kernel_error(number, source.into()))?;
+        sources.push((kernel, source));
+    }
+    let text = || module(sources.iter().map(|(_, source)| source));
+    let values: Vec<Value> = sources
+        .iter()
+        .map(|(kernel, source)| json!({ "kernel": kernel, "name": source.name, "cuda": source.text }))
+        .collect();
+    out.report(text, &values)
 }
 
 fn kernel_error(kernel: usize, source: gnnc::codegen::CodegenError) -> Failure {

@@ -241,12 +241,12 @@ fn every_stage_is_emitted() {
         ("forms", "param gcn_conv_1.weight"),
         ("program", "halo-exchange"),
         ("clif", "function "),
+        ("cuda", "__global__"),
     ] {
         let args = ["emit", stage, &cora, "--workers", "2"];
         assert!(gnnc(args).ok().contains(part), "{stage}");
         gnnc(args.iter().chain(&["--format", "json"])).json();
     }
-    refused(1, &["emit", "cuda", &cora], &["no CUDA back end yet"]);
 }
 
 #[test]

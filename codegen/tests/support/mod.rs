@@ -1,5 +1,7 @@
 //! Random graphs, buffers and kernels, and the comparison of compiled code with the oracle.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub mod kernels;
 
 use gnnc_codegen::args::{Buffer, KernelArgs};
 use gnnc_codegen::cpu::Compiler;
@@ -121,25 +123,120 @@ fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
 }
 
 /// What elements hold that no kernel may touch.
-const UNTOUCHED: f32 = 12345.5;
+pub const UNTOUCHED: f32 = 12345.5;
 
-/// Compares compiled code with the oracle, for all rows and for rows in several calls.
-///
-/// Sums of tens of terms in single precision are good to about 1e-6 of their largest term
-/// (unit roundoff 6e-8), the polynomials to 3e-7; so elements must agree to 1e-5 of the
-/// largest result, or of 1.
-pub fn check(compiler: &Compiler, name: &str, kernel: &Kernel, part: &Part, seed: u64) {
-    let random = &mut Random(seed);
-    let inputs: Vec<Vec<f32>> = kernel
-        .inputs
-        .iter()
-        .map(|operand| {
+/// A kernel with its arguments, and the results that the oracle gets.
+pub struct Case<'a> {
+    pub kernel: &'a Kernel,
+    pub part: &'a Part,
+    pub inputs: Vec<Vec<f32>>,
+    pub scalars: Vec<f32>,
+    pub keys: Vec<u64>,
+    pub expected: Vec<Vec<f64>>,
+}
+
+impl<'a> Case<'a> {
+    /// Random inputs.
+    pub fn random(kernel: &'a Kernel, part: &'a Part, random: &mut Random) -> Self {
+        let floats = |operand: &Operand, random: &mut Random| {
             (0..buffer_len(part, kernel, operand))
                 .map(|_| random.float())
-                .collect()
-        })
-        .collect();
-    check_with(compiler, name, kernel, part, &inputs, random);
+                .collect::<Vec<f32>>()
+        };
+        let inputs = kernel
+            .inputs
+            .iter()
+            .map(|operand| floats(operand, random))
+            .collect();
+        Self::new(kernel, part, inputs, random)
+    }
+
+    pub fn new(
+        kernel: &'a Kernel,
+        part: &'a Part,
+        inputs: Vec<Vec<f32>>,
+        random: &mut Random,
+    ) -> Self {
+        let mut case = Self {
+            kernel,
+            part,
+            inputs,
+            scalars: (0..kernel.scalars).map(|_| random.float()).collect(),
+            keys: kernel.masks.iter().map(|_| random.next()).collect(),
+            expected: Vec::new(),
+        };
+        case.expected = case.oracle();
+        case
+    }
+
+    /// The offsets and neighbours that the kernel walks.
+    pub fn arcs(&self) -> (&'a [u64], &'a [u32]) {
+        match Walk::of(&self.kernel.body) {
+            Walk::ArcsBySource => (&self.part.out_indptr, &self.part.out_indices),
+            _ => (&self.part.in_indptr, &self.part.in_indices),
+        }
+    }
+
+    /// Outputs before the kernel runs.
+    pub fn outputs(&self) -> Vec<Vec<f32>> {
+        let column = matches!(self.kernel.body, Body::ColReduce { .. });
+        let length = |operand| match column {
+            true => (self.kernel.heads * self.kernel.width) as usize,
+            false => buffer_len(self.part, self.kernel, operand),
+        };
+        let outputs = self.kernel.outputs.iter().map(length);
+        outputs.map(|length| vec![UNTOUCHED; length]).collect()
+    }
+
+    fn oracle(&self) -> Vec<Vec<f64>> {
+        let wide = |x: &Vec<f32>| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
+        let inputs: Vec<Vec<f64>> = self.inputs.iter().map(wide).collect();
+        let mut expected: Vec<Vec<f64>> = self.outputs().iter().map(wide).collect();
+        let (indptr, indices) = self.arcs();
+        let args = OracleArgs {
+            indptr,
+            indices,
+            positions: &self.part.positions,
+            ids: &self.part.ids,
+            list: &self.part.list,
+            inputs: inputs.iter().map(Vec::as_slice).collect(),
+            scalars: &self.scalars,
+            keys: &self.keys,
+        };
+        let rows = self.part.rows(self.kernel);
+        oracle::run(self.kernel, &args, 0..rows, &mut expected).unwrap();
+        expected
+    }
+
+    /// Sums of tens of terms in single precision are good to about 1e-6 of their largest term
+    /// (unit roundoff 6e-8), the polynomials to 3e-7; so elements must agree to 1e-5 of the
+    /// largest result, or of 1.
+    pub fn compare(&self, name: &str, found: &[Vec<f32>]) {
+        let kernel = self.kernel;
+        for (output, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
+            let largest = expected
+                .iter()
+                .filter(|&&x| x != f64::from(UNTOUCHED))
+                .fold(1.0f64, |m, x| m.max(x.abs()));
+            for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
+                let close =
+                    (f64::from(f) - e).abs() <= 1e-5 * largest || (f.is_nan() && e.is_nan());
+                assert!(
+                    close,
+                    "{name}: output {output}[{i}] is {f}, expected {e} (largest {largest})\n{kernel:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Compares compiled code with the oracle, for all rows and for rows in several calls.
+pub fn check(compiler: &Compiler, name: &str, kernel: &Kernel, part: &Part, seed: u64) {
+    check_case(
+        compiler,
+        name,
+        &Case::random(kernel, part, &mut Random(seed)),
+    );
 }
 
 pub fn check_with(
@@ -150,64 +247,31 @@ pub fn check_with(
     inputs: &[Vec<f32>],
     random: &mut Random,
 ) {
-    let scalars: Vec<f32> = (0..kernel.scalars).map(|_| random.float()).collect();
-    let keys: Vec<u64> = kernel.masks.iter().map(|_| random.next()).collect();
-    let by_source = Walk::of(&kernel.body) == Walk::ArcsBySource;
-    let column = matches!(kernel.body, Body::ColReduce { .. });
-    let (indptr, indices) = if by_source {
-        (&part.out_indptr, &part.out_indices)
-    } else {
-        (&part.in_indptr, &part.in_indices)
-    };
-    let rows = part.rows(kernel);
-    let lengths: Vec<usize> = kernel
-        .outputs
-        .iter()
-        .map(|o| {
-            if column {
-                (kernel.heads * kernel.width) as usize
-            } else {
-                buffer_len(part, kernel, o)
-            }
-        })
-        .collect();
+    check_case(
+        compiler,
+        name,
+        &Case::new(kernel, part, inputs.to_vec(), random),
+    );
+}
 
-    let wide: Vec<Vec<f64>> = inputs
-        .iter()
-        .map(|x| x.iter().map(|&x| f64::from(x)).collect())
-        .collect();
-    let mut expected: Vec<Vec<f64>> = lengths
-        .iter()
-        .map(|&len| vec![f64::from(UNTOUCHED); len])
-        .collect();
-    let oracle_args = OracleArgs {
-        indptr,
-        indices,
-        positions: &part.positions,
-        ids: &part.ids,
-        list: &part.list,
-        inputs: wide.iter().map(Vec::as_slice).collect(),
-        scalars: &scalars,
-        keys: &keys,
-    };
-    oracle::run(kernel, &oracle_args, 0..rows, &mut expected)
-        .unwrap_or_else(|e| panic!("{name}: {e}"));
-
+fn check_case(compiler: &Compiler, name: &str, case: &Case) {
+    let (kernel, part) = (case.kernel, case.part);
+    let (indptr, indices) = case.arcs();
     let compiled = compiler
         .compile(kernel)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
     let run = |ranges: &[(usize, usize)]| {
-        let mut outputs: Vec<Vec<f32>> = lengths.iter().map(|&len| vec![UNTOUCHED; len]).collect();
+        let mut outputs = case.outputs();
         let args = KernelArgs {
             indptr,
             indices,
             positions: &part.positions,
             ids: &part.ids,
             list: &part.list,
-            inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
+            inputs: case.inputs.iter().map(|x| Buffer::input(x)).collect(),
             outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
-            scalars: &scalars,
-            keys: &keys,
+            scalars: &case.scalars,
+            keys: &case.keys,
         };
         for &(begin, end) in ranges {
             let rows = begin as u64..end as u64;
@@ -218,21 +282,10 @@ pub fn check_with(
         }
         outputs
     };
+    let rows = part.rows(kernel);
     let found = run(&[(0, rows)]);
-    for (output, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let largest = expected
-            .iter()
-            .filter(|&&x| x != f64::from(UNTOUCHED))
-            .fold(1.0f64, |m, x| m.max(x.abs()));
-        for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
-            let close = (f64::from(f) - e).abs() <= 1e-5 * largest || (f.is_nan() && e.is_nan());
-            assert!(
-                close,
-                "{name}: output {output}[{i}] is {f}, expected {e} (largest {largest})\n{kernel:?}"
-            );
-        }
-    }
-    if column {
+    case.compare(name, &found);
+    if matches!(kernel.body, Body::ColReduce { .. }) {
         return;
     }
     let (a, b) = (rows / 3, rows / 3 + rows / 2);

@@ -1,0 +1,253 @@
+//! Text of [`gnnc_ir::kernel::Body::Gather`]: a team of threads for each row.
+//!
+//! The threads of a team lie along the columns; of narrow rows, several groups of them take the
+//! arcs in turn and add their sums at the end, always in the same order. A hub's arcs are cut into
+//! chunks, each the work of a team like a row; a second entry point adds the chunks in order.
+
+use super::emit::Emit;
+use super::exprs::{Columns, Known, lane};
+use super::math::{accumulate, identity};
+use super::schedule::BLOCK;
+use crate::walk::Walk;
+use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::{At, Reduce};
+
+/// Floats that a thread has under way: bounds how far the loop over arcs is unrolled.
+const UNDER_WAY: u32 = 32;
+
+impl Emit<'_> {
+    /// `out[v] = finish(reduce over the arcs of v of value)`.
+    pub fn gather(&mut self, reduce: Reduce, value: &Expr, finish: &Expr) {
+        self.gather_rows(reduce, value, finish);
+        self.text.line("");
+        self.gather_hubs(reduce, finish);
+    }
+
+    fn gather_rows(&mut self, reduce: Reduce, value: &Expr, finish: &Expr) {
+        self.entry(0);
+        self.teams(self.team);
+        self.first_column();
+        self.text.line("const u64 rows = end - begin;");
+        self.text.line("const u64 items = rows + chunks;");
+        self.stride(BLOCK / self.team, "items");
+        self.text.line("const u64 item = base + team;");
+        self.text.line("u64 row = 0, first = 0, last = 0;");
+        self.text.line("int whole = 0, part = 0;");
+        self.text.open("if (item < rows)");
+        self.text.line("row = begin + item;");
+        self.text.line("first = indptr[row];");
+        self.text.line("last = indptr[row + 1];");
+        self.text.line("whole = last - first <= hub_arcs;");
+        self.text.line("last = whole ? last : first;");
+        self.text.close();
+        self.text.open("else if (item < items)");
+        self.text.line("row = chunk_rows[item - rows];");
+        self.text.line("first = chunk_arcs[2 * (item - rows)];");
+        self.text.line("last = chunk_arcs[2 * (item - rows) + 1];");
+        self.text.line("part = 1;");
+        self.text.close();
+        self.sums(reduce);
+        self.gather_arcs(reduce, value);
+        self.join_groups(reduce);
+        self.text.open("if (whole || part)");
+        if reduce == Reduce::Max {
+            self.text.line("const int empty = first == last;");
+        }
+        self.own_row(finish);
+        self.tiles(|emit, columns| {
+            emit.text.open("if (part)");
+            let at = format!("(item - rows) * {}u + at", emit.columns());
+            for i in 0..columns.lanes {
+                let sum = emit.sum(i);
+                emit.text.line(format!("scratch[{at} + {i}u] = {sum};"));
+            }
+            emit.text.close();
+            emit.text.open("else");
+            emit.gather_finish(finish, columns, reduce == Reduce::Max);
+            emit.text.close();
+        });
+        self.text.close();
+        self.text.close();
+        self.text.close();
+    }
+
+    /// Adds the chunks of each hub.
+    fn gather_hubs(&mut self, reduce: Reduce, finish: &Expr) {
+        self.entry(1);
+        self.teams(self.team);
+        self.first_column();
+        self.stride(BLOCK / self.team, "hubs");
+        self.text.line("const u64 item = base + team;");
+        self.text.open("if (item < hubs)");
+        self.text.line("const u64 row = hub_rows[item];");
+        self.sums(reduce);
+        self.text
+            .open("for (u64 chunk = first_chunks[item]; chunk < first_chunks[item + 1]; ++chunk)");
+        self.tiles(|emit, columns| {
+            let at = format!("chunk * {}u + at", emit.columns());
+            for i in 0..columns.lanes {
+                emit.text
+                    .line(format!("const float s{i} = scratch[{at} + {i}u];"));
+                let line = accumulate(reduce, &emit.sum(i), &format!("s{i}"));
+                emit.text.line(line);
+            }
+        });
+        self.text.close();
+        self.own_row(finish);
+        self.tiles(|emit, columns| emit.gather_finish(finish, columns, false));
+        self.text.close();
+        self.text.close();
+        self.text.close();
+    }
+
+    fn columns(&self) -> u32 {
+        self.kernel.heads * self.kernel.width
+    }
+
+    /// Declares `column`, the first of the thread, and `apart`, its group among the arcs.
+    fn first_column(&mut self) {
+        let shape = self.shape;
+        let mut sum = Vec::new();
+        if shape.slabs > 1 {
+            let slab = shape.lanes * shape.vector * shape.tiles;
+            sum.push(format!("blockIdx.y * {slab}u"));
+        }
+        match (shape.lanes, shape.vector) {
+            (1, _) => {}
+            (lanes, 1) => sum.push(format!("lane % {lanes}u")),
+            (lanes, vector) => sum.push(format!("lane % {lanes}u * {vector}u")),
+        }
+        if sum.is_empty() {
+            sum.push("0u".to_owned());
+        }
+        let sum = sum.join(" + ");
+        self.text.line(format!("const u32 column = {sum};"));
+        if shape.apart > 1 {
+            self.text
+                .line(format!("const u32 apart = lane / {}u;", shape.lanes));
+        }
+    }
+
+    fn sums(&mut self, reduce: Reduce) {
+        let count = self.shape.tiles * self.shape.vector;
+        self.text.line(format!("float sum[{count}];"));
+        self.text.directive("#pragma unroll");
+        self.text.line(format!(
+            "for (u32 i = 0; i < {count}u; ++i) sum[i] = {};",
+            identity(reduce)
+        ));
+    }
+
+    /// The accumulator of a lane in tile `t`.
+    fn sum(&self, lane: u32) -> String {
+        match self.shape.vector {
+            1 => "sum[t]".to_owned(),
+            vector => format!("sum[t * {vector}u + {lane}u]"),
+        }
+    }
+
+    /// Runs `body` for every vector of the thread that lies in the row, with `t` and `at`.
+    fn tiles(&mut self, body: impl FnOnce(&mut Self, Columns)) {
+        let shape = self.shape;
+        let step = shape.lanes * shape.vector;
+        self.text.directive("#pragma unroll");
+        self.text
+            .open(format!("for (u32 t = 0; t < {}u; ++t)", shape.tiles));
+        self.text
+            .line(format!("const u32 at = column + t * {step}u;"));
+        let exact = step * shape.tiles * shape.slabs == self.columns();
+        if !exact {
+            self.text.open(format!("if (at < {}u)", self.columns()));
+        }
+        let columns = self.columns_at("at");
+        body(self, columns);
+        if !exact {
+            self.text.close();
+        }
+        self.text.close();
+    }
+
+    fn gather_arcs(&mut self, reduce: Reduce, value: &Expr) {
+        let shape = self.shape;
+        let (own, other) = match Walk::of(&self.kernel.body) {
+            Walk::ArcsBySource => ((At::Src, "src"), (At::Dst, "dst")),
+            _ => ((At::Dst, "dst"), (At::Src, "src")),
+        };
+        let exprs = [value];
+        let unroll = (UNDER_WAY / (shape.tiles * shape.vector)).clamp(1, 4);
+        self.text.directive(&format!("#pragma unroll {unroll}"));
+        self.text.open(match shape.apart {
+            1 => "for (u64 k = first; k < last; ++k)".to_owned(),
+            apart => format!("for (u64 k = first + apart; k < last; k += {apart}u)"),
+        });
+        if self.needs(&exprs, own.0) {
+            self.text.line(format!("const u64 {} = row;", own.1));
+        }
+        if self.needs(&exprs, other.0) {
+            self.text
+                .line(format!("const u64 {} = indices[k];", other.1));
+        }
+        if self.needs(&exprs, At::Edge) {
+            self.text.line(match own.0 {
+                At::Src => "const u64 edge = positions[k];",
+                _ => "const u64 edge = k;",
+            });
+        }
+        self.hashes(&exprs);
+        self.tiles(|emit, columns| {
+            let result = emit.eval(value, columns, "v", &Vec::new(), &mut Known::new());
+            for i in 0..columns.lanes {
+                let line = accumulate(reduce, &emit.sum(i), lane(&result, i));
+                emit.text.line(line);
+            }
+        });
+        self.text.close();
+    }
+
+    /// Adds the sums of the groups that shared the arcs; all threads of the warp take part.
+    fn join_groups(&mut self, reduce: Reduce) {
+        let shape = self.shape;
+        let mut distance = shape.lanes;
+        while distance < self.team {
+            self.text.directive("#pragma unroll");
+            let count = shape.tiles * shape.vector;
+            self.text
+                .open(format!("for (u32 i = 0; i < {count}u; ++i)"));
+            self.text.line(format!(
+                "const float other = __shfl_xor_sync(0xffffffffu, sum[i], {distance});"
+            ));
+            self.text.line(accumulate(reduce, "sum[i]", "other"));
+            self.text.close();
+            distance *= 2;
+        }
+    }
+
+    /// Declares what `finish` needs of the row.
+    fn own_row(&mut self, finish: &Expr) {
+        let (at, name) = match Walk::of(&self.kernel.body) {
+            Walk::ArcsBySource => (At::Src, "src"),
+            _ => (At::Dst, "dst"),
+        };
+        if self.needs(&[finish], at) {
+            self.text.line(format!("const u64 {name} = row;"));
+        }
+        self.hashes(&[finish]);
+    }
+
+    fn gather_finish(&mut self, finish: &Expr, columns: Columns, or_zero: bool) {
+        let sums: Vec<String> = (0..columns.lanes)
+            .map(|i| {
+                let sum = self.sum(i);
+                let value = if or_zero {
+                    format!("empty ? 0.0f : {sum}")
+                } else {
+                    sum
+                };
+                self.text.line(format!("const float a{i} = {value};"));
+                format!("a{i}")
+            })
+            .collect();
+        let result = self.eval(finish, columns, "f", &sums, &mut Known::new());
+        self.store(0, columns, &result);
+    }
+}

@@ -1,0 +1,87 @@
+//! The CUDA back end: kernels to CUDA C, a way to launch them, and NVRTC to compile them.
+//!
+//! [`generate`] makes the text of one kernel and its [`Schedule`]; [`module`] puts several kernels
+//! into one translation unit. The text includes no header and uses the part of C that C++ shares,
+//! so an ordinary C compiler can run it with the few names of CUDA defined (the tests do).
+//!
+//! Results never depend on the launch: no sum is made with atomics, and how rows and arcs are
+//! grouped follows from the kernel and from the numbers of rows and arcs alone.
+//!
+//! Widths are constants of the text. Rows are read 16 or 8 bytes at a time where the width and all
+//! strides allow; every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of
+//! a buffer are (their stride is a multiple of the vector).
+
+mod emit;
+mod emit_gather;
+mod emit_map;
+mod emit_reduce;
+mod emit_softmax;
+mod exprs;
+mod math;
+pub mod nvrtc;
+mod prelude;
+pub mod schedule;
+mod text;
+
+pub use schedule::{Hubs, Launch, Parameter, Schedule, Size};
+
+use crate::verify::{SpecError, verify};
+use gnnc_ir::kernel::{Body, Kernel};
+
+/// A kernel as CUDA C.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Name of the first entry point, and the beginning of the names of further ones.
+    pub name: String,
+    /// The entry points, without what [`module`] puts before them.
+    pub text: String,
+    /// What every entry point is called with, in order.
+    pub parameters: Vec<Parameter>,
+    /// How the entry points are launched.
+    pub schedule: Schedule,
+}
+
+/// Generates the text of a kernel; `name` has to be an identifier of C.
+///
+/// # Errors
+/// If the specification has no meaning.
+pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
+    verify(kernel)?;
+    let kernel = crate::flatten::flatten(kernel);
+    let schedule = Schedule::of(&kernel, name);
+    let mut emit = emit::Emit::new(&kernel, &schedule);
+    match &kernel.body {
+        Body::Map { values, .. } => emit.map(values),
+        Body::Gather {
+            reduce,
+            value,
+            finish,
+            ..
+        } => emit.gather(*reduce, value, finish),
+        Body::RowReduce {
+            axis,
+            reduce,
+            value,
+            finish,
+            ..
+        } => emit.row_reduce(*axis, *reduce, value, finish),
+        Body::ColReduce { value, .. } => emit.column_reduce(value),
+        Body::EdgeSoftmax { value, .. } => emit.softmax(value),
+    }
+    Ok(Source {
+        name: name.to_owned(),
+        text: emit.finish(),
+        parameters: Parameter::of(&kernel),
+        schedule,
+    })
+}
+
+/// One translation unit of several kernels.
+pub fn module<'a>(sources: impl IntoIterator<Item = &'a Source>) -> String {
+    let mut text = prelude::PRELUDE.to_owned();
+    for source in sources {
+        text.push('\n');
+        text.push_str(&source.text);
+    }
+    text
+}

@@ -1,0 +1,45 @@
+//! What stands before every kernel: types, the hash of dropout masks, the search for a row.
+
+/// The beginning of a translation unit. The hashes are those of [`gnnc_ir::kernel`].
+pub const PRELUDE: &str = r"typedef unsigned int u32;
+typedef unsigned long long u64;
+
+static __device__ __forceinline__ u32 gnnc_mix32(u32 x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+static __device__ __forceinline__ u32 gnnc_vertex_hash(u64 key, u32 vertex)
+{
+    return gnnc_mix32((vertex * 0x9e3779b1u) ^ (u32)key) + (u32)(key >> 32);
+}
+
+static __device__ __forceinline__ u32 gnnc_edge_hash(u64 key, u32 src, u32 dst)
+{
+    return gnnc_mix32(gnnc_vertex_hash(key, dst) ^ (src * 0x85ebca6bu));
+}
+
+/* The dropout factor of a column: 0, or `scale` if the draw is not below the threshold. */
+static __device__ __forceinline__ float gnnc_keep(u32 hash, u32 column, u32 threshold, float scale)
+{
+    return (gnnc_mix32(hash ^ (column * 0x9e3779b9u)) >> 8) >= threshold ? scale : 0.0f;
+}
+
+/* The last row of `low .. high` whose first arc is not behind `arc`. */
+static __device__ __forceinline__ u64 gnnc_row_of(const u64 *indptr, u64 low, u64 high, u64 arc)
+{
+    while (high - low > 1) {
+        const u64 middle = low + (high - low) / 2;
+        if (indptr[middle] <= arc) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+";

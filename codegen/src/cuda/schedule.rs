@@ -1,0 +1,481 @@
+//! How kernels are laid over threads, and how they are launched.
+//!
+//! Everything here is a function of the kernel and of the numbers of rows and arcs.
+
+use crate::walk::{Walk, result_shape};
+use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
+use std::ops::Range;
+
+/// Threads of a block.
+pub const BLOCK: u32 = 256;
+/// Blocks that a multiprocessor should hold at once: leaves a thread 64 registers. Without a number
+/// the compiler aims at 32 registers and spills.
+pub const RESIDENT: u32 = 4;
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+/// Accumulators of a thread.
+const ACCUMULATORS: u32 = 16;
+/// Lanes that share a narrow row of a gather, at least.
+const ROW_LANES: u32 = 8;
+/// Blocks of a launch, at most; threads stride over what is left.
+const MOST_BLOCKS: u64 = 1 << 20;
+/// Rows or arcs that one block of a column reduction sums, at least.
+const PARTIAL: u64 = 1024;
+/// Blocks of a column reduction, at most.
+const MOST_PARTIALS: u64 = 4096;
+/// Arcs from which a row is a hub if the caller has no better number: 512 arcs keep a warp busy
+/// for some tens of microseconds.
+pub const HUB_ARCS: u64 = 512;
+
+/// How the columns of a row lie over threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Columns that a thread reads at once: 1, 2 or 4.
+    pub vector: u32,
+    /// Threads beside each other along a row, a power of 2.
+    pub lanes: u32,
+    /// Groups of these that share the arcs of a row, a power of 2.
+    pub apart: u32,
+    /// Vectors of a thread.
+    pub tiles: u32,
+    /// Parts of a row that different blocks compute (the launch's second dimension).
+    pub slabs: u32,
+}
+
+/// What an entry point has one thread, team or block for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Items {
+    Rows,
+    Arcs,
+    /// Rows, then the chunks of hubs.
+    RowsAndChunks,
+    Hubs,
+    /// Partial sums.
+    Partials,
+    One,
+}
+
+/// One entry point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pass {
+    entry: String,
+    items: Items,
+    /// Teams (or threads) that an item is given to.
+    per_item: u32,
+    /// Teams in a block.
+    teams: u32,
+    slabs: u32,
+    shared_bytes: u32,
+}
+
+/// How the entry points of a kernel are launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    pub(crate) shape: Shape,
+    /// Threads that compute one row (or one head of a row) together.
+    pub(crate) team: u32,
+    columns: u32,
+    /// What the kernel walks: rows or arcs.
+    over: Items,
+    passes: Vec<Pass>,
+}
+
+/// What a kernel is launched over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Rows.
+    pub rows: u64,
+    /// Arcs of these rows.
+    pub arcs: u64,
+    /// Chunks of hub rows, see [`Hubs`].
+    pub chunks: u64,
+    /// Hub rows.
+    pub hubs: u64,
+}
+
+/// One launch of an entry point; launches of a kernel run in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The entry point.
+    pub entry: String,
+    /// Blocks in both dimensions.
+    pub grid: [u32; 2],
+    /// Threads of a block.
+    pub block: u32,
+    /// Bytes of shared memory that a block takes at most; they are static, none are asked for at
+    /// launch.
+    pub shared_bytes: u32,
+}
+
+/// Rows with more arcs than one team should walk, and the chunks that they are cut into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hubs {
+    /// The hub rows, ascending.
+    pub rows: Vec<u32>,
+    /// First chunk of each hub row, one more than hubs.
+    pub first_chunks: Vec<u32>,
+    /// The row of each chunk.
+    pub chunk_rows: Vec<u32>,
+    /// First and one past the last arc of each chunk.
+    pub chunk_arcs: Vec<u64>,
+}
+
+/// An argument of an entry point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// First arc of each row.
+    Indptr,
+    /// The vertex at the other end of each arc.
+    Indices,
+    /// In-neighbour CSR position of each arc of the out-neighbour CSR.
+    Positions,
+    /// Global id of each local row.
+    Ids,
+    /// The row list.
+    List,
+    /// The run-time scalars.
+    Scalars,
+    /// The key of each mask.
+    Keys,
+    /// First row.
+    Begin,
+    /// One past the last row.
+    End,
+    /// Input `n`.
+    Input(u16),
+    /// Output `n`.
+    Output(u16),
+    /// Arcs of the longest row that is no hub.
+    HubArcs,
+    /// [`Hubs::rows`].
+    HubRows,
+    /// Number of hub rows.
+    HubCount,
+    /// [`Hubs::first_chunks`].
+    FirstChunks,
+    /// [`Hubs::chunk_rows`].
+    ChunkRows,
+    /// [`Hubs::chunk_arcs`].
+    ChunkArcs,
+    /// Number of chunks.
+    ChunkCount,
+    /// [`Schedule::scratch_floats`] floats, not initialised.
+    Scratch,
+    /// [`Schedule::partial_items`].
+    PartialItems,
+    /// [`Schedule::partials`].
+    PartialCount,
+}
+
+impl Parameter {
+    /// The arguments of a kernel's entry points, in order; all entry points take the same.
+    pub fn of(kernel: &Kernel) -> Vec<Self> {
+        use Parameter::{
+            Begin, ChunkArcs, ChunkCount, ChunkRows, End, FirstChunks, HubArcs, HubCount, HubRows,
+            Ids, Indices, Indptr, Keys, List, PartialCount, PartialItems, Positions, Scalars,
+            Scratch,
+        };
+        let mut parameters = vec![
+            Indptr, Indices, Positions, Ids, List, Scalars, Keys, Begin, End,
+        ];
+        parameters.extend((0..kernel.inputs.len() as u16).map(Self::Input));
+        parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
+        parameters.extend_from_slice(match kernel.body {
+            Body::Gather { .. } => &[
+                HubArcs,
+                HubRows,
+                HubCount,
+                FirstChunks,
+                ChunkRows,
+                ChunkArcs,
+                ChunkCount,
+                Scratch,
+            ],
+            Body::EdgeSoftmax { .. } => &[HubArcs, HubRows, HubCount],
+            Body::ColReduce { .. } => &[PartialItems, PartialCount, Scratch],
+            Body::Map { .. } | Body::RowReduce { .. } => &[],
+        });
+        parameters
+    }
+
+    /// The declaration in C. `alone`: no input is an output, so reads may be cached.
+    pub(crate) fn declaration(self, alone: bool) -> String {
+        let restrict = if alone { "__restrict__ " } else { "" };
+        match self {
+            Self::Indptr => "const u64 *__restrict__ indptr".into(),
+            Self::Indices => "const u32 *__restrict__ indices".into(),
+            Self::Positions => "const u32 *__restrict__ positions".into(),
+            Self::Ids => "const u32 *__restrict__ ids".into(),
+            Self::List => "const u32 *__restrict__ list".into(),
+            Self::Scalars => "const float *__restrict__ scalars".into(),
+            Self::Keys => "const u64 *__restrict__ keys".into(),
+            Self::Begin => "u64 begin".into(),
+            Self::End => "u64 end".into(),
+            Self::Input(n) => format!("const float *{restrict}in{n}"),
+            Self::Output(n) => format!("float *{restrict}out{n}"),
+            Self::HubArcs => "u64 hub_arcs".into(),
+            Self::HubRows => "const u32 *__restrict__ hub_rows".into(),
+            Self::HubCount => "u64 hubs".into(),
+            Self::FirstChunks => "const u32 *__restrict__ first_chunks".into(),
+            Self::ChunkRows => "const u32 *__restrict__ chunk_rows".into(),
+            Self::ChunkArcs => "const u64 *__restrict__ chunk_arcs".into(),
+            Self::ChunkCount => "u64 chunks".into(),
+            Self::Scratch => "float *__restrict__ scratch".into(),
+            Self::PartialItems => "u64 partial_items".into(),
+            Self::PartialCount => "u64 partials".into(),
+        }
+    }
+}
+
+impl Hubs {
+    /// The rows among `rows` with more than `most` arcs, cut into chunks of `most`.
+    ///
+    /// Rows that `indptr` does not have are left out.
+    pub fn of(indptr: &[u64], rows: Range<usize>, most: u64) -> Self {
+        let most = most.max(1);
+        let mut hubs = Self {
+            first_chunks: vec![0],
+            ..Self::default()
+        };
+        for row in rows {
+            let (Some(&first), Some(&last)) = (indptr.get(row), indptr.get(row + 1)) else {
+                break;
+            };
+            if last.saturating_sub(first) <= most {
+                continue;
+            }
+            hubs.rows.push(row as u32);
+            let mut from = first;
+            while from < last {
+                let to = last.min(from + most);
+                hubs.chunk_rows.push(row as u32);
+                hubs.chunk_arcs.extend([from, to]);
+                from = to;
+            }
+            hubs.first_chunks.push(hubs.chunk_rows.len() as u32);
+        }
+        hubs
+    }
+}
+
+impl Schedule {
+    /// The schedule of a flattened kernel.
+    pub(crate) fn of(kernel: &Kernel, name: &str) -> Self {
+        let columns = kernel.heads * kernel.width;
+        let vector = vector(kernel);
+        let shape = match kernel.body {
+            Body::Gather { .. } => gather_shape(columns, vector),
+            Body::ColReduce { .. } => column_shape(columns, vector),
+            _ => Shape {
+                vector,
+                lanes: 1,
+                apart: 1,
+                tiles: 1,
+                slabs: 1,
+            },
+        };
+        let rows = match Walk::of(&kernel.body) {
+            Walk::Arcs => Items::Arcs,
+            _ => Items::Rows,
+        };
+        let pass = |suffix: &str, items, per_item, team: u32| Pass {
+            entry: format!("{name}{suffix}"),
+            items,
+            per_item,
+            teams: BLOCK / team,
+            slabs: 1,
+            shared_bytes: 0,
+        };
+        let bounds = if rows == Items::Arcs { 16 } else { 0 };
+        let (team, mut passes) = match &kernel.body {
+            Body::Map { .. } => (1, vec![pass("", rows, columns / vector, 1)]),
+            Body::Gather { .. } => {
+                let team = shape.lanes * shape.apart;
+                let rows = pass("", Items::RowsAndChunks, 1, team);
+                (team, vec![rows, pass("_hubs", Items::Hubs, 1, team)])
+            }
+            Body::RowReduce { axis, .. } => {
+                let team = match axis {
+                    Axis::Width => (kernel.width / vector).next_power_of_two().min(WARP),
+                    Axis::Heads => 1,
+                };
+                let (heads, width) = result_shape(kernel);
+                let per_item = heads * (width / vector).max(1);
+                (team, vec![pass("", rows, per_item, team)])
+            }
+            Body::ColReduce { .. } => (
+                BLOCK,
+                vec![
+                    pass("", Items::Partials, 1, BLOCK),
+                    pass("_sum", Items::One, 1, BLOCK),
+                ],
+            ),
+            Body::EdgeSoftmax { .. } => {
+                let lanes = kernel.heads.next_power_of_two().min(WARP);
+                let team = (lanes * 4).clamp(ROW_LANES, WARP);
+                let rows = pass("", Items::Rows, 1, team);
+                (team, vec![rows, pass("_hubs", Items::Hubs, 1, BLOCK)])
+            }
+        };
+        for pass in &mut passes {
+            pass.slabs = shape.slabs;
+            let sums = matches!(pass.items, Items::Partials | Items::One);
+            let block_sums = matches!(kernel.body, Body::EdgeSoftmax { .. }) && pass.teams == 1;
+            pass.shared_bytes = match pass.items {
+                _ if sums => bounds + BLOCK * vector * 4,
+                _ if block_sums => BLOCK * 4,
+                Items::Arcs => bounds,
+                _ => 0,
+            };
+        }
+        Self {
+            shape,
+            team,
+            columns,
+            over: rows,
+            passes,
+        }
+    }
+
+    /// Bytes that every input and output pointer is a multiple of.
+    pub fn alignment(&self) -> usize {
+        self.shape.vector as usize * 4
+    }
+
+    /// The launches over `size`; those that have nothing to do are left out.
+    pub fn launches(&self, size: &Size) -> Vec<Launch> {
+        let launch = |pass: &Pass| {
+            let items = match pass.items {
+                Items::Rows => size.rows,
+                Items::Arcs => size.arcs,
+                Items::RowsAndChunks => size.rows + size.chunks,
+                Items::Hubs => size.hubs,
+                Items::Partials => self.partials(size),
+                Items::One => 1,
+            };
+            let teams = items.saturating_mul(pass.per_item.into());
+            let blocks = teams.div_ceil(pass.teams.into()).min(MOST_BLOCKS);
+            (blocks > 0).then(|| Launch {
+                entry: pass.entry.clone(),
+                grid: [blocks as u32, pass.slabs],
+                block: BLOCK,
+                shared_bytes: pass.shared_bytes,
+            })
+        };
+        self.passes.iter().filter_map(launch).collect()
+    }
+
+    /// Names of all entry points.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.passes.iter().map(|pass| pass.entry.as_str())
+    }
+
+    /// Rows or arcs of each partial sum of a column reduction.
+    pub fn partial_items(&self, size: &Size) -> u64 {
+        self.summed(size).div_ceil(MOST_PARTIALS).max(PARTIAL)
+    }
+
+    /// Partial sums of a column reduction; 0 for other kernels.
+    pub fn partials(&self, size: &Size) -> u64 {
+        let reduces = self.passes.iter().any(|pass| pass.items == Items::Partials);
+        if reduces {
+            self.summed(size).div_ceil(self.partial_items(size))
+        } else {
+            0
+        }
+    }
+
+    /// Floats that the launches need to keep partial results in.
+    pub fn scratch_floats(&self, size: &Size) -> u64 {
+        (self.partials(size) + size.chunks) * u64::from(self.columns)
+    }
+
+    /// What a column reduction sums.
+    fn summed(&self, size: &Size) -> u64 {
+        if self.over == Items::Arcs {
+            size.arcs
+        } else {
+            size.rows
+        }
+    }
+}
+
+/// The widest vector that divides the width and that all operands allow.
+fn vector(kernel: &Kernel) -> u32 {
+    if matches!(kernel.body, Body::EdgeSoftmax { .. }) {
+        return 1;
+    }
+    let column = matches!(kernel.body, Body::ColReduce { .. });
+    let fits = |operand: &Operand, vector: u32| {
+        let steps = operand.column_step != 0 && kernel.width > 1;
+        let whole = |floats: u32| floats.is_multiple_of(vector);
+        let rows = operand.at == At::One || whole(operand.stride);
+        let heads = kernel.heads == 1 || whole(operand.head_step);
+        !steps || (rows && heads && whole(operand.offset))
+    };
+    let outputs = kernel.outputs.iter().filter(|_| !column);
+    let operands: Vec<&Operand> = kernel.inputs.iter().chain(outputs).collect();
+    let possible = |vector: &u32| {
+        kernel.width.is_multiple_of(*vector) && operands.iter().all(|o| fits(o, *vector))
+    };
+    [4, 2].into_iter().find(possible).unwrap_or(1)
+}
+
+fn gather_shape(columns: u32, vector: u32) -> Shape {
+    let groups = columns / vector;
+    let lanes = groups.next_power_of_two().min(WARP);
+    let vectors = groups.div_ceil(lanes);
+    let slabs = vectors.div_ceil(ACCUMULATORS / vector);
+    Shape {
+        vector,
+        lanes,
+        apart: (ROW_LANES / lanes).max(1),
+        tiles: vectors.div_ceil(slabs),
+        slabs,
+    }
+}
+
+fn column_shape(columns: u32, vector: u32) -> Shape {
+    let groups = columns / vector;
+    let lanes = groups.next_power_of_two().min(BLOCK);
+    Shape {
+        vector,
+        lanes,
+        apart: BLOCK / lanes,
+        tiles: 1,
+        slabs: groups.div_ceil(lanes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_cover_all_columns() {
+        for columns in 1..3000 {
+            for vector in [1, 2, 4] {
+                if columns % vector != 0 {
+                    continue;
+                }
+                for shape in [gather_shape(columns, vector), column_shape(columns, vector)] {
+                    let slab = shape.vector * shape.lanes * shape.tiles;
+                    assert!(slab * shape.slabs >= columns, "{columns} {shape:?}");
+                    assert!(slab * (shape.slabs - 1) < columns, "{columns} {shape:?}");
+                    assert!(shape.tiles * shape.vector <= ACCUMULATORS);
+                    assert!((shape.lanes * shape.apart).is_power_of_two());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hubs_are_cut_into_chunks() {
+        let hubs = Hubs::of(&[0, 3, 10, 14, 14], 0..4, 3);
+        assert_eq!(hubs.rows, [1, 2]);
+        assert_eq!(hubs.first_chunks, [0, 3, 5]);
+        assert_eq!(hubs.chunk_rows, [1, 1, 1, 2, 2]);
+        assert_eq!(hubs.chunk_arcs, [3, 6, 6, 9, 9, 10, 10, 13, 13, 14]);
+        assert_eq!(Hubs::of(&[0, 3], 0..1, 3).rows, [0u32; 0]);
+    }
+}

@@ -1,0 +1,437 @@
+//! The CUDA C of kernels, run on the processor, against the oracle.
+//!
+//! A shim gives the text the names of CUDA and runs the threads of a block in turn, so that wrong
+//! indices, missing barriers and shuffles that not all threads reach are found without a GPU. Not
+//! seen are what depends on a GPU's memory model beyond barriers, and speed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may stop, and says what it skips"
+)]
+
+mod support;
+
+use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, generate, module};
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over};
+use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::types::EdgeSet;
+use libloading::{Library, Symbol};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use support::kernels::{Form, SHAPES, forms, random_kernel};
+use support::{Case, Part, Random};
+
+/// Floats at addresses that vectors may be loaded from.
+#[derive(Clone)]
+struct Aligned {
+    quads: Vec<Quad>,
+    len: usize,
+}
+
+#[repr(align(16))]
+#[derive(Clone, Copy)]
+struct Quad([f32; 4]);
+
+impl Aligned {
+    fn new(floats: &[f32]) -> Self {
+        let quad = |chunk: &[f32]| {
+            let mut quad = [0.0; 4];
+            quad[..chunk.len()].copy_from_slice(chunk);
+            Quad(quad)
+        };
+        Self {
+            quads: floats.chunks(4).map(quad).collect(),
+            len: floats.len(),
+        }
+    }
+
+    fn floats(&self) -> Vec<f32> {
+        let all = self.quads.iter().flat_map(|quad| quad.0);
+        all.take(self.len).collect()
+    }
+}
+
+/// Kernels that run on the processor.
+struct Host {
+    library: Library,
+    sources: Vec<Source>,
+}
+
+type Run = unsafe extern "C" fn(*const u64, u32, u32, i32) -> i32;
+
+impl Host {
+    /// Compiles kernels; nothing if there is no C compiler.
+    fn compile(test: &str, kernels: &[Kernel]) -> Option<Self> {
+        let sources: Vec<Source> = kernels
+            .iter()
+            .enumerate()
+            .map(|(i, kernel)| generate(kernel, &format!("k{i}")).unwrap())
+            .collect();
+        let mut text = include_str!("cuda/shim.c").to_owned();
+        text.push_str(&module(&sources).replace("extern \"C\" ", ""));
+        for source in &sources {
+            let argument = |(i, parameter): (usize, &Parameter)| match parameter {
+                Parameter::Begin
+                | Parameter::End
+                | Parameter::HubArcs
+                | Parameter::HubCount
+                | Parameter::ChunkCount
+                | Parameter::PartialItems
+                | Parameter::PartialCount => format!("arguments[{i}]"),
+                _ => format!("(void *)arguments[{i}]"),
+            };
+            let arguments: Vec<String> =
+                source.parameters.iter().enumerate().map(argument).collect();
+            let arguments = arguments.join(", ");
+            for entry in source.schedule.entries() {
+                text.push_str(&format!(
+                    "static void call_{entry}(void) {{ {entry}({arguments}); }}\n\
+                     int run_{entry}(const uint64_t *a, unsigned x, unsigned y, int reverse)\n\
+                     {{ arguments = a; return run_grid(call_{entry}, x, y, reverse); }}\n"
+                ));
+            }
+        }
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (file, library) = (
+            folder.join(format!("{test}.c")),
+            folder.join(format!("{test}.so")),
+        );
+        fs::write(&file, text).unwrap();
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=gnu11",
+            "-O1",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-ffp-contract=off",
+            "-o",
+        ]);
+        let output = cc.arg(&library).arg(&file).arg("-lm").output();
+        let Ok(output) = output else {
+            println!("skipped {test}: there is no C compiler `cc`");
+            return None;
+        };
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{test}: {messages}");
+        // SAFETY: the library was just made from generated C and has no initialisers.
+        let library = unsafe { Library::new(&library) }.unwrap();
+        Some(Self { library, sources })
+    }
+
+    /// Runs kernel `number` over rows; rows with more than `most` arcs are hubs.
+    fn run(&self, number: usize, case: &Case, most: u64, reverse: bool) -> Vec<Vec<f32>> {
+        let source = &self.sources[number];
+        let (indptr, indices) = case.arcs();
+        let rows = case.part.rows(case.kernel);
+        let hubs = Hubs::of(indptr, 0..rows, most);
+        let walks = Walk::of(&case.kernel.body) != Walk::Rows;
+        let size = Size {
+            rows: rows as u64,
+            arcs: if walks { indptr[rows] } else { 0 },
+            chunks: hubs.chunk_rows.len() as u64,
+            hubs: hubs.rows.len() as u64,
+        };
+        let schedule = &source.schedule;
+        let inputs: Vec<Aligned> = case.inputs.iter().map(|x| Aligned::new(x)).collect();
+        let mut outputs: Vec<Aligned> = case.outputs().iter().map(|x| Aligned::new(x)).collect();
+        let starts = |x: &mut Aligned| x.quads.as_mut_ptr() as u64;
+        let output_starts: Vec<u64> = outputs.iter_mut().map(starts).collect();
+        let mut scratch = vec![f32::NAN; schedule.scratch_floats(&size) as usize];
+        let scratch_start = scratch.as_mut_ptr() as u64;
+        let value = |parameter: &Parameter| match *parameter {
+            Parameter::Indptr => indptr.as_ptr() as u64,
+            Parameter::Indices => indices.as_ptr() as u64,
+            Parameter::Positions => case.part.positions.as_ptr() as u64,
+            Parameter::Ids => case.part.ids.as_ptr() as u64,
+            Parameter::List => case.part.list.as_ptr() as u64,
+            Parameter::Scalars => case.scalars.as_ptr() as u64,
+            Parameter::Keys => case.keys.as_ptr() as u64,
+            Parameter::Begin => 0,
+            Parameter::End => rows as u64,
+            Parameter::Input(n) => inputs[usize::from(n)].quads.as_ptr() as u64,
+            Parameter::Output(n) => output_starts[usize::from(n)],
+            Parameter::HubArcs => most,
+            Parameter::HubRows => hubs.rows.as_ptr() as u64,
+            Parameter::HubCount => size.hubs,
+            Parameter::FirstChunks => hubs.first_chunks.as_ptr() as u64,
+            Parameter::ChunkRows => hubs.chunk_rows.as_ptr() as u64,
+            Parameter::ChunkArcs => hubs.chunk_arcs.as_ptr() as u64,
+            Parameter::ChunkCount => size.chunks,
+            Parameter::Scratch => scratch_start,
+            Parameter::PartialItems => schedule.partial_items(&size),
+            Parameter::PartialCount => schedule.partials(&size),
+        };
+        let arguments: Vec<u64> = source.parameters.iter().map(value).collect();
+        for launch in schedule.launches(&size) {
+            let name = format!("run_{}", launch.entry);
+            // SAFETY: the function was generated with this type.
+            let run: Symbol<Run> = unsafe { self.library.get(name.as_bytes()) }.unwrap();
+            let [x, y] = launch.grid;
+            // SAFETY: the arguments are those of the kernel and outlive the call.
+            let ended = unsafe { run(arguments.as_ptr(), x, y, reverse.into()) };
+            assert!(
+                ended == 1,
+                "{name}: threads wait for others\n{}",
+                source.text
+            );
+        }
+        outputs.iter().map(Aligned::floats).collect()
+    }
+
+    /// Compares a kernel with the oracle, with and without hubs, threads in both orders.
+    fn check(&self, number: usize, name: &str, case: &Case) {
+        let bits =
+            |x: Vec<Vec<f32>>| -> Vec<u32> { x.concat().iter().map(|x| x.to_bits()).collect() };
+        let found = self.run(number, case, 7, false);
+        case.compare(&format!("{name} with hubs"), &found);
+        let reversed = self.run(number, case, 7, true);
+        let message = "depends on the order of threads";
+        assert_eq!(bits(found), bits(reversed), "{name}: {message}");
+        let hubs = matches!(
+            case.kernel.body,
+            Body::Gather { .. } | Body::EdgeSoftmax { .. }
+        );
+        if hubs {
+            let found = self.run(number, case, 1 << 40, false);
+            case.compare(&format!("{name} without hubs"), &found);
+        }
+    }
+}
+
+#[test]
+fn every_body_and_shape_agrees_with_the_oracle() {
+    let random = &mut Random(1);
+    let part = Part::random(random, 13, 6, 60);
+    let mut kernels = Vec::new();
+    for form in forms() {
+        for (heads, width) in SHAPES {
+            let size = 1 + random.below(3);
+            let name = format!("{form:?} {heads} x {width}");
+            kernels.push((name, random_kernel(random, form, heads, width, size)));
+        }
+    }
+    check_all("shapes", &part, kernels, random);
+}
+
+#[test]
+fn deep_expressions_agree_with_the_oracle() {
+    let random = &mut Random(2);
+    let part = Part::random(random, 70, 9, 500);
+    let mut kernels = Vec::new();
+    for form in forms() {
+        for _ in 0..4 {
+            let (heads, width) = random.pick(&[(1, 1), (1, 8), (3, 2), (8, 4)]);
+            let name = format!("{form:?} {heads} x {width} deep");
+            kernels.push((name, random_kernel(random, form, heads, width, 9)));
+        }
+    }
+    check_all("deep", &part, kernels, random);
+}
+
+/// Several blocks, several partial sums, and rows longer than a block's threads.
+#[test]
+fn larger_graphs_agree_with_the_oracle() {
+    let random = &mut Random(3);
+    let part = Part::random(random, 1500, 100, 6000);
+    let mut kernels = Vec::new();
+    for form in forms() {
+        let (heads, width) = random.pick(&[(1, 1), (1, 4), (3, 2), (2, 2)]);
+        let name = format!("{form:?} {heads} x {width} large");
+        kernels.push((name, random_kernel(random, form, heads, width, 2)));
+    }
+    check_all("large", &part, kernels, random);
+}
+
+#[test]
+fn graphs_without_arcs_or_rows() {
+    for (inner, arcs) in [(3, 0), (0, 0), (5, 1)] {
+        let random = &mut Random(4);
+        let part = Part::random(random, inner, 2, arcs);
+        let kernel = |form| {
+            let name = format!("{form:?} on {inner} vertices, {arcs} arcs");
+            (name, random_kernel(random, form, 2, 5, 2))
+        };
+        let kernels = forms().into_iter().map(kernel).collect();
+        check_all(&format!("empty{inner}"), &part, kernels, &mut Random(5));
+    }
+}
+
+/// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
+/// bias where there is a finishing expression.
+fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
+    let arcs = !matches!(
+        form,
+        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
+    );
+    let (near, far) = if arcs {
+        (At::Dst, At::Src)
+    } else {
+        (At::Row, At::List)
+    };
+    let mut value = Expr::default();
+    let [a, b] = [0, 1].map(|input| value.push(Value::Load(input)));
+    let kept = value.push(Value::Mask(0));
+    let product = value.push(Value::Binary(Binary::Mul, a, b));
+    value.push(Value::Binary(Binary::Mul, product, kept));
+    let (shape, bias) = match form {
+        Form::RowReduce(_, Axis::Width, _) => ((heads, 1), Operand::dense(At::One, heads, 1)),
+        Form::RowReduce(_, Axis::Heads, _) => ((1, width), Operand::dense(At::One, 1, width)),
+        _ => ((heads, width), Operand::dense(At::One, heads, width)),
+    };
+    let mut finish = Expr::default();
+    let [acc, bias_value] = [Value::Acc, Value::Load(2)].map(|term| finish.push(term));
+    finish.push(Value::Binary(Binary::Add, acc, bias_value));
+    let mut out = At::Row;
+    let set = EdgeSet::Plain;
+    let body = match form {
+        Form::Map(over) => Body::Map {
+            over,
+            values: vec![value],
+        },
+        Form::Gather(to, reduce) => Body::Gather {
+            set,
+            to,
+            reduce,
+            value,
+            finish,
+        },
+        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
+            over,
+            axis,
+            reduce,
+            value,
+            finish,
+        },
+        Form::ColReduce(over) => {
+            out = At::One;
+            Body::ColReduce { over, value }
+        }
+        Form::Softmax => Body::EdgeSoftmax { set, value },
+    };
+    Kernel {
+        body,
+        heads,
+        width,
+        inputs: vec![
+            Operand::dense(far, heads, width),
+            Operand::dense(near, heads, width),
+            bias,
+        ],
+        outputs: vec![Operand::dense(out, shape.0, shape.1)],
+        masks: vec![Mask {
+            p: 0.25,
+            at: if arcs { At::Edge } else { At::Row },
+            head_step: if heads > 1 { width } else { 0 },
+            column_step: u32::from(width > 1),
+        }],
+        scalars: 0,
+    }
+}
+
+/// Vectors of all sizes, groups that share arcs, several tiles and several slabs.
+#[test]
+fn contiguous_rows_agree_with_the_oracle() {
+    let random = &mut Random(7);
+    let part = Part::random(random, 20, 5, 150);
+    let shapes = [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (1, 6),
+        (1, 16),
+        (8, 8),
+        (4, 1),
+        (1, 130),
+        (1, 260),
+        (3, 400),
+    ];
+    let mut kernels = Vec::new();
+    for form in forms() {
+        for (heads, width) in shapes {
+            let width = if form == Form::Softmax { 1 } else { width };
+            let name = format!("{form:?} {heads} x {width} contiguous");
+            kernels.push((name, dense_kernel(form, heads, width)));
+        }
+    }
+    check_all("contiguous", &part, kernels, random);
+}
+
+fn check_all(test: &str, part: &Part, kernels: Vec<(String, Kernel)>, random: &mut Random) {
+    let (names, kernels): (Vec<String>, Vec<Kernel>) = kernels.into_iter().unzip();
+    let Some(host) = Host::compile(test, &kernels) else {
+        return;
+    };
+    for (i, (name, kernel)) in names.iter().zip(&kernels).enumerate() {
+        host.check(i, name, &Case::random(kernel, part, random));
+    }
+}
+
+/// Every function of one number, where it is 0, negative, infinite or no number at all.
+#[test]
+fn functions_treat_special_numbers_as_the_processor_does() {
+    let unaries = [
+        Unary::Neg,
+        Unary::Relu,
+        Unary::Step,
+        Unary::LeakyRelu(0.2),
+        Unary::LeakyStep(0.3),
+        Unary::Elu,
+        Unary::EluStep,
+        Unary::Exp,
+        Unary::Log,
+        Unary::Sigmoid,
+        Unary::Tanh,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Recip,
+    ];
+    let values = unaries.map(|unary| {
+        let mut expr = Expr::leaf(Value::Load(0));
+        expr.push(Value::Unary(unary, 0));
+        expr
+    });
+    let kernel = Kernel {
+        heads: 1,
+        width: 1,
+        inputs: vec![Operand::dense(At::Row, 1, 1)],
+        outputs: vec![Operand::dense(At::Row, 1, 1); values.len()],
+        masks: vec![],
+        scalars: 0,
+        body: Body::Map {
+            over: Over::Rows,
+            values: values.to_vec(),
+        },
+    };
+    let points = vec![
+        -2.5,
+        -0.0,
+        0.0,
+        0.7,
+        30.0,
+        -30.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
+    let random = &mut Random(6);
+    let part = Part::random(random, points.len(), 0, 0);
+    let Some(host) = Host::compile("functions", std::slice::from_ref(&kernel)) else {
+        return;
+    };
+    let case = Case::new(&kernel, &part, vec![points.clone()], random);
+    let found = host.run(0, &case, 7, false);
+    for ((unary, found), expected) in unaries.iter().zip(&found).zip(&case.expected) {
+        for ((x, found), expected) in points.iter().zip(found).zip(expected) {
+            let expected = *expected as f32;
+            // Maxima with what is not a number are 0 on the CPU as well.
+            let same = *found == expected
+                || (found - expected).abs() <= 1e-6 * expected.abs()
+                || (found.is_nan() && expected.is_nan());
+            assert!(same, "{unary:?}({x}) = {found}, expected {expected}");
+        }
+    }
+}

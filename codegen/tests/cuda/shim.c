@@ -1,0 +1,122 @@
+/* The part of CUDA that generated kernels use, on one thread of the processor.
+ *
+ * Every thread of a block is a context of its own; one runs until it waits for others, then the
+ * next does. A block in which nobody can go on is an error: in a kernel all threads of a warp have
+ * to reach a shuffle, all threads of a block a barrier. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __global__ static
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(threads, blocks)
+
+#define THREADS 256
+#define WARP 32
+#define STACK 65536
+
+struct float2 { float x, y; } __attribute__((aligned(8)));
+struct float4 { float x, y, z, w; } __attribute__((aligned(16)));
+typedef struct float2 float2;
+typedef struct float4 float4;
+static float2 make_float2(float x, float y) { return (float2){x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return (float4){x, y, z, w}; }
+static float __int_as_float(int bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static struct { unsigned x, y; } threadIdx, blockIdx, gridDim;
+
+struct barrier { int count, generation; };
+static struct barrier whole, warps[THREADS / WARP];
+static float passed[THREADS];
+static char stacks[THREADS][STACK];
+static ucontext_t home, contexts[THREADS];
+static int done[THREADS];
+static int moved;
+static void (*task)(void);
+
+static void wait_for(struct barrier *barrier, int expected)
+{
+    const unsigned me = threadIdx.x;
+    const int generation = barrier->generation;
+    if (++barrier->count == expected) {
+        barrier->count = 0;
+        barrier->generation++;
+        moved = 1;
+    }
+    while (barrier->generation == generation)
+        swapcontext(&contexts[me], &home);
+}
+
+static void __syncthreads(void) { wait_for(&whole, THREADS); }
+
+static float __shfl_xor_sync(unsigned mask, float value, int distance)
+{
+    const unsigned me = threadIdx.x;
+    (void)mask;
+    passed[me] = value;
+    wait_for(&warps[me / WARP], WARP);
+    value = passed[me ^ (unsigned)distance];
+    wait_for(&warps[me / WARP], WARP);
+    return value;
+}
+
+static void run_thread(void)
+{
+    const unsigned me = threadIdx.x;
+    task();
+    done[me] = 1;
+    moved = 1;
+}
+
+/* Runs a block, threads in order or in reverse; returns whether it came to an end. */
+static int run_block(int reverse)
+{
+    int left = THREADS;
+    memset(done, 0, sizeof done);
+    memset(&whole, 0, sizeof whole);
+    memset(warps, 0, sizeof warps);
+    for (int i = 0; i < THREADS; ++i) {
+        getcontext(&contexts[i]);
+        contexts[i].uc_stack.ss_sp = stacks[i];
+        contexts[i].uc_stack.ss_size = STACK;
+        contexts[i].uc_link = &home;
+        makecontext(&contexts[i], run_thread, 0);
+    }
+    while (left > 0) {
+        moved = 0;
+        for (int i = 0; i < THREADS; ++i) {
+            const int thread = reverse ? THREADS - 1 - i : i;
+            if (done[thread])
+                continue;
+            threadIdx.x = (unsigned)thread;
+            swapcontext(&home, &contexts[thread]);
+            left -= done[thread];
+        }
+        if (!moved)
+            return 0;
+    }
+    return 1;
+}
+
+static int run_grid(void (*call)(void), unsigned x, unsigned y, int reverse)
+{
+    task = call;
+    gridDim.x = x;
+    gridDim.y = y;
+    for (blockIdx.y = 0; blockIdx.y < y; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < x; ++blockIdx.x)
+            if (!run_block(reverse))
+                return 0;
+    return 1;
+}
+
+static const uint64_t *arguments;

@@ -1,0 +1,181 @@
+//! Random kernels of every kind.
+
+use super::{Random, expression, mask, operand, output};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
+use gnnc_ir::types::EdgeSet;
+
+/// Heads and widths.
+pub const SHAPES: [(u32, u32); 22] = [
+    (1, 1),
+    (1, 2),
+    (1, 3),
+    (1, 4),
+    (1, 7),
+    (1, 16),
+    (1, 41),
+    (1, 64),
+    (1, 130),
+    (1, 602),
+    (2, 1),
+    (3, 1),
+    (4, 1),
+    (8, 1),
+    (8, 2),
+    (3, 5),
+    (5, 3),
+    (8, 8),
+    (20, 9),
+    (23, 1),
+    (2, 150),
+    (3, 64),
+];
+
+/// A kind of kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    Map(Over),
+    Gather(End, Reduce),
+    RowReduce(Over, Axis, Reduce),
+    ColReduce(Over),
+    Softmax,
+}
+
+/// Every kind of kernel.
+pub fn forms() -> Vec<Form> {
+    let overs = [Over::Rows, Over::Edges(EdgeSet::Plain)];
+    let mut forms = vec![Form::Softmax];
+    for over in overs {
+        forms.extend([Form::Map(over), Form::ColReduce(over)]);
+        for axis in [Axis::Width, Axis::Heads] {
+            forms.extend(
+                [Reduce::Sum, Reduce::Max].map(|reduce| Form::RowReduce(over, axis, reduce)),
+            );
+        }
+    }
+    for to in [End::Dst, End::Src] {
+        forms.extend([Reduce::Sum, Reduce::Max].map(|reduce| Form::Gather(to, reduce)));
+    }
+    forms
+}
+
+/// A random kernel of a form: operands of all layouts, masks, random expressions.
+pub fn random_kernel(
+    random: &mut Random,
+    form: Form,
+    heads: u32,
+    width: u32,
+    size: usize,
+) -> Kernel {
+    let arcs = !matches!(
+        form,
+        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
+    );
+    let width = if form == Form::Softmax { 1 } else { width };
+    let ats: &[At] = if arcs {
+        &[At::Src, At::Dst, At::Edge, At::One, At::Row, At::Src]
+    } else {
+        &[At::Row, At::One, At::List, At::Row]
+    };
+    let mask_ats: &[At] = if arcs {
+        &[At::Src, At::Dst, At::Edge, At::Row]
+    } else {
+        &[At::Row]
+    };
+    let mut inputs: Vec<Operand> = ats
+        .iter()
+        .map(|&at| operand(random, at, heads, width))
+        .collect();
+    let mut masks: Vec<_> = mask_ats.iter().map(|&at| mask(random, at, width)).collect();
+    let leaves =
+        |inputs: std::ops::Range<usize>, masks: std::ops::Range<usize>, random: &mut Random| {
+            let mut leaves: Vec<Value> = inputs.map(|n| Value::Load(n as u16)).collect();
+            if random.below(3) == 0 {
+                leaves.extend(masks.map(|n| Value::Mask(n as u16)));
+            }
+            if random.below(3) == 0 {
+                leaves.push(Value::Scalar(random.below(2) as u16));
+            }
+            leaves
+        };
+    let value_leaves = leaves(0..inputs.len(), 0..masks.len(), random);
+    let value = expression(random, &value_leaves, size);
+    // The finishing expression has operands of its own: per row, and no reduced axis.
+    let finish_from = (inputs.len(), masks.len());
+    let (finish_heads, finish_width) = match form {
+        Form::RowReduce(_, Axis::Width, _) => (heads, 1),
+        Form::RowReduce(_, Axis::Heads, _) => (1, width),
+        _ => (heads, width),
+    };
+    for at in [At::Row, At::One] {
+        let mut finish = operand(random, at, finish_heads, finish_width);
+        if finish_width == 1 {
+            finish.column_step = 0;
+        }
+        if finish_heads == 1 {
+            finish.head_step = 0;
+        }
+        inputs.push(finish);
+    }
+    let mut row_mask = mask(random, At::Row, finish_width);
+    if finish_width == 1 {
+        row_mask.column_step = 0;
+    }
+    if finish_heads == 1 {
+        row_mask.head_step = 0;
+    }
+    masks.push(row_mask);
+    let mut finish_leaves = leaves(
+        finish_from.0..inputs.len(),
+        finish_from.1..masks.len(),
+        random,
+    );
+    finish_leaves.push(Value::Acc);
+    let finish = if random.below(3) == 0 {
+        Expr::leaf(Value::Acc)
+    } else {
+        expression(random, &finish_leaves, size / 2)
+    };
+    let set = EdgeSet::Plain;
+    let mut outputs = vec![output(random, At::Row, finish_heads, finish_width)];
+    let body = match form {
+        Form::Map(over) => {
+            let values: Vec<Expr> = (0..1 + random.below(3))
+                .map(|_| expression(random, &value_leaves, size))
+                .collect();
+            outputs = values
+                .iter()
+                .map(|_| output(random, At::Row, heads, width))
+                .collect();
+            Body::Map { over, values }
+        }
+        Form::Gather(to, reduce) => Body::Gather {
+            set,
+            to,
+            reduce,
+            value,
+            finish,
+        },
+        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
+            over,
+            axis,
+            reduce,
+            value,
+            finish,
+        },
+        Form::ColReduce(over) => {
+            outputs[0] = Operand::dense(At::One, heads, width);
+            Body::ColReduce { over, value }
+        }
+        Form::Softmax => Body::EdgeSoftmax { set, value },
+    };
+    Kernel {
+        body,
+        heads,
+        width,
+        inputs,
+        outputs,
+        masks,
+        scalars: 2,
+    }
+}

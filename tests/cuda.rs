@@ -1,0 +1,178 @@
+//! The CUDA C of the kernels of all examples: NVRTC makes machine code of it, without spills.
+//!
+//! NVRTC is looked for in the folder that `GNNC_NVRTC` names, a toolkit's `lib64` or the folder of
+//! Python packages, and in `.venv-nvrtc`, where `scripts/nvrtc.sh` puts it. Without it these tests
+//! are skipped, and say so. No GPU is needed, and none is used.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may stop, and says what it skips"
+)]
+
+use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
+use gnnc::codegen::cuda::{Source, generate, module};
+use gnnc::ir::kernel::Kernel;
+use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::Place;
+use gnnc::{LoadOptions, Loaded};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const PLACEMENTS: [Placement; 2] = [Placement::Graph, Placement::Tensor];
+/// The version that the summaries of registers were made with.
+const VERSION: [i32; 2] = [13, 0];
+
+/// The different kernels of all examples, on one rank and on four, under a name that starts with
+/// the kind of kernel.
+fn kernels() -> &'static [(&'static str, Source)] {
+    static KERNELS: OnceLock<Vec<(&'static str, Source)>> = OnceLock::new();
+    KERNELS.get_or_init(|| {
+        // Equal kernels have equal texts.
+        let mut texts: BTreeMap<String, Kernel> = BTreeMap::new();
+        for entry in std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "gir") {
+                continue;
+            }
+            let source = gnnc::Source::read(&path).unwrap();
+            let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+            let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+            for (placement, ranks) in PLACEMENTS.into_iter().flat_map(|p| [(p, 1), (p, 4)]) {
+                let place = Place::new(placement, ranks);
+                for program in compiled.programs(&place).unwrap() {
+                    for kernel in program.kernels {
+                        let text = generate(&kernel, "kernel").unwrap().text;
+                        texts.entry(text).or_insert(kernel);
+                    }
+                }
+            }
+        }
+        let named = |(i, kernel): (usize, &Kernel)| {
+            let kind = kernel.body.name();
+            let name = format!("{}_{i}", kind.replace('-', "_"));
+            (kind, generate(kernel, &name).unwrap())
+        };
+        texts.values().enumerate().map(named).collect()
+    })
+}
+
+fn nvrtc(test: &str) -> Option<Nvrtc> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    if let Some(named) = std::env::var_os("GNNC_NVRTC").map(PathBuf::from) {
+        folders.extend(wheel_folders(&named));
+        folders.push(named);
+    }
+    folders.extend(wheel_folders(&Path::new(ROOT).join(".venv-nvrtc")));
+    folders.push("/usr/local/cuda/lib64".into());
+    match Nvrtc::load(&folders) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            println!("skipped {test}: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_examples_have_many_kernels() {
+    let kernels = kernels();
+    for kind in [
+        "map",
+        "edge-map",
+        "spmm",
+        "spmm-t",
+        "row-reduce",
+        "sddmm",
+        "col-reduce",
+        "edge-softmax",
+    ] {
+        let count = kernels.iter().filter(|(k, _)| *k == kind).count();
+        assert!(count > 0, "no example has a {kind} kernel");
+    }
+}
+
+#[test]
+fn kernels_of_the_examples_compile_for_sm_80() {
+    compile("sm_80");
+}
+
+#[test]
+fn kernels_of_the_examples_compile_for_sm_90() {
+    compile("sm_90");
+}
+
+/// Compiles all kernels; a summary of what they take is kept.
+fn compile(arch: &str) {
+    let Some(nvrtc) = nvrtc(arch) else {
+        return;
+    };
+    let mut kinds: BTreeMap<&str, (usize, u32, u32, u32)> = BTreeMap::new();
+    let mut spilled = String::new();
+    // Some at a time: the compiler's work grows faster than the text.
+    for some in kernels().chunks(64) {
+        let text = module(some.iter().map(|(_, source)| source));
+        let binary = nvrtc.compile(&text, "examples.cu", arch).unwrap();
+        let ptx = String::from_utf8_lossy(&binary.ptx).into_owned();
+        assert!(ptx.contains(&format!(".target {arch}")));
+        assert!(binary.cubin.starts_with(b"\x7fELF"), "no machine code");
+        for (kind, source) in some {
+            for entry in source.schedule.entries() {
+                assert!(ptx.contains(&format!(".entry {entry}(")), "{entry}");
+                let usage = binary.usage.iter().find(|usage| usage.entry == entry);
+                let usage = usage.unwrap_or_else(|| panic!("{entry}: {}", binary.log));
+                if usage.spills != [0, 0] {
+                    writeln!(spilled, "{usage:?}\n{}", source.text).unwrap();
+                }
+                let found = kinds.entry(kind).or_insert((0, u32::MAX, 0, 0));
+                *found = (
+                    found.0 + 1,
+                    found.1.min(usage.registers),
+                    found.2.max(usage.registers),
+                    found.3.max(usage.shared_bytes),
+                );
+            }
+        }
+    }
+    assert!(spilled.is_empty(), "registers are spilled:\n{spilled}");
+    let mut summary = String::new();
+    for (kind, (entries, least, most, shared)) in kinds {
+        let line = "entry points, registers of a thread";
+        writeln!(
+            summary,
+            "{kind}: {entries} {line} {least} to {most}, shared bytes up to {shared}"
+        )
+        .unwrap();
+    }
+    let version = nvrtc.version().unwrap();
+    if version == VERSION {
+        insta::assert_snapshot!(format!("registers-{arch}"), summary);
+    } else {
+        println!(
+            "skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}"
+        );
+    }
+}
+
+/// The text of one kernel of every kind, from a model with attention.
+#[test]
+fn texts_of_kernels() {
+    let path = Path::new(ROOT).join("examples/gat_cora.gir");
+    let source = gnnc::Source::read(&path).unwrap();
+    let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let place = Place::new(Placement::Graph, 1);
+    let program = compiled.program(&place).unwrap();
+    let mut seen = Vec::new();
+    for kernel in &program.kernels {
+        let kind = kernel.body.name();
+        if !seen.contains(&kind) {
+            seen.push(kind);
+            let text = generate(kernel, "kernel").unwrap().text;
+            insta::assert_snapshot!(format!("gat-{kind}"), text);
+        }
+    }
+    assert!(seen.len() >= 5, "{seen:?}");
+}
