@@ -325,6 +325,7 @@ fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         masks: vec![Mask {
             p: 0.25,
             at: if arcs { At::Edge } else { At::Row },
+            first: 5,
             head_step: if heads > 1 { width } else { 0 },
             column_step: u32::from(width > 1),
         }],
