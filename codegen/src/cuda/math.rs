@@ -51,7 +51,7 @@ pub fn binary(binary: Binary, a: &str, b: &str) -> String {
 pub fn accumulate(reduce: Reduce, sum: &str, value: &str) -> String {
     match reduce {
         Reduce::Sum => format!("{sum} += {value};"),
-        Reduce::Max => format!("{sum} = {sum} > {value} ? {sum} : {value};"),
+        Reduce::Max => format!("{sum} = gnnc_max({sum}, {value});"),
     }
 }
 

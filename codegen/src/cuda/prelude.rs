@@ -1,4 +1,4 @@
-//! What stands before every kernel: types, the hash of dropout masks, the search for a row.
+//! What stands before every kernel: types, the hash of dropout masks, maxima, the search for a row.
 
 /// The beginning of a translation unit. The hashes are those of [`gnnc_ir::kernel`].
 pub const PRELUDE: &str = r"typedef unsigned int u32;
@@ -27,6 +27,15 @@ static __device__ __forceinline__ u32 gnnc_edge_hash(u64 key, u32 src, u32 dst)
 static __device__ __forceinline__ float gnnc_keep(u32 hash, u32 column, u32 threshold, float scale)
 {
     return (gnnc_mix32(hash ^ (column * 0x9e3779b9u)) >> 8) >= threshold ? scale : 0.0f;
+}
+
+/* The larger number; of 0 and -0 the former, so that the order does not matter. */
+static __device__ __forceinline__ float gnnc_max(float a, float b)
+{
+    if (a == b) {
+        return a == 0.0f ? a + b : a;
+    }
+    return a > b ? a : b;
 }
 
 /* The last row of `low .. high` whose first arc is not behind `arc`. */
