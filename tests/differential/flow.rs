@@ -10,66 +10,25 @@ use gnnc::ir::program::{Instr, Program};
 use gnnc::ir::trace::Phase;
 use gnnc::planner::placement::{Flow, Place};
 use gnnc::planner::search::Pin;
-use gnnc::runtime::transport::{Transport, TransportError, threads::Threads};
-use gnnc::runtime::{Failure, RunOptions, Session};
+use gnnc::runtime::transport::{Transport, threads::Threads, watched::Watched};
+use gnnc::runtime::{RunOptions, Session};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::time::Duration;
 
-/// Rests before what it does, each end in its own rhythm.
-struct Delayed {
-    inner: Threads,
-    state: u64,
-}
-
-impl Delayed {
-    fn rest(&mut self) {
-        self.state = (self.state)
+/// One end that rests before every message, each in its own rhythm.
+fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
+    let rest = move |_| {
+        state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        let micros = (self.state >> 40) % 600;
+        let micros = (state >> 40) % 600;
         // Most of the time none, and then for long: ranks get ahead of each other.
         if micros > 450 {
             std::thread::sleep(Duration::from_micros(micros));
         }
-    }
-}
-
-impl Transport for Delayed {
-    fn rank(&self) -> u32 {
-        self.inner.rank()
-    }
-    fn ranks(&self) -> u32 {
-        self.inner.ranks()
-    }
-    fn send(
-        &mut self,
-        to: u32,
-        tag: u32,
-        floats: usize,
-        fill: &mut dyn FnMut(&mut [f32]),
-    ) -> Result<(), TransportError> {
-        self.rest();
-        self.inner.send(to, tag, floats, fill)
-    }
-    fn recv(
-        &mut self,
-        from: u32,
-        tag: u32,
-        floats: usize,
-        take: &mut dyn FnMut(&[f32]),
-    ) -> Result<(), TransportError> {
-        self.rest();
-        self.inner.recv(from, tag, floats, take)
-    }
-    fn bytes_sent(&self) -> u64 {
-        self.inner.bytes_sent()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.inner.memory_bytes()
-    }
-    fn abort(&mut self, failure: Failure) {
-        self.inner.abort(failure);
-    }
+        Ok(())
+    };
+    Watched::new(inner, Box::new(rest))
 }
 
 /// Losses of three epochs and the logits after them, as bits, and the bytes sent.
@@ -81,7 +40,7 @@ fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, V
         None => Box::new(inner) as Box<dyn Transport>,
         Some(seed) => {
             let state = seed * 1000 + u64::from(inner.rank());
-            Box::new(Delayed { inner, state })
+            Box::new(delayed(inner, state))
         }
     };
     let ends = Threads::connect(ranks).into_iter().map(end).collect();
