@@ -14,6 +14,7 @@ use crate::part::Part;
 use crate::sparse::{self, SparseKernels};
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
+use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::mask_key;
 use gnnc_ir::memory::Layout;
@@ -259,11 +260,15 @@ impl Rank {
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
                 | Instr::Redistribute { .. } => {
-                    self.begin(instr, Transfer::WHOLE, iteration)?;
-                    self.finish(instr, Transfer::WHOLE, iteration)?;
+                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration)?;
+                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration)?;
                 }
-                Instr::Begin(Transfer { tag, what }) => self.begin(what, *tag, iteration)?,
-                Instr::Finish(Transfer { tag, what }) => self.finish(what, *tag, iteration)?,
+                Instr::Begin(Transfer { tag, what }) => {
+                    self.communicate(Half::Begin, what, *tag, iteration)?;
+                }
+                Instr::Finish(Transfer { tag, what }) => {
+                    self.communicate(Half::Finish, what, *tag, iteration)?;
+                }
                 Instr::Loss {
                     loss,
                     logits,

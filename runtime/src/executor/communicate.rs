@@ -8,6 +8,15 @@ use crate::part::Part;
 use crate::transport::Wire;
 use gnnc_ir::program::{Instr, Moved, Ref};
 
+/// One half of a communication.
+#[derive(Clone, Copy)]
+pub(super) enum Half {
+    /// Packing and sending.
+    Begin,
+    /// Receiving and unpacking.
+    Finish,
+}
+
 /// What an instruction that communicates works on.
 enum Operands {
     /// Rows, and how many columns they have.
@@ -19,12 +28,14 @@ enum Operands {
 }
 
 impl Rank {
-    /// Packs and sends what other ranks wait for.
+    /// Packs and sends what other ranks wait for, or waits for what they sent and unpacks it.
     ///
     /// # Safety
-    /// The instruction fits the buffers.
-    pub(super) unsafe fn begin(
+    /// The instruction fits the buffers. [`Half::Finish`] follows [`Half::Begin`] of the same, and nothing
+    /// that the instruction reads was written since.
+    pub(super) unsafe fn communicate(
         &mut self,
+        half: Half,
         instr: &Instr,
         tag: u32,
         iteration: u32,
@@ -38,51 +49,26 @@ impl Rank {
             transport: &mut *self.transport,
             tag,
         };
+        let reduce = matches!(instr, Instr::HaloReduce { .. });
         // SAFETY: as the caller promised; instructions run one after the other.
         unsafe {
-            match operands {
-                Operands::Halo(rows, columns) if matches!(instr, Instr::HaloReduce { .. }) => {
-                    send_halo(wire, part, rows, columns)
+            match (operands, half) {
+                (Operands::Halo(rows, columns), Half::Begin) => match reduce {
+                    true => send_halo(wire, part, rows, columns),
+                    false => send_own(team, wire, part, rows, columns),
+                },
+                (Operands::Halo(rows, columns), Half::Finish) => match reduce {
+                    true => add_own(team, wire, part, rows, columns),
+                    false => fill_halo(wire, part, rows, columns),
+                },
+                (Operands::Sums, Half::Begin) => send_chunks(wire, &self.memory.spans),
+                (Operands::Sums, Half::Finish) => {
+                    sum_chunks(wire, &self.memory.spans, &mut self.memory.reduction)
                 }
-                Operands::Halo(rows, columns) => send_own(team, wire, part, rows, columns),
-                Operands::Sums => send_chunks(wire, &self.memory.spans),
-                Operands::Tensor(tensor, moved) => {
+                (Operands::Tensor(tensor, moved), Half::Begin) => {
                     redistribute::send(team, wire, owned(part, moved, rank), &tensor)
                 }
-            }
-        }?;
-        Ok(())
-    }
-
-    /// Waits for what other ranks sent, and unpacks it.
-    ///
-    /// # Safety
-    /// As [`Rank::begin`], which was called with the same; nothing that the instruction reads was
-    /// written since.
-    pub(super) unsafe fn finish(
-        &mut self,
-        instr: &Instr,
-        tag: u32,
-        iteration: u32,
-    ) -> Result<(), Fault> {
-        let Some(operands) = self.operands(instr, iteration) else {
-            return Ok(());
-        };
-        let (team, part) = (&*self.team, &self.part);
-        let rank = self.transport.rank() as usize;
-        let wire = &mut Wire {
-            transport: &mut *self.transport,
-            tag,
-        };
-        // SAFETY: as the caller promised; instructions run one after the other.
-        unsafe {
-            match operands {
-                Operands::Halo(rows, columns) if matches!(instr, Instr::HaloReduce { .. }) => {
-                    add_own(team, wire, part, rows, columns)
-                }
-                Operands::Halo(rows, columns) => fill_halo(wire, part, rows, columns),
-                Operands::Sums => sum_chunks(wire, &self.memory.spans, &mut self.memory.reduction),
-                Operands::Tensor(tensor, moved) => {
+                (Operands::Tensor(tensor, moved), Half::Finish) => {
                     redistribute::receive(team, wire, owned(part, moved, rank), &tensor)
                 }
             }
