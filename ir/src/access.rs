@@ -176,7 +176,23 @@ impl Found {
                 reads.iter().for_each(|at| self.read(*at, Touched::All));
                 writes.iter().for_each(|at| self.write(*at, Touched::All));
             }
-            Instr::Repeat { body, .. } => {
+            Instr::Send(passage) => {
+                passage
+                    .tensors
+                    .iter()
+                    .for_each(|at| self.read(*at, Touched::Own));
+            }
+            Instr::Receive(passage) => {
+                passage
+                    .tensors
+                    .iter()
+                    .for_each(|at| self.write(*at, Touched::Own));
+            }
+            Instr::Remember { from, history } => {
+                self.read(*from, Touched::All);
+                self.write(*history, Touched::All);
+            }
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
                 let mut inner = Self(Vec::new());
                 body.iter().for_each(|instr| inner.instr(instr, program));
                 let any = |access| Access {

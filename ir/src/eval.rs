@@ -48,6 +48,10 @@ pub struct EvalContext {
     pub params: Vec<Tensor>,
     /// The dropout key of a training step; `None` in evaluation, where dropout is the identity.
     pub dropout: Option<DropoutKey>,
+    /// What is remembered of earlier epochs, by number.
+    pub histories: Vec<Tensor>,
+    /// For each vertex, at which place of the epoch's order its chunk stands; empty if all stand at one.
+    pub order: Vec<u32>,
 }
 
 /// Why a graph cannot be evaluated.
@@ -83,6 +87,9 @@ pub enum EvalError {
         /// Type, rows and elements found.
         found: String,
     },
+    /// Operators that do not fit together.
+    #[error(transparent)]
+    Type(#[from] crate::infer::TypeError),
     /// An operator that needs other ranks: this is the meaning of a graph on one rank.
     #[error("{0} needs other ranks")]
     Ranks(String),
@@ -119,6 +126,7 @@ pub fn evaluate_with_args(
     iteration: u32,
 ) -> Result<Vec<Tensor>, EvalError> {
     graph.verify()?;
+    let graph = &crate::blend::expanded(graph)?;
     let machine = Machine::new(graph, context)?;
     machine.check_count("arguments", graph.args.len(), args.len())?;
     for (i, (ty, arg)) in graph.args.iter().zip(args).enumerate() {
@@ -315,6 +323,15 @@ impl<'a> Machine<'a> {
             }
             Input::InDegree(set) => self.arcs(set).degrees(crate::kernel::End::Dst),
             Input::OutDegree(set) => self.arcs(set).degrees(crate::kernel::End::Src),
+            Input::History(history) => {
+                let found = self.context.histories.get(history.number as usize);
+                let missing = || {
+                    let zeros = vec![0.0; self.vertices * history.columns() as usize];
+                    Tensor::new(history.ty(), self.vertices, zeros)
+                };
+                return found.cloned().unwrap_or_else(missing);
+            }
+            Input::Fresh(set) => return self.arcs(set).fresh(set, &self.context.order),
         };
         Tensor::new(Type::vertices(1), self.vertices, data)
     }

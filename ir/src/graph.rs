@@ -44,6 +44,19 @@ pub struct ParamSpec {
     /// The rows that a rank has, if it does not have all; `ty` is the type of what it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// The element of a stacked parameter that this one is, if its loop was unrolled; the name is that
+    /// of the stack, `ty` the type of the element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<Element>,
+}
+
+/// One element of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Element {
+    /// Which one.
+    pub index: u32,
+    /// How many there are.
+    pub of: u32,
 }
 
 /// Some of the rows of a parameter: of each of several equal blocks of rows, one after the other, the
@@ -72,11 +85,12 @@ impl Shard {
 }
 
 impl ParamSpec {
-    /// The type of the whole parameter, of which a rank may have some rows.
+    /// The type of the whole parameter, of which a rank may have some rows or one element.
     pub fn whole(&self) -> Type {
         let rows = |shard: Shard| Rows::Fixed(shard.blocks * shard.slice.of);
         Type {
             rows: self.shard.map_or(self.ty.rows, rows),
+            stack: self.element.map_or(self.ty.stack, |element| element.of),
             ..self.ty
         }
     }
@@ -395,6 +409,7 @@ impl fmt::Display for Op {
             }
             Self::GatherMean(set) => write!(f, "gather {set} dst mean"),
             Self::EdgeSoftmax(set) => write!(f, "softmax {set}"),
+            Self::Blend => f.write_str("blend"),
             Self::MatMul => f.write_str("matmul"),
             Self::MatMulNT => f.write_str("matmul_nt"),
             Self::MatMulTN => f.write_str("matmul_tn"),

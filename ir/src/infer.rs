@@ -109,6 +109,8 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 Input::Features => Type::vertices(graph.features),
                 Input::FeatureSlice(slice) => Type::new(Rows::All, 1, slice.len),
                 Input::InDegree(_) | Input::OutDegree(_) => Type::vertices(1),
+                Input::History(history) => history.ty(),
+                Input::Fresh(set) => Type::new(Rows::Edges(*set), 1, 1),
             })
         }
         Op::Param(id) => {
@@ -131,6 +133,14 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             }
         }
         Op::Unary(_) | Op::Dropout { .. } => arity(1).map(|()| types[0]),
+        Op::Blend => {
+            arity(4)?;
+            match types.iter().find(|ty| **ty != types[0]) {
+                _ if types[0].rows != Rows::Vertices => range(types[0]),
+                Some(other) => mismatch(types[0].to_string(), other.to_string()),
+                None => Ok(types[0]),
+            }
+        }
         Op::Binary(_) => {
             arity(2)?;
             types[0]

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod autodiff;
+pub mod blend;
 pub mod check;
 pub mod cluster;
 pub mod diagnostic;

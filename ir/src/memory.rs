@@ -200,7 +200,7 @@ struct Walk {
 impl Walk {
     fn visit(&mut self, instrs: &[Instr]) {
         for instr in instrs {
-            if let Instr::Repeat { body, .. } = instr {
+            if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
                 let id = self.loops.len();
                 self.loops.push((self.next, self.next));
                 self.path.push(id);
@@ -351,7 +351,9 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
                     .saturating_mul(u64::from(*columns)),
             }
         }
-        Instr::Repeat { body, .. } => scratch_floats(body, program, sizes),
+        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            scratch_floats(body, program, sizes)
+        }
         _ => 0,
     };
     instrs.iter().map(one).max().unwrap_or(0)

@@ -1,8 +1,12 @@
 //! The operators of the IR, in one table.
 
+mod data;
+
 use crate::kernel::{Axis, End, Reduce};
 use crate::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
+
+pub use data::{History, Input, Site};
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,20 +60,6 @@ pub enum Binary {
     Eq,
 }
 
-/// Values that come with the data graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Input {
-    /// The feature matrix, `[V x F]`.
-    Features,
-    /// A rank's columns of the features of all vertices, `[all V x slice]`.
-    FeatureSlice(Slice),
-    /// Number of arcs into a vertex, `[V x 1]`.
-    InDegree(EdgeSet),
-    /// Number of arcs out of a vertex, `[V x 1]`.
-    OutDegree(EdgeSet),
-}
-
 /// The loss functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -103,8 +93,8 @@ pub enum Op {
     Dropout {
         /// Probability of dropping.
         p: f32,
-        /// Number of the dropout in the model.
-        site: u32,
+        /// Which dropout of the model.
+        site: Site,
         /// The slice that the operand is, if it is one; columns are those of the whole tensor.
         slice: Option<Slice>,
     },
@@ -112,6 +102,11 @@ pub enum Op {
     Broadcast(Type),
     /// Vertex rows to arcs: row of the source (`End::Src`) or of the destination.
     Take(EdgeSet, End),
+    /// A vertex tensor of which arcs see current or earlier rows: `[x, old, kept, history]`, all `[V x C]`.
+    /// Only [`Op::Take`] with [`End::Src`] reads it: arcs that [`Input::Fresh`] names see rows of `x`,
+    /// the others those of `old`, which depends on `history` and on no parameter. `kept` becomes
+    /// `history` for later epochs. Its derivative is by `x` alone.
+    Blend,
     /// Arc rows to vertices: reduces the arcs that share an end.
     Gather(EdgeSet, End, Reduce),
     /// The mean over the arcs into a vertex; 0 where there are none.

@@ -3,22 +3,27 @@
 //! One instruction list serves all ranks; how large a buffer is on one of them follows
 //! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
 //! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate: as one
-//! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between.
+//! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between; and
+//! [`Instr::Send`] and [`Instr::Receive`], between the stages of a pipeline, each of which has a program
+//! of its own.
 //!
 //! Where columns are cut, ranks have slices of different widths: then every rank has a list of
 //! its own, equal to the others' but for columns, strides and widths.
 
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
-use crate::op::{Loss, Redistribute};
+use crate::op::{Loss, Redistribute, Site};
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
 mod chunk;
 mod lists;
+mod pipeline;
 mod transfer;
+mod uses;
 
 pub use chunk::{Chunk, Moved};
+pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
@@ -75,6 +80,9 @@ pub enum Role {
     State(u32, u32),
     /// Written by `setup`, read in every epoch.
     Static,
+    /// History number `n`: rows of an earlier epoch, written by `setup`, then by [`Instr::Remember`].
+    /// Belongs to checkpoints.
+    History(u32),
     /// Results of an epoch that the caller reads: loss, or counts of correct vertices.
     Result,
     /// Lives within one run of `step` or `eval`.
@@ -154,7 +162,7 @@ pub struct Launch {
     /// Run-time numbers, as the kernel lists them.
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
-    pub sites: Vec<u32>,
+    pub sites: Vec<Site>,
     /// The chunk whose rows, or the arcs at which, it runs over; all if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
@@ -212,7 +220,7 @@ pub enum Instr {
         /// Probability of dropping.
         p: f32,
         /// Dropout site.
-        site: u32,
+        site: Site,
     },
     /// Writes sparse feature values as a dense matrix.
     Densify {
@@ -290,6 +298,29 @@ pub enum Instr {
         /// What an iteration does.
         body: Vec<Instr>,
     },
+    /// Runs the body for every chunk of the epoch's order: whatever runs over own rows, local rows or
+    /// the arcs into own rows, and whatever is exchanged of them, is restricted to the vertices of the
+    /// chunk, halo vertices included. Neither nested nor around or inside of a [`Instr::Repeat`]; the
+    /// body has no [`Product::Tn`], no reduction over rows, no [`Instr::AllReduce`] and no
+    /// [`Instr::Begin`].
+    Chunks {
+        /// Whether the order is run backwards.
+        reverse: bool,
+        /// What is done for a chunk.
+        body: Vec<Instr>,
+    },
+    /// Sends rows to another stage, and waits for nobody.
+    Send(Passage),
+    /// Waits for rows of another stage.
+    Receive(Passage),
+    /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
+    /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
+    Remember {
+        /// The rows.
+        from: Ref,
+        /// A buffer with [`Role::History`].
+        history: Ref,
+    },
 }
 
 /// Which vertices of other ranks have rows on a rank.
@@ -336,6 +367,9 @@ pub struct Program {
     pub logits: Option<Ref>,
     /// Whether input features are read as non-zeros.
     pub sparse_features: bool,
+    /// The stage that runs this, where layers are divided into stages or vertices into chunks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Pipeline>,
 }
 
 /// How large one rank's share of the data is.
@@ -417,62 +451,6 @@ impl Ref {
     pub fn slot(&self, iteration: u32, slots: u32) -> u32 {
         let index = self.base + if self.in_loop { iteration } else { 0 };
         index % slots.max(1)
-    }
-}
-
-impl Instr {
-    /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
-    pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
-        match self {
-            Self::Launch(launch) => (launch.inputs.clone(), launch.outputs.clone()),
-            Self::MatMul {
-                a, b, out, finish, ..
-            } => {
-                let (mut reads, mut writes) = (vec![a.at, b.at], vec![out.at]);
-                if let Some(launch) = finish {
-                    reads.extend(&launch.inputs);
-                    writes.extend(&launch.outputs);
-                }
-                (reads, writes)
-            }
-            Self::SparseMatMul { values, b, out, .. } => (vec![*values, b.at], vec![out.at]),
-            Self::SparseDropout { values, out, .. } | Self::Densify { values, out } => {
-                (vec![*values], vec![*out])
-            }
-            Self::HaloExchange { buffer } | Self::HaloReduce { buffer } => {
-                (vec![*buffer], vec![*buffer])
-            }
-            Self::AllReduce { buffers } => {
-                let all: Vec<Ref> = buffers.iter().map(|b| Ref::first(*b)).collect();
-                (all.clone(), all)
-            }
-            Self::Redistribute { from, to, .. } => (vec![from.at], vec![*to]),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.accesses(),
-            Self::Loss {
-                logits, out, grad, ..
-            } => (vec![*logits], out.iter().chain(grad).copied().collect()),
-            Self::Metrics { logits, out, .. } => (vec![*logits], vec![*out]),
-            Self::Repeat { .. } => (Vec::new(), Vec::new()),
-        }
-    }
-
-    /// The name that traces and reports use; the halves of a communication have its name.
-    pub fn name(&self, program: &Program) -> &'static str {
-        match self {
-            Self::Launch(launch) => program.kernels[launch.kernel.0 as usize].body.name(),
-            Self::MatMul { .. } => "gemm",
-            Self::SparseMatMul { .. } => "sparse-gemm",
-            Self::SparseDropout { .. } => "sparse-dropout",
-            Self::Densify { .. } => "densify",
-            Self::HaloExchange { .. } => "halo-exchange",
-            Self::HaloReduce { .. } => "halo-reduce",
-            Self::AllReduce { .. } => "all-reduce",
-            Self::Redistribute { how, .. } => how.name(),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.name(program),
-            Self::Loss { .. } => "loss",
-            Self::Metrics { .. } => "metrics",
-            Self::Repeat { .. } => "repeat",
-        }
     }
 }
 

@@ -15,11 +15,14 @@ pub struct Traffic {
     pub all_reduce: u64,
     /// By splits, joins, replications and reductions of rows.
     pub redistribute: u64,
+    /// Between the stages of a pipeline.
+    pub passage: u64,
     /// By all instructions.
     pub total_bytes: u64,
 }
 
-/// The bytes that instructions send. `halo_rows` is the number of rows that ranks read and
+/// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `halo_rows`
+/// and `sizes` are then. `halo_rows` is the number of rows that ranks read and
 /// do not own, all ranks together; `sizes` has one entry a rank (none will do where nothing is
 /// redistributed).
 pub fn traffic(
@@ -127,7 +130,10 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
         }
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
-            let others = u64::from(program.ranks.saturating_sub(1));
+            let group = program
+                .pipeline
+                .map_or(program.ranks, |p| p.width(program.ranks));
+            let others = u64::from(group.saturating_sub(1));
             traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
         Instr::Redistribute {
@@ -147,6 +153,21 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             traffic.redistribute = redistribute_total(*how, shape, program.ranks, &sizes) * 4;
         }
         Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
+        Instr::Send(passage) => {
+            let columns = passage
+                .tensors
+                .iter()
+                .map(|at| u64::from(program.buffer(at.buffer).columns));
+            let own: u64 = sizes.iter().map(|s| s.inner).sum();
+            traffic.passage = own * columns.sum::<u64>() * 4;
+        }
+        // All chunks together have all rows.
+        Instr::Chunks { body, .. } => {
+            for instr in body {
+                traffic.add(one(instr, program, rows, sizes), 1);
+            }
+            return traffic;
+        }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
                 traffic.add(one(instr, program, rows, sizes), u64::from(*count));
@@ -154,6 +175,8 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             return traffic;
         }
         Instr::Finish(_)
+        | Instr::Receive(_)
+        | Instr::Remember { .. }
         | Instr::Launch(_)
         | Instr::MatMul { .. }
         | Instr::SparseMatMul { .. }
@@ -162,8 +185,8 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    traffic.total_bytes = (traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute)
-        .saturating_add(traffic.all_reduce);
+    let rows = traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.passage;
+    traffic.total_bytes = rows.saturating_add(traffic.all_reduce);
     traffic
 }
 
@@ -172,6 +195,7 @@ impl Traffic {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
         self.redistribute += times * other.redistribute;
+        self.passage += times * other.passage;
         self.all_reduce = other
             .all_reduce
             .saturating_mul(times)

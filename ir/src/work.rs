@@ -7,8 +7,10 @@
 //! counted. A fused multiply-add counts two operations, exponentials and dropout draws
 //! [`TRANSCENDENTAL`].
 
+mod class;
 mod demand;
 
+pub use class::KernelClass;
 pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
 
 use crate::expr::{Expr, Value};
@@ -16,9 +18,8 @@ use crate::kernel::{At, Axis, Body, End, Kernel, Over};
 use crate::op::{Binary, Loss, Unary};
 use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
 use crate::units::{Bytes, Flops};
-use serde::{Deserialize, Serialize};
+
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Operations that an exponential, a logarithm or a dropout draw counts.
 pub const TRANSCENDENTAL: f64 = 8.0;
@@ -28,70 +29,6 @@ const FLOAT: u64 = 4;
 const INDEX: u64 = 4;
 /// Bytes of a row offset.
 const OFFSET: u64 = 8;
-
-/// Kernels that share an efficiency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KernelClass {
-    /// Dense products.
-    Gemm,
-    /// Products with sparse input features.
-    SparseGemm,
-    /// Reductions over the arcs into a vertex.
-    Spmm,
-    /// Reductions over the arcs out of a vertex.
-    SpmmT,
-    /// Values of arcs (g-SDDMM and element-wise).
-    Arcs,
-    /// Softmax by destination.
-    EdgeSoftmax,
-    /// Element-wise over rows.
-    Map,
-    /// Reductions over columns or rows.
-    Reduce,
-    /// Packing, unpacking, scattering.
-    Copy,
-    /// Loss, its derivative, and metrics.
-    Loss,
-}
-
-impl KernelClass {
-    /// Every class.
-    pub const ALL: [Self; 10] = [
-        Self::Gemm,
-        Self::SparseGemm,
-        Self::Spmm,
-        Self::SpmmT,
-        Self::Arcs,
-        Self::EdgeSoftmax,
-        Self::Map,
-        Self::Reduce,
-        Self::Copy,
-        Self::Loss,
-    ];
-
-    /// The name in cluster files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gemm => "gemm",
-            Self::SparseGemm => "sparse-gemm",
-            Self::Spmm => "spmm",
-            Self::SpmmT => "spmm-t",
-            Self::Arcs => "arcs",
-            Self::EdgeSoftmax => "edge-softmax",
-            Self::Map => "map",
-            Self::Reduce => "reduce",
-            Self::Copy => "copy",
-            Self::Loss => "loss",
-        }
-    }
-}
-
-impl fmt::Display for KernelClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// The cost of one instruction on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -170,12 +107,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         }
         Instr::Densify { values, out } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
-            Work {
-                class: KernelClass::Copy,
-                flops: Flops(0.0),
-                read: Bytes((rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX)),
-                written: Bytes(program.buffer(out.buffer).slot_floats(sizes) * FLOAT),
-            }
+            let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
+            copy(read, program.buffer(out.buffer).slot_floats(sizes) * FLOAT)
         }
         Instr::Loss {
             loss,
@@ -208,9 +141,26 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Redistribute { .. }
         | Instr::Begin(_)
         | Instr::Finish(_)
+        | Instr::Send(_)
+        | Instr::Receive(_)
+        | Instr::Chunks { .. }
         | Instr::Repeat { .. } => return None,
+        Instr::Remember { from, history } => {
+            let floats = |at: &Ref| program.buffer(at.buffer).slot_floats(sizes);
+            let bytes = floats(from).min(floats(history)) * FLOAT;
+            copy(bytes, bytes)
+        }
     };
     Some(counted)
+}
+
+fn copy(read: u64, written: u64) -> Work {
+    Work {
+        class: KernelClass::Copy,
+        flops: Flops(0.0),
+        read: Bytes(read),
+        written: Bytes(written),
+    }
 }
 
 /// Rows and non-zeros of the sparse features whose values a buffer holds.

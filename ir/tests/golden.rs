@@ -61,6 +61,8 @@ fn run(body: &str, classes: u32, train: &[usize]) -> (f64, Tensor) {
         train: (0..8).map(|v| train.contains(&v)).collect(),
         params: model.graph.params.iter().map(value).collect(),
         dropout: None,
+        histories: Vec::new(),
+        order: Vec::new(),
     };
     let mut results = evaluate(&model.graph, &context).expect("a value");
     let logits = results.pop().expect("logits");

@@ -147,6 +147,15 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             };
             Known { sign, ..leaf }
         }
+        Op::Input(Input::History(_)) => Known {
+            finite: true,
+            ..plain
+        },
+        Op::Input(Input::Fresh(_)) => Known {
+            sign: Sign::NonNegative,
+            finite: true,
+            ..plain
+        },
         Op::Param(_) => Known {
             needs_grad: facts.train,
             ..Known::PARAM
@@ -160,10 +169,12 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             finite: values.iter().all(|v| v.is_finite()),
             ..leaf
         },
-        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) | Op::SumRanks => Known {
-            finite: true,
-            ..plain
-        },
+        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) | Op::SumRanks | Op::Blend => {
+            Known {
+                finite: true,
+                ..plain
+            }
+        }
         Op::Unary(function) => {
             let (sign, finite) = unary(*function, sign, finite);
             let sparse = matches!(function, Unary::Neg | Unary::Relu) && kids[0].known.sparse;
@@ -312,7 +323,7 @@ mod tests {
             !known(
                 &Op::Dropout {
                     p: 0.5,
-                    site: 0,
+                    site: 0.into(),
                     slice: None
                 },
                 &[x],

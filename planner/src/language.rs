@@ -85,6 +85,8 @@ impl Symbol {
             Self::Op(op) => match op {
                 Op::Input(Input::Features) => two(2, 0, 0),
                 Op::Input(Input::FeatureSlice(slice)) => two(2, 3, slice.start),
+                Op::Input(Input::History(history)) => two(2, 4, history.number),
+                Op::Input(Input::Fresh(set)) => two(2, 5, set_key(*set)),
                 Op::Input(Input::InDegree(set)) => two(2, 1, set_key(*set)),
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),
@@ -94,7 +96,14 @@ impl Symbol {
                 }
                 Op::Binary(f) => one(5, binary_key(*f)),
                 // Slices are cut after forms are found.
-                Op::Dropout { p, site, .. } => two(6, p.to_bits(), *site),
+                Op::Dropout { p, site, .. } => (
+                    6,
+                    [
+                        u64::from(p.to_bits()),
+                        site.number.into(),
+                        site.iteration.into(),
+                    ],
+                ),
                 Op::Broadcast(ty) => {
                     let (kind, rows) = match ty.rows {
                         Rows::Fixed(n) => (0, n),
@@ -140,6 +149,7 @@ impl Symbol {
                 Op::Out(n) => two(29, *n, 0),
                 Op::Redistribute(_) => one(30, 0),
                 Op::SumRanks => one(31, 0),
+                Op::Blend => one(32, 0),
             },
         }
     }

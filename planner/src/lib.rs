@@ -14,10 +14,10 @@
 //! // sum over the neighbours' 500 features, then a product to 16 columns
 //! let mut model = Graph::new(500);
 //! let init = gnnc_ir::graph::Init::Zeros;
-//! let spec = ParamSpec { name: "w".into(), ty: Type::matrix(500, 16), init, decay: None, shard: None };
+//! let spec = ParamSpec { name: "w".into(), ty: Type::matrix(500, 16), init, decay: None, shard: None, element: None };
 //! let w = model.param(spec);
 //! let x = model.add(Op::Input(Input::Features), &[], 0)?;
-//! let x = model.add(Op::Dropout { p: 0.5, site: 0, slice: None }, &[x], 0)?;
+//! let x = model.add(Op::Dropout { p: 0.5, site: 0.into(), slice: None }, &[x], 0)?;
 //! let rows = model.add(Op::Take(EdgeSet::Plain, End::Src), &[x], 0)?;
 //! let sum = model.add(Op::Gather(EdgeSet::Plain, End::Dst, Reduce::Sum), &[rows], 0)?;
 //! let w = model.add(Op::Param(w), &[], 0)?;

@@ -11,7 +11,7 @@ use crate::facts::{Facts, Known, Sign, Value, known};
 use crate::language::{ENode, Symbol, is_opaque};
 use egg::{Id, RecExpr};
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::op::Scan;
+use gnnc_ir::op::{Scan, Site};
 use gnnc_ir::{Graph, Op};
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Placed {
     /// The node of each term node but the last.
     pub nodes: Vec<NodeId>,
     /// The dropout site of each site number in the region.
-    pub sites: Vec<u32>,
+    pub sites: Vec<Site>,
     /// Scope of the first node.
     pub scope: u32,
 }
@@ -292,7 +292,7 @@ fn walk(
 }
 
 /// An operator with its dropout site numbered within the region.
-fn local_site(op: &Op, sites: &mut Vec<u32>) -> Op {
+fn local_site(op: &Op, sites: &mut Vec<Site>) -> Op {
     let Op::Dropout { p, site, slice } = op else {
         return op.clone();
     };
@@ -305,7 +305,7 @@ fn local_site(op: &Op, sites: &mut Vec<u32>) -> Op {
         });
     Op::Dropout {
         p: *p,
-        site: number as u32,
+        site: (number as u32).into(),
         slice: *slice,
     }
 }

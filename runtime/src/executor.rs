@@ -16,7 +16,6 @@ use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
-use gnnc_ir::kernel::mask_key;
 use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
@@ -246,7 +245,7 @@ impl Rank {
                     site,
                 } => {
                     let features = self.features(program, *values)?;
-                    let key = mask_key(moment.seed, moment.epoch as u32, *site, iteration);
+                    let key = site.key(moment.seed, moment.epoch as u32, iteration);
                     let ids = self.part.ids(program.sparse_rows(*values));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
@@ -306,6 +305,12 @@ impl Rank {
                     out.iter_mut()
                         .zip(found)
                         .for_each(|(out, value)| *out = value as f32);
+                }
+                Instr::Chunks { .. }
+                | Instr::Send(_)
+                | Instr::Receive(_)
+                | Instr::Remember { .. } => {
+                    return Err(Fault::Missing("pipelines"));
                 }
                 Instr::Repeat { .. } => {}
             }

@@ -70,6 +70,7 @@ mod tests {
             init,
             decay: None,
             shard: None,
+            element: None,
         };
         let mut values = vec![9.0; 10_000];
         fill(&spec, seed, slot, &mut values);
@@ -86,6 +87,7 @@ mod tests {
                 init,
                 decay: None,
                 shard: None,
+                element: None,
             };
             let mut expected = vec![9.0; 14 * 3];
             fill(&whole, 1, 2, &mut expected);

@@ -160,7 +160,7 @@ fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
         let span = rank.buffer(BufferId(n as u32));
         if matches!(
             buffer.role,
-            Role::State(..) | Role::Static | Role::Result | Role::Temp
+            Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp
         ) {
             continue;
         }
@@ -202,7 +202,7 @@ fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
                     init::fill(&rank.program.params[p as usize], seed, slot, values);
                 }
             }
-            Role::State(..) | Role::Static | Role::Result | Role::Temp => {}
+            Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {}
         }
     }
 }

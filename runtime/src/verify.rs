@@ -131,7 +131,7 @@ impl Check<'_> {
                     Some(spec) => fixed && self.shard(spec, buffer.extent),
                     None => false,
                 },
-                Role::Static | Role::Result | Role::Temp => true,
+                Role::Static | Role::History(_) | Role::Result | Role::Temp => true,
             };
             if !fits || buffer.slots == 0 {
                 return Err(format!(
@@ -278,6 +278,9 @@ impl Check<'_> {
             } => (self.moved(*moved))
                 .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
+            Instr::Chunks { .. } | Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. } => {
+                Err("pipelines cannot be run yet".to_owned())
+            }
             Instr::Loss {
                 logits,
                 out,

@@ -11,7 +11,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition, Topology, example};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Redistribute, Slice};
+use gnnc_ir::op::{Binary, Redistribute, Site, Slice};
 use gnnc_ir::program::*;
 use gnnc_ir::traffic::traffic;
 use gnnc_runtime::{Programs, RunOptions, RuntimeError, Session};
@@ -141,7 +141,7 @@ impl Spread {
         let middle = b.buffer("middle", rows, width, 1, Role::Temp);
         let out = b.buffer("out by source", sources, width, 1, Role::Temp);
         let dropout = |kernel, site, x, out| Launch {
-            sites: vec![site],
+            sites: vec![Site::from(site)],
             ..launch(kernel, rows, &[at(x)], &[at(out)])
         };
         let launches = [

@@ -2,7 +2,8 @@
 
 use super::text::{Table, cut};
 use gnnc::ir::program::{
-    Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, ScalarRef,
+    Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Neighbour, Product, Program, Ref,
+    ScalarRef,
 };
 use gnnc::ir::types::EdgeSet;
 
@@ -45,7 +46,7 @@ fn instructions(text: &mut String, program: &Program, list: &[Instr], at: &str, 
         let line = format!("{margin}{place:<5} {}", instruction(program, instr));
         text.push_str(&cut(line.trim_end()));
         text.push('\n');
-        if let Instr::Repeat { body, .. } = instr {
+        if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
             instructions(text, program, body, &format!("{place}."), depth + 1);
         }
     }
@@ -129,6 +130,19 @@ fn instruction(program: &Program, instr: &Instr) -> String {
             format!("{name} {} -> {}", at(*logits), written.join(" "))
         }
         Instr::Metrics { logits, out, .. } => format!("{name} {} -> {}", at(*logits), at(*out)),
+        Instr::Send(passage) | Instr::Receive(passage) => {
+            let tensors: Vec<String> = passage.tensors.iter().map(|r| at(*r)).collect();
+            let stage = match passage.with {
+                Neighbour::Next => "next stage",
+                Neighbour::Previous => "previous stage",
+            };
+            format!("{name} {}  ({stage})", tensors.join(" "))
+        }
+        Instr::Remember { from, history } => format!("{name} {} -> {}", at(*from), at(*history)),
+        Instr::Chunks { reverse, .. } => match reverse {
+            true => format!("{name}, last first"),
+            false => name.to_owned(),
+        },
         Instr::Repeat { count, reverse, .. } => {
             let order = if *reverse { ", last first" } else { "" };
             format!("{name} {count} times{order}")

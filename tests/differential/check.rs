@@ -284,6 +284,8 @@ fn context(data: &GraphData) -> EvalContext {
         train: data.train.clone(),
         params: Vec::new(),
         dropout: None,
+        histories: Vec::new(),
+        order: Vec::new(),
     }
 }
 

@@ -22,7 +22,18 @@ impl Tape {
             // The mask depends on the place of an element only, so the gradient has the same.
             Op::Dropout { .. } => self.emit(node.op, &[g])?,
             Op::Broadcast(_) => self.sum_to(g, x_ty)?,
-            Op::Take(set, end) => self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?,
+            Op::Take(set, end) => {
+                // Arcs that see earlier rows pass nothing on.
+                let g = match self.graph.node(x).op {
+                    Op::Blend => {
+                        let fresh = self.emit(Op::Input(Input::Fresh(set)), &[])?;
+                        self.binary(Binary::Mul, g, fresh)?
+                    }
+                    _ => g,
+                };
+                self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?
+            }
+            Op::Blend => g,
             Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
             Op::Gather(set, end, Reduce::Max) => {
                 // Arcs that attain the maximum share the gradient.

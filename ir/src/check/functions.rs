@@ -188,7 +188,7 @@ impl<'a> Elaborator<'a, '_> {
         if p == 0.0 {
             return Some(Value::Tensor(x));
         }
-        let site = self.sites;
+        let site = self.sites.into();
         self.sites += 1;
         Some(self.emit(
             Op::Dropout {

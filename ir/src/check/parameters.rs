@@ -140,6 +140,7 @@ impl<'a> Elaborator<'a, '_> {
             init,
             decay,
             shard: None,
+            element: None,
         };
         let id = self.graph.param(spec);
         let value = match count {

@@ -2,7 +2,7 @@
 
 use super::{EvalError, Tensor};
 use crate::kernel::{End, Reduce};
-use crate::types::Type;
+use crate::types::{EdgeSet, Rows, Type};
 
 /// Arcs by destination, sources sorted within one.
 pub(super) struct Arcs {
@@ -71,6 +71,18 @@ impl Arcs {
             degrees[at(end, *arc)] += 1.0;
         }
         degrees
+    }
+
+    /// 1 for arcs whose source does not come after the destination, else 0.
+    pub(super) fn fresh(&self, set: EdgeSet, order: &[u32]) -> Tensor {
+        let place = |v: u32| order.get(v as usize).copied().unwrap_or(0);
+        let arcs = self.list.iter();
+        let fresh = arcs.map(|&(src, dst)| f64::from(u8::from(place(src) <= place(dst))));
+        Tensor::new(
+            Type::new(Rows::Edges(set), 1, 1),
+            self.len(),
+            fresh.collect(),
+        )
     }
 
     /// Vertex rows to arc rows.

@@ -1,8 +1,8 @@
 //! Operators on plain tensors, row by row.
 
 use super::{EvalError, Machine, Tensor};
-use crate::kernel::{Axis, Reduce, edge_hash, keep, mask_key, vertex_hash};
-use crate::op::{Loss, Op};
+use crate::kernel::{Axis, Reduce, edge_hash, keep, vertex_hash};
+use crate::op::{Loss, Op, Site};
 use crate::types::{Rows, Type};
 
 impl Machine<'_> {
@@ -120,7 +120,7 @@ impl Machine<'_> {
     fn dropout(
         &self,
         p: f32,
-        site: u32,
+        site: Site,
         (first, head_step): (u32, u32),
         iteration: u32,
         x: &Tensor,
@@ -128,7 +128,7 @@ impl Machine<'_> {
         let Some(dropout) = self.context.dropout else {
             return x.clone();
         };
-        let key = mask_key(dropout.seed, dropout.epoch, site, iteration);
+        let key = site.key(dropout.seed, dropout.epoch, iteration);
         let scale = 1.0 / (1.0 - f64::from(p));
         let mut out = x.clone();
         for (r, row) in out
@@ -246,7 +246,7 @@ mod tests {
         let mut graph = Graph::new(7);
         let input = slice.map_or(Input::Features, Input::FeatureSlice);
         let x = graph.add(Op::Input(input), &[], 0).unwrap();
-        let (p, site) = (0.5, 3);
+        let (p, site) = (0.5, 3.into());
         let y = graph.add(Op::Dropout { p, site, slice }, &[x], 0).unwrap();
         graph.results = vec![y];
         evaluate(&graph, context).unwrap().remove(0)
@@ -264,6 +264,8 @@ mod tests {
             train: vec![true; rows],
             params: Vec::new(),
             dropout: Some(DropoutKey { seed: 5, epoch: 2 }),
+            histories: Vec::new(),
+            order: Vec::new(),
         };
         let whole = dropped(&context, None);
         assert!(whole.data.contains(&0.0) && whole.data.iter().any(|x| *x > 0.0));

@@ -25,6 +25,8 @@ fn g8() -> EvalContext {
         train: (0..8).map(|v| v == 0 || v == 7).collect(),
         params: Vec::new(),
         dropout: None,
+        histories: Vec::new(),
+        order: Vec::new(),
     }
 }
 

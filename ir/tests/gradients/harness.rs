@@ -50,6 +50,7 @@ impl Build {
             init: Init::Zeros,
             decay: None,
             shard: None,
+            element: None,
         });
         self.op(Op::Param(id), &[])
     }
@@ -106,7 +107,7 @@ impl Build {
         self.op(
             Op::Dropout {
                 p,
-                site,
+                site: site.into(),
                 slice: None,
             },
             &[x],
@@ -242,6 +243,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     let rows = VERTICES as usize;
     let mut draw = |n: usize| (0..n).map(|_| uniform(&mut state)).collect::<Vec<f64>>();
     let features = Tensor::new(ty, rows, draw(rows * FEATURES as usize));
+    let history = Tensor::new(Type::vertices(2), rows, draw(rows * 2));
     let params = graph.params.iter().map(|spec| {
         let Rows::Fixed(rows) = spec.ty.rows else {
             panic!("parameters have fixed rows")
@@ -259,6 +261,8 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
             .collect(),
         train: (0..VERTICES).map(|v| v != 3 && v % 4 != 1).collect(),
         dropout: dropout.then_some(DropoutKey { seed: 11, epoch: 5 }),
+        histories: vec![history],
+        order: (0..VERTICES as u32).map(|v| v * 7 % 4).collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::harness::{Build, check, context};
 use gnnc_ir::autodiff::{AutodiffError, differentiate};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{Loss, Scan};
+use gnnc_ir::op::{History, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
@@ -37,6 +37,7 @@ registry!(op_key, OPS, Op,
     Op::MatMulNT => "matmul nt",
     Op::MatMulTN => "matmul tn",
     Op::Reshape { .. } => "reshape",
+    Op::Blend => "blend",
     Op::Concat => "concat",
     Op::SliceCols { .. } => "slice cols",
     Op::PadCols { .. } => "pad cols",
@@ -120,6 +121,22 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         case(key, &|b| {
             let x = b.param(square);
             b.unary(f, x)
+        });
+    }
+    for set in [Plain, Looped] {
+        case(&["blend"], &|b| {
+            let (number, heads, width) = (0, 1, 2);
+            let history = History {
+                number,
+                heads,
+                width,
+            };
+            let x = b.vertex(1, 2);
+            let old = b.op(Op::Input(Input::History(history)), &[]);
+            let twice = b.binary(Binary::Add, old, old);
+            let blend = b.op(Op::Blend, &[x, twice, x, old]);
+            let arcs = b.op(Op::Take(set, End::Src), &[blend]);
+            b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[arcs])
         });
     }
     for (key, f) in [

@@ -179,7 +179,7 @@ impl Assembler<'_> {
                 let (placed, form) = &self.parts[part];
                 match &form.term.as_ref()[i].symbol {
                     Symbol::Op(Op::Dropout { p, site, slice }) => {
-                        let site = placed.sites[*site as usize];
+                        let site = placed.sites[site.number as usize];
                         let op = Op::Dropout {
                             p: *p,
                             site,

@@ -2,7 +2,7 @@
 
 use crate::lower::partial::Partials;
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::Op;
+use gnnc_ir::op::{Input, Op};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// Facts about every node of one region, indexed by node.
@@ -83,6 +83,7 @@ pub fn fixed(graph: &Graph) -> Vec<bool> {
         let own = !matches!(
             node.op,
             Op::Param(_)
+                | Op::Input(Input::History(_) | Input::Fresh(_))
                 | Op::Dropout { .. }
                 | Op::Arg(_)
                 | Op::Loss(_)

@@ -3,7 +3,7 @@
 use super::region::{Region, Value};
 use super::{LowerError, Lowerer, partial};
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Input, Op};
+use gnnc_ir::op::{Input, Op, Site};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -23,34 +23,50 @@ impl Lowerer {
     }
 
     /// A dense tensor of the data graph.
-    pub(super) fn input(&mut self, input: Input) -> Value {
+    pub(super) fn input(&mut self, input: Input) -> Result<Value, LowerError> {
         if let Some((_, value)) = self.inputs.iter().find(|(i, _)| *i == input) {
-            return *value;
+            return Ok(*value);
         }
-        let (name, role, ty) = match input {
-            Input::Features => ("x", Role::Features, Type::vertices(self.features)),
-            Input::FeatureSlice(slice) => (
-                "x.slice",
-                Role::Features,
-                Type::new(Rows::All, 1, slice.len),
-            ),
-            Input::InDegree(set) => ("in_degree", Role::Degree(set, End::Dst), Type::vertices(1)),
-            Input::OutDegree(set) => ("out_degree", Role::Degree(set, End::Src), Type::vertices(1)),
+        let own = |name: String, role, ty| (name, role, ty, Extent::Local);
+        let (name, role, ty, extent) = match input {
+            Input::Features => {
+                let ty = Type::vertices(self.features);
+                ("x".to_owned(), Role::Features, ty, self.extent(ty))
+            }
+            Input::FeatureSlice(slice) => {
+                let ty = Type::new(Rows::All, 1, slice.len);
+                ("x.slice".to_owned(), Role::Features, ty, self.extent(ty))
+            }
+            Input::InDegree(set) => {
+                let role = Role::Degree(set, End::Dst);
+                own("in_degree".to_owned(), role, Type::vertices(1))
+            }
+            Input::OutDegree(set) => {
+                let role = Role::Degree(set, End::Src);
+                own("out_degree".to_owned(), role, Type::vertices(1))
+            }
+            Input::History(history) => {
+                let number = history.number;
+                own(
+                    format!("history{number}"),
+                    Role::History(number),
+                    history.ty(),
+                )
+            }
+            Input::Fresh(_) => {
+                let why = "which arcs are fresh is not known to kernels";
+                return Err(LowerError::Internal(why.to_owned()));
+            }
         };
-        let columns = ty.columns();
-        let degree = role != Role::Features;
-        let extent = match degree {
-            true => Extent::Local,
-            false => self.extent(ty),
-        };
-        let value = if degree || !self.sparse {
-            let buffer = self.buffer(name.to_owned(), extent, columns, 1, role);
+        let (columns, features) = (ty.columns(), role == Role::Features);
+        let value = if !features || !self.sparse {
+            let buffer = self.buffer(name, extent, columns, 1, role);
             Value {
-                halo: degree,
+                halo: !features,
                 ..Value::whole(Ref::first(buffer), ty)
             }
         } else {
-            let buffer = self.buffer(name.to_owned(), extent, columns, 1, Role::Static);
+            let buffer = self.buffer(name, extent, columns, 1, Role::Static);
             let out = Ref::first(buffer);
             if let Some(values) = self.feature_values(ty.rows == Rows::All) {
                 self.program.setup.push(Instr::Densify { values, out });
@@ -58,7 +74,7 @@ impl Lowerer {
             Value::whole(out, ty)
         };
         self.inputs.push((input, value));
-        value
+        Ok(value)
     }
 
     /// The non-zeros of the features, of own rows or of the slice of columns, if they are stored so.
@@ -79,8 +95,14 @@ impl Lowerer {
     }
 
     /// Non-zeros after dropout, once an epoch.
-    pub(super) fn dropped(&mut self, code: &mut Vec<Instr>, values: Ref, p: f32, site: u32) -> Ref {
-        let known = |(v, s, _): &&(Ref, u32, Ref)| (*v, *s) == (values, site);
+    pub(super) fn dropped(
+        &mut self,
+        code: &mut Vec<Instr>,
+        values: Ref,
+        p: f32,
+        site: Site,
+    ) -> Ref {
+        let known = |(v, s, _): &&(Ref, Site, Ref)| (*v, *s) == (values, site);
         if let Some((_, _, found)) = self.dropped.iter().find(known) {
             return *found;
         }
@@ -105,7 +127,7 @@ impl Lowerer {
         at_source: bool,
     ) -> Result<Value, LowerError> {
         if let Op::Input(input) = graph.node(id).op {
-            let value = self.input(input);
+            let value = self.input(input)?;
             return Ok(if at_source {
                 self.fixed_halo(value)
             } else {

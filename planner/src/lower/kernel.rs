@@ -4,7 +4,7 @@ use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
-use gnnc_ir::op::{Op, Slice};
+use gnnc_ir::op::{Op, Site, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{NodeId, Rows, Type};
 
@@ -13,7 +13,7 @@ pub struct Builder {
     /// Type of the elements that the kernel iterates over.
     space: Type,
     inputs: Vec<(Operand, Ref)>,
-    masks: Vec<(Mask, u32)>,
+    masks: Vec<(Mask, Site)>,
     /// The reduction that the kernel performs: its result is `Acc`.
     acc: Option<NodeId>,
     /// Nodes that already have an entry in the expression being built.
@@ -153,7 +153,7 @@ impl Builder {
     fn mask(
         &mut self,
         ty: Type,
-        (p, site): (f32, u32),
+        (p, site): (f32, Site),
         slice: Option<Slice>,
         region: &Region<'_>,
     ) -> Result<Scalar, LowerError> {

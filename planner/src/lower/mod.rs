@@ -22,7 +22,7 @@ use crate::layout::{self, Choice, Graphs, Ranks};
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::model::TrainSettings;
-use gnnc_ir::op::{Input, Loss, Op};
+use gnnc_ir::op::{Input, Loss, Op, Site};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
@@ -89,7 +89,7 @@ pub struct Lowerer {
     /// Epoch-invariant tensors by the text of the graph that computes them.
     fixed: Vec<(String, Value)>,
     /// Dropped feature values of this epoch, by the values and the site.
-    dropped: Vec<(Ref, u32, Ref)>,
+    dropped: Vec<(Ref, Site, Ref)>,
 }
 
 /// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.

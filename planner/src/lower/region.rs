@@ -196,7 +196,7 @@ impl<'a> Region<'a> {
         self.fetch_halos(lowerer, id)?;
         match &node.op {
             Op::Arg(arg) => self.values[n] = Some(self.args[*arg as usize]),
-            Op::Input(input) => self.values[n] = Some(lowerer.input(*input)),
+            Op::Input(input) => self.values[n] = Some(lowerer.input(*input)?),
             Op::Param(param) => self.values[n] = Some(lowerer.param(*param)),
             Op::Table(values) => self.values[n] = Some(lowerer.table(values)),
             op if view(op) => self.values[n] = Some(self.view(lowerer, id)?),

@@ -181,7 +181,8 @@ impl Needs {
                 Instr::HaloExchange { .. }
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
-                | Instr::Redistribute { .. } => {
+                | Instr::Redistribute { .. }
+                | Instr::Send(_) => {
                     self.rows(instr);
                     self.send(Sent::of(instr, program));
                 }
@@ -198,8 +199,12 @@ impl Needs {
                         Loss::BinaryCrossEntropy => u64::from(*classes),
                     });
                 }
-                Instr::Repeat { body, .. } => self.collect(body, program),
-                Instr::MatMul { .. }
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    self.collect(body, program);
+                }
+                Instr::Receive(_)
+                | Instr::Remember { .. }
+                | Instr::MatMul { .. }
                 | Instr::SparseMatMul { .. }
                 | Instr::SparseDropout { .. }
                 | Instr::Densify { .. } => {}

@@ -130,7 +130,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     let h = b.op(
         Op::Dropout {
             p: 0.6,
-            site: 1,
+            site: 1.into(),
             slice: None,
         },
         &[h],
@@ -156,6 +156,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
             init: Init::Zeros,
             decay: None,
             shard: None,
+            element: None,
         };
         graph.param(spec)
     };
@@ -170,7 +171,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     let x = b.op(
         Op::Dropout {
             p: 0.6,
-            site: 0,
+            site: 0.into(),
             slice: None,
         },
         &[x],
@@ -194,7 +195,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     let h = b.op(
         Op::Dropout {
             p: 0.6,
-            site: 2,
+            site: 2.into(),
             slice: None,
         },
         &[h],

@@ -36,6 +36,8 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
             .map(|(i, p)| tensor(p.ty, 100 + i))
             .collect(),
         dropout: Some(DropoutKey { seed: 7, epoch: 3 }),
+        histories: Vec::new(),
+        order: Vec::new(),
     };
     let args: Vec<Tensor> = (0u32..)
         .zip(&graph.args)

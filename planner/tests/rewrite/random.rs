@@ -51,7 +51,7 @@ fn operator(choice: u8) -> Op {
         48 => Op::EdgeSoftmax(set),
         49 => Op::Dropout {
             p: 0.5,
-            site: 0,
+            site: 0.into(),
             slice: None,
         },
         50 => Op::Reshape { heads: 2, width: 2 },
@@ -82,6 +82,7 @@ fn graph(choices: &[Choice]) -> Graph {
             init: Init::Zeros,
             decay: None,
             shard: None,
+            element: None,
         });
         values.push(graph.add(Op::Param(param), &[], 0).unwrap());
     }

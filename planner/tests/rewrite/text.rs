@@ -61,6 +61,7 @@ impl Builder {
                         init: Init::Zeros,
                         decay: None,
                         shard: None,
+                        element: None,
                     };
                     let param = self.graph.param(spec);
                     let id = self.graph.add(Op::Param(param), &[], self.scope).unwrap();
@@ -205,7 +206,7 @@ fn operator(name: &str, words: &mut Vec<&str>) -> Op {
             let p = float(words);
             Op::Dropout {
                 p,
-                site: number(words),
+                site: number(words).into(),
                 slice: None,
             }
         }

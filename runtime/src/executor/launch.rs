@@ -7,7 +7,8 @@ use crate::part::Walkable;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::{Body, End, mask_key};
+use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::op::Site;
 use gnnc_ir::program::{Launch, Program};
 
 /// Floats that a piece of rows touches; part of no result.
@@ -100,7 +101,7 @@ impl Rank {
             .scalars
             .extend(launch.scalars.iter().map(|scalar| moment.scalar(*scalar)));
         memory.keys.clear();
-        let key = |&site: &u32| mask_key(moment.seed, moment.epoch as u32, site, iteration);
+        let key = |site: &Site| site.key(moment.seed, moment.epoch as u32, iteration);
         memory.keys.extend(launch.sites.iter().map(key));
         self.memory = memory;
         let mut args = RawArgs {

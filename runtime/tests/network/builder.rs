@@ -64,6 +64,7 @@ impl Builder {
             init: Init::Uniform(0.8),
             decay: None,
             shard: None,
+            element: None,
         });
         let extent = Extent::Fixed(rows);
         let value = self.buffer(name, extent, columns, slots, Role::Param(n));

@@ -241,7 +241,7 @@ impl Network {
                 &[at(dropped)],
             );
             if training {
-                drop.sites = vec![7];
+                drop.sites = vec![7.into()];
             }
             vec![
                 x_product(Product::Nn, matrix(at(w1), h), matrix(at(xw), h)),
@@ -311,7 +311,7 @@ impl Network {
             &[last_h(dh)],
         );
         if self.dropout {
-            drop_back.sites = vec![7];
+            drop_back.sites = vec![7.into()];
         }
         train.push(product(
             Product::Nt,

@@ -1,0 +1,94 @@
+//! What operators have from outside of a model: values of the data graph and of earlier epochs, and
+//! draws.
+
+use super::Slice;
+use crate::kernel::mask_key;
+use crate::types::{EdgeSet, Rows, Type};
+use serde::{Deserialize, Serialize};
+
+/// Values that come with the data graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// The feature matrix, `[V x F]`.
+    Features,
+    /// A rank's columns of the features of all vertices, `[all V x slice]`.
+    FeatureSlice(Slice),
+    /// Number of arcs into a vertex, `[V x 1]`.
+    InDegree(EdgeSet),
+    /// Number of arcs out of a vertex, `[V x 1]`.
+    OutDegree(EdgeSet),
+    /// History `n`: rows of an earlier epoch, `[V x C]`; constant within an epoch.
+    History(History),
+    /// 1 for arcs whose source's chunk does not come after the destination's in this epoch, else 0,
+    /// `[E x 1]`. Where vertices are not in chunks, 1 for all.
+    Fresh(EdgeSet),
+}
+
+/// A history, which starts as what an exact pass finds and as zeros in the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct History {
+    /// Its number.
+    pub number: u32,
+    /// Its heads.
+    pub heads: u32,
+    /// Columns of a head.
+    pub width: u32,
+}
+
+impl History {
+    /// Columns of a row.
+    pub fn columns(self) -> u32 {
+        self.heads * self.width
+    }
+
+    /// Its type.
+    pub fn ty(self) -> Type {
+        Type::new(Rows::Vertices, self.heads, self.width)
+    }
+}
+
+/// A dropout in a model.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct Site {
+    /// Its number.
+    pub number: u32,
+    /// The iteration that it belongs to, where it comes from a loop that was unrolled; added to that of
+    /// the enclosing loop.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub iteration: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl From<u32> for Site {
+    fn from(number: u32) -> Self {
+        let iteration = 0;
+        Self { number, iteration }
+    }
+}
+
+impl Site {
+    /// The key of its draws in an epoch, in an iteration of the enclosing loop.
+    pub fn key(self, seed: u64, epoch: u32, iteration: u32) -> u64 {
+        mask_key(
+            seed,
+            epoch,
+            self.number,
+            self.iteration.saturating_add(iteration),
+        )
+    }
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.iteration {
+            0 => write!(f, "{}", self.number),
+            n => write!(f, "{}.{n}", self.number),
+        }
+    }
+}
