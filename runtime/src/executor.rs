@@ -12,6 +12,7 @@ use crate::loss::{self, Rows};
 use crate::moment::Moment;
 use crate::part::Part;
 use crate::sparse::{self, SparseKernels};
+use crate::staleness::Staleness;
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use communicate::Half;
@@ -37,6 +38,7 @@ pub(crate) struct Rank {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) place: Place,
+    pub(crate) staleness: Staleness,
 }
 
 /// Memory that is kept between instructions so that they allocate nothing.

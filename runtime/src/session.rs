@@ -5,6 +5,7 @@ use crate::crew::Crew;
 use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
+use crate::staleness::Staleness;
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init, shards};
@@ -300,6 +301,13 @@ impl Session {
     /// Payload bytes that all ranks sent in `setup`; `None` before the first epoch.
     pub fn setup_bytes(&self) -> Option<u64> {
         self.setup_bytes
+    }
+
+    /// How old what training epochs read was, all ranks together, since the session began.
+    pub fn staleness(&self) -> Staleness {
+        let mut all = Staleness::default();
+        self.crew.ranks().for_each(|rank| all.add(&rank.staleness));
+        all
     }
 
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.

@@ -84,6 +84,7 @@ pub(crate) fn ranks(
             began,
             memory: Default::default(),
             place: Default::default(),
+            staleness: Default::default(),
         };
         fill(&rank, data, &degrees, options.seed);
         ranks.push(rank);
