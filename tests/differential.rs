@@ -23,5 +23,7 @@ mod models;
 mod random;
 #[path = "differential/sameness.rs"]
 mod sameness;
+#[path = "differential/skip.rs"]
+mod skip;
 #[path = "differential/volumes.rs"]
 mod volumes;

@@ -12,6 +12,7 @@ pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Main, Volume};
 
 use crate::cluster::{Basis, Cluster};
+use crate::program::Rule;
 use crate::units::{Bytes, Seconds};
 use crate::workload::{Origin, Workload};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,9 @@ pub struct Parameters {
     /// Whether messages may be under way while something is computed; true if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// When exchanges are left out, where they may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip: Option<Rule>,
     /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
     /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,8 +74,8 @@ impl Candidate {
     }
 }
 
-/// Placement, ranks and partitioner, and chunks if there are several: `graph x 8 metis`,
-/// `tensor x 8 hash / 4`.
+/// Placement, ranks and partitioner, chunks if there are several, and when exchanges are left out:
+/// `graph x 8 metis`, `tensor x 8 hash / 4`, `skip-broadcast x 8 range adaptive:1`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = format!("{placement} x {}", parameters.ranks);
     if let Some(partitioner) = parameters.partitioner {
@@ -79,6 +83,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if let Some(chunks) = parameters.chunks {
         name = format!("{name} / {chunks}");
+    }
+    if let Some(rule) = parameters.skip {
+        name = format!("{name} {rule}");
     }
     name
 }

@@ -325,6 +325,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         eval_layouts: spec.layouts.eval.clone(),
         chunks: (spec.flow.chunks > 1).then_some(spec.flow.chunks),
         overlap: (divided && !spec.flow.overlap).then_some(false),
+        skip: spec.skip,
         ..Parameters::default()
     }
 }

@@ -50,6 +50,12 @@ pub(crate) struct Progress {
     pub(crate) model: String,
     /// Hash of the program.
     pub(crate) program: u64,
+    /// Hash of the division of the vertices; left out where no rows of earlier epochs are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) division: Option<u64>,
+    /// The epoch in which there were no rows of earlier ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) began: Option<u64>,
     pub(crate) best: Option<Best>,
 }
 
@@ -116,11 +122,16 @@ fn write_through(
     Ok(())
 }
 
-/// Reads a checkpoint of the tensors `expected` (names and shapes; the values are ignored).
+/// What the names of tensors begin with that are rows of earlier epochs: a run may go on without them.
+pub(crate) const HISTORY: &str = "history.";
+
+/// Reads a checkpoint of the tensors `expected` (names and shapes; the values are ignored), and with them
+/// those of `histories` that are in it.
 pub(crate) fn read(
     path: &Path,
     model: &str,
     expected: &[Tensor],
+    histories: &[Tensor],
 ) -> Result<Checkpoint, RuntimeError> {
     let failed = |source: io::Error| {
         let help = "check the path, or start without resuming";
@@ -137,25 +148,47 @@ pub(crate) fn read(
     };
     let data: u64 = expected.iter().map(|t| 4 * t.floats()).sum();
     let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    // One byte more than any checkpoint of this model has, to tell a longer file.
-    file.take(8 + header + data + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > 8 + header + data {
-        let found = fs::metadata(path).map_or(bytes.len() as u64, |m| m.len());
+    let first = |limit: u64| -> Result<Vec<u8>, RuntimeError> {
+        let file = File::open(path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        // One byte more than there may be, to tell a longer file.
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        Ok(bytes)
+    };
+    let mut most = 8 + header + data;
+    let mut bytes = first(most)?;
+    if bytes.len() as u64 > most {
         // Names tell more than sizes, where the header can be read.
-        let reason =
-            header_of(path, &bytes, header).and_then(|tensors| compare(&tensors, expected));
-        return Err(refused(reason.err().unwrap_or_else(|| {
-            format!(
-                "it has {found} bytes, a checkpoint of this model at most {}",
-                8 + header + data
-            )
-        })));
+        let found = header_of(path, &bytes, header).and_then(|tensors| {
+            compare(&tensors, expected)?;
+            Ok(of_histories(&tensors))
+        });
+        most = most.saturating_add(found.map_err(&refused)?);
+        bytes = first(most)?;
     }
-    decode(&bytes, header, model, expected).map_err(refused)
+    if bytes.len() as u64 > most {
+        let found = fs::metadata(path).map_or(bytes.len() as u64, |m| m.len());
+        return Err(refused(format!(
+            "it has {found} bytes, a checkpoint of this model at most {most}"
+        )));
+    }
+    decode(&bytes, header, model, expected, histories).map_err(refused)
+}
+
+/// Bytes that rows of earlier epochs take in a file, and in its header.
+fn of_histories(tensors: &[Shape]) -> u64 {
+    let of = |(_, _, shape): &Shape| {
+        let floats = shape
+            .iter()
+            .fold(1u64, |n, &size| n.saturating_mul(size as u64));
+        floats.saturating_mul(4).saturating_add(HEADER_OF_TENSOR)
+    };
+    let histories = tensors
+        .iter()
+        .filter(|(name, ..)| name.starts_with(HISTORY));
+    histories.map(of).fold(0, u64::saturating_add)
 }
 
 /// Reads the bytes of a checkpoint of the tensors `expected` (names and shapes; the values are
@@ -165,7 +198,7 @@ pub(crate) fn read(
 /// Why the bytes are no checkpoint of these tensors.
 pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<Tensor>), String> {
     let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
-    let checkpoint = decode(bytes, header, "", expected)?;
+    let checkpoint = decode(bytes, header, "", expected, &[])?;
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
 }
 
@@ -191,6 +224,7 @@ fn decode(
     header: u64,
     model: &str,
     expected: &[Tensor],
+    histories: &[Tensor],
 ) -> Result<Checkpoint, String> {
     check_header(bytes, header)?;
     let damaged = |e: safetensors::SafeTensorError| format!("it is damaged or cut short ({e})");
@@ -218,7 +252,13 @@ fn decode(
         ));
     }
     let mut tensors = Vec::with_capacity(expected.len());
-    for tensor in expected {
+    let fits = |tensor: &&Tensor| {
+        let same = |(name, kind, shape): &Shape| {
+            *name == tensor.name && *kind == Dtype::F32 && *shape == tensor.sizes()
+        };
+        found.iter().any(same)
+    };
+    for tensor in expected.iter().chain(histories.iter().filter(fits)) {
         let view = file.tensor(&tensor.name).map_err(damaged)?;
         let float = |bytes: &[u8]| bytes.try_into().map_or(0.0, f32::from_le_bytes);
         let values = view.data().chunks_exact(4).map(float).collect();
@@ -290,7 +330,7 @@ fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
 /// The first difference between the tensors of a file and those of a model.
 fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
     for tensor in expected {
-        let shape: Vec<usize> = tensor.shape.iter().map(|&n| n as usize).collect();
+        let shape = tensor.sizes();
         match found.iter().find(|(name, ..)| *name == tensor.name) {
             None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
             Some((name, Dtype::F32, other)) if *other != shape => {
@@ -304,7 +344,7 @@ fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
     }
     match found
         .iter()
-        .find(|(name, ..)| !expected.iter().any(|t| t.name == *name))
+        .find(|(name, ..)| !name.starts_with(HISTORY) && !expected.iter().any(|t| t.name == *name))
     {
         None => Ok(()),
         Some((name, ..)) => Err(format!("it has `{name}`, which this model lacks")),
@@ -321,6 +361,10 @@ impl Tensor {
     fn floats(&self) -> u64 {
         self.shape.iter().map(|&n| u64::from(n)).product()
     }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.shape.iter().map(|&n| n as usize).collect()
+    }
 }
 
 #[cfg(test)]
@@ -336,6 +380,8 @@ mod tests {
             learning_rate: 0.1,
             model: String::new(),
             program: u64::MAX - 1,
+            division: None,
+            began: None,
             best: None,
         };
         let values = vec![f32::NAN, -0.0, 1e-40, f32::MAX, 0.1, 3.0];
@@ -361,7 +407,7 @@ mod tests {
         let folder = folder("bits");
         let (path, written) = (folder.join("a"), checkpoint(3));
         write(&path, &written).unwrap();
-        let read = read(&path, "", &written.tensors).unwrap();
+        let read = read(&path, "", &written.tensors, &[]).unwrap();
         assert_eq!(read.progress, written.progress);
         let bits = |c: &Checkpoint| {
             c.tensors[0]
@@ -391,13 +437,38 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            read(&path, "", &checkpoint(0).tensors)
+            read(&path, "", &checkpoint(0).tensors, &[])
                 .unwrap()
                 .progress
                 .epoch,
             3
         );
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A run goes on from a file that has rows of earlier epochs, whether it keeps such rows or not.
+    #[test]
+    fn histories_may_be_left_alone() {
+        let folder = folder("histories");
+        let path = folder.join("a");
+        let mut written = checkpoint(3);
+        let history = Tensor {
+            name: "history.0".to_owned(),
+            shape: [2, 100_000, 1],
+            values: (0..200_000).map(|n| n as f32).collect(),
+        };
+        written.tensors.push(history.clone());
+        write(&path, &written).unwrap();
+        let expected = &checkpoint(0).tensors;
+        let found = |histories: &[Tensor]| read(&path, "", expected, histories).unwrap().tensors;
+        assert_eq!(found(&[]).len(), 1);
+        assert_eq!(found(std::slice::from_ref(&history))[1], history);
+        let other = Tensor {
+            shape: [1, 100_000, 2],
+            ..history
+        };
+        assert_eq!(found(&[other]).len(), 1);
         fs::remove_dir_all(folder).unwrap();
     }
 }

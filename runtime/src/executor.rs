@@ -6,6 +6,7 @@ mod launch;
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
 use crate::exchange::Reduction;
+use crate::exchange::skip::Clocks;
 use crate::features::FeatureRows;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
@@ -18,7 +19,7 @@ use crate::transport::{Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref, Transfer};
+use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref, Rule, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,6 +39,7 @@ pub(crate) struct Rank {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) place: Place,
+    pub(crate) clocks: Clocks,
     pub(crate) staleness: Staleness,
 }
 
@@ -73,6 +75,25 @@ pub(crate) enum Fault {
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
+    /// A copy that a rule does not allow would be read: a bug of whoever decides.
+    #[error(
+        "a copy of rank {block}'s rows of `{tensor}` would be read that is {} old, expected what the rule \
+         {rule} allows",
+        age.map_or("never sent, or unknown".to_owned(), |age| format!("{age} epochs"))
+    )]
+    Stale {
+        /// What the rows are of.
+        tensor: String,
+        /// Whose rows they are.
+        block: u32,
+        /// Epochs since they were sent.
+        age: Option<u64>,
+        /// What they had to be.
+        rule: Rule,
+    },
+    /// Values that are compared are no numbers.
+    #[error("rows of `{0}` are not finite; try a smaller learning rate")]
+    NotFinite(String),
 }
 
 impl Rank {
@@ -261,14 +282,14 @@ impl Rank {
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
                 | Instr::Redistribute { .. } => {
-                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration)?;
-                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration)?;
+                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, moment)?;
+                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration, moment)?;
                 }
                 Instr::Begin(Transfer { tag, what }) => {
-                    self.communicate(Half::Begin, what, *tag, iteration)?;
+                    self.communicate(Half::Begin, what, *tag, iteration, moment)?;
                 }
                 Instr::Finish(Transfer { tag, what }) => {
-                    self.communicate(Half::Finish, what, *tag, iteration)?;
+                    self.communicate(Half::Finish, what, *tag, iteration, moment)?;
                 }
                 Instr::Loss {
                     loss,

@@ -18,6 +18,7 @@ mod exchange;
 mod executor;
 mod features;
 mod gemm;
+mod histories;
 mod init;
 mod loss;
 mod machine;

@@ -1,11 +1,12 @@
 //! Training sessions.
 
+mod copies;
+
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::Crew;
 use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
-use crate::staleness::Staleness;
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init, shards};
@@ -303,13 +304,6 @@ impl Session {
         self.setup_bytes
     }
 
-    /// How old what training epochs read was, all ranks together, since the session began.
-    pub fn staleness(&self) -> Staleness {
-        let mut all = Staleness::default();
-        self.crew.ranks().for_each(|rank| all.add(&rank.staleness));
-        all
-    }
-
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
@@ -332,6 +326,7 @@ impl Session {
     /// # Errors
     /// The file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
+        let histories = self.histories();
         let progress = Progress {
             version: Progress::version(),
             epoch: self.epoch,
@@ -340,28 +335,33 @@ impl Session {
             learning_rate: self.options.learning_rate,
             model: self.options.model.clone(),
             program: self.program_hash()?,
+            division: (!histories.is_empty()).then(|| self.division_hash()),
+            began: (!histories.is_empty()).then(|| self.copies_since()),
             best: self.best,
         };
-        checkpoint::write(
-            path.as_ref(),
-            &Checkpoint {
-                progress,
-                tensors: self.tensors(trained),
-            },
-        )
+        let tensors = [self.tensors(trained), histories].concat();
+        checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
 
     /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
-    /// learning rate are those of the checkpoint.
+    /// learning rate are those of the checkpoint; so are rows of earlier epochs, if it was written by the
+    /// same program on the same division of the vertices. Else all of those are sent anew.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         let expected = self.tensors(trained);
+        let histories = self.histories();
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, &expected)?;
+            checkpoint::read(path.as_ref(), &self.options.model, &expected, &histories)?;
+        let same_program = progress.program == self.program_hash()?;
+        let copies = histories.is_empty()
+            || same_program
+                && tensors.len() == expected.len() + histories.len()
+                && progress.division == Some(self.division_hash());
         self.store(&tensors);
+        self.restore(&progress, copies.then_some(&tensors));
         self.epoch = progress.epoch;
         self.step = progress.step;
         self.options.seed = progress.seed;
@@ -369,7 +369,8 @@ impl Session {
         self.best = progress.best;
         Ok(Resumed {
             epoch: self.epoch,
-            same_program: progress.program == self.program_hash()?,
+            same_program,
+            copies,
         })
     }
 

@@ -4,6 +4,7 @@ mod chunk;
 mod features;
 mod flight;
 mod redistribute;
+mod skip;
 
 use crate::RuntimeError;
 use crate::part::Part;
@@ -37,6 +38,7 @@ pub(crate) fn verify(
     ] {
         check.list(phase, instrs)?;
     }
+    skip::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
 }
 
@@ -250,7 +252,7 @@ impl Check<'_> {
                 let (rows, features) = self.sparse(*values)?;
                 self.at_least("out", *out, rows.saturating_mul(features))
             }
-            Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
                 self.at_least("buffer", *buffer, 0)?;
                 match self.program.buffer(buffer.buffer).extent {
                     Extent::Local => Ok(()),

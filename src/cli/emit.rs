@@ -62,6 +62,7 @@ impl Emit {
             workers: self.workers,
             placement: self.placement,
             flow: self.flow.flow(),
+            skip: self.flow.skip(),
             ..TrainOptions::default()
         };
         let program = compiled.program(&gnnc::place(&loaded, &compiled, &options)?)?;

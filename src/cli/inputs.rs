@@ -6,6 +6,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
+use gnnc::ir::program::Rule;
 use gnnc::planner::placement::{Flow, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
@@ -42,9 +43,17 @@ pub struct FlowArgs {
     /// Chunks that work for all vertices is cut into where columns are sliced.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(CHUNKS))]
     chunks: u32,
+    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE.
+    #[arg(long, value_name = "RULE")]
+    skip: Option<Rule>,
 }
 
 impl FlowArgs {
+    /// When exchanges are left out.
+    pub fn skip(&self) -> Option<Rule> {
+        self.skip
+    }
+
     /// The same as the library takes it.
     pub fn flow(&self) -> Flow {
         Flow {

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Objective, Partitioner, Placement};
+use gnnc::ir::program::RULES;
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -37,7 +38,7 @@ pub struct SearchArgs {
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks.
+    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks; skip=RULE says when exchanges are left out.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
     /// Let nothing be computed while messages are under way.
@@ -117,8 +118,12 @@ impl SearchArgs {
                     Ok(chunks) if CHUNKS.contains(&chunks) => pin.chunks = Some(chunks),
                     _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
                 },
+                "skip" => match value.parse() {
+                    Ok(rule) => pin.skip = Some(rule),
+                    Err(_) => return wrong(format!("skip= one of {RULES}")),
+                },
                 _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME or chunks=N";
+                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N or skip=RULE";
                     return wrong(known.to_owned());
                 }
             }

@@ -5,6 +5,7 @@ mod graph;
 mod mixed;
 mod one_rank;
 mod push_pull;
+mod skip_broadcast;
 mod tensor;
 
 use crate::layout::{Layouts, Ranks};
@@ -12,7 +13,7 @@ use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::overlap::overlap;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Program, Rule};
 
 /// What there is to know of a placement.
 pub struct Row {
@@ -27,6 +28,8 @@ pub struct Row {
     pub mixes: bool,
     /// Whether ranks have slices of columns, so that their programs differ.
     pub slices: bool,
+    /// Whether exchanges may be left out, by a rule.
+    pub skips: bool,
     /// The relaxations that it needs.
     pub relaxations: &'static [Relaxation],
     /// The program of one of several ranks.
@@ -41,6 +44,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[],
         lower: |training, ranks, _| graph::lower(training, ranks.ranks),
     },
@@ -50,6 +54,7 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: |training, ranks, _| tensor::lower(training, ranks),
     },
@@ -59,6 +64,7 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[Relaxation::Decouple],
         lower: |training, ranks, _| tensor::lower(training, ranks),
     },
@@ -68,8 +74,21 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[],
         lower: |training, ranks, _| broadcast::lower(training, ranks.ranks),
+    },
+    Row {
+        placement: Placement::SkipBroadcast,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: false,
+        skips: true,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: |training, ranks, place| {
+            skip_broadcast::lower(training, ranks.ranks, place.skip.unwrap_or_default())
+        },
     },
     Row {
         placement: Placement::PushPull,
@@ -77,6 +96,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: |training, ranks, _| push_pull::lower(training, ranks),
     },
@@ -86,6 +106,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: true,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: |training, ranks, place| mixed::lower(training, ranks, &place.layouts),
     },
@@ -102,6 +123,8 @@ pub struct Place {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// When exchanges are left out, where they may be; the usual rule if none is given.
+    pub skip: Option<Rule>,
 }
 
 /// How communication and computing share the time; never what is computed or sent.
@@ -131,6 +154,7 @@ impl Place {
             ranks,
             layouts: Layouts::default(),
             flow: Flow::default(),
+            skip: None,
         }
     }
 }

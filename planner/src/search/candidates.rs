@@ -4,6 +4,7 @@ use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, TABLE};
 use gnnc_ir::plan::{Candidate, Partitioner, Placement};
+use gnnc_ir::program::Rule;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -21,6 +22,8 @@ pub struct PlacementSpec {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// When exchanges are left out, where they may be.
+    pub skip: Option<Rule>,
 }
 
 impl PlacementSpec {
@@ -39,6 +42,7 @@ impl PlacementSpec {
                 overlap: parameters.overlap.unwrap_or(true),
                 chunks: parameters.chunks.unwrap_or(1),
             },
+            skip: parameters.skip,
         }
     }
 
@@ -49,6 +53,7 @@ impl PlacementSpec {
             ranks: self.ranks,
             layouts: self.layouts.clone(),
             flow: self.flow,
+            skip: self.skip,
         }
     }
 }
@@ -66,6 +71,8 @@ pub struct Pin {
     pub layouts: Option<Layouts>,
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
+    /// When exchanges are left out, where they may be.
+    pub skip: Option<Rule>,
 }
 
 impl Pin {
@@ -77,6 +84,7 @@ impl Pin {
             partitioner: (spec.ranks > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
             chunks: Some(spec.flow.chunks),
+            skip: spec.skip,
         }
     }
 
@@ -113,6 +121,7 @@ impl PlanRequest<'_> {
                             overlap: self.overlap,
                             chunks,
                         },
+                        skip: row.skips.then(|| self.pin.skip.unwrap_or_default()),
                     }));
                 }
             }

@@ -44,7 +44,7 @@ impl Priced<'_> {
             ranks_to_fit: self.ranks_to_fit,
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
-            reason: self.reason(request, chosen, best),
+            reason: format!("{}{}", self.reason(request, chosen, best), self.unknown()),
         }
     }
 
@@ -126,6 +126,14 @@ impl Priced<'_> {
             }
         };
         format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
+    }
+
+    /// What nobody knows before a run.
+    fn unknown(&self) -> &'static str {
+        match self.spec.skip.is_some_and(|rule| rule.limit().is_some()) {
+            true => "; priced as if nothing were left out, since what is depends on values",
+            false => "",
+        }
     }
 
     /// By how much it does not fit, and what would help.

@@ -4,7 +4,7 @@ use super::fabric::Fabric;
 use crate::parts::{Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Program, RankSizes, Ref};
+use gnnc_ir::program::{Chunk, Instr, Moved, Program, RankSizes, Ref, Skip};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -271,8 +271,8 @@ impl<'a> Compiler<'a> {
     /// What an instruction that communicates costs; `half` of it is the step.
     fn transfer(&self, instr: &Instr, half: Half, at: String, name: usize) -> Step {
         let cost = match instr {
-            Instr::HaloExchange { buffer } => self.exchange(*buffer, false, name),
-            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, name),
+            Instr::HaloExchange { buffer, skip } => self.exchange(*buffer, false, *skip, name),
+            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, None, name),
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), name))
@@ -328,7 +328,16 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn exchange(&self, buffer: Ref, reverse: bool, name: usize) -> TransferCost {
+    /// An exchange that may be left out takes the mean of the epochs in the long run: a share of the
+    /// blocks is sent, and all of them are filled in from copies.
+    fn exchange(
+        &self,
+        buffer: Ref,
+        reverse: bool,
+        skip: Option<Skip>,
+        name: usize,
+    ) -> TransferCost {
+        let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
         let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
         let measured = self.measured(name);
         let cost = |class: &super::fabric::Class| {
@@ -340,14 +349,18 @@ impl<'a> Compiler<'a> {
                     [rows_out * row, rows_in * row]
                 }
             };
-            let inside = turn(flow.inside_in, flow.inside_out);
-            let between = turn(flow.between_in, flow.between_out);
+            let inside = turn(flow.inside_in, flow.inside_out).map(|bytes| share * bytes);
+            let between = turn(flow.between_in, flow.between_out).map(|bytes| share * bytes);
             // Rows of the halo lie together; those that others read are picked one by one.
             let picked = (flow.inside_out + flow.between_out) * row;
             let (before, after) = if reverse {
                 (0.0, self.pass(2.0 * picked, picked, picked / 4.0))
             } else {
-                (self.pass(picked, picked, 0.0), 0.0)
+                let copied = skip.map_or(0.0, |_| (flow.inside_in + flow.between_in) * row);
+                (
+                    self.pass(share * picked, share * picked, 0.0),
+                    self.pass(copied, copied, 0.0),
+                )
             };
             let (latency, link) = match measured {
                 Some(cost) if flow.messages > 0 => (cost.latency.0, cost.bandwidth),
@@ -358,7 +371,7 @@ impl<'a> Compiler<'a> {
             };
             ExchangeCost {
                 before,
-                latency,
+                latency: share * latency,
                 inside: inside.map(|bytes| bytes / link),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
                 after,
