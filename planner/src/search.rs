@@ -15,7 +15,8 @@ use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Buffer, Program, Role};
+use gnnc_ir::units::Bytes;
 use gnnc_ir::workload::Workload;
 use std::cmp::Ordering;
 
@@ -150,6 +151,8 @@ struct Priced<'a> {
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
+    /// What rows of earlier epochs take on the rank that keeps most of them, by tensor.
+    copies: Vec<(String, Bytes)>,
 }
 
 fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Result<Ready, String> {
@@ -203,6 +206,7 @@ impl Ready {
     fn priced<'a>(self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
         Ok(Priced {
             estimate: self.estimate(request)?,
+            copies: copies(&self.program, &self.parts),
             spec: self.spec,
             allow: request.allow,
             parts: self.parts,
@@ -307,6 +311,16 @@ impl Priced<'_> {
             .iter()
             .all(|r| self.allow.contains(&r.permission()))
     }
+}
+
+fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
+    let kept = program.buffers.iter();
+    let kept = kept.filter(|b| matches!(b.role, Role::History(_)));
+    let most = |buffer: &Buffer| {
+        let floats = parts.sizes.iter().map(|sizes| buffer.floats(sizes));
+        Bytes(floats.max().unwrap_or(0).saturating_mul(4))
+    };
+    kept.map(|buffer| (buffer.name.clone(), most(buffer))).collect()
 }
 
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {

@@ -39,7 +39,7 @@ mod whole;
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
 pub use gnnc_ir::trace::{Event, Phase, Trace};
-pub use machine::{available_memory, resident_memory};
+pub use machine::{Copies, available_memory, resident_memory};
 pub use programs::Programs;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};

@@ -156,8 +156,8 @@ fn the_worked_example_comes_out() {
             assert_eq!(found, ages, "{rule}, epoch {epoch}");
             before = now;
         }
-        // Layer 1 reads the features, which are sent once: 8 rows of 4 to 3 others.
-        assert_eq!(trainer.session.setup_bytes(), Some(4 * 96));
+        // Layer 1 reads the features, which are sent once: 8 rows of 4 to 3 others; and so are norms.
+        assert_eq!(trainer.session.setup_bytes(), Some(4 * (96 + 24)));
         // The mean of an epoch is what plans count with.
         let mean = match rule {
             "fixed:2" => 16,

@@ -57,6 +57,7 @@ impl Embeddings {
             };
             from[n] = tree.leaves(id).unwrap_or_default();
             for leaf in &from[n] {
+                keep(graph, facts, *leaf);
                 facts.read_at_source[leaf.0 as usize] = true;
             }
         }
@@ -74,6 +75,33 @@ pub fn leading_to(graph: &Graph, result: NodeId) -> Vec<bool> {
         }
     }
     found
+}
+
+/// Gives a node memory of its own, if it was to be computed in the course of another.
+fn keep(graph: &Graph, facts: &mut Analysis, id: NodeId) {
+    if std::mem::replace(&mut facts.stored[id.0 as usize], true) {
+        return;
+    }
+    // The kernel that it is a step of now ends in it; what is left of the chain is computed from it.
+    let users = graph.users();
+    let mut last = id;
+    while facts.host[last.0 as usize].is_none() {
+        match users[last.0 as usize][..] {
+            [next] if last == id || !facts.stored[last.0 as usize] => last = next,
+            _ => return,
+        }
+    }
+    if let Some(g) = facts.host[last.0 as usize].filter(|g| reaches(graph, facts, id, *g)) {
+        facts.host[last.0 as usize] = None;
+        facts.host[id.0 as usize] = (id != g).then_some(g);
+    }
+}
+
+/// Whether a node is computed in the course of another, or is that.
+fn reaches(graph: &Graph, facts: &Analysis, from: NodeId, to: NodeId) -> bool {
+    let open = |id: &NodeId| *id == to || !facts.stored[id.0 as usize];
+    let mut inputs = graph.node(from).inputs.iter().filter(|id| open(id));
+    from == to || inputs.any(|id| reaches(graph, facts, *id, to))
 }
 
 /// What a stored node is computed from.
@@ -111,8 +139,17 @@ impl Tree<'_> {
         match &node.op {
             Op::MatMul if self.sparse && features(self.graph, node.inputs[0]) => return None,
             Op::MatMul if self.graph.ty(node.inputs[1]).rows == Rows::Vertices => return None,
+            // What is dropped differs from epoch to epoch, so that no copy of it is worth anything.
+            Op::Dropout { .. } => {
+                let from = node.inputs[0];
+                let stored = self.facts.stored[from.0 as usize];
+                match self.leaves(from).filter(|_| !stored) {
+                    Some(all) => leaves.extend(all),
+                    None => leaves.push(from),
+                }
+                return Some(());
+            }
             Op::MatMul
-            | Op::Dropout { .. }
             | Op::Broadcast(_)
             | Op::Const(_)
             | Op::ReduceCols(_, Reduce::Sum)

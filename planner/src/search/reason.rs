@@ -146,7 +146,13 @@ impl Priced<'_> {
             None => format!("{lacks} more for each rank would do"),
         };
         let device = &request.cluster.device.name;
-        format!("does not fit: {needed} needed, {device} has {has}; {remedy}")
+        let copies = self.copies.iter();
+        let copies = copies.map(|(name, bytes)| format!("{bytes} for `{name}`"));
+        let copies = match copies.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => none,
+            list => format!("; rows of earlier epochs take {list}"),
+        };
+        format!("does not fit: {needed} needed, {device} has {has}; {remedy}{copies}")
     }
 
     /// What most of the epoch goes to, or most of what it takes longer than another's.
