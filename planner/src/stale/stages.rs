@@ -27,7 +27,7 @@ pub struct Stage {
 }
 
 /// The places between the layers of a form: one less than there are layers. Of all places between two
-/// aggregations it is the first where the fewest floats have to be handed over.
+/// aggregations it is the last where the fewest floats have to be handed over.
 pub fn cuts(graph: &Graph) -> Vec<Cut> {
     let depths = Depths::new(graph);
     let mut last_use = vec![0usize; graph.nodes.len()];
@@ -49,6 +49,11 @@ pub fn cuts(graph: &Graph) -> Vec<Cut> {
     let mut cuts = Vec::new();
     for layer in 1..layers.unwrap_or(0) {
         let within = |(id, node): &(NodeId, &gnnc_ir::Node)| sums(node) && depths.of(*id) <= layer;
+        // A layer that aggregates features begins with its weight: what is learned of it.
+        let own = |(id, node): &(NodeId, &gnnc_ir::Node)| {
+            depths.of(*id) == layer && node.ty.rows == Rows::Vertices
+        };
+        let first = graph.iter().find(own).map(|(id, _)| id.0 as usize + 1);
         let begin = graph
             .iter()
             .filter(within)
@@ -58,13 +63,16 @@ pub fn cuts(graph: &Graph) -> Vec<Cut> {
             matches!(node.op, Op::Take(_, End::Src)) && depths.of(node.inputs[0]) >= layer
         };
         let end = graph.iter().find(after).map(|(id, _)| id.0 as usize);
-        let (Some(begin), Some(end)) = (begin, end) else {
+        let (Some(begin), Some(end)) = (begin.max(first), end) else {
             continue;
         };
         let candidates = (begin..=end).filter_map(|at| crossing(graph, &depths, &last_use, at));
         let best = candidates.min_by_key(|cut| {
             let columns = |id: &NodeId| graph.ty(*id).columns();
-            (cut.tensors.iter().map(columns).sum::<u32>(), cut.at)
+            (
+                cut.tensors.iter().map(columns).sum::<u32>(),
+                std::cmp::Reverse(cut.at),
+            )
         });
         cuts.extend(best);
     }
