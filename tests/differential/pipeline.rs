@@ -205,3 +205,60 @@ fn what_has_no_form_is_refused() {
      let z = h |> gat_conv(classes)";
     assert!(matches!(refused(gat), StaleError::OldWeight(_)));
 }
+
+#[test]
+fn zz_print() {
+    use gnnc::ir::plan::Placement;
+    use gnnc::ir::program::{Instr, Program};
+    use gnnc::planner::placement::{Place, Stages};
+    fn show(p: &Program, list: &[Instr], depth: usize) {
+        for i in list {
+            let (r, w) = i.accesses();
+            let n = |v: &Vec<gnnc::ir::program::Ref>| {
+                v.iter()
+                    .map(|r| format!("b{}:{}", r.buffer.0, p.buffer(r.buffer).name))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            let rows = match i {
+                Instr::Launch(l) => format!("{:?}", l.rows),
+                _ => String::new(),
+            };
+            println!(
+                "{}{} {rows} {} -> {}",
+                "  ".repeat(depth),
+                i.name(p),
+                n(&r),
+                n(&w)
+            );
+            if let Instr::Chunks { body, .. } | Instr::Repeat { body, .. } = i {
+                show(p, body, depth + 1)
+            }
+        }
+    }
+    for (body, layers, ranks) in [
+        (GCNII, vec![2, 2], 2),
+        (SAGE, vec![2, 1], 4),
+        (APPNP, vec![2, 2], 2),
+        (GIN, vec![1, 2], 2),
+        (RES_PLUS, vec![2, 2], 2),
+    ] {
+        let case = case(body);
+        let place = Place {
+            stages: Some(Stages::new(layers)),
+            ..Place::new(Placement::Pipeline, ranks)
+        };
+        match case.compiled.programs(&place) {
+            Ok(ps) => {
+                for p in &ps {
+                    println!("=== stage {:?}\n{body}", p.pipeline);
+                    for (n, l) in [("setup", &p.setup), ("step", &p.step), ("eval", &p.eval)] {
+                        println!("{n}");
+                        show(p, l, 1);
+                    }
+                }
+            }
+            Err(e) => println!("!!!!! {e}\n{body}"),
+        }
+    }
+}
