@@ -301,6 +301,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         layouts: options.layouts.clone(),
         flow: options.flow,
         skip: options.skip,
+        stages: None,
     };
     let skips = placement::row(place.placement).is_some_and(|row| row.skips);
     if let Some(rule) = options.skip.filter(|_| !skips) {

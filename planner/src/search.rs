@@ -320,7 +320,8 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
         let floats = parts.sizes.iter().map(|sizes| buffer.floats(sizes));
         Bytes(floats.max().unwrap_or(0).saturating_mul(4))
     };
-    kept.map(|buffer| (buffer.name.clone(), most(buffer))).collect()
+    kept.map(|buffer| (buffer.name.clone(), most(buffer)))
+        .collect()
 }
 
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {

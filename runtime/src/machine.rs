@@ -205,10 +205,11 @@ mod tests {
 
     #[test]
     fn ranks_share_the_machine() {
-        assert!(check_memory(&[60, 40], Some(100)).is_ok());
-        assert!(check_memory(&[60, 41], Some(100)).is_err());
-        assert!(check_memory(&[u64::MAX, 2], Some(100)).is_err());
-        assert!(check_memory(&[u64::MAX], None).is_err() || available_memory().is_none());
-        assert!(check_memory(&[1], None).is_ok());
+        let check = |needs: &[u64], limit| check_memory(needs, limit, Copies::default());
+        assert!(check(&[60, 40], Some(100)).is_ok());
+        assert!(check(&[60, 41], Some(100)).is_err());
+        assert!(check(&[u64::MAX, 2], Some(100)).is_err());
+        assert!(check(&[u64::MAX], None).is_err() || available_memory().is_none());
+        assert!(check(&[1], None).is_ok());
     }
 }

@@ -307,3 +307,29 @@ fn runs_go_on_bit_for_bit() {
     assert!(broadcast.session.resume(&path).unwrap().copies);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Where memory lacks, what copies take is said by tensor.
+#[test]
+fn copies_that_do_not_fit_are_named() {
+    let case = case(MODELS[0], true);
+    let place = Place {
+        skip: Some("gap:0.1".parse().unwrap()),
+        ..Place::new(Placement::SkipBroadcast, 3)
+    };
+    let programs = case.compiled.programs(&place).unwrap();
+    let data = case.loaded.data.as_ref().unwrap();
+    let partition = Range.partition(&data.topology, 3).unwrap();
+    let options = RunOptions {
+        memory_limit: Some(1000),
+        ..RunOptions::default()
+    };
+    let Err(error) = Session::new(programs, data, &partition, options) else {
+        panic!("found a session in no memory")
+    };
+    let text = error.to_string();
+    // 60 rows of 8 floats on each of 3 ranks.
+    assert!(
+        text.contains("rows of earlier epochs take 5.62 KiB for `"),
+        "{text}"
+    );
+}

@@ -4,9 +4,12 @@ mod broadcast;
 mod graph;
 mod mixed;
 mod one_rank;
+mod pipeline;
 mod push_pull;
 mod skip_broadcast;
 mod tensor;
+
+pub use pipeline::Stages;
 
 use crate::layout::{Layouts, Ranks};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
@@ -32,8 +35,16 @@ pub struct Row {
     pub skips: bool,
     /// The relaxations that it needs.
     pub relaxations: &'static [Relaxation],
-    /// The program of one of several ranks.
-    lower: fn(&Training, Ranks, &Place) -> Result<Program, LowerError>,
+    /// How programs are made.
+    lower: Lower,
+}
+
+/// How the programs of a placement are made.
+enum Lower {
+    /// That of one of several ranks.
+    Rank(fn(&Training, Ranks, &Place) -> Result<Program, LowerError>),
+    /// That of one stage, which all ranks of its group run.
+    Stage(fn(&Training, &Place, u32) -> Result<Program, LowerError>),
 }
 
 /// The placements that have a lowering.
@@ -46,7 +57,7 @@ pub const TABLE: &[Row] = &[
         slices: false,
         skips: false,
         relaxations: &[],
-        lower: |training, ranks, _| graph::lower(training, ranks.ranks),
+        lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
     },
     Row {
         placement: Placement::Tensor,
@@ -56,7 +67,7 @@ pub const TABLE: &[Row] = &[
         slices: true,
         skips: false,
         relaxations: &[],
-        lower: |training, ranks, _| tensor::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
     Row {
         placement: Placement::TensorDecoupled,
@@ -66,7 +77,7 @@ pub const TABLE: &[Row] = &[
         slices: true,
         skips: false,
         relaxations: &[Relaxation::Decouple],
-        lower: |training, ranks, _| tensor::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
     Row {
         placement: Placement::Broadcast,
@@ -76,7 +87,7 @@ pub const TABLE: &[Row] = &[
         slices: false,
         skips: false,
         relaxations: &[],
-        lower: |training, ranks, _| broadcast::lower(training, ranks.ranks),
+        lower: Lower::Rank(|training, ranks, _| broadcast::lower(training, ranks.ranks)),
     },
     Row {
         placement: Placement::SkipBroadcast,
@@ -86,9 +97,9 @@ pub const TABLE: &[Row] = &[
         slices: false,
         skips: true,
         relaxations: &[Relaxation::StaleEmbeddings],
-        lower: |training, ranks, place| {
+        lower: Lower::Rank(|training, ranks, place| {
             skip_broadcast::lower(training, ranks.ranks, place.skip.unwrap_or_default())
-        },
+        }),
     },
     Row {
         placement: Placement::PushPull,
@@ -98,7 +109,7 @@ pub const TABLE: &[Row] = &[
         slices: true,
         skips: false,
         relaxations: &[],
-        lower: |training, ranks, _| push_pull::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| push_pull::lower(training, ranks)),
     },
     Row {
         placement: Placement::Mixed,
@@ -108,7 +119,31 @@ pub const TABLE: &[Row] = &[
         slices: true,
         skips: false,
         relaxations: &[],
-        lower: |training, ranks, place| mixed::lower(training, ranks, &place.layouts),
+        lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
+    },
+];
+
+/// Those that divide layers into stages, which a plan does not try yet.
+const STAGED: &[Row] = &[
+    Row {
+        placement: Placement::Pipeline,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        skips: false,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Stage(pipeline::lower),
+    },
+    Row {
+        placement: Placement::Hybrid,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        skips: false,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Stage(pipeline::lower),
     },
 ];
 
@@ -125,6 +160,8 @@ pub struct Place {
     pub flow: Flow,
     /// When exchanges are left out, where they may be; the usual rule if none is given.
     pub skip: Option<Rule>,
+    /// How layers and vertices are divided, in a pipeline.
+    pub stages: Option<Stages>,
 }
 
 /// How communication and computing share the time; never what is computed or sent.
@@ -155,6 +192,7 @@ impl Place {
             layouts: Layouts::default(),
             flow: Flow::default(),
             skip: None,
+            stages: None,
         }
     }
 }
@@ -168,7 +206,8 @@ impl Row {
 
 /// What is known of a placement, if it has a lowering.
 pub fn row(placement: Placement) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.placement == placement)
+    let rows = TABLE.iter().chain(STAGED);
+    rows.into_iter().find(|row| row.placement == placement)
 }
 
 /// Names of the placements that have a lowering.
@@ -185,14 +224,15 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
     on_rank(training, place, 0)
 }
 
-/// The programs of all ranks: one that all of them run, or one for each where slices of columns
-/// differ.
+/// The programs of all ranks: one that all of them run, one for each where slices of columns differ, or
+/// one for each stage.
 ///
 /// # Errors
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    let different = match row(place.placement) {
-        Some(row) if row.slices => place.ranks.max(1),
+    let different = match (row(place.placement), &place.stages) {
+        (Some(row), _) if row.slices => place.ranks.max(1),
+        (_, Some(stages)) => stages.layers.len().max(1) as u32,
         _ => 1,
     };
     (0..different)
@@ -205,11 +245,14 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         ranks: place.ranks,
         rank,
     };
-    if place.ranks <= 1 {
+    if place.ranks <= 1 && place.stages.is_none() {
         return one_rank::lower(training);
     }
     let program = match row(place.placement) {
-        Some(row) => (row.lower)(training, ranks, place)?,
+        Some(row) => match row.lower {
+            Lower::Rank(lower) => lower(training, ranks, place)?,
+            Lower::Stage(lower) => return lower(training, place, rank),
+        },
         None => {
             return Err(LowerError::Unsupported(format!(
                 "placement `{}` (there are {})",

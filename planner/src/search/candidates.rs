@@ -54,6 +54,7 @@ impl PlacementSpec {
             layouts: self.layouts.clone(),
             flow: self.flow,
             skip: self.skip,
+            stages: None,
         }
     }
 }
