@@ -2,12 +2,12 @@
 
 use super::files::read_text;
 use super::numbers::CHUNKS;
-use super::output::{Failure, input};
+use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Objective, Partitioner, Placement};
-use gnnc::ir::program::RULES;
+use gnnc::ir::program::{RULES, Rule};
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -122,6 +122,13 @@ impl SearchArgs {
                     Ok(rule) => pin.skip = Some(rule),
                     Err(_) => return wrong(format!("skip= one of {RULES}")),
                 },
+                // By name, since the system that skips has it.
+                "stale_grad" if value == "through" => {}
+                "stale_grad" => {
+                    let why = "stale_grad=through: gradients are passed on as if all rows were current, \
+                               and nothing else can be run";
+                    return wrong(why.to_owned());
+                }
                 _ => {
                     let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N or skip=RULE";
                     return wrong(known.to_owned());
@@ -160,6 +167,13 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
         }
         _ => "--pin leaves no candidate".to_owned(),
     }))
+}
+
+/// Says what speaks against a rule.
+pub fn warn(rule: Option<Rule>, out: &Output) {
+    if let Some(warning) = rule.and_then(Rule::warning) {
+        out.note(&format!("warning: {warning}\n"));
+    }
 }
 
 /// A cluster by its name or from its file.

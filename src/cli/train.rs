@@ -3,7 +3,7 @@
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
-use super::machine::cluster;
+use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
@@ -12,7 +12,6 @@ use super::text::{count, facts, percent};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
-use gnnc::ir::program::Rule;
 use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::search::PlacementSpec;
@@ -101,10 +100,7 @@ impl Train {
             out.note(&format!("warning: {warning}\n"));
         }
         let choice = verified.as_ref().map(|v| &v.choice);
-        let rule = choice.map_or(self.flow.skip(), |c| c.parameters.skip);
-        if let Some(warning) = rule.and_then(Rule::warning) {
-            out.note(&format!("warning: {warning}\n"));
-        }
+        warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \

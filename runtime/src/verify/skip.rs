@@ -77,3 +77,77 @@ fn one(
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::program::{Buffer, BufferId, Distance, Instr, Role, Rule};
+
+    fn program(rule: Rule) -> Program {
+        let buffer = |extent, slots, role| Buffer {
+            name: "h".to_owned(),
+            extent,
+            columns: 3,
+            slots,
+            role,
+        };
+        let exchange = Instr::HaloExchange {
+            buffer: Ref::first(BufferId(0)),
+            skip: Some(Skip {
+                rule,
+                copies: Ref {
+                    buffer: BufferId(1),
+                    base: 0,
+                    in_loop: true,
+                },
+            }),
+        };
+        Program {
+            ranks: 2,
+            halo: Halo::Everything,
+            buffers: vec![
+                buffer(Extent::Local, 1, Role::Temp),
+                buffer(Extent::Halo, 4, Role::History(0)),
+            ],
+            step: vec![Instr::Repeat {
+                count: 4,
+                reverse: false,
+                body: vec![exchange],
+            }],
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn copies_must_fit() {
+        let check = |change: &dyn Fn(&mut Program)| {
+            let mut program = program(Rule::Fixed(1));
+            change(&mut program);
+            verify(&program)
+        };
+        assert_eq!(check(&|_| ()), Ok(()));
+        let refused = |change: &dyn Fn(&mut Program), part: &str| {
+            let error = check(change).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(&|p| p.eval = p.step.clone(), "in eval");
+        refused(&|p| p.setup = p.step.clone(), "in setup");
+        refused(&|p| p.halo = Halo::Boundary, "whole blocks");
+        refused(&|p| p.buffers[1].role = Role::Static, "no history");
+        refused(&|p| p.buffers[1].columns = 2, "expected (Halo, 3, 4)");
+        refused(&|p| p.buffers[1].slots = 3, "expected (Halo, 3, 4)");
+        refused(&|p| p.buffers[1].extent = Extent::Local, "expected (Halo, 3, 4)");
+        let twice = |p: &mut Program| p.step.push(p.step[0].clone());
+        refused(&twice, "which another exchange has");
+        // Where values are compared, own rows are kept too.
+        let mut near = program(Rule::Gap(Distance(0.1), None));
+        assert!(verify(&near).unwrap_err().contains("expected (Local, 3, 4)"));
+        near.buffers[1].extent = Extent::Local;
+        assert_eq!(verify(&near), Ok(()));
+        for wrong in [f32::NAN, -0.1, f32::INFINITY] {
+            let mut near = program(Rule::Gap(Distance(wrong), None));
+            near.buffers[1].extent = Extent::Local;
+            assert!(verify(&near).unwrap_err().contains("a distance from 0"));
+        }
+    }
+}
