@@ -250,7 +250,9 @@ pub enum GraphError {
     #[error("cannot cut parts into 0 chunks; ask for at least 1")]
     NoChunks,
     /// A part has fewer vertices than chunks were asked for.
-    #[error("part {part} has {vertices} vertices, too few for {chunks} chunks; ask for fewer chunks or fewer parts")]
+    #[error(
+        "part {part} has {vertices} vertices, too few for {chunks} chunks; ask for fewer chunks or fewer parts"
+    )]
     TooManyChunks {
         /// The part.
         part: u32,
@@ -260,7 +262,9 @@ pub enum GraphError {
         chunks: u32,
     },
     /// Every cut that was tried left a chunk without vertices.
-    #[error("chunk {chunk} of part {part} has no vertices after {tries} cuts into {chunks} chunks; ask for fewer chunks")]
+    #[error(
+        "chunk {chunk} of part {part} has no vertices after {tries} cuts into {chunks} chunks; ask for fewer chunks"
+    )]
     EmptyChunk {
         /// The part.
         part: u32,
@@ -272,7 +276,9 @@ pub enum GraphError {
         tries: u32,
     },
     /// A vertex belongs to a chunk that does not exist.
-    #[error("vertex {vertex} belongs to chunk {chunk}, but there are {chunks} chunks, counted from 0")]
+    #[error(
+        "vertex {vertex} belongs to chunk {chunk}, but there are {chunks} chunks, counted from 0"
+    )]
     NoSuchChunk {
         /// The vertex.
         vertex: u32,

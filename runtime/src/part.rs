@@ -138,7 +138,10 @@ impl Part {
         let several = local.chunks.count() > 1;
         Ok(Self {
             inner: local.inner,
-            between: several.then(|| local.arcs_between_chunks()).unwrap_or_default(),
+            between: match several {
+                true => local.arcs_between_chunks(),
+                false => Vec::new(),
+            },
             chunks: local.chunks,
             arcs,
             whole,

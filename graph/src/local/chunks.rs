@@ -82,7 +82,10 @@ mod tests {
         let halves = Range.partition(&g8, 2).unwrap();
         let plain = LocalPart::build_all(&g8, &halves).unwrap();
         assert_eq!(plain[0].chunks.own, [0, 4]);
-        assert_eq!((&plain[0].chunks.halo[..], plain[0].chunks.count()), (&[vec![4, 6]][..], 1));
+        assert_eq!(
+            (&plain[0].chunks.halo[..], plain[0].chunks.count()),
+            (&[vec![4, 6]][..], 1)
+        );
         // Even and odd vertices.
         let chunk = (0..8).map(|v| v % 2).collect();
         let cut = halves.with_chunks(2, chunk).unwrap();
@@ -101,7 +104,9 @@ mod tests {
     fn arcs_between_quarters() {
         let g8 = example::g8().topology;
         let quarters = Partition::whole(8);
-        let quarters = quarters.with_chunks(4, vec![0, 0, 1, 1, 2, 2, 3, 3]).unwrap();
+        let quarters = quarters
+            .with_chunks(4, vec![0, 0, 1, 1, 2, 2, 3, 3])
+            .unwrap();
         let parts = LocalPart::build_all(&g8, &quarters).unwrap();
         let arcs = parts[0].arcs_between_chunks();
         let from = |later: bool| {

@@ -131,7 +131,10 @@ mod tests {
         let halves = Range.partition(&g8, 2).unwrap();
         let error = |result: Result<Partition, GraphError>| result.unwrap_err().to_string();
         let many = error(halves.clone().cut_chunks(&g8, 5, 1));
-        assert!(many.contains("part 0 has 4 vertices, too few for 5"), "{many}");
+        assert!(
+            many.contains("part 0 has 4 vertices, too few for 5"),
+            "{many}"
+        );
         let none = error(halves.clone().cut_chunks(&g8, 0, 1));
         assert!(none.contains("0 chunks"), "{none}");
         let chunks = |chunks, of: &[u32]| error(halves.clone().with_chunks(chunks, of.to_vec()));
