@@ -12,7 +12,7 @@ use crate::loss::{self, Rows};
 use crate::moment::Moment;
 use crate::part::Part;
 use crate::sparse::{self, SomeRows, SparseKernels};
-use crate::staleness::Histories;
+use crate::staleness::Staleness;
 use crate::team::Team;
 use crate::transport::{Group, Transport, TransportError};
 use communicate::Half;
@@ -20,6 +20,7 @@ use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -39,9 +40,11 @@ pub(crate) struct Rank {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) place: Place,
+    pub(crate) staleness: Staleness,
     /// The ranks of its stage.
     pub(crate) group: Group,
-    pub(crate) histories: Histories,
+    /// Epoch in which each history was kept last.
+    pub(crate) kept: BTreeMap<BufferId, u64>,
 }
 
 /// Memory that is kept between instructions so that they allocate nothing.
@@ -115,10 +118,10 @@ impl Rank {
         };
         let stale = match phase {
             Phase::Step => self.stale(moment)?,
-            Phase::Setup | Phase::Eval => Vec::new(),
+            Phase::Setup | Phase::Eval => Staleness::default(),
         };
         self.list(&program, program.list(phase), 0, moment)?;
-        self.histories.read(stale);
+        self.staleness.add(&stale);
         Ok(())
     }
 

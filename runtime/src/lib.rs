@@ -28,7 +28,7 @@ pub mod report;
 pub mod session;
 mod shards;
 mod sparse;
-mod staleness;
+pub mod staleness;
 mod start;
 mod team;
 pub mod transport;

@@ -28,7 +28,7 @@ pub(crate) struct Part {
     pub(crate) send: Vec<(u32, Vec<u32>)>,
     /// Where the chunks of all these rows lie.
     pub(crate) chunks: LocalChunks,
-    /// Stored arcs between chunks, if there are several: those into chunk `d` from `s` at `d * count + s`.
+    /// Stored arcs between chunks, of a stage: those into chunk `d` from `s` at `d * count + s`.
     pub(crate) between: Vec<u64>,
     /// Arcs by edge set, where a kernel walks them.
     arcs: [Option<Arcs>; 2],
@@ -135,12 +135,11 @@ impl Part {
                 .map(|&v| mask.get(v as usize).copied().unwrap_or(false))
                 .collect()
         };
-        let several = local.chunks.count() > 1;
         Ok(Self {
             inner: local.inner,
-            between: match several {
-                true => local.arcs_between_chunks(),
-                false => Vec::new(),
+            between: match program.pipeline {
+                Some(_) => local.arcs_between_chunks(),
+                None => Vec::new(),
             },
             chunks: local.chunks,
             arcs,

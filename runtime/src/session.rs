@@ -296,15 +296,11 @@ impl Session {
         self.setup_bytes
     }
 
-    /// How old the rows were that arcs read in the epochs of this session, by history.
+    /// How old what training epochs read was, all ranks together, since the session began.
     pub fn staleness(&self) -> Staleness {
-        let mut found = Staleness::default();
-        for rank in self.crew.ranks() {
-            for (&(buffer, age), &arcs) in &rank.histories.ages {
-                found.add(&rank.program.buffer(buffer).name, age, arcs);
-            }
-        }
-        found
+        let mut all = Staleness::default();
+        self.crew.ranks().for_each(|rank| all.add(&rank.staleness));
+        all
     }
 
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.

@@ -1,57 +1,84 @@
-//! How old the rows are that arcs read.
+//! How old the rows were that ranks read in place of current ones.
 
-use gnnc_ir::program::BufferId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How often training read rows of earlier epochs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What training epochs read that was not of the same epoch, or could have been.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Staleness {
-    /// One for each tensor whose rows are kept for later epochs.
+    /// One entry for each place of a program where earlier epochs may be read.
     pub layers: Vec<LayerStaleness>,
 }
 
-/// The same of one tensor.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The ages of what was read at one place, all ranks and epochs together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerStaleness {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// By age in epochs, the arcs that read a row that old.
+    /// Reads by age in epochs; 0 is current.
     pub ages: BTreeMap<u64, u64>,
+    /// The largest distance of a copy that was read from what it stands for, relative to that; none
+    /// where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
 }
 
 impl Staleness {
-    /// Adds arcs that read rows of an age.
-    pub(crate) fn add(&mut self, name: &str, age: u64, arcs: u64) {
-        let place = self.layers.iter().position(|layer| layer.name == name);
-        let place = place.unwrap_or_else(|| {
-            self.layers.push(LayerStaleness {
-                name: name.to_owned(),
-                ages: BTreeMap::new(),
-            });
-            self.layers.len() - 1
-        });
-        *self.layers[place].ages.entry(age).or_default() += arcs;
+    /// Adds what another rank read, place by place: of places with one name, the first to the first.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (n, layer) in other.layers.iter().enumerate() {
+            let same = |other: &&LayerStaleness| other.name == layer.name;
+            let before = other.layers[..n].iter().filter(same).count();
+            let mut own = self.layers.iter_mut().filter(|own| own.name == layer.name);
+            match own.nth(before) {
+                None => self.layers.push(layer.clone()),
+                Some(own) => own.add(layer),
+            }
+        }
     }
 }
 
-/// A history, its age, and the arcs that read it.
-pub(crate) type Stale = (BufferId, u64, u64);
+impl LayerStaleness {
+    /// Counts reads of an age.
+    pub(crate) fn read(&mut self, age: u64, reads: u64) {
+        *self.ages.entry(age).or_default() += reads;
+    }
 
-/// What a rank knows of its histories.
-#[derive(Debug, Default)]
-pub(crate) struct Histories {
-    /// Epoch in which each was kept last.
-    pub(crate) kept: BTreeMap<BufferId, u64>,
-    /// By history and age, the arcs that read it so far.
-    pub(crate) ages: BTreeMap<(BufferId, u64), u64>,
+    /// The oldest that was read; none if nothing was.
+    pub fn oldest(&self) -> Option<u64> {
+        self.ages.keys().next_back().copied()
+    }
+
+    fn add(&mut self, other: &Self) {
+        other.ages.iter().for_each(|(age, n)| self.read(*age, *n));
+        self.gap = match (self.gap, other.gap) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
-impl Histories {
-    /// Counts what an epoch read.
-    pub(crate) fn read(&mut self, stale: Vec<Stale>) {
-        for (buffer, age, arcs) in stale.into_iter().filter(|(.., arcs)| *arcs > 0) {
-            *self.ages.entry((buffer, age)).or_default() += arcs;
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_add_up() {
+        let layer = |ages: &[(u64, u64)], gap| LayerStaleness {
+            name: "h".to_owned(),
+            ages: ages.iter().copied().collect(),
+            gap,
+        };
+        let one = |layer| Staleness {
+            layers: vec![layer],
+        };
+        let mut sum = Staleness::default();
+        sum.add(&one(layer(&[(0, 3), (1, 2)], None)));
+        sum.add(&one(layer(&[(1, 5), (4, 1)], Some(0.5))));
+        sum.add(&one(layer(&[], Some(0.25))));
+        let found = &sum.layers[0];
+        assert_eq!(*found, layer(&[(0, 3), (1, 7), (4, 1)], Some(0.5)));
+        assert_eq!(found.oldest(), Some(4));
+        assert_eq!(LayerStaleness::default().oldest(), None);
     }
 }

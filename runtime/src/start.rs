@@ -96,11 +96,12 @@ pub(crate) fn ranks(
             began,
             memory: Default::default(),
             place: Default::default(),
+            staleness: Default::default(),
             group: Group {
                 first: number - number % width as u32,
                 ranks: width as u32,
             },
-            histories: Default::default(),
+            kept: Default::default(),
         };
         fill(&rank, data, &degrees, options.seed);
         ranks.push(rank);

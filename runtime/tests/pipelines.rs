@@ -177,8 +177,8 @@ fn bytes_and_ages_are_those_of_the_closed_forms() {
     let names: Vec<&str> = staleness.layers.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(names, ["history 0", "history 1"]);
     for layer in &staleness.layers {
-        // Epochs 1 to 7, kept in 0, 3 and 6; six arcs an epoch.
+        // Epochs 1 to 7, kept in 0, 3 and 6; six of twenty arcs an epoch.
         let ages: Vec<(u64, u64)> = layer.ages.iter().map(|(a, n)| (*a, *n)).collect();
-        assert_eq!(ages, [(1, 18), (2, 12), (3, 12)]);
+        assert_eq!(ages, [(0, 98), (1, 18), (2, 12), (3, 12)]);
     }
 }

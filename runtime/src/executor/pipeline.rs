@@ -3,7 +3,7 @@
 use super::{Fault, Rank};
 use crate::device::cpu::Span;
 use crate::moment::Moment;
-use crate::staleness::Stale;
+use crate::staleness::{LayerStaleness, Staleness};
 use gnnc_graph::rng::Stream;
 use gnnc_ir::program::{BufferId, Extent, Instr, Passage, Pipeline, Program, Ref, Role, Transfer};
 use gnnc_ir::trace::Phase;
@@ -161,25 +161,26 @@ impl Rank {
             kept.copy_from_slice(new);
         }
         self.memory.ranges = ranges;
-        self.histories.kept.insert(history.buffer, epoch);
+        self.kept.insert(history.buffer, epoch);
         Ok(())
     }
 
-    /// What the epoch at hand reads of earlier ones.
+    /// How old what the epoch at hand reads is.
     ///
     /// # Errors
     /// A history that is older than the program says.
-    pub(super) fn stale(&self, moment: &Moment) -> Result<Vec<Stale>, Fault> {
-        let (Some(pipeline), epoch) = (&self.program.pipeline, moment.epoch + 1) else {
-            return Ok(Vec::new());
+    pub(super) fn stale(&self, moment: &Moment) -> Result<Staleness, Fault> {
+        let (mut found, epoch) = (Staleness::default(), moment.epoch + 1);
+        let Some(pipeline) = &self.program.pipeline else {
+            return Ok(found);
         };
-        let arcs = self.arcs_from_later();
-        let mut stale = Vec::new();
+        let all = self.part.between.iter().sum::<u64>();
+        let old = self.arcs_from_later();
         for (buffer, n) in self.program.buffers.iter().zip(0..) {
             if !matches!(buffer.role, Role::History(_)) {
                 continue;
             }
-            let kept = self.histories.kept.get(&BufferId(n)).copied();
+            let kept = self.kept.get(&BufferId(n)).copied();
             let age = epoch.saturating_sub(kept.unwrap_or(0));
             if age > u64::from(pipeline.interval) {
                 return Err(Fault::TooOld {
@@ -189,9 +190,16 @@ impl Rank {
                     interval: pipeline.interval,
                 });
             }
-            stale.push((BufferId(n), age, arcs));
+            let mut layer = LayerStaleness {
+                name: buffer.name.clone(),
+                ..LayerStaleness::default()
+            };
+            let reads = [(0, all - old), (age, old)];
+            let reads = reads.into_iter().filter(|(_, reads)| *reads > 0);
+            reads.for_each(|(age, reads)| layer.read(age, reads));
+            found.layers.push(layer);
         }
-        Ok(stale)
+        Ok(found)
     }
 
     /// Arcs into own vertices from chunks that come later in the order.
