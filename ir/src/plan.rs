@@ -6,10 +6,12 @@
 mod choices;
 mod diff;
 mod facts;
+mod name;
 
 pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Main, Volume};
+pub use name::candidate_name;
 
 use crate::cluster::{Basis, Cluster};
 use crate::program::Rule;
@@ -49,6 +51,15 @@ pub struct Parameters {
     /// Ranks of a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
+    /// Layers of each stage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<u32>,
+    /// Epochs for which histories stay as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<u32>,
+    /// Whether chunks come in another order in every epoch; true if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<bool>,
     /// Chunks of an epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
@@ -65,29 +76,6 @@ pub struct Parameters {
     /// The same for an evaluation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eval_layouts: Vec<Layout>,
-}
-
-impl Candidate {
-    /// Placement, ranks and partitioner: `graph x 8 metis`.
-    pub fn name(&self) -> String {
-        candidate_name(self.placement, &self.parameters)
-    }
-}
-
-/// Placement, ranks and partitioner, chunks if there are several, and when exchanges are left out:
-/// `graph x 8 metis`, `tensor x 8 hash / 4`, `skip-broadcast x 8 range adaptive:1`.
-pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
-    let mut name = format!("{placement} x {}", parameters.ranks);
-    if let Some(partitioner) = parameters.partitioner {
-        name = format!("{name} {partitioner}");
-    }
-    if let Some(chunks) = parameters.chunks {
-        name = format!("{name} / {chunks}");
-    }
-    if let Some(rule) = parameters.skip {
-        name = format!("{name} {rule}");
-    }
-    name
 }
 
 /// Between what bounds an epoch is expected.

@@ -24,10 +24,13 @@ pub struct LayerStaleness {
 }
 
 impl Staleness {
-    /// Adds what another rank read, place by place.
+    /// Adds what another rank read, place by place: of places with one name, the first to the first.
     pub(crate) fn add(&mut self, other: &Self) {
         for (n, layer) in other.layers.iter().enumerate() {
-            match self.layers.get_mut(n) {
+            let same = |other: &&LayerStaleness| other.name == layer.name;
+            let before = other.layers[..n].iter().filter(same).count();
+            let mut own = self.layers.iter_mut().filter(|own| own.name == layer.name);
+            match own.nth(before) {
                 None => self.layers.push(layer.clone()),
                 Some(own) => own.add(layer),
             }

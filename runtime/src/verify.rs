@@ -3,9 +3,11 @@
 mod chunk;
 mod features;
 mod flight;
+mod pipeline;
 mod redistribute;
 mod skip;
 
+use self::features::element;
 use crate::RuntimeError;
 use crate::part::Part;
 use crate::whole::over_all;
@@ -39,6 +41,7 @@ pub(crate) fn verify(
         check.list(phase, instrs)?;
     }
     skip::verify(program).map_err(RuntimeError::Program)?;
+    pipeline::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
 }
 
@@ -130,10 +133,13 @@ impl Check<'_> {
                     table.is_some_and(|t| t.len() as u128 == floats) && fixed
                 }
                 Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
-                    Some(spec) => fixed && self.shard(spec, buffer.extent),
+                    Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
                     None => false,
                 },
-                Role::Static | Role::History(_) | Role::Result | Role::Temp => true,
+                Role::History(_) => {
+                    buffer.slots == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::Static | Role::Result | Role::Temp => true,
             };
             if !fits || buffer.slots == 0 {
                 return Err(format!(
@@ -163,7 +169,9 @@ impl Check<'_> {
         for (index, instr) in instrs.iter().enumerate() {
             let place = format!("{place} {index}");
             match instr {
-                Instr::Repeat { body, .. } => self.list(&place, body)?,
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    self.list(&place, body)?;
+                }
                 Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
                     verify_labels(self.data, *loss, *classes)?;
                     self.one(instr)
@@ -280,9 +288,8 @@ impl Check<'_> {
             } => (self.moved(*moved))
                 .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
-            Instr::Chunks { .. } | Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. } => {
-                Err("pipelines cannot be run yet".to_owned())
-            }
+            Instr::Send(passage) | Instr::Receive(passage) => self.passage(passage),
+            Instr::Remember { from, history } => self.remember(*from, *history),
             Instr::Loss {
                 logits,
                 out,
@@ -303,7 +310,7 @@ impl Check<'_> {
                 self.logits("logits", *logits, *classes)?;
                 self.at_least("out", *out, METRICS.into())
             }
-            Instr::Repeat { .. } => Ok(()),
+            Instr::Repeat { .. } | Instr::Chunks { .. } => Ok(()),
         }
     }
 

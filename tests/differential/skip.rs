@@ -342,5 +342,8 @@ fn what_is_no_number_stops_the_run() {
     skipping.session.set_learning_rate(1e30);
     let error = (0..6).find_map(|_| skipping.epoch().err()).unwrap();
     let text = error.to_string();
-    assert!(text.contains("are not finite; try a smaller learning rate"), "{text}");
+    assert!(
+        text.contains("are not finite; try a smaller learning rate"),
+        "{text}"
+    );
 }

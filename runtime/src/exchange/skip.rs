@@ -5,7 +5,7 @@
 //! rank first tells the others in one float: the distance of what it leaves out from what it sent
 //! last, or [`SENT`].
 
-use super::{next_first, pack};
+use super::pack;
 use crate::device::cpu::Span;
 use crate::executor::Fault;
 use crate::part::Part;
@@ -100,20 +100,21 @@ impl Exchange<'_> {
     /// # Safety
     /// Nothing else writes the rows or uses the copies meanwhile.
     pub(crate) unsafe fn begin(&self, wire: &mut Wire, clock: &mut Clock) -> Result<(), Fault> {
-        // SAFETY: as the caller promised.
+        let known = clock.sent[wire.rank() as usize].is_some();
         let gap = match self.rule.limit() {
-            Some(_) => Some(unsafe { self.gap(clock.sent[wire.rank() as usize].is_some()) }?),
+            // SAFETY: as the caller promised.
+            Some(_) => Some(unsafe { self.gap(known) }?),
             None => None,
         };
         let close = gap.is_none_or(|gap| self.close(gap));
         clock.active = !close || self.too_old(clock, wire.rank());
-        for (other, rows) in next_first(&self.part.send, wire.rank()) {
+        for (other, rows) in self.part.sent(None, wire.rank()) {
             if let Some(gap) = gap {
                 let flag = if clock.active { SENT } else { gap };
-                wire.send(*other, 1, &mut |message| message[0] = flag)?;
+                wire.send(other, 1, &mut |message| message[0] = flag)?;
             }
             if clock.active {
-                wire.send(*other, rows.len() * self.columns, &mut |message| {
+                wire.send(other, rows.len() * self.columns, &mut |message| {
                     // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
                     unsafe { pack(self.team, self.rows, rows, self.columns, message) };
                 })?;
@@ -142,26 +143,26 @@ impl Exchange<'_> {
     ) -> Result<(), Fault> {
         let flagged = self.rule.limit().is_some();
         let known = |other: &u32| flagged || self.too_old(clock, *other);
-        let others = self.part.halo_of.iter().map(|(other, _)| *other);
+        let others = self.part.halo(None, 0).map(|(other, _)| other);
         wire.wait_for(&mut others.filter(|other| known(other)))?;
-        for (other, rows) in next_first(&self.part.halo_of, wire.rank()) {
+        for (other, rows) in self.part.halo(None, wire.rank()) {
             let mut flag = SENT;
             if flagged {
-                wire.recv(*other, 1, &mut |message| flag = message[0])?;
-            } else if !self.too_old(clock, *other) {
+                wire.recv(other, 1, &mut |message| flag = message[0])?;
+            } else if !self.too_old(clock, other) {
                 flag = 0.0;
             }
-            let copies = self.copies_of(rows);
-            let sent = &mut clock.sent[*other as usize];
+            let copies = self.copies_of(&rows);
+            let sent = &mut clock.sent[other as usize];
             if flag == SENT {
-                wire.recv(*other, copies.len, &mut |message| {
+                wire.recv(other, copies.len, &mut |message| {
                     // SAFETY: nothing else uses the copies.
                     unsafe { copies.write() }.copy_from_slice(message);
                 })?;
                 *sent = Some(self.epoch);
             }
             let age = sent.map(|sent| self.epoch.saturating_sub(sent));
-            self.fresh(*other, age, flag)?;
+            self.fresh(other, age, flag)?;
             read.read(age.unwrap_or(0), rows.len() as u64);
             if flagged {
                 let gap = f64::from(flag.max(0.0));
@@ -216,6 +217,9 @@ impl Exchange<'_> {
 
     /// The distance of the own rows from what was sent last, relative to their norm; infinite if nothing
     /// was.
+    ///
+    /// # Safety
+    /// Nothing writes the own rows or their copies meanwhile.
     unsafe fn gap(&self, known: bool) -> Result<f32, Fault> {
         let own = self.part.inner * self.columns;
         // SAFETY: nothing writes the own rows or their copies meanwhile.
@@ -232,7 +236,7 @@ impl Exchange<'_> {
             distance += (now - then) * (now - then);
         }
         if !norm.is_finite() {
-            return Err(Fault::NotFinite(self.name.to_owned()));
+            return Err(Fault::NoNumbers(self.name.to_owned()));
         }
         Ok(match (known, distance > 0.0) {
             (false, _) => f32::INFINITY,

@@ -18,12 +18,14 @@ impl Session {
     /// The epoch, counted from 0, in which there were no copies of rows of other ranks: 0, or that of the
     /// checkpoint that had none.
     pub fn copies_since(&self) -> u64 {
-        self.crew.rank(0).clocks.began
+        self.crew.ranks().next().map_or(0, |rank| rank.clocks.began)
     }
 
     /// Whether a rank sent its block in the latest epoch, of an exchange that may be left out.
     pub fn sent(&self, skip: &Skip, iteration: u32, block: u32) -> bool {
-        let rank = self.crew.rank(block as usize);
+        let Some(rank) = self.crew.ranks().nth(block as usize) else {
+            return false;
+        };
         let clocks = history(&rank.program, skip).and_then(|n| rank.clocks.of.get(n));
         let clock = clocks.and_then(|clocks| clocks.get(iteration as usize));
         clock.is_some_and(|clock| clock.active)

@@ -136,12 +136,19 @@ mod tests {
         refused(&|p| p.buffers[1].role = Role::Static, "no history");
         refused(&|p| p.buffers[1].columns = 2, "expected (Halo, 3, 4)");
         refused(&|p| p.buffers[1].slots = 3, "expected (Halo, 3, 4)");
-        refused(&|p| p.buffers[1].extent = Extent::Local, "expected (Halo, 3, 4)");
+        refused(
+            &|p| p.buffers[1].extent = Extent::Local,
+            "expected (Halo, 3, 4)",
+        );
         let twice = |p: &mut Program| p.step.push(p.step[0].clone());
         refused(&twice, "which another exchange has");
         // Where values are compared, own rows are kept too.
         let mut near = program(Rule::Gap(Distance(0.1), None));
-        assert!(verify(&near).unwrap_err().contains("expected (Local, 3, 4)"));
+        assert!(
+            verify(&near)
+                .unwrap_err()
+                .contains("expected (Local, 3, 4)")
+        );
         near.buffers[1].extent = Extent::Local;
         assert_eq!(verify(&near), Ok(()));
         for wrong in [f32::NAN, -0.1, f32::INFINITY] {
