@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Accuracy and bytes of training with copies of other ranks' embeddings beside one worker's.
 
-    cargo build --release && python3 scripts/skipping.py [EXAMPLE,.. [RULE,..]]
+    cargo build --release && python3 scripts/skipping.py ['EXAMPLE EXAMPLE ..' ['RULE RULE ..']]
 
 Prints a table: mean test accuracy (and standard deviation) over the seeds on one worker and on four that
 leave out broadcasts by a rule, the share of the embeddings' bytes (all that is sent forward) that was left
@@ -16,18 +16,20 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = {
-    "gcn_cora": [], "gcn_citeseer": [], "sage_cora": [], "gcnii_cora": ["--set", "depth=16"], "sage_photo": [],
-}
+# What stands behind a comma is set: `gcnii_cora,depth=16`.
+EXAMPLES = ["gcn_cora", "gcn_citeseer", "sage_cora", "gcnii_cora,depth=16", "sage_photo", "gcn_cora,dropout=0"]
 RULES = ["fixed:1", "fixed:3", "adaptive:1", "adaptive:3", "gap:0.01", "gap:0.03"]
 WORKERS, SEEDS, POINT = 4, 5, 0.01
 
 
 def train(example, *more):
+    name, *settings = example.split(",")
     command = [
-        os.environ.get("GNNC") or ROOT / "target/release/gnnc", "train", ROOT / f"examples/{example}.gir",
-        "--seeds", str(SEEDS), "--format", "json", *EXAMPLES[example], *more,
+        os.environ.get("GNNC") or ROOT / "target/release/gnnc", "train", ROOT / f"examples/{name}.gir",
+        "--seeds", str(SEEDS), "--format", "json", *more,
     ]
+    for setting in settings:
+        command += ["--set", setting]
     found = subprocess.run(command, capture_output=True, text=True)
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
@@ -47,8 +49,8 @@ def ages(runs):
     return f"{sum_of_ages / rows:.2f}, {oldest}"
 
 
-chosen = [argument.split(",") for argument in sys.argv[1:3]]
-examples, rules = chosen + [list(EXAMPLES), RULES][len(chosen):]
+chosen = [argument.split() for argument in sys.argv[1:3]]
+examples, rules = chosen + [EXAMPLES, RULES][len(chosen):]
 failed = []
 print("| example | rule | one worker | four workers | left out, embeddings | left out, all | ages read: mean, largest |")
 print("| --- | --- | --- | --- | --- | --- | --- |")

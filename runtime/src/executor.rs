@@ -91,9 +91,9 @@ pub(crate) enum Fault {
     Missing(&'static str),
     /// A copy that a rule does not allow would be read: a bug of whoever decides.
     #[error(
-        "a copy of rank {block}'s rows of `{tensor}` would be read that is {} old, expected what the rule \
-         {rule} allows",
-        age.map_or("never sent, or unknown".to_owned(), |age| format!("{age} epochs"))
+        "a copy of rank {block}'s rows of `{tensor}` would be read that was sent {}, which the rule {rule} \
+         does not allow",
+        age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
     )]
     Stale {
         /// What the rows are of.
