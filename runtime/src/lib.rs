@@ -37,6 +37,7 @@ mod whole;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use executor::chunk_order;
 pub use gnnc_ir::trace::{Event, Phase, Trace};
 pub use machine::{available_memory, resident_memory};
 pub use programs::Programs;
