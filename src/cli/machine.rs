@@ -114,11 +114,21 @@ impl SearchArgs {
                     _ => return wrong("ranks= a number above 0".to_owned()),
                 },
                 "chunks" => match value.parse() {
-                    Ok(chunks) if CHUNKS.contains(&chunks) => pin.chunks = Some(chunks),
+                    Ok(chunks) if CHUNKS.contains(&chunks) => {
+                        pin.chunks = Some(chunks);
+                    }
                     _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
                 },
+                "stages" => match value.parse() {
+                    Ok(stages) if stages > 0 => pin.stages = Some(stages),
+                    _ => return wrong("stages= a number above 0".to_owned()),
+                },
+                "interval" => match value.parse() {
+                    Ok(interval) if interval > 0 => pin.interval = Some(interval),
+                    _ => return wrong("interval= a number of epochs above 0".to_owned()),
+                },
                 _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME or chunks=N";
+                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, stages=N or interval=N";
                     return wrong(known.to_owned());
                 }
             }

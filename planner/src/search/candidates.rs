@@ -111,7 +111,7 @@ impl Pin {
         Self {
             placement: Some(spec.placement),
             ranks: Some(spec.ranks),
-            partitioner: (spec.ranks > 1).then_some(spec.partitioner),
+            partitioner: (spec.parts() > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
             chunks: Some(spec.chunks()),
             stages: spec.stages.as_ref().map(|stages| stages.count),
