@@ -25,5 +25,7 @@ mod pipeline;
 mod random;
 #[path = "differential/sameness.rs"]
 mod sameness;
+#[path = "differential/stages.rs"]
+mod stages;
 #[path = "differential/volumes.rs"]
 mod volumes;

@@ -4,7 +4,7 @@ use crate::RuntimeError;
 use crate::report::Best;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,9 @@ pub(crate) struct Progress {
     /// Hash of the program.
     pub(crate) program: u64,
     pub(crate) best: Option<Best>,
+    /// Epochs in which the histories were kept, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) histories: BTreeMap<String, u64>,
 }
 
 impl Progress {
@@ -116,11 +119,33 @@ fn write_through(
     Ok(())
 }
 
-/// Reads a checkpoint of the tensors `expected` (names and shapes; the values are ignored).
+/// What the names of histories begin with. How a model is run decides which of them a checkpoint has.
+const HISTORY: &str = "history.";
+
+/// The name of a history.
+pub(crate) fn history(number: u32) -> String {
+    format!("{HISTORY}{number}")
+}
+
+/// Whether a tensor of a checkpoint is a history.
+pub(crate) fn is_history(name: &str) -> bool {
+    name.starts_with(HISTORY)
+}
+
+/// The tensors of a model, of which names and shapes matter here.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    /// Those that a checkpoint must have.
+    pub(crate) all: &'a [Tensor],
+    /// Histories, which it may have.
+    pub(crate) histories: &'a [Tensor],
+}
+
+/// Reads a checkpoint; histories of other programs are left out.
 pub(crate) fn read(
     path: &Path,
     model: &str,
-    expected: &[Tensor],
+    expected: Expected,
 ) -> Result<Checkpoint, RuntimeError> {
     let failed = |source: io::Error| {
         let help = "check the path, or start without resuming";
@@ -135,27 +160,39 @@ pub(crate) fn read(
         path: path.to_owned(),
         reason,
     };
-    let data: u64 = expected.iter().map(|t| 4 * t.floats()).sum();
-    let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
+    let data: u64 = expected.tensors().map(|t| 4 * t.floats()).sum();
+    let mut header = header_limit(expected.tensors().count());
+    let mut most = 8 + header + data;
     // One byte more than any checkpoint of this model has, to tell a longer file.
-    file.take(8 + header + data + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > 8 + header + data {
+    let start = |most: u64| -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let mut bytes = start(most).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        // Names tell more than sizes, where the header can be read; and there may be other histories.
+        let tensors = header_of(path, &bytes, header).map_err(refused)?;
+        compare(&tensors, expected).map_err(refused)?;
+        header = header_limit(tensors.len());
+        let floats = |shape: &[usize]| shape.iter().fold(1u64, |n, m| n.saturating_mul(*m as u64));
+        let data = tensors.iter().map(|(.., shape)| floats(shape));
+        let data = data.fold(0, |sum: u64, n| sum.saturating_add(n.saturating_mul(4)));
+        most = data.saturating_add(8 + header).min(u64::MAX - 1);
+        bytes = start(most).map_err(failed)?;
+    }
+    if bytes.len() as u64 > most {
         let found = fs::metadata(path).map_or(bytes.len() as u64, |m| m.len());
-        // Names tell more than sizes, where the header can be read.
-        let reason =
-            header_of(path, &bytes, header).and_then(|tensors| compare(&tensors, expected));
-        return Err(refused(reason.err().unwrap_or_else(|| {
-            format!(
-                "it has {found} bytes, a checkpoint of this model at most {}",
-                8 + header + data
-            )
-        })));
+        return Err(refused(format!(
+            "it has {found} bytes, a checkpoint of this model at most {most}"
+        )));
     }
     decode(&bytes, header, model, expected).map_err(refused)
+}
+
+/// Bytes that the header of a checkpoint of so many tensors may have.
+fn header_limit(tensors: usize) -> u64 {
+    HEADER + HEADER_OF_TENSOR * tensors as u64
 }
 
 /// Reads the bytes of a checkpoint of the tensors `expected` (names and shapes; the values are
@@ -164,7 +201,11 @@ pub(crate) fn read(
 /// # Errors
 /// Why the bytes are no checkpoint of these tensors.
 pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<Tensor>), String> {
-    let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
+    let header = header_limit(expected.len());
+    let expected = Expected {
+        all: expected,
+        histories: &[],
+    };
     let checkpoint = decode(bytes, header, "", expected)?;
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
 }
@@ -190,7 +231,7 @@ fn decode(
     bytes: &[u8],
     header: u64,
     model: &str,
-    expected: &[Tensor],
+    expected: Expected,
 ) -> Result<Checkpoint, String> {
     check_header(bytes, header)?;
     let damaged = |e: safetensors::SafeTensorError| format!("it is damaged or cut short ({e})");
@@ -217,8 +258,9 @@ fn decode(
             progress.model
         ));
     }
-    let mut tensors = Vec::with_capacity(expected.len());
-    for tensor in expected {
+    let there = |tensor: &&Tensor| found.iter().any(|(name, ..)| *name == tensor.name);
+    let mut tensors = Vec::with_capacity(found.len());
+    for tensor in expected.tensors().filter(there) {
         let view = file.tensor(&tensor.name).map_err(damaged)?;
         let float = |bytes: &[u8]| bytes.try_into().map_or(0.0, f32::from_le_bytes);
         let values = view.data().chunks_exact(4).map(float).collect();
@@ -288,10 +330,11 @@ fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
 }
 
 /// The first difference between the tensors of a file and those of a model.
-fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
-    for tensor in expected {
+fn compare(found: &[Shape], expected: Expected) -> Result<(), String> {
+    for tensor in expected.tensors() {
         let shape: Vec<usize> = tensor.shape.iter().map(|&n| n as usize).collect();
         match found.iter().find(|(name, ..)| *name == tensor.name) {
+            None if is_history(&tensor.name) => {}
             None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
             Some((name, Dtype::F32, other)) if *other != shape => {
                 return Err(format!(
@@ -302,12 +345,16 @@ fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
             Some((name, dtype, _)) => return Err(format!("`{name}` is {dtype:?}, expected F32")),
         }
     }
-    match found
-        .iter()
-        .find(|(name, ..)| !expected.iter().any(|t| t.name == *name))
-    {
+    let known = |name: &str| is_history(name) || expected.tensors().any(|t| t.name == name);
+    match found.iter().find(|(name, ..)| !known(name)) {
         None => Ok(()),
         Some((name, ..)) => Err(format!("it has `{name}`, which this model lacks")),
+    }
+}
+
+impl<'a> Expected<'a> {
+    fn tensors(self) -> impl Iterator<Item = &'a Tensor> {
+        self.all.iter().chain(self.histories)
     }
 }
 
@@ -318,7 +365,7 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 impl Tensor {
-    fn floats(&self) -> u64 {
+    pub(crate) fn floats(&self) -> u64 {
         self.shape.iter().map(|&n| u64::from(n)).product()
     }
 }
@@ -337,6 +384,7 @@ mod tests {
             model: String::new(),
             program: u64::MAX - 1,
             best: None,
+            histories: BTreeMap::new(),
         };
         let values = vec![f32::NAN, -0.0, 1e-40, f32::MAX, 0.1, 3.0];
         Checkpoint {
@@ -346,6 +394,13 @@ mod tests {
                 shape: [1, 2, 3],
                 values,
             }],
+        }
+    }
+
+    fn expected(tensors: &[Tensor]) -> Expected<'_> {
+        Expected {
+            all: tensors,
+            histories: &[],
         }
     }
 
@@ -361,7 +416,7 @@ mod tests {
         let folder = folder("bits");
         let (path, written) = (folder.join("a"), checkpoint(3));
         write(&path, &written).unwrap();
-        let read = read(&path, "", &written.tensors).unwrap();
+        let read = read(&path, "", expected(&written.tensors)).unwrap();
         assert_eq!(read.progress, written.progress);
         let bits = |c: &Checkpoint| {
             c.tensors[0]
@@ -391,7 +446,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            read(&path, "", &checkpoint(0).tensors)
+            read(&path, "", expected(&checkpoint(0).tensors))
                 .unwrap()
                 .progress
                 .epoch,

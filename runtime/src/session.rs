@@ -334,32 +334,40 @@ impl Session {
             model: self.options.model.clone(),
             program: self.program_hash()?,
             best: self.best,
+            histories: shards::kept(&self.crew),
         };
-        checkpoint::write(
-            path.as_ref(),
-            &Checkpoint {
-                progress,
-                tensors: shards::tensors(&self.crew, trained),
-            },
-        )
+        let mut tensors = shards::tensors(&self.crew, trained);
+        tensors.extend(shards::histories(&self.crew, self.vertices));
+        checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
 
     /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
-    /// learning rate are those of the checkpoint.
+    /// learning rate are those of the checkpoint. So are histories that it has; others are what an
+    /// exact pass with its parameters finds.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         let expected = shards::tensors(&self.crew, trained);
+        let histories = shards::shapes(&self.crew, self.vertices);
+        let expected = checkpoint::Expected {
+            all: &expected,
+            histories: &histories,
+        };
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, &expected)?;
+            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
         self.store(&tensors);
         self.epoch = progress.epoch;
         self.step = progress.step;
         self.options.seed = progress.seed;
         self.options.learning_rate = progress.learning_rate;
         self.best = progress.best;
+        if !histories.is_empty() {
+            self.setup_bytes = None;
+            self.setup()?;
+            shards::restore(&self.crew, &tensors, &progress.histories);
+        }
         Ok(Resumed {
             epoch: self.epoch,
             same_program: progress.program == self.program_hash()?,

@@ -38,9 +38,9 @@ const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
 const APPNP: &str = "let u = x |> dropout(0.3) |> linear(6) |> relu |> linear(classes)
      let z = u
      repeat i in 1..=4 { z = appnp_step(z, u, alpha = 0.2, dropout = 0.3) }";
-const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
+pub const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
 
-fn case(body: &str) -> Case {
+pub fn case(body: &str) -> Case {
     let shape = Shape {
         vertices: 40,
         arcs: 160,
@@ -79,7 +79,7 @@ fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
 }
 
 /// Parameters of a model without loops from those with.
-fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
+pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
     let mut out = Vec::new();
     for spec in &form.params {
         let n = model

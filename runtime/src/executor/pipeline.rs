@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
             assert_eq!(
                 *one,
-                order(
+                chunk_order(
                     &Pipeline {
                         stage: 1,
                         ..pipeline
