@@ -35,7 +35,7 @@ pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
-pub use plan::{PlanOptions, Planner, SweepPoint, layouts, plan, sweep};
+pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use summary::Summary;

@@ -8,7 +8,6 @@ use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
-use gnnc_planner::layout::Layouts;
 use gnnc_planner::lower::movable;
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::placement;
@@ -116,21 +115,22 @@ pub fn sweep(
     Ok(points)
 }
 
-/// The best layouts to mix for so many ranks on these machines.
+/// The best candidate of a placement for so many ranks on these machines, which has layouts and layers where
+/// these are to be chosen.
 ///
 /// # Errors
 /// As [`plan`]; a model that cannot be lowered.
-pub fn layouts(
+pub fn best(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &PlanOptions,
-    ranks: u32,
-) -> Result<Layouts, Error> {
+    (placement, ranks): (Placement, u32),
+) -> Result<PlacementSpec, Error> {
     let cluster = options.cluster.clone().resized(Some(ranks), None)?;
     let options = PlanOptions {
         cluster,
         pin: Pin {
-            placement: Some(Placement::Mixed),
+            placement: Some(placement),
             ranks: Some(ranks),
             ..options.pin.clone()
         },
@@ -138,9 +138,11 @@ pub fn layouts(
     };
     let plan = plan(loaded, compiled, &options)?;
     match (plan.candidates.first(), plan.rejected.first()) {
-        (Some(best), _) => Ok(PlacementSpec::of(best).layouts),
+        (Some(best), _) => Ok(PlacementSpec::of(best)),
         (None, Some(rejected)) => Err(Error::Input(rejected.reason.clone())),
-        (None, None) => Ok(Layouts::default()),
+        (None, None) => Err(Error::Input(format!(
+            "there is no way to run `{placement}` on {ranks} ranks"
+        ))),
     }
 }
 

@@ -126,13 +126,18 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         let expected = format!("at most {}, one for each vertex", plan.workload.vertices);
         return refuse(&place("ranks"), &ranks.to_string(), &expected);
     }
+    let parts = PlacementSpec::of(choice).parts();
     match choice.parameters.partitioner {
-        None if ranks > 1 => {
+        None if parts > 1 => {
             let names: Vec<_> = Partitioner::ALL.iter().map(|p| p.name()).collect();
             return refuse(&place("partitioner"), "missing", &names.join(", "));
         }
-        Some(found) if ranks == 1 => {
-            return refuse(&place("partitioner"), found.name(), "none on one rank");
+        Some(found) if parts == 1 => {
+            return refuse(
+                &place("partitioner"),
+                found.name(),
+                "none where nothing is divided",
+            );
         }
         _ => {}
     }

@@ -7,10 +7,11 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Partitioner, Placement};
 use gnnc_ir::program::{Program, RankSizes, Rule};
-use gnnc_ir::trace::median;
+use gnnc_ir::trace::{Phase, median};
 use gnnc_ir::traffic::{Sent, beyond, traffic};
 use gnnc_planner::layout::Layouts;
-use gnnc_planner::placement::{self, Flow, Place};
+use gnnc_planner::lower::chunks::MOST_CHUNKS;
+use gnnc_planner::placement::{self, Flow, Place, Stages};
 use gnnc_planner::search::{Pin, relaxations};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct TrainOptions {
     pub flow: Flow,
     /// When exchanges are left out, where the placement may; the usual rule if not given.
     pub skip: Option<Rule>,
+    /// Stages of a pipeline: one for each rank if none are given; layers as they are fastest on `cluster`.
+    pub stages: Option<Stages>,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
     /// File that the state is written to, every so many epochs and at the end.
@@ -68,6 +71,7 @@ impl Default for TrainOptions {
             partitioner: "metis".to_owned(),
             flow: Flow::default(),
             skip: None,
+            stages: None,
             cache_dir: None,
             checkpoint: None,
             checkpoint_every: 100,
@@ -133,20 +137,31 @@ impl Trainer {
             )));
         }
         permitted(loaded, options)?;
-        let partition = divide(data, options)?;
-        let programs = compiled.programs(&place(loaded, compiled, options)?)?;
-        let program = &programs[0];
-        let parts = LocalPart::build(&data.topology, &partition, program.halo)?;
+        let place = place(loaded, compiled, options)?;
+        let partition = divide(data, options, &place)?;
+        let programs = compiled.programs(&place)?;
+        let halo = programs
+            .first()
+            .map(|program| program.halo)
+            .unwrap_or_default();
+        let parts = LocalPart::build(&data.topology, &partition, halo)?;
         let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
         let inner = |part: &LocalPart| RankSizes {
             inner: part.inner as u64,
             ..RankSizes::default()
         };
         let sizes: Vec<RankSizes> = parts.iter().map(inner).collect();
-        let bytes = |code: &[gnnc_ir::program::Instr]| {
-            traffic(code, program, halo_rows, &sizes).total_bytes
+        // One program stands for all ranks, or each for the ranks of its stage.
+        let distinct = if place.stages.is_some() {
+            programs.len()
+        } else {
+            1
         };
-        let (step_bytes, eval_bytes) = (bytes(&program.step), bytes(&program.eval));
+        let bytes = |phase: Phase| -> u64 {
+            let sent = |p: &Program| traffic(p.list(phase), p, halo_rows, &sizes).total_bytes;
+            programs.iter().take(distinct).map(sent).sum()
+        };
+        let (step_bytes, eval_bytes) = (bytes(Phase::Step), bytes(Phase::Eval));
         let run = RunOptions {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
             learning_rate: loaded.model.train.optimizer.learning_rate(),
@@ -157,7 +172,7 @@ impl Trainer {
             memory_limit: None,
         };
         Ok(Self {
-            program: program.clone(),
+            program: programs.first().cloned().unwrap_or_default(),
             session: Session::new(programs, data, &partition, run)?,
             step_bytes,
             eval_bytes,
@@ -252,8 +267,26 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             Placement::SkipBroadcast
         )));
     }
-    let mixes = placement::row(place.placement).is_some_and(|row| row.mixes);
-    if mixes && place.ranks > 1 && place.layouts == Layouts::default() {
+    let row = placement::row(place.placement);
+    let staged = row.is_some_and(|row| row.staged());
+    if !staged && place.flow.chunks > MOST_CHUNKS {
+        return Err(Error::Input(format!(
+            "found {} chunks, expected at most {MOST_CHUNKS} where columns are sliced",
+            place.flow.chunks
+        )));
+    }
+    if staged {
+        place.stages = Some(
+            options
+                .stages
+                .clone()
+                .unwrap_or_else(|| Stages::new(place.ranks)),
+        );
+    }
+    let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count > 1;
+    let mixes = row.is_some_and(|row| row.mixes) && place.layouts == Layouts::default();
+    let open = mixes || place.stages.as_ref().is_some_and(undivided);
+    if open && place.ranks > 1 {
         let cluster = match &options.cluster {
             Some(cluster) => cluster.clone(),
             None => Cluster::named("cpu")?,
@@ -263,17 +296,32 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         let planned = PlanOptions {
             pin: Pin {
                 partitioner,
+                stages: place.stages.as_ref().map(|stages| stages.count),
                 ..Pin::default()
             },
             ..PlanOptions::new(cluster)
         };
-        place.layouts = crate::layouts(loaded, compiled, &planned, place.ranks)?;
+        let best = crate::best(loaded, compiled, &planned, (place.placement, place.ranks))?;
+        place.layouts = best.layouts;
+        if let (Some(stages), Some(best)) = (&mut place.stages, best.stages) {
+            stages.layers = best.layers;
+        }
     }
     Ok(place)
 }
 
-fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> {
-    if options.workers == 1 {
+fn divide(data: &GraphData, options: &TrainOptions, place: &Place) -> Result<Partition, Error> {
+    let stages = place.stages.as_ref();
+    let parts = stages.map_or(place.ranks, |stages| stages.width(place.ranks));
+    let partition = parted(data, options, parts)?;
+    Ok(match stages {
+        Some(stages) => partition.cut_chunks(&data.topology, stages.chunks, 0)?,
+        None => partition,
+    })
+}
+
+fn parted(data: &GraphData, options: &TrainOptions, parts: u32) -> Result<Partition, Error> {
+    if parts == 1 {
         return Ok(Partition::whole(data.vertices()));
     }
     let partitioner = partition::by_name(&options.partitioner, 0).ok_or_else(|| {
@@ -282,7 +330,7 @@ fn divide(data: &GraphData, options: &TrainOptions) -> Result<Partition, Error> 
             "unknown partitioner `{found}`, expected metis, hash or range"
         ))
     })?;
-    Ok(partitioner.partition(&data.topology, options.workers)?)
+    Ok(partitioner.partition(&data.topology, parts)?)
 }
 
 /// Refuses a seed that is not the one that a checkpoint's run began with.

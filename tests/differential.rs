@@ -27,5 +27,7 @@ mod random;
 mod sameness;
 #[path = "differential/skip.rs"]
 mod skip;
+#[path = "differential/stages.rs"]
+mod stages;
 #[path = "differential/volumes.rs"]
 mod volumes;

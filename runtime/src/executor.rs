@@ -4,6 +4,8 @@ mod communicate;
 mod launch;
 mod pipeline;
 
+pub use pipeline::chunk_order;
+
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
 use crate::exchange::Reduction;

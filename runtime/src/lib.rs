@@ -38,6 +38,7 @@ mod whole;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
+pub use executor::chunk_order;
 pub use gnnc_ir::trace::{Event, Phase, Trace};
 pub use machine::{Copies, available_memory, resident_memory};
 pub use programs::Programs;

@@ -319,7 +319,7 @@ impl Session {
     /// # Errors
     /// The file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
-        let histories = self.histories();
+        let copies = self.copies();
         let progress = Progress {
             version: Progress::version(),
             epoch: self.epoch,
@@ -328,30 +328,40 @@ impl Session {
             learning_rate: self.options.learning_rate,
             model: self.options.model.clone(),
             program: self.program_hash()?,
-            division: (!histories.is_empty()).then(|| self.division_hash()),
-            began: (!histories.is_empty()).then(|| self.copies_since()),
+            division: (!copies.is_empty()).then(|| self.division_hash()),
+            began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
+            histories: shards::kept(&self.crew),
         };
-        let tensors = [shards::tensors(&self.crew, trained), histories].concat();
+        let mut tensors = shards::tensors(&self.crew, trained);
+        tensors.extend(shards::histories(&self.crew, self.vertices));
+        tensors.extend(copies);
         checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
 
     /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
-    /// learning rate are those of the checkpoint; so are rows of earlier epochs, if it was written by the
-    /// same program on the same division of the vertices. Else all of those are sent anew.
+    /// learning rate are those of the checkpoint. So are histories that it has; others are what an
+    /// exact pass with its parameters finds. So are copies of other ranks' rows, if it was written by the same
+    /// program on the same division of the vertices; else all of those are sent anew.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         let expected = shards::tensors(&self.crew, trained);
-        let histories = self.histories();
+        let histories = shards::shapes(&self.crew, self.vertices);
+        let own = self.copies();
+        let expected = checkpoint::Expected {
+            all: &expected,
+            histories: &[&histories[..], &own].concat(),
+        };
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, &expected, &histories)?;
+            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
         let same_program = progress.program == self.program_hash()?;
-        let copies = histories.is_empty()
+        let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
+        let copies = own.is_empty()
             || same_program
-                && tensors.len() == expected.len() + histories.len()
+                && own.iter().all(there)
                 && progress.division == Some(self.division_hash());
         self.store(&tensors);
         self.restore(&progress, copies.then_some(&tensors));
@@ -360,6 +370,11 @@ impl Session {
         self.options.seed = progress.seed;
         self.options.learning_rate = progress.learning_rate;
         self.best = progress.best;
+        if !histories.is_empty() {
+            self.setup_bytes = None;
+            self.setup()?;
+            shards::restore(&self.crew, &tensors, &progress.histories);
+        }
         Ok(Resumed {
             epoch: self.epoch,
             same_program,

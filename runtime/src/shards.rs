@@ -1,13 +1,14 @@
 //! Parameters and optimizer states of which ranks have some rows, or one element of a stack: whole ones are
-//! joined from them, as checkpoints hold them, and cut for them.
+//! joined from them, as checkpoints hold them, and cut for them. Likewise histories, of which ranks have rows.
 
-use crate::checkpoint::Tensor;
+use crate::checkpoint::{self, Tensor};
 use crate::crew::Crew;
 use crate::executor::Rank;
 use gnnc_ir::Rows;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::{BufferId, Program, Role};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Parameters and states by name, joined from what the ranks have of them.
 pub(crate) fn tensors(crew: &Crew, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
@@ -59,6 +60,89 @@ pub(crate) fn store(crew: &Crew, tensors: &[Tensor]) {
                     own.copy_from_slice(&values[at..at + own.len()]);
                 });
             }
+        }
+    }
+}
+
+/// The histories of a stage's rank: their buffers, numbers and columns.
+fn kept_by(program: &Program) -> impl Iterator<Item = (BufferId, u32, u32)> {
+    let staged = program.pipeline.is_some();
+    let buffers = program.buffers.iter().zip(0..).filter(move |_| staged);
+    buffers.filter_map(|(buffer, id)| match buffer.role {
+        Role::History(number) => Some((BufferId(id), number, buffer.columns)),
+        _ => None,
+    })
+}
+
+/// The histories of all stages without their values, by rows of all vertices.
+pub(crate) fn shapes(crew: &Crew, vertices: usize) -> Vec<Tensor> {
+    let mut numbers = BTreeMap::new();
+    for rank in crew.ranks() {
+        numbers.extend(kept_by(&rank.program).map(|(_, number, columns)| (number, columns)));
+    }
+    let tensor = |(number, columns)| Tensor {
+        name: checkpoint::history(number),
+        shape: [1, vertices as u32, columns],
+        values: Vec::new(),
+    };
+    numbers.into_iter().map(tensor).collect()
+}
+
+/// The histories that were kept so far, in order of the vertices.
+pub(crate) fn histories(crew: &Crew, vertices: usize) -> Vec<Tensor> {
+    let there = kept(crew);
+    let mut tensors = shapes(crew, vertices);
+    tensors.retain(|tensor| there.contains_key(&tensor.name));
+    for tensor in &mut tensors {
+        tensor.values = vec![0.0; tensor.floats() as usize];
+    }
+    for rank in crew.ranks() {
+        for (id, number, columns) in kept_by(&rank.program) {
+            let name = checkpoint::history(number);
+            if let Some(tensor) = tensors.iter_mut().find(|t| t.name == name) {
+                // SAFETY: the rank is locked and does not run.
+                let rows = unsafe { rank.buffer(id).read() };
+                let columns = columns as usize;
+                for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
+                    tensor.values[v as usize * columns..][..columns]
+                        .copy_from_slice(&rows[row * columns..][..columns]);
+                }
+            }
+        }
+    }
+    tensors
+}
+
+/// The epochs in which histories were kept, by name.
+pub(crate) fn kept(crew: &Crew) -> BTreeMap<String, u64> {
+    let mut epochs = BTreeMap::new();
+    for rank in crew.ranks() {
+        epochs.extend(kept_by(&rank.program).filter_map(|(id, number, _)| {
+            let epoch = rank.kept.get(&id)?;
+            Some((checkpoint::history(number), *epoch))
+        }));
+    }
+    epochs
+}
+
+/// Gives every rank its rows of histories in order of the vertices, those of other ranks included, and the
+/// epochs in which they were kept.
+pub(crate) fn restore(crew: &Crew, tensors: &[Tensor], epochs: &BTreeMap<String, u64>) {
+    for mut rank in crew.ranks() {
+        let program = Arc::clone(&rank.program);
+        for (id, number, columns) in kept_by(&program) {
+            let name = checkpoint::history(number);
+            let tensor = tensors.iter().find(|t| t.name == name);
+            let (Some(tensor), Some(&epoch)) = (tensor, epochs.get(&name)) else {
+                continue;
+            };
+            let columns = columns as usize;
+            // SAFETY: the rank is locked and does not run.
+            let rows = unsafe { rank.buffer(id).write() };
+            for (row, &v) in rows.chunks_exact_mut(columns.max(1)).zip(&rank.part.global) {
+                row.copy_from_slice(&tensor.values[v as usize * columns..][..columns]);
+            }
+            rank.kept.insert(id, epoch);
         }
     }
 }

@@ -136,8 +136,10 @@ impl Check<'_> {
                     Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
                     None => false,
                 },
+                // Copies are looked at with the exchanges that they belong to.
                 Role::History(_) => {
-                    buffer.slots == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                    let by_rows = matches!(buffer.extent, Extent::Inner | Extent::Local);
+                    self.program.pipeline.is_none() || buffer.slots == 1 && by_rows
                 }
                 Role::Static | Role::Result | Role::Temp => true,
             };

@@ -6,11 +6,13 @@ mod network;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
+use gnnc_ir::program::{Instr, Program};
 use gnnc_runtime::transport::Transport;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::Watched;
-use gnnc_runtime::{RunOptions, Session};
+use gnnc_runtime::{RunOptions, Session, Tensor};
 use network::staged::Staged;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const G8: Staged = Staged {
@@ -181,4 +183,240 @@ fn bytes_and_ages_are_those_of_the_closed_forms() {
         let ages: Vec<(u64, u64)> = layer.ages.iter().map(|(a, n)| (*a, *n)).collect();
         assert_eq!(ages, [(0, 98), (1, 18), (2, 12), (3, 12)]);
     }
+}
+
+/// A file of this test alone, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("gnnc-pipelines-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_resumed_run_is_the_one_that_never_stopped() {
+    let data = example::g8();
+    let file = Scratch::new("resumed");
+    let network = Staged {
+        stages: 2,
+        width: 2,
+        ..G8
+    };
+    // 5 is between the epochs in which histories are kept.
+    let mut first = session(network, &data, &quarters(2, 4));
+    losses(&mut first, 5);
+    first.save(&file.0).unwrap();
+    let want = losses(&mut first, 6);
+    for warm in [0, 4] {
+        let mut second = session(network, &data, &quarters(2, 4));
+        losses(&mut second, warm);
+        assert!(second.resume(&file.0).unwrap().same_program);
+        assert_eq!(want, losses(&mut second, 6));
+        assert_eq!(first.logits().unwrap(), second.logits().unwrap());
+        assert_eq!(first.staleness().layers[0].ages.keys().max(), Some(&3));
+    }
+    // One rank goes on with the same histories.
+    let mut alone = session(G8, &data, &quarters(1, 4));
+    alone.resume(&file.0).unwrap();
+    for (a, b) in want.iter().zip(losses(&mut alone, 6)) {
+        assert!((a - b).abs() < 1e-4 * a.abs(), "{a} {b}");
+    }
+}
+
+#[test]
+fn checkpoints_go_from_stages_to_none_and_back() {
+    let data = example::g8();
+    let file = Scratch::new("across");
+    let plain = Staged { chunks: None, ..G8 };
+    let staged = Staged { stages: 2, ..G8 };
+    let by_name = |session: &Session| {
+        let mut tensors = session.parameters();
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        tensors
+    };
+    let mut graph = session(plain, &data, &Partition::whole(8));
+    losses(&mut graph, 4);
+    graph.save(&file.0).unwrap();
+    let mut pipeline = session(staged, &data, &quarters(1, 4));
+    losses(&mut pipeline, 2);
+    pipeline.resume(&file.0).unwrap();
+    assert_eq!(by_name(&graph), by_name(&pipeline));
+    // Histories are those of the parameters that were read.
+    let (a, b) = (losses(&mut graph, 1)[0], losses(&mut pipeline, 1)[0]);
+    assert!((a - b).abs() < 1e-6, "{a} {b}");
+    assert_eq!(pipeline.staleness().layers[1].ages.get(&1), Some(&12));
+
+    losses(&mut pipeline, 2);
+    pipeline.save(&file.0).unwrap();
+    graph.resume(&file.0).unwrap();
+    assert_eq!(by_name(&graph), by_name(&pipeline));
+    assert_eq!(graph.epochs(), 7);
+    // A network of another width is told so.
+    let wider = Staged { hidden: 7, ..plain };
+    let refused = session(wider, &data, &Partition::whole(8)).resume(&file.0);
+    assert!(refused.unwrap_err().to_string().contains("in this model"));
+}
+
+#[test]
+fn histories_that_are_not_finite_or_too_old_stop_the_run() {
+    let data = example::g8();
+    let network = Staged { stages: 2, ..G8 };
+    let mut spoilt = session(network, &data, &quarters(1, 4));
+    losses(&mut spoilt, 2);
+    let infinite: Vec<Tensor> = (spoilt.parameters().into_iter())
+        .filter(|tensor| tensor.name == "u")
+        .map(|mut tensor| {
+            tensor.values.fill(f32::MAX);
+            tensor
+        })
+        .collect();
+    spoilt.set_parameters(&infinite).unwrap();
+    let error = spoilt.epoch().unwrap_err().to_string();
+    for part in [
+        "`history 1`",
+        "not finite in epoch 3, chunk ",
+        "remember",
+        "rank 1",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+
+    let mut programs = network.programs();
+    for program in &mut programs {
+        for instr in &mut program.step {
+            if let Instr::Chunks { body, .. } = instr {
+                body.retain(|instr| !matches!(instr, Instr::Remember { .. }));
+            }
+        }
+    }
+    let mut old = Session::new(programs, &data, &quarters(1, 4), options()).unwrap();
+    losses(&mut old, 3);
+    let error = old.epoch().unwrap_err().to_string();
+    assert!(
+        error.contains("was kept 4 epochs before epoch 4"),
+        "{error}"
+    );
+}
+
+#[test]
+fn programs_that_do_not_fit_each_other_are_refused() {
+    let data = example::g8();
+    let network = Staged {
+        stages: 2,
+        width: 2,
+        ..G8
+    };
+    let refused = |part: &str, partition: &Partition, change: &dyn Fn(&mut Vec<Program>)| {
+        let mut programs = network.programs();
+        change(&mut programs);
+        let error = match Session::new(programs, &data, partition, options()) {
+            Ok(_) => panic!("{part}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(part), "{error}\n{part}");
+    };
+    let good = quarters(2, 4);
+    let body = |program: &mut Program, place: usize, change: &dyn Fn(&mut Vec<Instr>)| {
+        let mut chunks = program.step.iter_mut().filter_map(|instr| match instr {
+            Instr::Chunks { body, .. } => Some(body),
+            _ => None,
+        });
+        change(chunks.nth(place).unwrap());
+    };
+    refused("is cut into 2", &quarters(2, 2), &|_| {});
+    refused("parts for each of 2 stages", &quarters(1, 4), &|_| {});
+    refused("is for 4 ranks", &good, &|p| p.truncate(1));
+    refused("program 1 is for", &good, &|p| {
+        let pipeline = p[0].pipeline.as_mut().unwrap();
+        pipeline.interval = 9;
+    });
+    refused("every 0 epochs", &good, &|p| {
+        for p in p {
+            p.pipeline.as_mut().unwrap().interval = 0;
+        }
+    });
+    refused("stage 0 has a loss", &good, &|p| {
+        p[0].loss = Some(gnnc_ir::program::BufferId(0));
+    });
+    refused("belongs to one stage", &good, &|p| {
+        p[1].params[0].element = p[0].params[1].element;
+    });
+    refused("of different shapes", &good, &|p| {
+        p[1].params[0].element.as_mut().unwrap().of = 3;
+    });
+    refused("stage 1 sends nothing, stage 0 expects", &good, &|p| {
+        body(&mut p[1], 1, &|list| {
+            list.pop();
+        });
+    });
+    refused(
+        "stage 0 sends [[6]] columns by chunk backwards",
+        &good,
+        &|p| {
+            for instr in &mut p[0].step {
+                if let Instr::Chunks { reverse, .. } = instr {
+                    *reverse = true;
+                }
+            }
+        },
+    );
+    refused("where no stage is", &good, &|p| {
+        let send = p[0].step.iter().find_map(|instr| match instr {
+            Instr::Chunks { body, .. } => body.last().cloned(),
+            _ => None,
+        });
+        p[1].step.extend(send);
+    });
+    refused("all-reduce of all rows, or a loop", &good, &|p| {
+        let sum = p[0]
+            .step
+            .iter()
+            .find(|i| matches!(i, Instr::AllReduce { .. }));
+        let sum = sum.unwrap().clone();
+        body(&mut p[0], 0, &|list| list.push(sum.clone()));
+    });
+    refused("chunks in a loop", &good, &|p| {
+        let body = vec![Instr::Chunks {
+            reverse: false,
+            body: Vec::new(),
+        }];
+        p[0].step.push(Instr::Repeat {
+            count: 1,
+            reverse: false,
+            body,
+        });
+    });
+    refused("an evaluation keeps rows", &good, &|p| {
+        let kept = p[0]
+            .setup
+            .iter()
+            .find(|i| matches!(i, Instr::Remember { .. }));
+        let kept = kept.unwrap().clone();
+        p[0].eval.push(kept);
+    });
+    refused("is no history", &good, &|p| {
+        let kept = p[0].setup.iter_mut().find_map(|i| match i {
+            Instr::Remember { from, history } => Some((from, history)),
+            _ => None,
+        });
+        let (from, history) = kept.unwrap();
+        *history = *from;
+    });
+    let mut alone = Staged { width: 2, ..G8 }.programs();
+    alone[0].pipeline = None;
+    let error = Session::new(alone, &data, &good, options()).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("chunks in a program of no stage"),
+        "{error}"
+    );
 }

@@ -63,15 +63,24 @@ impl Emit {
             placement: self.placement,
             flow: self.flow.flow(),
             skip: self.flow.skip(),
+            stages: Some(self.flow.stages(self.workers)),
             ..TrainOptions::default()
         };
-        let program = compiled.program(&gnnc::place(&loaded, &compiled, &options)?)?;
-        if self.stage == Stage::Program {
-            return out.report(|| listing(&program), &program);
-        }
-        match self.stage {
-            Stage::Cuda => cuda(out, &program.kernels),
-            _ => clif(out, &program.kernels),
+        let place = gnnc::place(&loaded, &compiled, &options)?;
+        // Stages have programs of their own, ranks differ in columns only.
+        let programs = match &place.stages {
+            Some(_) => compiled.programs(&place)?,
+            None => vec![compiled.program(&place)?],
+        };
+        let kernels: Vec<Kernel> = programs.iter().flat_map(|p| p.kernels.clone()).collect();
+        match (self.stage, &programs[..]) {
+            (Stage::Program, [program]) => out.report(|| listing(program), program),
+            (Stage::Program, _) => {
+                let texts = || programs.iter().map(listing).collect::<Vec<_>>().join("\n");
+                out.report(texts, &programs)
+            }
+            (Stage::Cuda, _) => cuda(out, &kernels),
+            _ => clif(out, &kernels),
         }
     }
 }

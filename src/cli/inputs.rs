@@ -7,7 +7,7 @@ use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::ir::program::Rule;
-use gnnc::planner::placement::{Flow, TABLE, names};
+use gnnc::planner::placement::{Flow, Stages, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -40,12 +40,25 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
-    /// Chunks that work for all vertices is cut into where columns are sliced.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(CHUNKS))]
-    chunks: u32,
     /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE.
     #[arg(long, value_name = "RULE")]
     skip: Option<Rule>,
+    /// Chunks that work for all vertices is cut into where columns are sliced, 1 if not given; in a pipeline,
+    /// chunks that pass through the stages, 4 for each stage if not given.
+    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
+    chunks: Option<u32>,
+    /// Stages of a pipeline: a rank each if not given.
+    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
+    stages: Option<u32>,
+    /// Layers of each stage, as 4,3,3; those that are fastest if not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    layers: Vec<u32>,
+    /// Epochs for which a pipeline's histories stay as they are.
+    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
+    interval: Option<u32>,
+    /// Take a pipeline's chunks in the same order in every epoch.
+    #[arg(long)]
+    no_shuffle: bool,
 }
 
 impl FlowArgs {
@@ -58,7 +71,19 @@ impl FlowArgs {
     pub fn flow(&self) -> Flow {
         Flow {
             overlap: !self.no_overlap,
-            chunks: self.chunks,
+            chunks: self.chunks.unwrap_or(1),
+        }
+    }
+
+    /// The stages of a pipeline on so many ranks.
+    pub fn stages(&self, ranks: u32) -> Stages {
+        let all = Stages::new(self.stages.unwrap_or(ranks));
+        Stages {
+            layers: self.layers.clone(),
+            chunks: self.chunks.unwrap_or(all.chunks),
+            shuffle: !self.no_shuffle,
+            interval: self.interval.unwrap_or(all.interval),
+            ..all
         }
     }
 }

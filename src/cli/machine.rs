@@ -115,7 +115,9 @@ impl SearchArgs {
                     _ => return wrong("ranks= a number above 0".to_owned()),
                 },
                 "chunks" => match value.parse() {
-                    Ok(chunks) if CHUNKS.contains(&chunks) => pin.chunks = Some(chunks),
+                    Ok(chunks) if CHUNKS.contains(&chunks) => {
+                        pin.chunks = Some(chunks);
+                    }
                     _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
                 },
                 "skip" => match value.parse() {
@@ -129,8 +131,17 @@ impl SearchArgs {
                                and nothing else can be run";
                     return wrong(why.to_owned());
                 }
+                "stages" => match value.parse() {
+                    Ok(stages) if stages > 0 => pin.stages = Some(stages),
+                    _ => return wrong("stages= a number above 0".to_owned()),
+                },
+                "interval" => match value.parse() {
+                    Ok(interval) if interval > 0 => pin.interval = Some(interval),
+                    _ => return wrong("interval= a number of epochs above 0".to_owned()),
+                },
                 _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N or skip=RULE";
+                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N or \
+                                 interval=N";
                     return wrong(known.to_owned());
                 }
             }

@@ -12,7 +12,7 @@ pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
 
 /// Chunks of work for all vertices.
-pub const CHUNKS: RangeInclusive<u32> = 1..=gnnc::planner::lower::chunks::MOST_CHUNKS;
+pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
 
 /// Epochs of a run, or between two events of it; as in the `train` block of a model.
 pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;

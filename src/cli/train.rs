@@ -173,6 +173,10 @@ impl Train {
                 .unwrap_or_else(|| "metis".to_owned()),
             flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
             skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
+            stages: match choice {
+                Some(choice) => PlacementSpec::of(choice).stages,
+                None => Some(self.flow.stages(self.workers.unwrap_or(1))),
+            },
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,

@@ -235,7 +235,7 @@ impl Case {
     }
 
     /// The parameters of a session in the order and with the types of the model.
-    fn parameters(&self, tensors: &[gnnc::runtime::Tensor]) -> Vec<Tensor> {
+    pub fn parameters(&self, tensors: &[gnnc::runtime::Tensor]) -> Vec<Tensor> {
         let specs = self.loaded.model.graph.params.iter();
         let tensor = |spec: &gnnc::ir::graph::ParamSpec| {
             let own = tensors.iter().find(|t| t.name == spec.name).unwrap();

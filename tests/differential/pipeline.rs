@@ -2,11 +2,19 @@
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
+use gnnc::graph::GraphData;
+use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
-use gnnc::ir::eval::{EvalContext, Tensor, evaluate};
+use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc::ir::model::Relaxation;
 use gnnc::ir::op::{Input, Op};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::Pipeline;
 use gnnc::ir::{Graph, Rows};
+use gnnc::planner::placement::Stages;
 use gnnc::planner::stale::{StaleError, cuts, form, stages};
+use gnnc::runtime::chunk_order;
+use gnnc::{TrainOptions, Trainer};
 
 const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
      let h = h |> dropout(0.3) |> gcn_conv(5) |> relu
@@ -15,7 +23,7 @@ const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
 const SAGE: &str = "let h = x |> dropout(0.3) |> sage_conv(6) |> relu
      let h = h |> dropout(0.3) |> sage_conv(5) |> relu
      let z = h |> dropout(0.3) |> sage_conv(classes)";
-const GIN: &str = "let h = x |> gin_conv(6) |> relu |> gin_conv(5) |> relu
+const GIN: &str = "let h = x |> dropout(0.3) |> gin_conv(6) |> relu |> gin_conv(5) |> relu
      let z = gin_conv(h, classes)";
 const GCNII: &str = "let h0 = x |> dropout(0.3) |> linear(6, init = kaiming) |> relu
      let h = h0
@@ -30,9 +38,9 @@ const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
 const APPNP: &str = "let u = x |> dropout(0.3) |> linear(6) |> relu |> linear(classes)
      let z = u
      repeat i in 1..=4 { z = appnp_step(z, u, alpha = 0.2, dropout = 0.3) }";
-const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
+pub const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
 
-fn case(body: &str) -> Case {
+pub fn case(body: &str) -> Case {
     let shape = Shape {
         vertices: 40,
         arcs: 160,
@@ -71,7 +79,7 @@ fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
 }
 
 /// Parameters of a model without loops from those with.
-fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
+pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
     let mut out = Vec::new();
     for spec in &form.params {
         let n = model
@@ -100,7 +108,7 @@ fn one_chunk_is_the_model() {
         let model = case.loaded.model.graph.clone();
         let form = form(&model).unwrap();
         form.verify().unwrap();
-        let dropout = Some(gnnc::ir::eval::DropoutKey { seed: 3, epoch: 2 });
+        let dropout = Some(DropoutKey { seed: 3, epoch: 2 });
         let context = case.context().clone();
         let of_form = EvalContext {
             params: elements(&form, &model, &context.params),
@@ -131,7 +139,7 @@ fn the_gradient_is_that_of_the_loss_with_histories_held() {
             params: elements(&form, &model, &case.context().params),
             histories: histories(&form, 40, seed),
             order: (0..40).map(|_| ((next() + 0.5) * 5.0) as u32).collect(),
-            dropout: Some(gnnc::ir::eval::DropoutKey { seed: 3, epoch: 2 }),
+            dropout: Some(DropoutKey { seed: 3, epoch: 2 }),
             ..case.context().clone()
         };
         let training = differentiate(&form).unwrap();
@@ -206,59 +214,205 @@ fn what_has_no_form_is_refused() {
     assert!(matches!(refused(gat), StaleError::OldWeight(_)));
 }
 
-#[test]
-fn zz_print() {
-    use gnnc::ir::plan::Placement;
-    use gnnc::ir::program::{Instr, Program};
-    use gnnc::planner::placement::{Place, Stages};
-    fn show(p: &Program, list: &[Instr], depth: usize) {
-        for i in list {
-            let (r, w) = i.accesses();
-            let n = |v: &Vec<gnnc::ir::program::Ref>| {
-                v.iter()
-                    .map(|r| format!("b{}:{}", r.buffer.0, p.buffer(r.buffer).name))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            };
-            let rows = match i {
-                Instr::Launch(l) => format!("{:?}", l.rows),
-                _ => String::new(),
-            };
-            println!(
-                "{}{} {rows} {} -> {}",
-                "  ".repeat(depth),
-                i.name(p),
-                n(&r),
-                n(&w)
-            );
-            if let Instr::Chunks { body, .. } | Instr::Repeat { body, .. } = i {
-                show(p, body, depth + 1)
-            }
+/// How a pipeline is run.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    ranks: u32,
+    stages: u32,
+    chunks: u32,
+    interval: u32,
+}
+
+impl Way {
+    fn stages(self) -> Stages {
+        Stages {
+            chunks: self.chunks,
+            interval: self.interval,
+            ..Stages::new(self.stages)
         }
     }
-    for (body, layers, ranks) in [
-        (GCNII, vec![2, 2], 2),
-        (SAGE, vec![2, 1], 4),
-        (APPNP, vec![2, 2], 2),
-        (GIN, vec![1, 2], 2),
-        (RES_PLUS, vec![2, 2], 2),
-    ] {
-        let case = case(body);
-        let place = Place {
-            stages: Some(Stages::new(layers.len() as u32).with_layers(layers)),
-            ..Place::new(Placement::Pipeline, ranks)
+
+    fn pipeline(self) -> Pipeline {
+        Pipeline {
+            stages: self.stages,
+            stage: 0,
+            chunks: self.chunks,
+            shuffle: true,
+            interval: self.interval,
+        }
+    }
+
+    fn options(self) -> TrainOptions {
+        TrainOptions {
+            workers: self.ranks,
+            placement: match self.stages == self.ranks {
+                true => Placement::Pipeline,
+                false => Placement::Hybrid,
+            },
+            stages: Some(self.stages()),
+            allow: Relaxation::ALL.to_vec(),
+            ..TrainOptions::default()
+        }
+    }
+
+    /// The chunk of each vertex.
+    fn chunks(self, data: &GraphData) -> Vec<u32> {
+        let parts = self.stages().width(self.ranks);
+        let whole = Partition::whole(data.vertices());
+        let metis = partition::by_name("metis", 0).unwrap();
+        let parts = match parts {
+            1 => whole,
+            parts => metis.partition(&data.topology, parts).unwrap(),
         };
-        match case.compiled.programs(&place) {
-            Ok(ps) => {
-                for p in &ps {
-                    println!("=== stage {:?}\n{body}", p.pipeline);
-                    for (n, l) in [("setup", &p.setup), ("step", &p.step), ("eval", &p.eval)] {
-                        println!("{n}");
-                        show(p, l, 1);
-                    }
-                }
+        let cut = parts.cut_chunks(&data.topology, self.chunks, 0).unwrap();
+        (0..data.vertices()).map(|v| cut.chunk_of(v)).collect()
+    }
+}
+
+/// A session with start values that leave no parameter at 0 or 1.
+fn start(case: &Case, way: Way) -> Trainer {
+    let mut trainer = Trainer::new(&case.loaded, &case.compiled, &way.options())
+        .unwrap_or_else(|e| panic!("{way:?}: {e}"));
+    let mut start = trainer.session.parameters();
+    for (n, tensor) in start.iter_mut().enumerate() {
+        for (k, value) in tensor.values.iter_mut().enumerate() {
+            *value += 0.3 * ((7 * n + 3 * k) as f32 * 0.7).sin();
+        }
+    }
+    trainer.session.set_parameters(&start).unwrap();
+    trainer
+}
+
+/// What becomes history, by number.
+fn kept(form: &Graph) -> Graph {
+    let blends = form.nodes.iter().filter(|node| node.op == Op::Blend);
+    Graph {
+        results: blends.map(|node| node.inputs[2]).collect(),
+        ..form.clone()
+    }
+}
+
+/// Trains some epochs, each from the same parameters, and compares with the interpreter.
+fn check(body: &str, way: Way) {
+    let mut case = case(body);
+    case.loss();
+    let model = case.loaded.model.graph.clone();
+    let form = form(&model).unwrap();
+    let training = differentiate(&form).unwrap();
+    let data = case.loaded.data.as_ref().unwrap();
+    let chunk_of = way.chunks(data);
+    let mut trainer = start(&case, way);
+    let seed = case.loaded.model.train.seed;
+    let before = trainer.session.parameters();
+    let params = case.parameters(&before);
+    let mut context = EvalContext {
+        params: elements(&form, &model, &params),
+        ..case.context().clone()
+    };
+    // An exact pass fills the histories.
+    context.histories = histories(&form, 40, 0);
+    context.histories = evaluate(&kept(&form), &context).unwrap();
+    let mut stale = false;
+    for epoch in 0..5u64 {
+        let order = chunk_order(&way.pipeline(), seed, epoch + 1);
+        let place = |chunk: &u32| order.iter().position(|c| c == chunk).unwrap() as u32;
+        context.order = chunk_of.iter().map(place).collect();
+        let epoch_key = epoch as u32;
+        context.dropout = Some(DropoutKey {
+            seed,
+            epoch: epoch_key,
+        });
+        let report = trainer
+            .epoch()
+            .unwrap_or_else(|e| panic!("{way:?}: {e}\n{body}"));
+        let results = evaluate(&training.graph, &context).unwrap();
+        let loss = results[training.loss].data[0];
+        let off = (report.loss - loss).abs() / loss.abs().max(1e-3);
+        assert!(
+            off < 1e-4,
+            "{way:?} epoch {epoch}: loss {}, not {loss}\n{body}",
+            report.loss
+        );
+        let after = elements(
+            &form,
+            &model,
+            &case.parameters(&trainer.session.parameters()),
+        );
+        let decay = |n: usize| {
+            form.params[n]
+                .decay
+                .unwrap_or(case.loaded.model.train.weight_decay)
+        };
+        let all = |n: usize| results[training.grads[n].unwrap()].data.iter();
+        let largest = (0..form.params.len())
+            .flat_map(all)
+            .fold(0.0, |m: f64, g| m.max(g.abs()));
+        for (n, spec) in form.params.iter().enumerate() {
+            let grad = &results[training.grads[n].unwrap()].data;
+            let old = &context.params[n].data;
+            let scale = grad.iter().fold(largest * 1e-3, |m: f64, g| m.max(g.abs()));
+            for k in 0..grad.len() {
+                let expected = grad[k] + decay(n) * old[k];
+                let found = (old[k] - after[n].data[k]) / 64.0;
+                assert!(
+                    (found - expected).abs() <= 1e-4 * scale,
+                    "{way:?} epoch {epoch}: gradient of {} {:?} [{k}]: {found}, not {expected} \
+                     (largest {scale})\n{body}",
+                    spec.name,
+                    spec.element
+                );
             }
-            Err(e) => println!("!!!!! {e}\n{body}"),
+        }
+        let exact = EvalContext {
+            order: Vec::new(),
+            ..context.clone()
+        };
+        let other = evaluate(&form, &exact).unwrap()[0].data[0];
+        stale |= (other - loss).abs() > 1e-7;
+        if (epoch + 1) % u64::from(way.interval) == 0 {
+            context.histories = evaluate(&kept(&form), &context).unwrap();
+        }
+        trainer.session.set_parameters(&before).unwrap();
+    }
+    assert!(stale == (way.chunks > 1), "{way:?}\n{body}");
+    trainer.evaluate().unwrap();
+    let logits = trainer.session.logits().unwrap();
+    let exact = EvalContext {
+        params,
+        ..case.context().clone()
+    };
+    let expected = &evaluate(&model, &exact).unwrap()[1].data;
+    let scale = expected.iter().fold(0.0, |m: f64, z| m.max(z.abs()));
+    for (z, e) in logits.iter().zip(expected) {
+        assert!(
+            (f64::from(*z) - e).abs() <= 1e-4 * scale,
+            "{way:?}: logit {z}, not {e}\n{body}"
+        );
+    }
+}
+
+#[test]
+fn sessions_compute_what_the_form_says() {
+    for body in MODELS {
+        for (ranks, stages, chunks, interval) in [
+            (1, 1, 1, 1),
+            (1, 1, 5, 2),
+            (2, 2, 4, 1),
+            (3, 3, 6, 2),
+            (2, 1, 4, 2),
+            (3, 1, 3, 1),
+            (4, 2, 4, 3),
+            (6, 3, 2, 2),
+        ] {
+            check(
+                body,
+                Way {
+                    ranks,
+                    stages,
+                    chunks,
+                    interval,
+                },
+            );
         }
     }
 }

@@ -245,7 +245,17 @@ impl Region<'_> {
             Ok(Instr::Launch(launch))
         };
         let earlier = fill(self, old)?;
+        // Masks are applied once more: what is stored of them has no halo rows.
+        let mut masked = Vec::new();
+        let mut inner = x;
+        while inner != kept && pointwise(&graph.node(inner).op) {
+            masked.push((inner, self.values[inner.0 as usize].take()));
+            inner = graph.node(inner).inputs[0];
+        }
         let current = fill(self, x)?;
+        for (id, value) in masked {
+            self.values[id.0 as usize] = value;
+        }
         self.before.push(earlier);
         self.code.push(current);
         let (kept, history) = (self.plain(lowerer, kept)?, self.stored(history)?);

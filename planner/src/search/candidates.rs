@@ -118,7 +118,7 @@ impl Pin {
         Self {
             placement: Some(spec.placement),
             ranks: Some(spec.ranks),
-            partitioner: (spec.ranks > 1).then_some(spec.partitioner),
+            partitioner: (spec.parts() > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
             skip: spec.skip,
             chunks: Some(spec.chunks()),

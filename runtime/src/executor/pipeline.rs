@@ -12,7 +12,7 @@ use gnnc_ir::trace::Phase;
 const ORDER: u64 = 0x6368_756e_6b73;
 
 /// The chunks of an epoch, which is counted from 1, in their order: the same on all ranks.
-pub(crate) fn order(pipeline: &Pipeline, seed: u64, epoch: u64) -> Vec<u32> {
+pub fn chunk_order(pipeline: &Pipeline, seed: u64, epoch: u64) -> Vec<u32> {
     match pipeline.shuffle {
         false => (0..pipeline.chunks).collect(),
         true => Stream::new(seed, ORDER.wrapping_add(epoch)).permutation(pipeline.chunks),
@@ -23,7 +23,9 @@ impl Rank {
     /// The order of the chunks in the epoch at hand; empty where there are no stages.
     pub(super) fn order(&self, moment: &Moment) -> Vec<u32> {
         let pipeline = self.program.pipeline.as_ref();
-        pipeline.map_or(Vec::new(), |p| order(p, moment.seed, moment.epoch + 1))
+        pipeline.map_or(Vec::new(), |p| {
+            chunk_order(p, moment.seed, moment.epoch + 1)
+        })
     }
 
     /// Runs a body for every chunk.
@@ -228,14 +230,16 @@ mod tests {
             shuffle: true,
             interval: 1,
         };
-        let orders: Vec<Vec<u32>> = (1..20).map(|epoch| order(&pipeline, 3, epoch)).collect();
+        let orders: Vec<Vec<u32>> = (1..20)
+            .map(|epoch| chunk_order(&pipeline, 3, epoch))
+            .collect();
         for (n, one) in orders.iter().enumerate() {
             let mut sorted = one.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
             assert_eq!(
                 *one,
-                order(
+                chunk_order(
                     &Pipeline {
                         stage: 1,
                         ..pipeline
@@ -249,13 +253,13 @@ mod tests {
         assert_ne!(
             orders,
             (1..20)
-                .map(|epoch| order(&pipeline, 4, epoch))
+                .map(|epoch| chunk_order(&pipeline, 4, epoch))
                 .collect::<Vec<_>>()
         );
         let fixed = Pipeline {
             shuffle: false,
             ..pipeline
         };
-        assert_eq!(order(&fixed, 3, 7), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(chunk_order(&fixed, 3, 7), [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -32,7 +32,7 @@ impl Session {
     }
 
     /// Copies of rows of other ranks with their ages, as checkpoints hold them.
-    pub(super) fn histories(&self) -> Vec<Tensor> {
+    pub(super) fn copies(&self) -> Vec<Tensor> {
         let ranks: Vec<_> = self.crew.ranks().collect();
         histories::join(ranks.iter().map(|rank| &**rank), self.vertices, self.epoch)
     }
