@@ -8,8 +8,8 @@ use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
-use gnnc_planner::layout::Layouts;
-use gnnc_planner::lower::movable;
+use gnnc_planner::layout::{Layouts, Pure};
+use gnnc_planner::lower::{LowerError, pure};
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
@@ -145,14 +145,12 @@ pub fn layouts(
 }
 
 impl Lower for Planner<'_> {
-    fn program(&self, spec: &PlacementSpec) -> Result<Program, String> {
-        let training = self.compiled.training(spec.placement);
-        let program = training.and_then(|training| placement::lower(training, &spec.place()));
-        program.map_err(|e| e.to_string())
+    fn program(&self, spec: &PlacementSpec) -> Result<Program, LowerError> {
+        placement::lower(self.compiled.training(spec.placement)?, &spec.place())
     }
 
-    fn movable(&self, ranks: u32) -> Result<[usize; 2], String> {
-        movable(&self.compiled.training, ranks).map_err(|e| e.to_string())
+    fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
+        pure(&self.compiled.training, ranks)
     }
 }
 

@@ -54,6 +54,10 @@ pub struct Parameters {
     /// Whether messages may be under way while something is computed; true if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
+    /// does; rows if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature_layout: Option<Layout>,
     /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
     /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,8 +2,8 @@
 
 use super::PlanRequest;
 use crate::layout::Layouts;
-use crate::placement::{Flow, Place, Row, TABLE};
-use gnnc_ir::plan::{Candidate, Partitioner, Placement};
+use crate::placement::{Flow, Place, Row, TABLE, row};
+use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -32,6 +32,7 @@ impl PlacementSpec {
             ranks: parameters.ranks,
             partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
             layouts: Layouts {
+                features: parameters.feature_layout.unwrap_or_default(),
                 epoch: parameters.layouts.clone(),
                 eval: parameters.eval_layouts.clone(),
             },
@@ -64,6 +65,8 @@ pub struct Pin {
     pub partitioner: Option<Partitioner>,
     /// The layouts of a mixture.
     pub layouts: Option<Layouts>,
+    /// How the input features of a mixture lie; there are only mixtures then.
+    pub features: Option<Layout>,
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
 }
@@ -76,6 +79,7 @@ impl Pin {
             ranks: Some(spec.ranks),
             partitioner: (spec.ranks > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
+            features: None,
             chunks: Some(spec.flow.chunks),
         }
     }
@@ -84,6 +88,7 @@ impl Pin {
         self.placement.is_none_or(|p| p == spec.placement)
             && self.ranks.is_none_or(|r| r == spec.ranks)
             && self.chunks.is_none_or(|c| c == spec.flow.chunks)
+            && (self.features.is_none() || row(spec.placement).is_some_and(|row| row.mixes))
     }
 }
 
