@@ -155,6 +155,9 @@ fn features_that_several_read() {
          let z = c
          repeat k in 1..=2 { z = 0.9 * propagate(z) + 0.1 * c }
          loss cross_entropy(linear(z, classes) + linear(x, classes), labels, on = train)",
+        "let h = concat(x, tanh(x)) |> dropout(0.4)
+         let m = gather(h@src, max)
+         loss cross_entropy(linear(m, classes) + linear(x, classes), labels, on = train)",
         "let h = propagate(x) |> linear(12) |> tanh
          let g = propagate(h) + tanh(x)
          loss cross_entropy(gcn_conv(g |> dropout(0.3), classes), labels, on = train)",
