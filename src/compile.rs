@@ -89,6 +89,7 @@ fn trained(
     let form = rewrite(graph, &Facts::new(workload, true), options)?;
     let backward = differentiate(&form.graph).map_err(LowerError::from)?;
     let training = Training {
+        source: graph.clone(),
         forward: evaluation(&form.graph),
         backward,
         loss: model.loss,

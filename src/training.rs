@@ -254,6 +254,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         ranks: options.workers,
         layouts: options.layouts.clone(),
         flow: options.flow,
+        stages: None,
     };
     let mixes = placement::row(place.placement).is_some_and(|row| row.mixes);
     if mixes && place.ranks > 1 && place.layouts == Layouts::default() {

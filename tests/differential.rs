@@ -21,6 +21,8 @@ mod layouts;
 mod messages;
 #[path = "differential/models.rs"]
 mod models;
+#[path = "differential/pipeline.rs"]
+mod pipeline;
 #[path = "differential/random.rs"]
 mod random;
 #[path = "differential/sameness.rs"]

@@ -117,6 +117,72 @@ pub fn differentiate(graph: &Graph) -> Result<TrainingGraph, AutodiffError> {
     })
 }
 
+/// A part of a model with its gradients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartGraph {
+    /// Forward and backward pass. Arguments are those of the part, then the gradients by its results that
+    /// are given; results are those of the part, then gradients.
+    pub graph: Graph,
+    /// Index of every parameter's gradient among the results, if there is one.
+    pub params: Vec<Option<usize>>,
+    /// The same of the arguments.
+    pub args: Vec<Option<usize>>,
+}
+
+/// Where the gradient by a result of a part comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seed {
+    /// It is 1: the result is the loss.
+    Loss,
+    /// It is given, as one more argument.
+    Given,
+    /// There is none.
+    None,
+}
+
+/// A part of a model, with the gradients by its parameters and arguments of the loss, whose gradient by the
+/// part's results comes from where `seeds` says. The result is simplified.
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn differentiate_part(graph: &Graph, seeds: &[Seed]) -> Result<PartGraph, AutodiffError> {
+    graph.verify()?;
+    let simple = simplify(graph);
+    let own = simple.results.clone();
+    let mut tape = Tape::new(simple, &vec![true; graph.args.len()]);
+    for (result, seed) in own.iter().zip(seeds) {
+        let ty = tape.graph.ty(*result);
+        tape.scope = tape.graph.node(*result).scope;
+        let seed = match seed {
+            Seed::Loss => tape.emit(Op::Const(1.0), &[])?,
+            Seed::Given => tape.argument(ty)?,
+            Seed::None => continue,
+        };
+        tape.add(*result, seed)?;
+    }
+    tape.run()?;
+    let mut results = own;
+    let mut placed = |grads: Vec<Option<NodeId>>| -> Vec<Option<usize>> {
+        let mut list = Vec::with_capacity(grads.len());
+        for grad in grads {
+            list.push(grad.is_some().then_some(results.len()));
+            results.extend(grad);
+        }
+        list
+    };
+    let params = tape.leaf_grads(graph.params.len(), param_of)?;
+    let args = tape.leaf_grads(graph.args.len(), arg_of)?;
+    let (params, args) = (placed(params), placed(args));
+    tape.graph.results = results;
+    let graph = simplify(&tape.graph);
+    graph.verify()?;
+    Ok(PartGraph {
+        graph,
+        params,
+        args,
+    })
+}
+
 /// A graph that grows by its own gradient.
 struct Tape {
     /// The forward pass, then the backward pass.

@@ -191,6 +191,11 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
 }
 
 impl Traffic {
+    /// Adds what others send.
+    pub fn include(&mut self, other: Self) {
+        self.add(other, 1);
+    }
+
     fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;

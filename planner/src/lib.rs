@@ -52,3 +52,4 @@ pub mod rules;
 pub mod saturate;
 pub mod search;
 pub mod simulate;
+pub mod stale;

@@ -14,8 +14,10 @@ mod fabric;
 mod memory;
 mod network;
 mod run;
+mod stages;
 
 pub use bound::{Bound, bound};
+pub use stages::{bound_all, simulate_all, timeline_all};
 
 use crate::parts::Parts;
 use compile::Compiler;
@@ -79,6 +81,9 @@ pub enum SimulateError {
         /// Ranks of the parts.
         parts: usize,
     },
+    /// Stages that wait for rows that nobody sends: a bug in a lowering.
+    #[error("the stages of the program wait for each other")]
+    Waiting,
     /// More ranks than devices.
     #[error("{ranks} ranks need as many devices, but the cluster has {devices}")]
     TooFewDevices {
@@ -99,7 +104,7 @@ pub fn simulate(
     parts: &Parts,
 ) -> Result<Estimate, SimulateError> {
     check(program, cluster, parts)?;
-    let fabric = Fabric::new(cluster, parts);
+    let fabric = Fabric::new(cluster, parts, 0);
     let phase = |instrs: &[Instr]| price(instrs, program, cluster, parts, &fabric);
     let (setup, epoch, eval) = (
         phase(&program.setup),
@@ -131,7 +136,7 @@ pub fn timeline(
     ranks: u32,
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
-    let fabric = Fabric::new(cluster, parts);
+    let fabric = Fabric::new(cluster, parts, 0);
     let compiler = Compiler::new(program, cluster, &fabric, parts);
     let (steps, names) = compiler.compile(program.list(phase));
     let mut run = Run::tracing(&fabric, names, phase, ranks);

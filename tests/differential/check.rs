@@ -102,6 +102,11 @@ impl Case {
         Ok(self)
     }
 
+    /// What the interpreter runs on.
+    pub fn context(&self) -> &EvalContext {
+        &self.context
+    }
+
     /// The loss without dropout, with parameters that leave nothing at 0 or 1; by their order, so that
     /// models with the same parameters have the same.
     pub fn loss(&mut self) -> f64 {

@@ -124,7 +124,7 @@ impl Tape {
     }
 
     /// One argument more.
-    fn argument(&mut self, ty: crate::Type) -> Result<NodeId, AutodiffError> {
+    pub(super) fn argument(&mut self, ty: crate::Type) -> Result<NodeId, AutodiffError> {
         self.graph.args.push(ty);
         self.emit(Op::Arg(self.graph.args.len() as u32 - 1), &[])
     }

@@ -30,6 +30,7 @@ pub fn pointwise(op: &Op) -> bool {
             | Op::Dropout { .. }
             | Op::Broadcast(_)
             | Op::Const(_)
+            | Op::Input(Input::Fresh(_))
             | Op::Take(..)
     )
 }
@@ -115,6 +116,8 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
     match user {
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
         Op::Redistribute(_) => true,
+        // What is kept is exchanged and copied.
+        Op::Blend => position >= 2,
         Op::Take(..) => true,
         // A carry's start value is computed straight into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
@@ -131,7 +134,10 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
             stored[input.0 as usize] |= needs_memory(graph, &node.op, position, *input);
         }
         let n = id.0 as usize;
-        if stored[n] || matches!(node.op, Op::Const(_)) || tiny(node.ty) {
+        if stored[n]
+            || matches!(node.op, Op::Const(_) | Op::Input(Input::Fresh(_)))
+            || tiny(node.ty)
+        {
             continue;
         }
         // Computed once in `setup` if an epoch needs it: small enough tensors only.

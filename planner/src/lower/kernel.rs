@@ -4,9 +4,9 @@ use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
-use gnnc_ir::op::{Op, Site, Slice};
+use gnnc_ir::op::{Input, Op, Site, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
-use gnnc_ir::{NodeId, Rows, Type};
+use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A kernel under construction, with what its operands are bound to.
 pub struct Builder {
@@ -87,7 +87,11 @@ impl Builder {
                     let a = self.tree(region, expr, node.inputs[0])?;
                     expr.push(Scalar::Unary(*op, a))
                 }
+                // Where arcs are not fresh, the other factor is 0: see `phases`.
                 Op::Binary(op) => {
+                    if let Some(other) = fresh(region.graph, id) {
+                        return self.tree(region, expr, other);
+                    }
                     let a = self.tree(region, expr, node.inputs[0])?;
                     let b = self.tree(region, expr, node.inputs[1])?;
                     expr.push(Scalar::Binary(*op, a, b))
@@ -212,6 +216,17 @@ impl Builder {
             sites: self.masks.into_iter().map(|(_, site)| site).collect(),
             chunk: None,
         }
+    }
+}
+
+/// The other factor of a product with the indicator of fresh arcs.
+pub fn fresh(graph: &Graph, id: NodeId) -> Option<NodeId> {
+    let node = graph.node(id);
+    let is_fresh = |id: &NodeId| matches!(graph.node(*id).op, Op::Input(Input::Fresh(_)));
+    match (&node.op, &node.inputs[..]) {
+        (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) if is_fresh(b) => Some(*a),
+        (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) if is_fresh(a) => Some(*b),
+        _ => None,
     }
 }
 

@@ -13,12 +13,15 @@ mod kernel;
 mod optimizer;
 pub mod overlap;
 mod partial;
+mod phases;
 mod produce;
 mod region;
 mod scan;
+pub mod stage;
 
 use crate::decouple::DecoupleError;
 use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
+use crate::stale::StaleError;
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::model::TrainSettings;
@@ -55,6 +58,9 @@ pub enum LowerError {
         /// How many there must be.
         expected: usize,
     },
+    /// The model has no form for a pipeline.
+    #[error(transparent)]
+    Stale(#[from] StaleError),
     /// The gradient of the model could not be built.
     #[error(transparent)]
     Autodiff(#[from] gnnc_ir::autodiff::AutodiffError),
@@ -63,6 +69,8 @@ pub enum LowerError {
 /// What a program is made from.
 #[derive(Clone, Debug)]
 pub struct Training {
+    /// The model as it is written: results are the loss and the logits.
+    pub source: Graph,
     /// Forward graph without dropout: results are the loss and the logits.
     pub forward: Graph,
     /// Forward and backward graph.

@@ -1,7 +1,8 @@
 //! The instructions of operators that are not element-wise: reductions, products, losses and
 //! tensors that are put together from parts.
 
-use crate::lower::kernel::Builder;
+use crate::lower::analysis::pointwise;
+use crate::lower::kernel::{Builder, fresh};
 use crate::lower::region::{Region, Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
@@ -116,6 +117,9 @@ impl Region<'_> {
             .operand(at);
         }
         let launch = builder.launch(&mut lowerer.program, body, rows, vec![(output, out.at)]);
+        if to_source && self.collects_fresh(operand) {
+            self.fresh.push(self.code.len());
+        }
         self.code.push(Instr::Launch(launch));
         if shared {
             self.code.push(Instr::HaloReduce { buffer: out.at });
@@ -200,6 +204,52 @@ impl Region<'_> {
             (None, None) => return Err(LowerError::Internal("a product of nothing".to_owned())),
         }
         Ok(out)
+    }
+
+    /// Whether an arc tensor that a kernel computes has a factor that is 0 where arcs are not fresh.
+    fn collects_fresh(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        let inner = pointwise(&node.op) && !matches!(node.op, Op::Take(..));
+        fresh(self.graph, id).is_some()
+            || (inner && node.inputs.iter().any(|id| self.collects_fresh(*id)))
+    }
+
+    /// A tensor that arcs see in two versions: earlier rows are written before the epoch's chunks, current
+    /// ones over them, and what is kept goes to its history.
+    pub fn blend(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let [x, old, kept, history] = graph.node(id).inputs[..] else {
+            return Err(LowerError::Internal(format!("{id} is no blend of four")));
+        };
+        let rows = match lowerer.distributed {
+            true => Extent::Local,
+            false => Extent::Inner,
+        };
+        self.fetch_halo(lowerer, kept)?;
+        let mut out = self.target(lowerer, id, rows);
+        out.halo = lowerer.distributed;
+        let mut fill = |region: &mut Self, from| -> Result<Instr, LowerError> {
+            let mut builder = Builder::new(graph.ty(id));
+            let values = vec![builder.value(region, from)?];
+            let body = Body::Map {
+                over: Over::Rows,
+                values,
+            };
+            let output = vec![(out.operand(At::Row), out.at)];
+            let launch = builder.launch(&mut lowerer.program, body, rows, output);
+            Ok(Instr::Launch(launch))
+        };
+        let earlier = fill(self, old)?;
+        let current = fill(self, x)?;
+        self.before.push(earlier);
+        self.code.push(current);
+        let (kept, history) = (self.plain(lowerer, kept)?, self.stored(history)?);
+        self.code.push(Instr::Remember {
+            from: kept.at,
+            history: history.at,
+        });
+        self.values[id.0 as usize] = Some(out);
+        Ok(())
     }
 
     /// Moves a tensor from one layout to another.

@@ -84,6 +84,10 @@ pub struct Region<'a> {
     pub hoist: bool,
     /// Instructions so far.
     pub code: Vec<Instr>,
+    /// Instructions that fill blends with rows of earlier epochs.
+    pub before: Vec<Instr>,
+    /// Places in `code` of kernels that collect what fresh arcs bring.
+    pub fresh: Vec<usize>,
     /// Bound arguments, by argument number.
     pub args: Vec<Value>,
     /// Where each node's tensor lies, once computed.
@@ -114,6 +118,8 @@ impl<'a> Region<'a> {
             train,
             hoist: true,
             code: Vec::new(),
+            before: Vec::new(),
+            fresh: Vec::new(),
             args,
             values: vec![None; count],
             targets: vec![None; count],
@@ -211,6 +217,7 @@ impl<'a> Region<'a> {
             Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, *loss)?,
             Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
             Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
+            Op::Blend => self.blend(lowerer, id)?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 let out = self.product(lowerer, id, id)?;
                 self.values[n] = Some(out);

@@ -4,8 +4,11 @@ mod broadcast;
 mod graph;
 mod mixed;
 mod one_rank;
+mod pipeline;
 mod push_pull;
 mod tensor;
+
+pub use pipeline::Stages;
 
 use crate::layout::{Layouts, Ranks};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
@@ -29,8 +32,16 @@ pub struct Row {
     pub slices: bool,
     /// The relaxations that it needs.
     pub relaxations: &'static [Relaxation],
-    /// The program of one of several ranks.
-    lower: fn(&Training, Ranks, &Place) -> Result<Program, LowerError>,
+    /// How programs are made.
+    lower: Lower,
+}
+
+/// How the programs of a placement are made.
+enum Lower {
+    /// That of one of several ranks.
+    Rank(fn(&Training, Ranks, &Place) -> Result<Program, LowerError>),
+    /// That of one stage, which all ranks of its group run.
+    Stage(fn(&Training, &Place, u32) -> Result<Program, LowerError>),
 }
 
 /// The placements that have a lowering.
@@ -42,7 +53,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         relaxations: &[],
-        lower: |training, ranks, _| graph::lower(training, ranks.ranks),
+        lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
     },
     Row {
         placement: Placement::Tensor,
@@ -51,7 +62,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         relaxations: &[],
-        lower: |training, ranks, _| tensor::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
     Row {
         placement: Placement::TensorDecoupled,
@@ -60,7 +71,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         relaxations: &[Relaxation::Decouple],
-        lower: |training, ranks, _| tensor::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
     Row {
         placement: Placement::Broadcast,
@@ -69,7 +80,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         relaxations: &[],
-        lower: |training, ranks, _| broadcast::lower(training, ranks.ranks),
+        lower: Lower::Rank(|training, ranks, _| broadcast::lower(training, ranks.ranks)),
     },
     Row {
         placement: Placement::PushPull,
@@ -78,7 +89,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         relaxations: &[],
-        lower: |training, ranks, _| push_pull::lower(training, ranks),
+        lower: Lower::Rank(|training, ranks, _| push_pull::lower(training, ranks)),
     },
     Row {
         placement: Placement::Mixed,
@@ -87,7 +98,29 @@ pub const TABLE: &[Row] = &[
         mixes: true,
         slices: true,
         relaxations: &[],
-        lower: |training, ranks, place| mixed::lower(training, ranks, &place.layouts),
+        lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
+    },
+];
+
+/// Those that divide layers into stages, which a plan does not try yet.
+const STAGED: &[Row] = &[
+    Row {
+        placement: Placement::Pipeline,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Stage(pipeline::lower),
+    },
+    Row {
+        placement: Placement::Hybrid,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Stage(pipeline::lower),
     },
 ];
 
@@ -102,6 +135,8 @@ pub struct Place {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// How layers and vertices are divided, in a pipeline.
+    pub stages: Option<Stages>,
 }
 
 /// How communication and computing share the time; never what is computed or sent.
@@ -131,6 +166,7 @@ impl Place {
             ranks,
             layouts: Layouts::default(),
             flow: Flow::default(),
+            stages: None,
         }
     }
 }
@@ -144,7 +180,8 @@ impl Row {
 
 /// What is known of a placement, if it has a lowering.
 pub fn row(placement: Placement) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.placement == placement)
+    let rows = TABLE.iter().chain(STAGED);
+    rows.into_iter().find(|row| row.placement == placement)
 }
 
 /// Names of the placements that have a lowering.
@@ -161,14 +198,15 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
     on_rank(training, place, 0)
 }
 
-/// The programs of all ranks: one that all of them run, or one for each where slices of columns
-/// differ.
+/// The programs of all ranks: one that all of them run, one for each where slices of columns differ, or
+/// one for each stage.
 ///
 /// # Errors
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    let different = match row(place.placement) {
-        Some(row) if row.slices => place.ranks.max(1),
+    let different = match (row(place.placement), &place.stages) {
+        (Some(row), _) if row.slices => place.ranks.max(1),
+        (_, Some(stages)) => stages.layers.len().max(1) as u32,
         _ => 1,
     };
     (0..different)
@@ -181,11 +219,14 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         ranks: place.ranks,
         rank,
     };
-    if place.ranks <= 1 {
+    if place.ranks <= 1 && place.stages.is_none() {
         return one_rank::lower(training);
     }
     let program = match row(place.placement) {
-        Some(row) => (row.lower)(training, ranks, place)?,
+        Some(row) => match row.lower {
+            Lower::Rank(lower) => lower(training, ranks, place)?,
+            Lower::Stage(lower) => return lower(training, place, rank),
+        },
         None => {
             return Err(LowerError::Unsupported(format!(
                 "placement `{}` (there are {})",

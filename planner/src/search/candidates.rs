@@ -50,6 +50,7 @@ impl PlacementSpec {
             ranks: self.ranks,
             layouts: self.layouts.clone(),
             flow: self.flow,
+            stages: None,
         }
     }
 }

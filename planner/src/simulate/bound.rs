@@ -29,7 +29,12 @@ pub struct Bound {
 /// As [`super::simulate`].
 pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Bound, SimulateError> {
     check(program, cluster, parts)?;
-    let fabric = Fabric::new(cluster, parts);
+    Ok(bound_of(program, cluster, parts, 0))
+}
+
+/// The same of ranks from `first` on.
+pub(super) fn bound_of(program: &Program, cluster: &Cluster, parts: &Parts, first: u32) -> Bound {
+    let fabric = Fabric::new(cluster, parts, first);
     let compiler = Compiler::new(program, cluster, &fabric, parts);
     let around = compiler.around();
     let (steps, _) = compiler.compile(&program.step);
@@ -37,10 +42,10 @@ pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Boun
         .flat_map(|class| busy(&steps, class))
         .fold(0.0, f64::max);
     let sent = traffic(&program.step, program, parts.halo_rows(), &parts.sizes);
-    Ok(Bound {
+    Bound {
         seconds: Seconds((around + busiest) * (1.0 - ROUNDING)),
         bytes: Bytes(sent.total_bytes),
-    })
+    }
 }
 
 /// Seconds that a rank of a class is busy, and that its links are. Messages that are under way while
@@ -51,9 +56,11 @@ fn busy(steps: &[Step], class: usize) -> [f64; 2] {
         let [rank, links] = match step {
             Step::Compute { seconds, .. } => [seconds[class], 0.0],
             Step::Transfer { half, cost, .. } => transfer(*half, cost, class),
-            Step::Loop { count, body, .. } => {
+            Step::Loop { count, body, .. } | Step::Chunks { count, body } => {
                 busy(body, class).map(|seconds| f64::from(*count) * seconds)
             }
+            // Rows that go to another stage keep nobody busy but their links.
+            Step::Passage { .. } => [0.0; 2],
         };
         sum = [sum[0] + rank, sum[1] + links];
     }

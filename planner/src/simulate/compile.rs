@@ -4,7 +4,7 @@ use super::fabric::Fabric;
 use crate::parts::{Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Program, RankSizes, Ref};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Ref};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -38,6 +38,19 @@ pub(super) enum Step {
         count: u32,
         reverse: bool,
         body: Vec<Step>,
+    },
+    /// The same for every chunk.
+    Chunks { count: u32, body: Vec<Step> },
+    /// Rows for another stage, or from one.
+    Passage {
+        at: String,
+        name: usize,
+        sends: bool,
+        with: Neighbour,
+        /// Bytes by class.
+        bytes: Vec<f64>,
+        /// Seconds of packing or unpacking by class.
+        packing: Vec<f64>,
     },
 }
 
@@ -102,7 +115,10 @@ impl Step {
         match self {
             Self::Compute { .. } => false,
             Self::Transfer { .. } => true,
-            Self::Loop { body, .. } => body.iter().any(Self::communicates),
+            Self::Passage { .. } => true,
+            Self::Loop { body, .. } | Self::Chunks { body, .. } => {
+                body.iter().any(Self::communicates)
+            }
         }
     }
 }
@@ -117,6 +133,8 @@ pub(super) struct Compiler<'a> {
     degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
+    /// Chunks that the rows at hand are one of.
+    chunks: u32,
 }
 
 impl<'a> Compiler<'a> {
@@ -135,6 +153,7 @@ impl<'a> Compiler<'a> {
             degrees: &parts.degrees,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
+            chunks: 1,
         }
     }
 
@@ -176,6 +195,26 @@ impl<'a> Compiler<'a> {
                 reverse: *reverse,
                 body: self.list(body, &at),
             },
+            Instr::Chunks { body, .. } => {
+                let count = self
+                    .program
+                    .pipeline
+                    .map_or(1, |pipeline| pipeline.chunks.max(1));
+                let before = std::mem::replace(&mut self.chunks, count);
+                let body = self.list(body, &at);
+                self.chunks = before;
+                Step::Chunks { count, body }
+            }
+            Instr::Send(passage) => self.passage(passage, true, at, name),
+            Instr::Receive(passage) => self.passage(passage, false, at, name),
+            // In other epochs nothing is kept; this is the mean of all.
+            Instr::Remember { .. } => {
+                let interval = self
+                    .program
+                    .pipeline
+                    .map_or(1, |pipeline| pipeline.interval.max(1));
+                self.computed(instr, at, name, 1.0 / f64::from(interval))
+            }
             Instr::Begin(transfer) => {
                 self.transfer(&transfer.what, Half::Begin(transfer.tag), at, name)
             }
@@ -183,13 +222,52 @@ impl<'a> Compiler<'a> {
                 self.transfer(&transfer.what, Half::Finish(transfer.tag), at, name)
             }
             instr if instr.communicates() => self.transfer(instr, Half::Whole, at, name),
-            _ => {
-                let classes = self.fabric.classes.iter();
-                let seconds = classes
-                    .map(|class| self.instruction(instr, &class.sizes))
-                    .collect();
-                Step::Compute { at, name, seconds }
-            }
+            _ => self.computed(instr, at, name, 1.0),
+        }
+    }
+
+    /// An instruction that runs in a share of the epochs.
+    fn computed(&self, instr: &Instr, at: String, name: usize, share: f64) -> Step {
+        let classes = self.fabric.classes.iter();
+        let seconds =
+            classes.map(|class| share * self.instruction(instr, &self.chunk(&class.sizes)));
+        Step::Compute {
+            at,
+            name,
+            seconds: seconds.collect(),
+        }
+    }
+
+    /// What a chunk has of a rank's rows and arcs: an even share.
+    fn chunk(&self, sizes: &RankSizes) -> RankSizes {
+        let of = |total: u64| total.div_ceil(u64::from(self.chunks));
+        RankSizes {
+            inner: of(sizes.inner),
+            halo: of(sizes.halo),
+            edges: of(sizes.edges),
+            feature_nonzeros: of(sizes.feature_nonzeros),
+            ..*sizes
+        }
+    }
+
+    fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
+        let columns = |at: &Ref| u64::from(self.program.buffer(at.buffer).columns);
+        let row = 4 * passage.tensors.iter().map(columns).sum::<u64>();
+        let share = f64::from(self.chunks);
+        let classes = self.fabric.classes.iter();
+        let bytes: Vec<f64> = classes
+            .map(|c| (c.sizes.inner * row) as f64 / share)
+            .collect();
+        Step::Passage {
+            at,
+            name,
+            sends,
+            with: passage.with,
+            packing: bytes
+                .iter()
+                .map(|&bytes| self.pass(bytes, bytes, 0.0))
+                .collect(),
+            bytes,
         }
     }
 
@@ -330,6 +408,7 @@ impl<'a> Compiler<'a> {
 
     fn exchange(&self, buffer: Ref, reverse: bool, name: usize) -> TransferCost {
         let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
+        let row = row / f64::from(self.chunks);
         let measured = self.measured(name);
         let cost = |class: &super::fabric::Class| {
             let flow = &class.flow;

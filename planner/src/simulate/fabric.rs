@@ -46,10 +46,11 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    pub fn new(cluster: &Cluster, parts: &Parts) -> Self {
+    /// Of ranks from `first` on, one for each part.
+    pub fn new(cluster: &Cluster, parts: &Parts, first: u32) -> Self {
         let (classes, nodes) = match &parts.messages {
-            Messages::Uniform => uniform(cluster, &parts.sizes),
-            Messages::Matrix(rows) => single(cluster, &parts.sizes, rows),
+            Messages::Uniform => uniform(cluster, &parts.sizes, first),
+            Messages::Matrix(rows) => single(cluster, &parts.sizes, rows, first),
         };
         Self {
             ranks: parts.sizes.len() as u32,
@@ -60,9 +61,15 @@ impl Fabric {
 }
 
 /// Every rank is its own class.
-fn single(cluster: &Cluster, sizes: &[RankSizes], rows: &[Vec<u64>]) -> (Vec<Class>, Vec<Node>) {
+fn single(
+    cluster: &Cluster,
+    sizes: &[RankSizes],
+    rows: &[Vec<u64>],
+    first: u32,
+) -> (Vec<Class>, Vec<Node>) {
     let count = sizes.len();
-    let node_of = |rank: usize| cluster.node_of(rank as u32) as usize;
+    let node_of =
+        |rank: usize| (cluster.node_of(first + rank as u32) - cluster.node_of(first)) as usize;
     let mut nodes: Vec<Node> = Vec::new();
     let mut classes = Vec::with_capacity(count);
     for (rank, sizes) in sizes.iter().enumerate() {
@@ -104,7 +111,7 @@ fn single(cluster: &Cluster, sizes: &[RankSizes], rows: &[Vec<u64>]) -> (Vec<Cla
 }
 
 /// Classes where halos are owned in equal shares by all other ranks.
-fn uniform(cluster: &Cluster, sizes: &[RankSizes]) -> (Vec<Class>, Vec<Node>) {
+fn uniform(cluster: &Cluster, sizes: &[RankSizes], first: u32) -> (Vec<Class>, Vec<Node>) {
     let mut kinds: Vec<RankSizes> = Vec::new();
     let kind_of: Vec<usize> = sizes
         .iter()
@@ -112,9 +119,15 @@ fn uniform(cluster: &Cluster, sizes: &[RankSizes]) -> (Vec<Class>, Vec<Node>) {
         .collect();
     // Compositions of nodes: how many ranks of each kind.
     let per_node = cluster.devices_per_node.max(1) as usize;
+    // Places of a node that ranks before the first one have.
+    let taken = first as usize % per_node;
+    let of_first = kind_of.len().min(per_node - taken);
+    let nodes_of_kinds = [&kind_of[..of_first]]
+        .into_iter()
+        .chain(kind_of[of_first..].chunks(per_node));
     let mut compositions: Vec<Vec<(usize, u32)>> = Vec::new();
     let mut composition_of = Vec::new();
-    for ranks in kind_of.chunks(per_node) {
+    for ranks in nodes_of_kinds {
         let mut sorted = ranks.to_vec();
         sorted.sort_unstable();
         let mut composition: Vec<(usize, u32)> = Vec::new();
@@ -163,7 +176,7 @@ fn uniform(cluster: &Cluster, sizes: &[RankSizes]) -> (Vec<Class>, Vec<Node>) {
         nodes.push(Node { ranks, members });
     }
     for (rank, kind) in kind_of.iter().enumerate() {
-        let node = composition_of[rank / per_node];
+        let node = composition_of[(rank + taken) / per_node];
         if let Some((_, class)) = class_of[node].iter().find(|(k, _)| k == kind) {
             classes[*class].ranks.push(rank as u32);
         }
@@ -207,7 +220,7 @@ mod tests {
             .unwrap()
             .resized(Some(1024), None)
             .unwrap();
-        let fabric = Fabric::new(&cluster, &parts);
+        let fabric = Fabric::new(&cluster, &parts, 0);
         assert!(fabric.classes.len() <= 16, "{}", fabric.classes.len());
         assert_eq!(
             fabric.classes.iter().map(|c| c.ranks.len()).sum::<usize>(),

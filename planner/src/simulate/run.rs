@@ -182,6 +182,9 @@ impl<'a> Run<'a> {
                 reverse,
                 body,
             } => self.repeat(*count, *reverse, body),
+            Step::Chunks { count, body } => self.repeat(*count, false, body),
+            // Between stages: see `stages`.
+            Step::Passage { .. } => {}
         }
     }
 
@@ -233,6 +236,39 @@ impl<'a> Run<'a> {
                 first + second,
             );
         }
+    }
+
+    /// One step in an iteration.
+    pub fn step(&mut self, step: &Step, iteration: u32) {
+        let outer = std::mem::replace(&mut self.iteration, iteration);
+        self.one(step);
+        self.iteration = outer;
+    }
+
+    /// Packs rows for another stage, or unpacks those of one. `arrived` has for each class when the rows were
+    /// sent and when they are there; packing waits for nothing. Gives the clocks of the classes.
+    pub fn passage(
+        &mut self,
+        (name, at): (usize, &str),
+        iteration: u32,
+        packing: &[f64],
+        bytes: &[f64],
+        arrived: Option<&[[f64; 2]]>,
+    ) -> Vec<f64> {
+        let outer = std::mem::replace(&mut self.iteration, iteration);
+        self.state.kinds[name].0 += 1;
+        for (class, &packing) in packing.iter().enumerate() {
+            let clock = self.state.clock[class];
+            let [sent, there] = arrived.map_or([clock; 2], |arrived| arrived[class]);
+            let exposed = (there - clock.max(sent)).max(0.0);
+            let busy = exposed + packing;
+            self.state.communication[class] += busy;
+            let sends = if arrived.is_none() { bytes[class] } else { 0.0 };
+            let end = clock.max(there) + packing;
+            self.finish(class, name, at, busy, end, sends.round() as u64);
+        }
+        self.iteration = outer;
+        self.state.clock.clone()
     }
 
     /// Runs a loop. Durations do not depend on the iteration, so every further iteration is the

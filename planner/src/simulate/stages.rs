@@ -1,0 +1,374 @@
+//! Stages that pass chunks to each other.
+//!
+//! The ranks of a stage run like those of any program. A stage waits where it needs rows of another, and
+//! nobody waits for rows to be taken; so stages are run in turn, each up to what it does not have yet.
+
+use super::bound::{Bound, bound, bound_of};
+use super::compile::{Compiler, Name, Step};
+use super::fabric::Fabric;
+use super::run::Run;
+use super::{Estimate, PhaseCost, SimulateError, basis, memory, range, simulate, timeline};
+use crate::parts::Parts;
+use gnnc_ir::cluster::{Cluster, SharedBy};
+use gnnc_ir::plan::KindCost;
+use gnnc_ir::program::{Neighbour, Program};
+use gnnc_ir::trace::{Event, Phase};
+use gnnc_ir::traffic::traffic;
+use gnnc_ir::units::{Bytes, Seconds};
+use std::collections::{BTreeMap, VecDeque};
+
+/// As [`simulate`], of one program that stands for those of all ranks, or of one for each stage of a pipeline,
+/// where `parts` are those of a group.
+///
+/// # Errors
+/// As [`simulate`]; stages that wait for each other.
+pub fn simulate_all(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Result<Estimate, SimulateError> {
+    let [program] = programs else {
+        return staged(programs, cluster, parts);
+    };
+    match program.pipeline {
+        Some(_) => staged(programs, cluster, parts),
+        None => simulate(program, cluster, parts),
+    }
+}
+
+fn staged(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Result<Estimate, SimulateError> {
+    check(programs, cluster, parts)?;
+    let phase = |phase| {
+        let stages = run(programs, cluster, parts, phase, None)?;
+        Ok(cost(stages, programs, parts, phase))
+    };
+    let (setup, epoch, eval) = (
+        phase(Phase::Setup)?,
+        phase(Phase::Step)?,
+        phase(Phase::Eval)?,
+    );
+    let peaks = programs
+        .iter()
+        .map(|program| memory::peak(program, cluster, parts));
+    let peak = peaks.max().unwrap_or(Bytes(0));
+    Ok(Estimate {
+        range: range(&epoch, cluster, parts),
+        basis: basis(cluster, parts),
+        fits: peak <= cluster.device.memory,
+        peak_memory_bytes: peak,
+        epoch,
+        eval,
+        setup,
+    })
+}
+
+/// As [`timeline`], of one program or of one for each stage.
+///
+/// # Errors
+/// As [`simulate_all`].
+pub fn timeline_all(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+    phase: Phase,
+    ranks: u32,
+) -> Result<Vec<Event>, SimulateError> {
+    match programs {
+        [program] if program.pipeline.is_none() => timeline(program, cluster, parts, phase, ranks),
+        _ => {
+            check(programs, cluster, parts)?;
+            let width = parts.sizes.len() as u32;
+            let stages = run(programs, cluster, parts, phase, Some(ranks))?;
+            let events = stages.into_iter().zip(0u32..).flat_map(|(stage, number)| {
+                let events = stage.events.into_iter();
+                events.map(move |event| Event {
+                    rank: event.rank + number * width,
+                    ..event
+                })
+            });
+            Ok(events.filter(|event| event.rank < ranks).collect())
+        }
+    }
+}
+
+/// As [`bound`], of one program or of one for each stage.
+///
+/// # Errors
+/// As [`simulate_all`].
+pub fn bound_all(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Result<Bound, SimulateError> {
+    match programs {
+        [program] if program.pipeline.is_none() => bound(program, cluster, parts),
+        _ => {
+            check(programs, cluster, parts)?;
+            let (mut seconds, mut bytes) = (0.0f64, 0);
+            for (program, first) in programs.iter().zip(firsts(parts)) {
+                let found = bound_of(program, cluster, parts, first);
+                seconds = seconds.max(found.seconds.0);
+                bytes += found.bytes.0;
+            }
+            Ok(Bound {
+                seconds: Seconds(seconds),
+                bytes: Bytes(bytes),
+            })
+        }
+    }
+}
+
+/// The first rank of each group.
+fn firsts(parts: &Parts) -> impl Iterator<Item = u32> + use<> {
+    let width = parts.sizes.len() as u32;
+    (0..).map(move |stage| stage * width)
+}
+
+fn check(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {
+    let ranks = programs.first().map_or(0, |program| program.ranks);
+    let held = programs.len() * parts.sizes.len();
+    if ranks as usize != held {
+        return Err(SimulateError::OtherRanks {
+            program: ranks,
+            parts: held,
+        });
+    }
+    if ranks > cluster.devices() {
+        return Err(SimulateError::TooFewDevices {
+            ranks,
+            devices: cluster.devices(),
+        });
+    }
+    Ok(())
+}
+
+/// Rows on their way to another stage: by part, when they were sent and when they are there.
+type Mail = Vec<[f64; 2]>;
+
+/// What was sent and not yet taken, by the stage that it is for and the one that it comes from.
+type Mails = BTreeMap<(usize, Neighbour), VecDeque<Mail>>;
+
+/// A stage at its end.
+struct Finished {
+    cost: PhaseCost,
+    events: Vec<Event>,
+}
+
+/// A stage while it runs.
+struct Stage<'a> {
+    fabric: &'a Fabric,
+    run: Run<'a>,
+    /// What is still to do, with the place of the chunk in the epoch's order.
+    steps: std::vec::IntoIter<(u32, &'a Step)>,
+    waiting: Option<(u32, &'a Step)>,
+    /// When the links of each part are free, to the next stage and to the one before.
+    free: [Vec<f64>; 2],
+}
+
+fn run(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+    phase: Phase,
+    traced: Option<u32>,
+) -> Result<Vec<Finished>, SimulateError> {
+    let fabrics: Vec<Fabric> = programs
+        .iter()
+        .zip(firsts(parts))
+        .map(|(_, first)| Fabric::new(cluster, parts, first))
+        .collect();
+    let mut compiled: Vec<(Vec<Step>, Vec<Name>, f64)> = Vec::new();
+    for (program, fabric) in programs.iter().zip(&fabrics) {
+        let compiler = Compiler::new(program, cluster, fabric, parts);
+        let around = compiler.around();
+        let (steps, names) = compiler.compile(program.list(phase));
+        compiled.push((steps, names, around));
+    }
+    let width = parts.sizes.len();
+    let mut stages = Vec::with_capacity(programs.len());
+    for (fabric, (steps, names, around)) in fabrics.iter().zip(&compiled) {
+        let mut run = match traced {
+            Some(ranks) => Run::tracing(fabric, names.clone(), phase, ranks),
+            None => Run::new(fabric, names.clone()),
+        };
+        run.wait(*around);
+        let mut flat = Vec::new();
+        flatten(steps, 0, &mut flat);
+        stages.push(Stage {
+            fabric,
+            run,
+            steps: flat.into_iter(),
+            waiting: None,
+            free: [vec![0.0; width], vec![0.0; width]],
+        });
+    }
+    let mut mail: Mails = BTreeMap::new();
+    let links = Links { cluster, width };
+    loop {
+        let mut moved = false;
+        for number in 0..stages.len() {
+            moved |= stages[number].advance(number, &links, &mut mail);
+        }
+        if !moved {
+            break;
+        }
+    }
+    if stages.iter().any(|stage| stage.waiting.is_some()) {
+        return Err(SimulateError::Waiting);
+    }
+    let finished = stages.into_iter().map(|stage| Finished {
+        cost: stage.run.cost(),
+        events: stage.run.into_events(),
+    });
+    Ok(finished.collect())
+}
+
+/// Chunks written out.
+fn flatten<'a>(steps: &'a [Step], iteration: u32, out: &mut Vec<(u32, &'a Step)>) {
+    for step in steps {
+        match step {
+            Step::Chunks { count, body } => (0..*count).for_each(|place| flatten(body, place, out)),
+            step => out.push((iteration, step)),
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// Runs up to rows that nobody has sent yet; says whether anything was done.
+    fn advance(&mut self, number: usize, links: &Links, mails: &mut Mails) -> bool {
+        let mut moved = false;
+        while let Some((place, step)) = self.waiting.take().or_else(|| self.steps.next()) {
+            let Step::Passage {
+                at,
+                name,
+                sends,
+                with,
+                bytes,
+                packing,
+            } = step
+            else {
+                self.run.step(step, place);
+                moved = true;
+                continue;
+            };
+            if *sends {
+                let clock = self.run.passage((*name, at), place, packing, bytes, None);
+                let (to, from, free) = match with {
+                    Neighbour::Next => (number + 1, Neighbour::Previous, &mut self.free[0]),
+                    Neighbour::Previous => {
+                        (number.wrapping_sub(1), Neighbour::Next, &mut self.free[1])
+                    }
+                };
+                let mut mail = vec![[0.0; 2]; links.width];
+                for (class, members) in self.fabric.classes.iter().enumerate() {
+                    for &part in &members.ranks {
+                        let sent = clock[class];
+                        let (latency, seconds) = links.passing([number, to], part, bytes[class]);
+                        let free = &mut free[part as usize];
+                        *free = sent.max(*free) + seconds;
+                        mail[part as usize] = [sent, *free + latency];
+                    }
+                }
+                mails.entry((to, from)).or_default().push_back(mail);
+            } else {
+                let found = mails
+                    .get_mut(&(number, *with))
+                    .and_then(VecDeque::pop_front);
+                let Some(mail) = found else {
+                    self.waiting = Some((place, step));
+                    return moved;
+                };
+                let latest = |ranks: &Vec<u32>| {
+                    let each = ranks.iter().map(|&part| mail[part as usize]);
+                    each.fold([0.0f64; 2], |all, one| {
+                        [all[0].max(one[0]), all[1].max(one[1])]
+                    })
+                };
+                let arrived: Vec<[f64; 2]> = self
+                    .fabric
+                    .classes
+                    .iter()
+                    .map(|class| latest(&class.ranks))
+                    .collect();
+                self.run
+                    .passage((*name, at), place, packing, bytes, Some(&arrived));
+            }
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// What lies between ranks of the same part in neighbouring stages.
+struct Links<'a> {
+    cluster: &'a Cluster,
+    width: usize,
+}
+
+impl Links<'_> {
+    /// Latency, and the time that the link of a part is busy with so many bytes from one stage to another.
+    /// Where ranks of a node share a link, all of them that leave the node do so at once.
+    fn passing(&self, [from, to]: [usize; 2], part: u32, bytes: f64) -> (f64, f64) {
+        let rank = |stage: usize, part: u32| (stage * self.width) as u32 + part;
+        let node = |stage, part| self.cluster.node_of(rank(stage, part));
+        let leaves = |part: &u32| node(from, *part) != node(to, *part);
+        let link = match leaves(&part) {
+            true => &self.cluster.between,
+            false => &self.cluster.inside,
+        };
+        let with =
+            |other: &u32| node(from, *other) == node(from, part) && leaves(other) == leaves(&part);
+        let sharing = match link.shared_by {
+            SharedBy::Rank => 1,
+            SharedBy::Node => (0..self.width as u32).filter(with).count(),
+        };
+        let bandwidth = link.bandwidth * self.cluster.calibration.link_efficiency;
+        (link.latency.0, sharing as f64 * bytes / bandwidth)
+    }
+}
+
+/// What all stages together cost: times are means over the ranks.
+fn cost(stages: Vec<Finished>, programs: &[Program], parts: &Parts, phase: Phase) -> PhaseCost {
+    let count = stages.len().max(1) as f64;
+    let mut all = PhaseCost::default();
+    let mut kinds: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+    for (stage, program) in stages.into_iter().zip(programs) {
+        let cost = stage.cost;
+        all.seconds = Seconds(all.seconds.0.max(cost.seconds.0));
+        all.compute_seconds.0 += cost.compute_seconds.0 / count;
+        all.exposed_communication_seconds.0 += cost.exposed_communication_seconds.0 / count;
+        for kind in cost.breakdown {
+            let known = kinds.entry(kind.name).or_default();
+            *known = (known.0.max(kind.count), known.1 + kind.seconds.0 / count);
+        }
+        let sent = traffic(
+            program.list(phase),
+            program,
+            parts.halo_rows(),
+            &parts.sizes,
+        );
+        all.traffic.include(sent);
+    }
+    let busy = all.compute_seconds.0 + all.exposed_communication_seconds.0;
+    all.bubble_seconds = Seconds((all.seconds.0 - busy).max(0.0));
+    all.bytes = Bytes(all.traffic.total_bytes);
+    all.breakdown = kinds
+        .into_iter()
+        .map(|(name, (count, seconds))| KindCost {
+            name,
+            count,
+            seconds: Seconds(seconds),
+        })
+        .collect();
+    all.breakdown.sort_by(|a, b| {
+        b.seconds
+            .0
+            .total_cmp(&a.seconds.0)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    all
+}

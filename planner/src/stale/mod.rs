@@ -1,0 +1,69 @@
+//! The form of a model that runs in a pipeline (GNNPipe, sections 3 and 5): loops written out, and
+//! aggregations that read, of vertices whose chunk comes later, what they were in an earlier epoch.
+//!
+//! It is another function than the model, so it is used only where it is permitted (relaxation
+//! *stale embeddings*). What it computes is said by [`gnnc_ir::Op::Blend`], whatever the number of stages or
+//! ranks; a stage is a part of this form, and its gradient is the gradient of this form with histories held
+//! constant.
+
+mod blend;
+mod reorder;
+mod stages;
+mod unroll;
+
+pub use stages::{Cut, Stage, cuts, stages};
+pub use unroll::unrolled;
+
+use gnnc_ir::Graph;
+use gnnc_ir::infer::TypeError;
+
+/// Why a model cannot run in a pipeline.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StaleError {
+    /// A stack that is not read element by element.
+    #[error("`{0}` reads the layers of a loop at once; a pipeline needs them one by one")]
+    Stack(String),
+    /// An aggregation of products with a weight that cannot be applied after it.
+    #[error(
+        "`{0}` aggregates a product with a weight that cannot be applied after the aggregation (as in attention); a history of it would hold an old weight. Use a layer that aggregates its input, or another placement"
+    )]
+    OldWeight(String),
+    /// A statistic over all vertices between layers.
+    #[error(
+        "`{0}` needs a sum over all vertices before any of them can go on, but chunks of vertices go on one by one; use layer_norm in place of a norm over the batch"
+    )]
+    Batch(String),
+    /// Rows of other vertices that are read where chunks have them in another state.
+    #[error(
+        "`{0}` reads what neighbours were in the forward pass (as a maximum does) once more in the backward pass, where their histories are gone; use a sum or a mean, or another placement"
+    )]
+    Chunks(String),
+    /// A parameter that layers of several stages read.
+    #[error(
+        "parameter `{0}` is read by layers of stage {1} and of stage {2}; give each layer its own, or use fewer stages"
+    )]
+    Shared(String, u32, u32),
+    /// More stages than there are places to cut.
+    #[error(
+        "{stages} stages were asked for, but the model has only {layers} layers to divide; use at most {layers} stages"
+    )]
+    Stages {
+        /// Stages asked for.
+        stages: u32,
+        /// Layers that there are.
+        layers: u32,
+    },
+    /// A graph that does not fit together: a bug.
+    #[error("bug in the form of a pipeline: {0}")]
+    Type(#[from] TypeError),
+}
+
+/// The form of a forward graph, whose results are the loss and the logits. Histories are numbered in the
+/// order of the layers.
+///
+/// # Errors
+/// Why there is none.
+pub fn form(graph: &Graph) -> Result<Graph, StaleError> {
+    let graph = reorder::weights_last(&unrolled(graph)?)?;
+    blend::blended(&graph)
+}

@@ -1,0 +1,90 @@
+//! Weights after aggregations: `G(x W) = G(x) W`, so that a history holds embeddings and not products
+//! with an old weight (GNNPipe, section 8, choice 12).
+
+use super::StaleError;
+use super::blend::Depths;
+use gnnc_ir::graph::{Graph, NodeId};
+use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::op::{Binary, Op};
+
+/// The same function, in which no aggregation of something that was aggregated before reads a product
+/// with a weight, where that is possible.
+pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
+    let depths = Depths::new(graph);
+    let mut out = graph.clone_without_nodes();
+    let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let of = |id: NodeId| new[id.0 as usize];
+        let sums = match node.op {
+            Op::Gather(set, End::Dst, Reduce::Sum) | Op::GatherMean(set) => Some(set),
+            _ => None,
+        };
+        let product = sums.and_then(|_| message(graph, node.inputs[0]));
+        let id = match product {
+            Some(found) if depths.of(found.x) > 0 => {
+                let mut arcs = out.add(found.take, &[of(found.x)], node.scope)?;
+                for (op, other, first) in found.factors.into_iter().rev() {
+                    let inputs = if first {
+                        [arcs, of(other)]
+                    } else {
+                        [of(other), arcs]
+                    };
+                    arcs = out.add(op, &inputs, node.scope)?;
+                }
+                let sum = out.add(node.op.clone(), &[arcs], node.scope)?;
+                out.add(Op::MatMul, &[sum, of(found.weight)], node.scope)?
+            }
+            _ => {
+                let inputs: Vec<NodeId> = node.inputs.iter().map(|id| of(*id)).collect();
+                out.add(node.op.clone(), &inputs, node.scope)?
+            }
+        };
+        new.push(id);
+    }
+    out.results = graph.results.iter().map(|id| new[id.0 as usize]).collect();
+    Ok(gnnc_ir::simplify::simplify(&out))
+}
+
+/// Rows of a product at the sources of arcs, times numbers of the arcs.
+struct Message {
+    x: NodeId,
+    weight: NodeId,
+    take: Op,
+    /// From outside to inside: the operator, the factor, and whether the message is its first operand.
+    factors: Vec<(Op, NodeId, bool)>,
+}
+
+fn message(graph: &Graph, mut id: NodeId) -> Option<Message> {
+    let mut factors = Vec::new();
+    loop {
+        let node = graph.node(id);
+        let number = |id: NodeId| graph.ty(id).columns() == 1;
+        match (&node.op, &node.inputs[..]) {
+            (Op::Take(_, End::Src), [product]) => {
+                let product = graph.node(*product);
+                let [x, weight] = product.inputs[..] else {
+                    return None;
+                };
+                return (product.op == Op::MatMul).then(|| Message {
+                    x,
+                    weight,
+                    take: node.op.clone(),
+                    factors,
+                });
+            }
+            (Op::Binary(Binary::Mul), [a, b]) if number(*b) => {
+                factors.push((node.op.clone(), *b, true));
+                id = *a;
+            }
+            (Op::Binary(Binary::Mul), [a, b]) if number(*a) => {
+                factors.push((node.op.clone(), *a, false));
+                id = *b;
+            }
+            (Op::Binary(Binary::Div), [a, b]) if number(*b) => {
+                factors.push((node.op.clone(), *b, true));
+                id = *a;
+            }
+            _ => return None,
+        }
+    }
+}

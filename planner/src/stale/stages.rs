@@ -1,0 +1,206 @@
+//! Layers divided into stages (GNNPipe, section 3.4).
+
+use super::StaleError;
+use super::blend::Depths;
+use gnnc_ir::graph::{Graph, NodeId, ParamId};
+use gnnc_ir::kernel::End;
+use gnnc_ir::op::{Input, Op};
+use gnnc_ir::{Rows, Type};
+
+/// A place between two layers where a form can be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The first node after it.
+    pub at: u32,
+    /// The tensors that have to be handed over.
+    pub tensors: Vec<NodeId>,
+}
+
+/// The layers of one stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// Its arguments are the tensors that the stage before hands over. Results are those that are handed
+    /// to the next, or, of the last stage, the loss and the logits.
+    pub graph: Graph,
+    /// Whether the results are the loss and the logits.
+    pub last: bool,
+}
+
+/// The places between the layers of a form: one less than there are layers. Of all places between two
+/// aggregations it is the last where the fewest floats have to be handed over.
+pub fn cuts(graph: &Graph) -> Vec<Cut> {
+    let depths = Depths::new(graph);
+    let mut last_use = vec![0usize; graph.nodes.len()];
+    for (id, node) in graph.iter() {
+        for input in &node.inputs {
+            last_use[input.0 as usize] = id.0 as usize;
+        }
+    }
+    for id in &graph.results {
+        last_use[id.0 as usize] = graph.nodes.len();
+    }
+    let sums =
+        |node: &gnnc_ir::Node| matches!(node.op, Op::Gather(_, End::Dst, _) | Op::GatherMean(_));
+    let layers = graph
+        .iter()
+        .filter(|(_, n)| sums(n))
+        .map(|(id, _)| depths.of(id))
+        .max();
+    let mut cuts = Vec::new();
+    for layer in 1..layers.unwrap_or(0) {
+        let within = |(id, node): &(NodeId, &gnnc_ir::Node)| sums(node) && depths.of(*id) <= layer;
+        // A layer that aggregates features begins with its weight: what is learned of it.
+        let own = |(id, node): &(NodeId, &gnnc_ir::Node)| {
+            depths.of(*id) == layer && node.ty.rows == Rows::Vertices
+        };
+        let first = graph.iter().find(own).map(|(id, _)| id.0 as usize + 1);
+        let begin = graph
+            .iter()
+            .filter(within)
+            .map(|(id, _)| id.0 as usize + 1)
+            .max();
+        let after = |(_, node): &(NodeId, &gnnc_ir::Node)| {
+            matches!(node.op, Op::Take(_, End::Src)) && depths.of(node.inputs[0]) >= layer
+        };
+        let end = graph.iter().find(after).map(|(id, _)| id.0 as usize);
+        let (Some(begin), Some(end)) = (begin.max(first), end) else {
+            continue;
+        };
+        let candidates = (begin..=end).filter_map(|at| crossing(graph, &depths, &last_use, at));
+        let best = candidates.min_by_key(|cut| {
+            let columns = |id: &NodeId| graph.ty(*id).columns();
+            (
+                cut.tensors.iter().map(columns).sum::<u32>(),
+                std::cmp::Reverse(cut.at),
+            )
+        });
+        cuts.extend(best);
+    }
+    cuts
+}
+
+/// What has to be handed over at a place; none if that cannot be: values of arcs stay where they are.
+fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Option<Cut> {
+    let live = |id: &NodeId| last_use[id.0 as usize] >= at && depths.learned(*id);
+    let nodes = (0..at as u32).map(NodeId).filter(live);
+    let moved: Vec<NodeId> = nodes
+        .filter(|id| !matches!(graph.ty(*id).rows, Rows::Fixed(_)))
+        .collect();
+    let rows = moved.iter().all(|id| {
+        let Type { rows, stack, .. } = graph.ty(*id);
+        (rows, stack) == (Rows::Vertices, 0) && graph.node(*id).op != Op::Blend
+    });
+    rows.then_some(Cut {
+        at: at as u32,
+        tensors: moved,
+    })
+}
+
+/// A form divided into stages with so many layers each.
+///
+/// # Errors
+/// Numbers of layers that do not add up, and what cannot be divided.
+pub fn stages(graph: &Graph, layers: &[u32]) -> Result<Vec<Stage>, StaleError> {
+    let cuts = cuts(graph);
+    let (count, found) = (layers.len() as u32, cuts.len() as u32 + 1);
+    if layers.contains(&0) || layers.iter().sum::<u32>() != found {
+        return Err(StaleError::Stages {
+            stages: count,
+            layers: found,
+        });
+    }
+    let mut ends = Vec::new();
+    let mut done = 0;
+    for own in &layers[..layers.len().saturating_sub(1)] {
+        done += own;
+        ends.push(&cuts[done as usize - 1]);
+    }
+    let mut owner: Vec<Option<u32>> = vec![None; graph.params.len()];
+    let mut out = Vec::with_capacity(layers.len());
+    for stage in 0..layers.len() {
+        let before = stage.checked_sub(1).map(|n| ends[n]);
+        let results = match ends.get(stage) {
+            Some(cut) => &cut.tensors,
+            None => &graph.results,
+        };
+        let (part, params) = part(graph, before, results)?;
+        for param in params {
+            let known = &mut owner[param.0 as usize];
+            match *known {
+                Some(other) if other != stage as u32 => {
+                    let name = graph.params[param.0 as usize].name.clone();
+                    return Err(StaleError::Shared(name, other + 1, stage as u32 + 1));
+                }
+                _ => *known = Some(stage as u32),
+            }
+        }
+        out.push(Stage {
+            graph: part,
+            last: stage + 1 == layers.len(),
+        });
+    }
+    Ok(out)
+}
+
+/// The nodes that some results need, up to what is handed over before; with the parameters that they read.
+fn part(
+    graph: &Graph,
+    before: Option<&Cut>,
+    results: &[NodeId],
+) -> Result<(Graph, Vec<ParamId>), StaleError> {
+    let received = before.map_or(&[][..], |cut| &cut.tensors);
+    let mut needed = vec![false; graph.nodes.len()];
+    let mut work = results.to_vec();
+    while let Some(id) = work.pop() {
+        if !std::mem::replace(&mut needed[id.0 as usize], true) && !received.contains(&id) {
+            work.extend(&graph.node(id).inputs);
+        }
+    }
+    let mut out = Graph {
+        params: Vec::new(),
+        args: received.iter().map(|id| graph.ty(*id)).collect(),
+        ..graph.clone_without_nodes()
+    };
+    let mut params = Vec::new();
+    let mut new = vec![NodeId(0); graph.nodes.len()];
+    // Arguments that nothing reads keep their place.
+    for (n, id) in received.iter().enumerate() {
+        new[id.0 as usize] = out.add(Op::Arg(n as u32), &[], graph.node(*id).scope)?;
+    }
+    for (id, node) in graph.iter().filter(|(id, _)| needed[id.0 as usize]) {
+        if received.contains(&id) {
+            continue;
+        }
+        let op = match &node.op {
+            Op::Param(param) => {
+                params.push(*param);
+                Op::Param(out.param(graph.params[param.0 as usize].clone()))
+            }
+            op => op.clone(),
+        };
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();
+        new[id.0 as usize] = out.add(op, &inputs, node.scope)?;
+    }
+    out.results = results.iter().map(|id| new[id.0 as usize]).collect();
+    Ok((out, params))
+}
+
+impl Stage {
+    /// The tensors that become histories, by number.
+    pub fn kept(&self) -> Vec<(u32, NodeId)> {
+        let mut kept: Vec<(u32, NodeId)> = Vec::new();
+        for node in &self.graph.nodes {
+            let number = |id: NodeId| match self.graph.node(id).op {
+                Op::Input(Input::History(history)) => Some(history.number),
+                _ => None,
+            };
+            if node.op == Op::Blend
+                && let [_, _, of, history] = node.inputs[..]
+                && let Some(number) = number(history)
+            {
+                kept.push((number, of));
+            }
+        }
+        kept
+    }
+}

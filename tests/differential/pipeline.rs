@@ -1,0 +1,264 @@
+//! Pipelines: what chunks and histories mean, and that sessions compute it.
+
+use crate::check::Case;
+use crate::data::{Shape, planted};
+use gnnc::ir::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::eval::{EvalContext, Tensor, evaluate};
+use gnnc::ir::op::{Input, Op};
+use gnnc::ir::{Graph, Rows};
+use gnnc::planner::stale::{StaleError, cuts, form, stages};
+
+const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
+     let h = h |> dropout(0.3) |> gcn_conv(5) |> relu
+     let h = h |> dropout(0.3) |> gcn_conv(6) |> relu
+     let z = h |> gcn_conv(classes)";
+const SAGE: &str = "let h = x |> dropout(0.3) |> sage_conv(6) |> relu
+     let h = h |> dropout(0.3) |> sage_conv(5) |> relu
+     let z = h |> dropout(0.3) |> sage_conv(classes)";
+const GIN: &str = "let h = x |> gin_conv(6) |> relu |> gin_conv(5) |> relu
+     let z = gin_conv(h, classes)";
+const GCNII: &str = "let h0 = x |> dropout(0.3) |> linear(6, init = kaiming) |> relu
+     let h = h0
+     repeat i in 1..=4 {
+       let beta = log(0.5 / i + 1)
+       h = h |> dropout(0.3) |> gcnii_conv(h0, alpha = 0.1, beta = beta) |> relu
+     }
+     let z = h |> dropout(0.3) |> linear(classes, init = kaiming)";
+const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
+     repeat l in 2..=4 { h = res_plus(h, conv = sage_conv, dropout = 0.3) }
+     let z = h |> layer_norm |> relu |> dropout(0.3) |> linear(classes, init = kaiming)";
+const APPNP: &str = "let u = x |> dropout(0.3) |> linear(6) |> relu |> linear(classes)
+     let z = u
+     repeat i in 1..=4 { z = appnp_step(z, u, alpha = 0.2, dropout = 0.3) }";
+const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
+
+fn case(body: &str) -> Case {
+    let shape = Shape {
+        vertices: 40,
+        arcs: 160,
+        directed: true,
+        sparse: false,
+        seed: 5,
+    };
+    let end = "loss cross_entropy(z, labels, on = train)";
+    Case::new("", &format!("{body}\n{end}"), planted(shape))
+}
+
+/// Numbers without a pattern.
+fn draw(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed.wrapping_mul(2) + 1;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as f64 / f64::from(1u32 << 31) - 0.5
+    }
+}
+
+/// Histories that fit a form, drawn.
+fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
+    let mut next = draw(seed);
+    let mut found: Vec<Tensor> = Vec::new();
+    for node in &form.nodes {
+        if let Op::Input(Input::History(history)) = node.op {
+            assert_eq!(found.len(), history.number as usize);
+            let floats = rows * history.columns() as usize;
+            let values = (0..floats).map(|_| next()).collect();
+            found.push(Tensor::new(history.ty(), rows, values));
+        }
+    }
+    found
+}
+
+/// Parameters of a model without loops from those with.
+fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
+    let mut out = Vec::new();
+    for spec in &form.params {
+        let n = model
+            .params
+            .iter()
+            .position(|p| p.name == spec.name)
+            .unwrap();
+        let Rows::Fixed(rows) = spec.ty.rows else {
+            panic!("{} has rows of the data graph", spec.name)
+        };
+        let floats = (rows * spec.ty.columns()) as usize;
+        let first = spec
+            .element
+            .map_or(0, |element| element.index as usize * floats);
+        let values = params[n].data[first..first + floats].to_vec();
+        out.push(Tensor::new(spec.ty, rows as usize, values));
+    }
+    out
+}
+
+#[test]
+fn one_chunk_is_the_model() {
+    for body in MODELS {
+        let mut case = case(body);
+        case.loss();
+        let model = case.loaded.model.graph.clone();
+        let form = form(&model).unwrap();
+        form.verify().unwrap();
+        let dropout = Some(gnnc::ir::eval::DropoutKey { seed: 3, epoch: 2 });
+        let context = case.context().clone();
+        let of_form = EvalContext {
+            params: elements(&form, &model, &context.params),
+            histories: histories(&form, 40, 1),
+            dropout,
+            ..context.clone()
+        };
+        let of_model = EvalContext { dropout, ..context };
+        let found = evaluate(&form, &of_form).unwrap();
+        let expected = evaluate(&model, &of_model).unwrap();
+        for (a, b) in found.iter().zip(&expected) {
+            for (a, b) in a.data.iter().zip(&b.data) {
+                assert!((a - b).abs() <= 1e-12 * b.abs().max(1.0), "{a} {b}\n{body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gradient_is_that_of_the_loss_with_histories_held() {
+    for (seed, body) in (0..).zip(MODELS) {
+        let mut case = case(body);
+        case.loss();
+        let model = case.loaded.model.graph.clone();
+        let form = form(&model).unwrap();
+        let mut next = draw(seed);
+        let context = EvalContext {
+            params: elements(&form, &model, &case.context().params),
+            histories: histories(&form, 40, seed),
+            order: (0..40).map(|_| ((next() + 0.5) * 5.0) as u32).collect(),
+            dropout: Some(gnnc::ir::eval::DropoutKey { seed: 3, epoch: 2 }),
+            ..case.context().clone()
+        };
+        let training = differentiate(&form).unwrap();
+        check_gradients(&form, &training, &context, body);
+    }
+}
+
+fn check_gradients(form: &Graph, training: &TrainingGraph, context: &EvalContext, body: &str) {
+    let results = evaluate(&training.graph, context).unwrap();
+    let stale = EvalContext {
+        order: Vec::new(),
+        ..context.clone()
+    };
+    let exact = evaluate(&training.graph, &stale).unwrap();
+    let (loss, exact) = (results[0].data[0], exact[0].data[0]);
+    assert!((loss - exact).abs() > 1e-6, "nothing is stale\n{body}");
+    for (n, grad) in training.grads.iter().enumerate() {
+        let grad = &results[grad.unwrap()].data;
+        let scale = grad.iter().fold(1e-3, |m: f64, g| m.max(g.abs()));
+        for k in (0..grad.len()).step_by(1 + grad.len() / 7) {
+            let at = |step: f64| {
+                let mut context = context.clone();
+                context.params[n].data[k] += step;
+                evaluate(form, &context).unwrap()[0].data[0]
+            };
+            let central = |h: f64| (at(h) - at(-h)) / (2.0 * h);
+            let expected = (4.0 * central(1e-6) - central(2e-6)) / 3.0;
+            let name = &form.params[n].name;
+            assert!(
+                (grad[k] - expected).abs() <= 1e-6 * scale,
+                "{name}[{k}]: {}, central difference {expected}\n{body}",
+                grad[k]
+            );
+        }
+    }
+}
+
+#[test]
+fn forms_can_be_cut_between_layers() {
+    for (body, layers, width) in [
+        (GCN, 4, vec![6, 5, 5]),
+        (SAGE, 3, vec![6, 5]),
+        (GIN, 3, vec![6, 5]),
+        (GCNII, 4, vec![12, 12, 12]),
+        (RES_PLUS, 4, vec![6, 6, 6]),
+    ] {
+        let form = form(&case(body).loaded.model.graph).unwrap();
+        let cuts = cuts(&form);
+        assert_eq!(cuts.len() + 1, layers, "{body}");
+        let columns = |cut: &gnnc::planner::stale::Cut| {
+            let tensors = cut.tensors.iter();
+            tensors.map(|id| form.ty(*id).columns()).sum::<u32>()
+        };
+        assert_eq!(
+            cuts.iter().map(columns).collect::<Vec<u32>>(),
+            width,
+            "{body}\n{form}"
+        );
+        let parts = stages(&form, &[1, layers as u32 - 1]).unwrap();
+        let params: usize = parts.iter().map(|part| part.graph.params.len()).sum();
+        assert_eq!(params, form.params.len());
+        assert_eq!(parts[0].graph.results.len(), parts[1].graph.args.len());
+        assert!(stages(&form, &[layers as u32 + 1]).is_err());
+    }
+}
+
+#[test]
+fn what_has_no_form_is_refused() {
+    let refused = |body: &str| form(&case(body).loaded.model.graph).unwrap_err();
+    let gat = "let h = x |> gat_conv(4, heads = 2) |> elu
+     let z = h |> gat_conv(classes)";
+    assert!(matches!(refused(gat), StaleError::OldWeight(_)));
+}
+
+#[test]
+fn zz_print() {
+    use gnnc::ir::plan::Placement;
+    use gnnc::ir::program::{Instr, Program};
+    use gnnc::planner::placement::{Place, Stages};
+    fn show(p: &Program, list: &[Instr], depth: usize) {
+        for i in list {
+            let (r, w) = i.accesses();
+            let n = |v: &Vec<gnnc::ir::program::Ref>| {
+                v.iter()
+                    .map(|r| format!("b{}:{}", r.buffer.0, p.buffer(r.buffer).name))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            let rows = match i {
+                Instr::Launch(l) => format!("{:?}", l.rows),
+                _ => String::new(),
+            };
+            println!(
+                "{}{} {rows} {} -> {}",
+                "  ".repeat(depth),
+                i.name(p),
+                n(&r),
+                n(&w)
+            );
+            if let Instr::Chunks { body, .. } | Instr::Repeat { body, .. } = i {
+                show(p, body, depth + 1)
+            }
+        }
+    }
+    for (body, layers, ranks) in [
+        (GCNII, vec![2, 2], 2),
+        (SAGE, vec![2, 1], 4),
+        (APPNP, vec![2, 2], 2),
+        (GIN, vec![1, 2], 2),
+        (RES_PLUS, vec![2, 2], 2),
+    ] {
+        let case = case(body);
+        let place = Place {
+            stages: Some(Stages::new(layers)),
+            ..Place::new(Placement::Pipeline, ranks)
+        };
+        match case.compiled.programs(&place) {
+            Ok(ps) => {
+                for p in &ps {
+                    println!("=== stage {:?}\n{body}", p.pipeline);
+                    for (n, l) in [("setup", &p.setup), ("step", &p.step), ("eval", &p.eval)] {
+                        println!("{n}");
+                        show(p, l, 1);
+                    }
+                }
+            }
+            Err(e) => println!("!!!!! {e}\n{body}"),
+        }
+    }
+}
