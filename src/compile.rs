@@ -12,6 +12,7 @@ use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{LowerError, Training, evaluation};
 use gnnc_planner::placement::{Place, lower, lower_all};
 use gnnc_planner::search::relaxations;
+use gnnc_planner::stale::{cuts, form};
 
 /// A model in the form that was chosen for a workload, with its derivative.
 #[derive(Clone, Debug)]
@@ -100,12 +101,19 @@ fn trained(
 }
 
 impl Compiled {
+    /// Layers that a pipeline can divide; 0 of a model that has no form for one.
+    pub fn layers(&self) -> u32 {
+        form(&self.training.source).map_or(0, |form| cuts(&form).len() as u32 + 1)
+    }
+
     /// The program of a placement, as rank 0 runs it.
     ///
     /// # Errors
     /// If the model uses something that no program can express yet.
     pub fn program(&self, place: &Place) -> Result<Program, Error> {
-        Ok(lower(self.training(place.placement)?, place)?)
+        let programs = lower(self.training(place.placement)?, place)?;
+        let none = || LowerError::Internal("a placement without a program".to_owned());
+        Ok(programs.into_iter().next().ok_or_else(none)?)
     }
 
     /// The programs of a placement's ranks: one for all of them, or one each.

@@ -13,7 +13,7 @@ use gnnc_planner::lower::{LowerError, pure};
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
-use gnnc_planner::simulate::timeline;
+use gnnc_planner::simulate::timeline_all;
 use serde::Serialize;
 
 /// What to plan for.
@@ -145,7 +145,7 @@ pub fn layouts(
 }
 
 impl Lower for Planner<'_> {
-    fn program(&self, spec: &PlacementSpec) -> Result<Program, LowerError> {
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
         placement::lower(self.compiled.training(spec.placement)?, &spec.place())
     }
 
@@ -162,6 +162,8 @@ pub struct Planner<'a> {
     /// Relaxations that the options or the model permit.
     allow: Vec<Relaxation>,
     workload: Workload,
+    /// Layers that a pipeline can divide.
+    layers: u32,
 }
 
 impl<'a> Planner<'a> {
@@ -189,6 +191,7 @@ impl<'a> Planner<'a> {
             options,
             allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload,
+            layers: compiled.layers(),
         };
         planner.measure()?;
         Ok(planner)
@@ -210,10 +213,11 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// A candidate that has no program.
     pub fn timeline(&self, candidate: &Candidate, ranks: u32) -> Result<Trace, Error> {
-        let (program, parts) = self.priced(&PlacementSpec::of(candidate))?;
+        let spec = PlacementSpec::of(candidate);
+        let (programs, parts) = self.priced(&spec)?;
         let (mut events, mut begin) = (Vec::new(), 0.0);
         for phase in Phase::ALL {
-            let found = timeline(&program, &self.options.cluster, &parts, phase, ranks);
+            let found = timeline_all(&programs, &self.options.cluster, &parts, phase, ranks);
             let found = found.map_err(|e| Error::Input(e.to_string()))?;
             let end = found.iter().map(|e| e.end_us).fold(0.0, f64::max);
             events.extend(found.into_iter().map(|e| Event {
@@ -228,18 +232,21 @@ impl<'a> Planner<'a> {
             kind: Kind::Predicted,
             model: self.loaded.model.name.clone(),
             graph: self.workload.name.clone(),
-            ranks: program.ranks,
+            ranks: spec.ranks,
             events,
         })
     }
 
-    fn priced(&self, spec: &PlacementSpec) -> Result<(Program, Parts), Error> {
-        let parts = parts(&self.workload, spec.ranks, spec.partitioner);
+    fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
+        let parts = parts(&self.workload, spec.parts(), spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
         let training = self.compiled.training(spec.placement)?;
-        let program = placement::lower(training, &spec.place())?;
-        let parts = parts.of(&program);
-        Ok((program, parts))
+        let programs = placement::lower(training, &spec.place())?;
+        let parts = match programs.first() {
+            Some(program) => parts.of(program),
+            None => parts,
+        };
+        Ok((programs, parts))
     }
 
     fn request(&self) -> PlanRequest<'_> {
@@ -253,6 +260,7 @@ impl<'a> Planner<'a> {
             pin: self.options.pin.clone(),
             top: self.options.top,
             overlap: self.options.overlap,
+            layers: self.layers,
         }
     }
 
@@ -265,7 +273,7 @@ impl<'a> Planner<'a> {
         let candidates = self.request().candidates();
         let mut wanted: Vec<(u32, Partitioner)> = candidates
             .iter()
-            .map(|s| (s.ranks, s.partitioner))
+            .map(|s| (s.parts(), s.partitioner))
             .collect();
         // What a node holds tells how replication grows, even if other ranks are pinned.
         let node = self.options.cluster.devices_per_node.min(all);

@@ -246,6 +246,47 @@ pub enum GraphError {
         /// Parts there are.
         parts: u32,
     },
+    /// Zero chunks were asked for.
+    #[error("cannot cut parts into 0 chunks; ask for at least 1")]
+    NoChunks,
+    /// A part has fewer vertices than chunks were asked for.
+    #[error(
+        "part {part} has {vertices} vertices, too few for {chunks} chunks; ask for fewer chunks or fewer parts"
+    )]
+    TooManyChunks {
+        /// The part.
+        part: u32,
+        /// Its vertices.
+        vertices: usize,
+        /// Chunks asked for.
+        chunks: u32,
+    },
+    /// Every cut that was tried left a chunk without vertices.
+    #[error(
+        "chunk {chunk} of part {part} has no vertices after {tries} cuts into {chunks} chunks; ask for fewer chunks"
+    )]
+    EmptyChunk {
+        /// The part.
+        part: u32,
+        /// The chunk.
+        chunk: u32,
+        /// Chunks asked for.
+        chunks: u32,
+        /// How often the parts were cut.
+        tries: u32,
+    },
+    /// A vertex belongs to a chunk that does not exist.
+    #[error(
+        "vertex {vertex} belongs to chunk {chunk}, but there are {chunks} chunks, counted from 0"
+    )]
+    NoSuchChunk {
+        /// The vertex.
+        vertex: u32,
+        /// Its chunk.
+        chunk: u32,
+        /// Chunks there are.
+        chunks: u32,
+    },
     /// A partitioner gave up.
     #[error(
         "{partitioner} failed on {vertices} vertices and {arcs} arcs: {reason}; use another partitioner"

@@ -70,7 +70,7 @@ pub use csr::Csr;
 pub use data::{GraphData, Labels, Problem};
 pub use error::GraphError;
 pub use features::{DenseValues, Features};
-pub use local::{LocalArcs, LocalPart};
+pub use local::{LocalArcs, LocalChunks, LocalPart};
 pub use partition::{Partition, Partitioner};
 pub use read::{LoadOptions, load};
 pub use replication::{Replication, replication};

@@ -1,5 +1,9 @@
 //! A rank's own piece of the data graph.
 
+mod chunks;
+
+pub use chunks::LocalChunks;
+
 use crate::csr::Csr;
 use crate::partition::Partition;
 use crate::{GraphError, Topology};
@@ -17,15 +21,17 @@ pub struct LocalPart {
     pub parts: u32,
     /// Number of inner vertices; they are local rows `0..inner`.
     pub inner: usize,
-    /// Global id of each local row: the inner vertices, ascending (of a large skewed graph by
-    /// descending degree, so that the rows that are read most lie together), then the halo,
-    /// grouped by owner in rank order and ascending within a group.
+    /// Global id of each local row: the inner vertices, chunk after chunk, ascending (of a large skewed
+    /// graph by descending degree, so that the rows that are read most lie together), then the halo,
+    /// grouped by owner in rank order, then by chunk, and ascending within a group.
     pub global: Vec<u32>,
     /// The local rows of each rank that owns some of the halo, by rank, ascending.
     pub halo_of: Vec<(u32, Range<usize>)>,
-    /// For each rank that reads some, by rank, ascending: the local inner rows to send it, in
-    /// ascending global id, which is the order of the reader's halo.
+    /// For each rank that reads some, by rank, ascending: the local inner rows to send it, chunk after
+    /// chunk in ascending global id, which is the order of the reader's halo.
     pub send: Vec<(u32, Vec<u32>)>,
+    /// Where the chunks of all these rows lie.
+    pub chunks: LocalChunks,
     /// Arcs into each local row in the whole graph, self loops not counted.
     in_degree: Vec<u32>,
     /// Arcs out of each local row in the whole graph, self loops not counted.
@@ -80,6 +86,9 @@ impl LocalPart {
                 });
             }
         }
+        for members in &mut members {
+            members.sort_by_key(|&v| partition.chunk_of(v));
+        }
         // Local row of each vertex in its own part.
         let mut inner_row = vec![0u32; owner.len()];
         for members in &members {
@@ -116,7 +125,7 @@ impl LocalPart {
                     .filter(|&u| owner[u as usize] as usize != rank)
                     .collect();
             }
-            halo.sort_unstable_by_key(|&u| (owner[u as usize], u));
+            halo.sort_unstable_by_key(|&u| (owner[u as usize], partition.chunk_of(u), u));
             let inner = members.len();
             let mut halo_of: Vec<(u32, Range<usize>)> = Vec::new();
             for (i, &u) in halo.iter().enumerate() {
@@ -160,11 +169,13 @@ impl LocalPart {
                 global,
                 halo_of,
                 send: Vec::new(),
+                chunks: LocalChunks::default(),
                 arcs: Csr { indptr, indices },
             });
         }
         for (part, send) in built.iter_mut().zip(send) {
             part.send = send;
+            part.chunks = LocalChunks::new(part, partition);
         }
         Ok(built)
     }

@@ -1,6 +1,7 @@
 //! Which placement is best: lowers and prices every candidate, and says why each lost.
 
 mod candidates;
+mod layers;
 mod mixture;
 mod reason;
 
@@ -9,8 +10,8 @@ pub use candidates::{Pin, PlacementSpec};
 use crate::layout::{Layouts, Pure};
 use crate::lower::LowerError;
 use crate::parts::{Parts, parts};
-use crate::placement::row;
-use crate::simulate::{Estimate, bound, least_memory, peak_memory, simulate};
+use crate::placement::{Flow, Stages, row};
+use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
@@ -44,15 +45,17 @@ pub struct PlanRequest<'a> {
     pub top: Option<usize>,
     /// Whether messages may be under way while something is computed.
     pub overlap: bool,
+    /// Layers that a pipeline can divide; 0 if it cannot.
+    pub layers: u32,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
 pub trait Lower {
-    /// The program of a candidate.
+    /// The programs of a candidate: one that stands for those of all ranks, or one for each stage.
     ///
     /// # Errors
     /// Why there is none.
-    fn program(&self, spec: &PlacementSpec) -> Result<Program, LowerError>;
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError>;
 
     /// The layouts of so many ranks that are placements of one kind.
     ///
@@ -76,8 +79,13 @@ pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let specs = request.candidates();
     let (mut waiting, mut rejected): (Vec<Ready>, _) = (Vec::new(), Vec::new());
+    let staged = specs.iter().any(|spec| spec.stages.is_some());
+    let seconds_of_layers = match staged {
+        true => seconds_of_layers(request, lower).unwrap_or_default(),
+        false => Vec::new(),
+    };
     for spec in &specs {
-        match ready(request, spec, lower) {
+        match ready(request, spec, lower, &seconds_of_layers) {
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
         }
@@ -128,6 +136,32 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     }
 }
 
+/// What each layer of a pipeline takes by itself, on a device that has the whole graph.
+fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64>, String> {
+    let each = Stages {
+        chunks: 1,
+        ..Stages::new(request.layers).with_layers(vec![1; request.layers as usize])
+    };
+    let spec = PlacementSpec {
+        placement: Placement::Pipeline,
+        ranks: request.layers,
+        partitioner: Partitioner::Range,
+        layouts: Layouts::default(),
+        flow: Flow::default(),
+        stages: Some(each),
+    };
+    let parts = divided(request, &spec)?;
+    let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
+    let seconds = programs
+        .iter()
+        .map(|program| busy_seconds(program, request.cluster, &parts));
+    Ok(seconds.collect())
+}
+
+fn too_few(stages: u32, layers: usize) -> String {
+    format!("{stages} stages were asked for, but the model has only {layers} layers to divide")
+}
+
 fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     Rejected {
         placement: spec.placement,
@@ -139,7 +173,7 @@ fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
 /// A candidate with its program, and what that takes at least.
 struct Ready {
     spec: PlacementSpec,
-    program: Program,
+    programs: Vec<Program>,
     parts: Parts,
     /// What the objective's measure is at least; 0 where nobody asks.
     least: f64,
@@ -156,27 +190,48 @@ struct Priced<'a> {
     ranks_to_fit: Option<u32>,
 }
 
-fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Result<Ready, String> {
+fn ready(
+    request: &PlanRequest,
+    spec: &PlacementSpec,
+    lower: &dyn Lower,
+    seconds_of_layers: &[f64],
+) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
-    let made = |spec: PlacementSpec, program: Program, bounded: bool| -> Result<Ready, String> {
-        let parts = parts.clone().of(&program);
+    let lowered = |spec: &PlacementSpec| lower.programs(spec).map_err(|e| e.to_string());
+    let made = |spec: PlacementSpec, programs: Vec<Program>, bounded: bool| {
+        let parts = programs
+            .first()
+            .map_or_else(|| parts.clone(), |program| parts.clone().of(program));
         let least = match bounded {
-            true => least(request, &program, &parts)?,
+            true => least(request, &programs, &parts)?,
             false => 0.0,
         };
-        Ok(Ready {
+        Ok::<_, String>(Ready {
             spec,
-            program,
+            programs,
             parts,
             least,
             same: None,
         })
     };
     let few = request.top.is_some();
+    if let Some(stages) = spec
+        .stages
+        .as_ref()
+        .filter(|stages| stages.layers.is_empty() && !seconds_of_layers.is_empty())
+    {
+        let layers = layers::divide(seconds_of_layers, stages.count);
+        let layers = layers.ok_or_else(|| too_few(stages.count, seconds_of_layers.len()))?;
+        let spec = PlacementSpec {
+            stages: Some(stages.clone().with_layers(layers)),
+            ..spec.clone()
+        };
+        let programs = lowered(&spec)?;
+        return made(spec, programs, few);
+    }
     let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
     if !mixes || spec.layouts != Layouts::default() {
-        let program = lower.program(spec).map_err(|e| e.to_string())?;
-        return made(spec.clone(), program, few);
+        return made(spec.clone(), lowered(spec)?, few);
     }
     let with = |layouts: &Layouts| {
         let layouts = layouts.clone();
@@ -187,11 +242,11 @@ fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Resu
     let starts = mixture::starts(&pure, request.pin.features);
     let found = mixture::best(&starts, &|layouts, beat| {
         let spec = with(layouts);
-        let program = match lower.program(&spec) {
+        let programs = match lower.programs(&spec) {
             Err(LowerError::Illegal(_)) => return Ok(None),
-            program => program.map_err(|e| e.to_string())?,
+            programs => programs.map_err(|e| e.to_string())?,
         };
-        let ready = made(spec, program, beat.is_some())?;
+        let ready = made(spec, programs, beat.is_some())?;
         // The first number is whether it fits.
         let hopeless = |beat: &mixture::Cost| beat[0] == 0.0 && ready.least > beat[1];
         if beat.is_some_and(hopeless) {
@@ -202,20 +257,20 @@ fn ready(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Resu
     // Without any, the first of them says why.
     let layouts = found.or(starts.first().cloned()).unwrap_or_default();
     let spec = with(&layouts);
-    let program = lower.program(&spec).map_err(|e| e.to_string())?;
+    let programs = lowered(&spec)?;
     Ok(Ready {
         same: mixture::same(&pure, &layouts),
-        ..made(spec, program, few)?
+        ..made(spec, programs, few)?
     })
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
-    parts(request.workload, spec.ranks, spec.partitioner).map_err(|e| e.to_string())
+    parts(request.workload, spec.parts(), spec.partitioner).map_err(|e| e.to_string())
 }
 
 impl Ready {
     fn estimate(&self, request: &PlanRequest) -> Result<Estimate, String> {
-        simulate(&self.program, request.cluster, &self.parts).map_err(|e| e.to_string())
+        simulate_all(&self.programs, request.cluster, &self.parts).map_err(|e| e.to_string())
     }
 
     fn priced<'a>(self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
@@ -234,7 +289,7 @@ impl Ready {
         let (own, chunks) = (&self.spec, self.spec.flow.chunks);
         all.iter().filter(|a| a.spec.ranks == own.ranks).any(|a| {
             let uncut = a.spec.placement == own.placement && a.spec.flow.chunks < chunks;
-            self.same == Some(a.spec.placement) || uncut && a.program == self.program
+            self.same == Some(a.spec.placement) || uncut && a.programs == self.programs
         })
     }
 }
@@ -255,12 +310,14 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
             partitioner,
             ..spec.clone()
         };
-        let program = lower.program(&spec).ok()?;
-        let parts = divided(request, &spec).ok()?.of(&program);
+        let programs = lower.programs(&spec).ok()?;
+        let parts = divided(request, &spec).ok()?.of(programs.first()?);
         let cluster = request.cluster;
-        if least_memory(&program, cluster, &parts) <= has
-            && peak_memory(&program, cluster, &parts) <= has
-        {
+        let fits = |program: &Program| {
+            least_memory(program, cluster, &parts) <= has
+                && peak_memory(program, cluster, &parts) <= has
+        };
+        if programs.iter().all(fits) {
             return Some(ranks);
         }
     }
@@ -268,13 +325,18 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
 }
 
 /// What the objective's measure is at least.
-fn least(request: &PlanRequest, program: &Program, parts: &Parts) -> Result<f64, String> {
-    let bound = || bound(program, request.cluster, parts).map_err(|e| e.to_string());
+fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f64, String> {
+    let bound = || bound_all(programs, request.cluster, parts).map_err(|e| e.to_string());
     Ok(match request.objective {
         // Measures are rounded.
         Objective::Time => bound()?.seconds.0 * (1.0 - 1e-5),
         Objective::Bytes => bound()?.bytes.0 as f64,
-        Objective::Memory => least_memory(program, request.cluster, parts).0 as f64,
+        Objective::Memory => {
+            let bytes = programs
+                .iter()
+                .map(|p| least_memory(p, request.cluster, parts).0);
+            bytes.max().unwrap_or(0) as f64
+        }
     })
 }
 
@@ -329,10 +391,11 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
     // Where rows are only dealt out, no boundary matters.
     let bounded = row(spec.placement).is_some_and(|row| row.by_parts);
-    let parts = parts.filter(|_| divided && bounded);
+    let parts = parts.filter(|_| spec.parts() > 1 && bounded);
+    let stages = spec.stages.as_ref();
     Parameters {
         ranks: spec.ranks,
-        partitioner: divided.then_some(spec.partitioner),
+        partitioner: (spec.parts() > 1).then_some(spec.partitioner),
         alpha: parts.map(|p| significant(p.alpha)),
         alpha_basis: parts.map(|p| p.alpha_basis),
         edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
@@ -340,9 +403,16 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         feature_layout: (spec.layouts.features == Layout::Columns).then_some(Layout::Columns),
         layouts: spec.layouts.epoch.clone(),
         eval_layouts: spec.layouts.eval.clone(),
-        chunks: (spec.flow.chunks > 1).then_some(spec.flow.chunks),
+        stages: stages.map(|stages| stages.count),
+        groups: stages.map(|stages| stages.width(spec.ranks)),
+        layers: stages.map_or_else(Vec::new, |stages| stages.layers.clone()),
+        interval: stages.map(|stages| stages.interval),
+        shuffle: stages.and_then(|stages| (!stages.shuffle).then_some(false)),
+        chunks: match stages {
+            Some(stages) => Some(stages.chunks),
+            None => (spec.flow.chunks > 1).then_some(spec.flow.chunks),
+        },
         overlap: (divided && !spec.flow.overlap).then_some(false),
-        ..Parameters::default()
     }
 }
 

@@ -16,7 +16,7 @@ mod network;
 mod run;
 mod stages;
 
-pub use bound::{Bound, bound};
+pub use bound::{Bound, bound, busy_seconds};
 pub use stages::{bound_all, simulate_all, timeline_all};
 
 use crate::parts::Parts;

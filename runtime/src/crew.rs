@@ -108,11 +108,6 @@ impl Crew {
     pub(crate) fn ranks(&self) -> impl Iterator<Item = MutexGuard<'_, Rank>> {
         self.ranks.iter().map(|rank| lock(rank))
     }
-
-    /// One rank, to look at between runs.
-    pub(crate) fn rank(&self, rank: usize) -> MutexGuard<'_, Rank> {
-        lock(&self.ranks[rank])
-    }
 }
 
 impl Drop for Crew {

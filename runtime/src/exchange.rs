@@ -25,6 +25,14 @@ impl Reduction {
     }
 }
 
+/// Rows of a matrix that are exchanged: those of a chunk, or all.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchanged {
+    pub(crate) matrix: Span,
+    pub(crate) columns: usize,
+    pub(crate) chunk: Option<u32>,
+}
+
 /// Sends own rows to the ranks that read them.
 ///
 /// # Safety
@@ -33,14 +41,13 @@ pub(crate) unsafe fn send_own(
     team: &Team,
     wire: &mut Wire,
     part: &Part,
-    matrix: Span,
-    columns: usize,
+    rows: Exchanged,
 ) -> Result<(), TransportError> {
-    if columns == 0 {
-        return Ok(());
-    }
-    for (other, rows) in next_first(&part.send, wire.rank()) {
-        wire.send(*other, rows.len() * columns, &mut |message| {
+    let Exchanged {
+        matrix, columns, ..
+    } = rows;
+    for (other, rows) in part.sent(rows.chunk, wire.rank()) {
+        wire.send(other, rows.len() * columns, &mut |message| {
             // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
             unsafe { pack(team, matrix, rows, columns, message) };
         })?;
@@ -55,16 +62,12 @@ pub(crate) unsafe fn send_own(
 pub(crate) unsafe fn fill_halo(
     wire: &mut Wire,
     part: &Part,
-    matrix: Span,
-    columns: usize,
+    rows: Exchanged,
 ) -> Result<(), TransportError> {
-    if columns == 0 {
-        return Ok(());
-    }
-    wire.wait_for(&mut part.halo_of.iter().map(|(other, _)| *other))?;
-    for (other, rows) in next_first(&part.halo_of, wire.rank()) {
-        let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        wire.recv(*other, halo.len, &mut |message| {
+    wire.wait_for(&mut part.halo(rows.chunk, 0).map(|(other, _)| other))?;
+    for (other, halo) in part.halo(rows.chunk, wire.rank()) {
+        let halo = rows.part(halo);
+        wire.recv(other, halo.len, &mut |message| {
             // SAFETY: nothing else uses the halo rows.
             unsafe { halo.write() }.copy_from_slice(message);
         })?;
@@ -79,15 +82,11 @@ pub(crate) unsafe fn fill_halo(
 pub(crate) unsafe fn send_halo(
     wire: &mut Wire,
     part: &Part,
-    matrix: Span,
-    columns: usize,
+    rows: Exchanged,
 ) -> Result<(), TransportError> {
-    if columns == 0 {
-        return Ok(());
-    }
-    for (other, rows) in next_first(&part.halo_of, wire.rank()) {
-        let halo = matrix.part(rows.start * columns, rows.len() * columns);
-        wire.send(*other, halo.len, &mut |message| {
+    for (other, halo) in part.halo(rows.chunk, wire.rank()) {
+        let halo = rows.part(halo);
+        wire.send(other, halo.len, &mut |message| {
             // SAFETY: nothing writes the halo rows meanwhile.
             message.copy_from_slice(unsafe { halo.read() });
         })?;
@@ -103,15 +102,16 @@ pub(crate) unsafe fn add_own(
     team: &Team,
     wire: &mut Wire,
     part: &Part,
-    matrix: Span,
-    columns: usize,
+    rows: Exchanged,
 ) -> Result<(), TransportError> {
-    if columns == 0 {
-        return Ok(());
-    }
-    wire.wait_for(&mut part.send.iter().map(|(other, _)| *other))?;
-    for (other, rows) in &part.send {
-        wire.recv(*other, rows.len() * columns, &mut |message| {
+    let Exchanged {
+        matrix,
+        columns,
+        chunk,
+    } = rows;
+    wire.wait_for(&mut part.sent(chunk, 0).map(|(other, _)| other))?;
+    for (other, rows) in part.sent(chunk, 0) {
+        wire.recv(other, rows.len() * columns, &mut |message| {
             team.each(
                 rows.len().div_ceil(ROWS),
                 2 * message.len() as u64,
@@ -129,6 +129,14 @@ pub(crate) unsafe fn add_own(
         })?;
     }
     Ok(())
+}
+
+impl Exchanged {
+    /// Consecutive rows.
+    fn part(&self, rows: Range<usize>) -> Span {
+        self.matrix
+            .part(rows.start * self.columns, rows.len() * self.columns)
+    }
 }
 
 /// The ranks that sum a chunk of a message made of these buffers, but for this one.
@@ -229,13 +237,6 @@ fn within<'a>(
     })
 }
 
-/// What is sent to or read from other ranks, the next rank first, so that not all send to
-/// rank 0 at once.
-fn next_first<T>(peers: &[(u32, T)], rank: u32) -> impl Iterator<Item = &(u32, T)> {
-    let (before, behind) = peers.split_at(peers.partition_point(|(other, _)| *other < rank));
-    behind.iter().chain(before)
-}
-
 /// Copies rows of a matrix to a message.
 unsafe fn pack(team: &Team, matrix: Span, rows: &[u32], columns: usize, message: &mut [f32]) {
     let target = Span {
@@ -278,18 +279,5 @@ mod tests {
         assert_eq!(read(2..5), [(0, vec![8.0]), (1, vec![0.0, 1.0])]);
         assert_eq!(read(7..8), [(0, vec![4.0])]);
         assert_eq!(read(3..3), []);
-    }
-
-    #[test]
-    fn peers_begin_with_the_next_rank() {
-        let peers = [(0, 'a'), (2, 'b'), (5, 'c')];
-        let order = |rank| {
-            next_first(&peers, rank)
-                .map(|(other, _)| *other)
-                .collect::<Vec<u32>>()
-        };
-        assert_eq!(order(1), [2, 5, 0]);
-        assert_eq!(order(6), [0, 2, 5]);
-        assert_eq!(order(0), [0, 2, 5]);
     }
 }

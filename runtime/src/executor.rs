@@ -2,23 +2,26 @@
 
 mod communicate;
 mod launch;
+mod pipeline;
 
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
 use crate::exchange::Reduction;
-use crate::features::FeatureRows;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::moment::Moment;
 use crate::part::Part;
-use crate::sparse::{self, SparseKernels};
+use crate::sparse::{self, SomeRows, SparseKernels};
+use crate::staleness::Staleness;
 use crate::team::Team;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Group, Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Instr, Matrix, Program, Ref, Transfer};
+use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -37,6 +40,11 @@ pub(crate) struct Rank {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) place: Place,
+    pub(crate) staleness: Staleness,
+    /// The ranks of its stage.
+    pub(crate) group: Group,
+    /// Epoch in which each history was kept last.
+    pub(crate) kept: BTreeMap<BufferId, u64>,
 }
 
 /// Memory that is kept between instructions so that they allocate nothing.
@@ -47,6 +55,8 @@ pub(crate) struct Memory {
     scalars: Vec<f32>,
     keys: Vec<u64>,
     spans: Vec<Span>,
+    ranges: Vec<Range<u64>>,
+    bounds: Vec<u64>,
     sums: Vec<AtomicU64>,
     reduction: Reduction,
 }
@@ -61,6 +71,12 @@ pub(crate) struct Place {
     /// Indices through loop bodies.
     path: Vec<usize>,
     name: &'static str,
+    /// The order of the chunks.
+    order: Vec<u32>,
+    /// The chunk at hand, if not all rows are.
+    chunk: Option<u32>,
+    /// Its place in what is run of the order; 0 outside.
+    turn: u32,
 }
 
 /// Why an instruction did not finish.
@@ -71,6 +87,24 @@ pub(crate) enum Fault {
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
+    #[error(
+        "`{history}` would keep a value that is not finite in epoch {epoch}, chunk {chunk}; lower the learning rate"
+    )]
+    NotFinite {
+        history: String,
+        epoch: u64,
+        /// Its number, or `all`.
+        chunk: String,
+    },
+    #[error(
+        "`{history}` was kept {age} epochs before epoch {epoch}, and the program reads none that is older than {interval}"
+    )]
+    TooOld {
+        history: String,
+        age: u64,
+        epoch: u64,
+        interval: u32,
+    },
 }
 
 impl Rank {
@@ -79,9 +113,16 @@ impl Rank {
         let program = Arc::clone(&self.program);
         self.place = Place {
             phase: Some(phase),
+            order: self.order(moment),
             ..Place::default()
         };
-        self.list(&program, program.list(phase), 0, moment)
+        let stale = match phase {
+            Phase::Step => self.stale(moment)?,
+            Phase::Setup | Phase::Eval => Staleness::default(),
+        };
+        self.list(&program, program.list(phase), 0, moment)?;
+        self.staleness.add(&stale);
+        Ok(())
     }
 
     /// What to say about a failure of the instruction at hand.
@@ -144,6 +185,10 @@ impl Rank {
                 }
                 continue;
             }
+            if let Instr::Chunks { reverse, body } = instr {
+                self.chunks(program, *reverse, body, moment)?;
+                continue;
+            }
             self.place.name = instr.name(program);
             if self.events.is_none() {
                 self.one(program, instr, iteration, moment)?;
@@ -157,7 +202,7 @@ impl Rank {
                 phase: self.place.phase.unwrap_or(Phase::Setup),
                 epoch: moment.epoch + u64::from(self.place.phase == Some(Phase::Step)),
                 at: self.place.at(),
-                iteration,
+                iteration: iteration + self.place.turn,
                 name: self.place.name.to_owned(),
                 resource: Resource::of(instr, program),
                 begin_us: begin,
@@ -202,18 +247,29 @@ impl Rank {
                         inner: u64::from(*inner),
                         columns: u64::from(*columns),
                     };
-                    match finish {
-                        None => multiply.run(&self.team, self.scratch(), None),
-                        Some(launch) => {
-                            let args = self.args(program, launch, iteration, moment)?;
-                            let call = Call {
-                                kernel: &self.kernels[launch.kernel.0 as usize],
-                                args,
-                            };
-                            let finish = |begin, end| call.run_once(begin, end);
-                            multiply.run(&self.team, self.scratch(), Some(&finish));
-                        }
+                    let args = match finish {
+                        None => None,
+                        Some(launch) => Some((
+                            launch.kernel,
+                            self.args(program, launch, iteration, moment)?,
+                        )),
+                    };
+                    let mut ranges = std::mem::take(&mut self.memory.ranges);
+                    self.rows(*rows, &mut ranges)?;
+                    let call = args.map(|(kernel, args)| Call {
+                        kernel: &self.kernels[kernel.0 as usize],
+                        args,
+                    });
+                    for range in &ranges {
+                        let first = range.start;
+                        let multiply = multiply.within(range);
+                        let finish = call.map(|call| {
+                            move |begin, end| call.run_once(first + begin, first + end)
+                        });
+                        let finish = finish.as_ref().map(|f| f as &(dyn Fn(u64, u64) + Sync));
+                        multiply.run(&self.team, self.scratch(), finish);
                     }
+                    self.memory.ranges = ranges;
                 }
                 Instr::SparseMatMul {
                     product,
@@ -275,8 +331,8 @@ impl Rank {
                     grad,
                     classes,
                 } => {
-                    let rows = self.rows(program, *logits, iteration);
-                    let grad = grad.map(|grad| self.rows(program, grad, iteration));
+                    let rows = self.tensor(program, *logits, iteration);
+                    let grad = grad.map(|grad| self.tensor(program, grad, iteration));
                     let sums = &mut self.memory.sums;
                     let share = loss::loss(
                         &self.team,
@@ -297,7 +353,7 @@ impl Rank {
                     out,
                     classes,
                 } => {
-                    let rows = self.rows(program, *logits, iteration);
+                    let rows = self.tensor(program, *logits, iteration);
                     let sums = &mut self.memory.sums;
                     let found =
                         loss::metrics(&self.team, &self.part, *loss, rows, *classes as usize, sums);
@@ -306,23 +362,32 @@ impl Rank {
                         .zip(found)
                         .for_each(|(out, value)| *out = value as f32);
                 }
-                Instr::Chunks { .. }
-                | Instr::Send(_)
-                | Instr::Receive(_)
-                | Instr::Remember { .. } => {
-                    return Err(Fault::Missing("pipelines"));
+                Instr::Send(passage) => self.send(passage, iteration)?,
+                Instr::Receive(passage) => self.receive(passage, iteration)?,
+                Instr::Remember { from, history } => {
+                    self.remember(*from, *history, iteration, moment)?;
                 }
-                Instr::Repeat { .. } => {}
+                Instr::Repeat { .. } | Instr::Chunks { .. } => {}
             }
         }
         Ok(())
     }
 
-    /// The places of the sparse features whose values lie in a buffer.
-    fn features(&self, program: &Program, values: Ref) -> Result<&FeatureRows, Fault> {
+    /// The places of the sparse features whose values lie in a buffer, and the rows at hand.
+    fn features(&self, program: &Program, values: Ref) -> Result<SomeRows<'_>, Fault> {
         let extent = program.buffer(values.buffer).extent;
         let features = self.part.features(extent);
-        features.ok_or(Fault::Missing("sparse features"))
+        let rows = match program.sparse_rows(values) {
+            Extent::All => 0..self.part.sizes.vertices,
+            _ => {
+                let own = self.part.own(self.place.chunk);
+                own.start as u64..own.end as u64
+            }
+        };
+        Ok(SomeRows {
+            features: features.ok_or(Fault::Missing("sparse features"))?,
+            rows,
+        })
     }
 
     fn dense(&self, matrix: &Matrix, iteration: u32) -> Dense {
@@ -334,10 +399,14 @@ impl Rank {
         }
     }
 
-    fn rows(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
+    /// A tensor by own rows, those at hand.
+    fn tensor(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
+        let own = self.part.own(self.place.chunk);
         Rows {
             at: self.slot(at, iteration),
             stride: program.buffer(at.buffer).columns as usize,
+            begin: own.start,
+            end: own.end,
         }
     }
 

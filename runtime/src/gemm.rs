@@ -8,9 +8,14 @@ use crate::team::Team;
 use gemm::Parallelism;
 use gnnc_ir::memory::product_block;
 use gnnc_ir::program::Product;
+use std::ops::Range;
 
 /// Floats of a panel of the result, which a finishing kernel finds in the cache.
 const PANEL: u64 = 64 * 1024;
+
+/// Rows of a wide product below which the library sums in another order: with as many, a row of the result
+/// does not depend on which other rows are computed with it.
+const FEWEST: usize = 4;
 
 /// A row-major matrix.
 #[derive(Clone, Copy)]
@@ -34,6 +39,16 @@ pub(crate) struct Multiply {
 }
 
 impl Multiply {
+    /// The same for some of the rows, of a product that has a result for each.
+    pub(crate) fn within(&self, rows: &Range<u64>) -> Self {
+        Self {
+            a: self.a.after(rows.start),
+            out: self.out.after(rows.start),
+            rows: rows.end - rows.start,
+            ..*self
+        }
+    }
+
     /// Runs the product; `finish` is called once for every range of rows of the result, as
     /// soon as the range is there. `scratch` holds the partial sums of `Tn`.
     ///
@@ -96,13 +111,14 @@ impl Multiply {
                 );
                 return;
             }
-            multiply(
-                (m, n, k),
-                self.out.row(begin, n),
-                self.out.stride,
-                (lhs, self.a.stride, 1),
-                (self.b.at.ptr, rhs_steps.0, rhs_steps.1),
-            );
+            let rhs = (self.b.at.ptr.cast_const(), rhs_steps.0, rhs_steps.1);
+            let out = self.out.row(begin, n);
+            if m < FEWEST {
+                padded((m, n, k), out, self.out.stride, (lhs, self.a.stride), rhs);
+                return;
+            }
+            let lhs = (lhs.cast_const(), self.a.stride, 1);
+            multiply((m, n, k), out, self.out.stride, lhs, rhs);
         }
     }
 
@@ -174,6 +190,15 @@ impl Multiply {
 }
 
 impl Dense {
+    /// The matrix from a row on.
+    fn after(self, row: u64) -> Self {
+        let begin = (row as usize * self.stride).min(self.at.len);
+        Self {
+            at: self.at.part(begin, self.at.len - begin),
+            ..self
+        }
+    }
+
     /// The first float of a row that has `columns` floats.
     fn row(&self, row: u64, columns: usize) -> *mut f32 {
         match columns {
@@ -209,6 +234,33 @@ fn panel(rows: u64, columns: u64) -> u64 {
 /// Whether a product of these sizes of result and sum is one for [`skinny`].
 fn narrow((m, n, k): (usize, usize, usize)) -> bool {
     m > 0 && k > 0 && (1..=skinny::WIDEST).contains(&n)
+}
+
+/// [`multiply`] of fewer than [`FEWEST`] rows, as the first ones of as many.
+///
+/// # Safety
+/// As [`multiply`].
+unsafe fn padded(
+    (m, n, k): (usize, usize, usize),
+    dst: *mut f32,
+    stride: usize,
+    lhs: (*const f32, usize),
+    rhs: (*const f32, usize, usize),
+) {
+    let (mut rows, mut results) = (vec![0.0; FEWEST * k], vec![0.0; FEWEST * n]);
+    // SAFETY: as the caller promised; the vectors have their sizes.
+    unsafe {
+        for row in 0..m {
+            let from = std::slice::from_raw_parts(lhs.0.add(row * lhs.1), k);
+            rows[row * k..][..k].copy_from_slice(from);
+        }
+        let lhs = (rows.as_ptr(), k, 1);
+        multiply((FEWEST, n, k), results.as_mut_ptr(), n, lhs, rhs);
+        for row in 0..m {
+            let to = std::slice::from_raw_parts_mut(dst.add(row * stride), n);
+            to.copy_from_slice(&results[row * n..][..n]);
+        }
+    }
 }
 
 /// `dst[m x n] = lhs[m x k] . rhs[k x n]`, each with its steps from row to row and column to column.
@@ -260,179 +312,4 @@ unsafe fn multiply(
 }
 
 #[cfg(test)]
-// Each test owns the memory that its products touch.
-#[allow(clippy::undocumented_unsafe_blocks)]
-mod tests {
-    use super::*;
-    use crate::device::cpu::Arena;
-    use crate::init::uniform;
-    use proptest::prelude::*;
-    use std::sync::Mutex;
-
-    struct Case {
-        arena: Arena,
-        multiply: Multiply,
-        scratch: Span,
-    }
-
-    fn case(product: Product, rows: usize, inner: usize, columns: usize, pad: usize) -> Case {
-        let (b_rows, b_columns) = match product {
-            Product::Nn => (inner, columns),
-            Product::Nt => (columns, inner),
-            Product::Tn => (rows, columns),
-        };
-        let out_rows = if product == Product::Tn { inner } else { rows };
-        let blocks = rows.div_ceil(product_block(rows as u64) as usize);
-        let sizes = [
-            rows * (inner + pad),
-            b_rows * (b_columns + pad),
-            out_rows * (columns + pad),
-            blocks * inner * columns,
-        ];
-        let arena = Arena::new(sizes.iter().sum()).unwrap();
-        let mut begin = 0;
-        let spans = sizes.map(|size| {
-            begin += size;
-            arena.span(begin - size, size)
-        });
-        for (key, span) in spans.iter().enumerate() {
-            let floats = unsafe { span.write() };
-            floats
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, x)| *x = uniform(key as u64, i as u64) as f32);
-        }
-        let dense = |at: Span, columns: usize| Dense {
-            at,
-            stride: columns + pad,
-        };
-        let multiply = Multiply {
-            product,
-            a: dense(spans[0], inner),
-            b: dense(spans[1], b_columns),
-            out: dense(spans[2], columns),
-            rows: rows as u64,
-            inner: inner as u64,
-            columns: columns as u64,
-        };
-        Case {
-            arena,
-            multiply,
-            scratch: spans[3],
-        }
-    }
-
-    fn result(case: &Case) -> Vec<f32> {
-        unsafe { case.multiply.out.at.read() }.to_vec()
-    }
-
-    fn check(product: Product, rows: usize, inner: usize, columns: usize, pad: usize) {
-        let case = case(product, rows, inner, columns, pad);
-        let m = &case.multiply;
-        let before = result(&case);
-        let team = Team::new(0, 1).unwrap();
-        let finished = Mutex::new(Vec::new());
-        unsafe {
-            m.run(
-                &team,
-                case.scratch,
-                Some(&|begin, end| finished.lock().unwrap().push((begin, end))),
-            )
-        };
-        let mut finished = finished.into_inner().unwrap();
-        finished.sort_unstable();
-        let (a, b, out) = unsafe { (m.a.at.read(), m.b.at.read(), m.out.at.read()) };
-        let (out_rows, sum) = if product == Product::Tn {
-            (inner, rows)
-        } else {
-            (rows, inner)
-        };
-        assert!(finished.windows(2).all(|w| w[0].1 == w[1].0));
-        assert!(
-            out_rows == 0
-                || (finished[0].0, finished[finished.len() - 1].1) == (0, out_rows as u64)
-        );
-        for r in 0..out_rows {
-            for c in 0..columns {
-                let term = |k: usize| {
-                    let a = if product == Product::Tn {
-                        a[k * m.a.stride + r]
-                    } else {
-                        a[r * m.a.stride + k]
-                    };
-                    let b = if product == Product::Nt {
-                        b[c * m.b.stride + k]
-                    } else {
-                        b[k * m.b.stride + c]
-                    };
-                    (
-                        f64::from(a) * f64::from(b),
-                        (f64::from(a) * f64::from(b)).abs(),
-                    )
-                };
-                let (want, size) = (0..sum)
-                    .map(term)
-                    .fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1));
-                let got = f64::from(out[r * m.out.stride + c]);
-                // Rounding of a sum grows with its terms' size; k/2 ulps is a loose bound.
-                assert!(
-                    (got - want).abs() <= size * 6e-8 * (sum as f64).sqrt().max(2.0) * 2.0,
-                    "{product:?} {r} {c}: {got} {want}"
-                );
-            }
-            for c in columns..m.out.stride.min(before.len() - r * m.out.stride) {
-                assert_eq!(out[r * m.out.stride + c], before[r * m.out.stride + c]);
-            }
-        }
-        drop(case.arena);
-    }
-
-    #[test]
-    fn sizes_at_the_edges() {
-        for product in [Product::Nn, Product::Nt, Product::Tn] {
-            for (rows, inner, columns) in [
-                (0, 3, 4),
-                (3, 0, 4),
-                (3, 4, 0),
-                (1, 1, 1),
-                (2000, 1, 1),
-                (1537, 7, 16),
-                (700, 300, 41),
-                (90, 33, 64),
-                (90, 33, 65),
-                (5, 600, 3),
-            ] {
-                check(product, rows, inner, columns, 0);
-                check(product, rows, inner, columns, 3);
-            }
-        }
-    }
-
-    #[test]
-    fn threads_change_no_bit() {
-        for product in [Product::Nn, Product::Nt, Product::Tn] {
-            let results: Vec<Vec<f32>> = [1, 2, 3]
-                .into_iter()
-                .map(|threads| {
-                    let case = case(product, 5000, 37, 24, 1);
-                    let team = Team::new(0, threads).unwrap();
-                    team.enter(|| unsafe { case.multiply.run(&team, case.scratch, None) });
-                    result(&case)
-                })
-                .collect();
-            assert!(results.windows(2).all(|w| {
-                w[0].iter()
-                    .zip(&w[1])
-                    .all(|(a, b)| a.to_bits() == b.to_bits())
-            }));
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        #[test]
-        fn products_are_sums(product in 0usize..3, rows in 0usize..1200, inner in 0usize..40, columns in 0usize..80, pad in 0usize..4) {
-            check([Product::Nn, Product::Nt, Product::Tn][product], rows, inner, columns, pad);
-        }
-    }
-}
+mod tests;

@@ -6,16 +6,20 @@ use crate::team::Team;
 use gnnc_graph::Labels;
 use gnnc_ir::op::Loss;
 use gnnc_ir::program::METRICS;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Vertices whose losses are summed before they are added to the total, in order.
 const BLOCK: usize = 1024;
 
-/// Logits and where the derivative goes: rows of `classes` floats with a stride.
+/// Logits and where the derivative goes: rows of `classes` floats with a stride, and which of the own
+/// rows are meant.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) at: Span,
     pub(crate) stride: usize,
+    pub(crate) begin: usize,
+    pub(crate) end: usize,
 }
 
 /// The rank's share of the mean loss over all training vertices; writes the derivative by
@@ -38,11 +42,11 @@ pub(crate) unsafe fn loss(
     };
     // Without training vertices the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
-    let blocks = part.inner.div_ceil(BLOCK);
+    let blocks = logits.blocks();
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
-    team.each(blocks, (part.inner * classes * 4) as u64, |block| {
+    team.each(blocks, (blocks * BLOCK * classes * 4) as u64, |block| {
         let mut sum = 0.0;
-        for v in block * BLOCK..((block + 1) * BLOCK).min(part.inner) {
+        for v in logits.block(block) {
             // SAFETY: blocks are disjoint rows; `part` checks the span.
             let (z, g) = unsafe {
                 (
@@ -93,11 +97,11 @@ pub(crate) unsafe fn metrics(
     sums: &mut Vec<AtomicU64>,
 ) -> [f64; METRICS as usize] {
     let counts: [AtomicU64; 7] = Default::default();
-    let blocks = part.inner.div_ceil(BLOCK);
+    let blocks = logits.blocks();
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
-    team.each(blocks, (part.inner * classes) as u64, |block| {
+    team.each(blocks, (blocks * BLOCK * classes) as u64, |block| {
         let (mut own, mut sum) = ([0u64; 7], 0.0);
-        for v in block * BLOCK..((block + 1) * BLOCK).min(part.inner) {
+        for v in logits.block(block) {
             let Some(split) = (0..3).find(|&s| part.splits[s][v]) else {
                 continue;
             };
@@ -135,6 +139,16 @@ pub(crate) unsafe fn metrics(
 }
 
 impl Rows {
+    fn blocks(&self) -> usize {
+        (self.end - self.begin).div_ceil(BLOCK)
+    }
+
+    /// The rows of a block.
+    fn block(&self, block: usize) -> Range<usize> {
+        let begin = self.begin + block * BLOCK;
+        begin..(begin + BLOCK).min(self.end)
+    }
+
     fn row(&self, v: usize, classes: usize) -> Span {
         self.at.part(v * self.stride, classes)
     }

@@ -1,10 +1,12 @@
 //! A rank's share of the data.
 
+mod rows;
+
 use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
 use crate::whole::{Whole, over_all};
-use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalPart};
+use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
@@ -24,6 +26,10 @@ pub(crate) struct Part {
     pub(crate) halo_of: Vec<(u32, Range<usize>)>,
     /// The own rows that each rank reads that reads some, by rank.
     pub(crate) send: Vec<(u32, Vec<u32>)>,
+    /// Where the chunks of all these rows lie.
+    pub(crate) chunks: LocalChunks,
+    /// Stored arcs between chunks, of a stage: those into chunk `d` from `s` at `d * count + s`.
+    pub(crate) between: Vec<u64>,
     /// Arcs by edge set, where a kernel walks them.
     arcs: [Option<Arcs>; 2],
     /// What the rank keeps of other ranks' vertices, the same on all of them.
@@ -131,6 +137,11 @@ impl Part {
         };
         Ok(Self {
             inner: local.inner,
+            between: match program.pipeline {
+                Some(_) => local.arcs_between_chunks(),
+                None => Vec::new(),
+            },
+            chunks: local.chunks,
             arcs,
             whole,
             features,
@@ -156,7 +167,10 @@ impl Part {
         let rows =
             4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
-        let own = arcs.sum::<usize>() + features.sum::<usize>() + labels + rows + splits;
+        let halo = self.chunks.halo.iter().chain(&self.chunks.send);
+        let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();
+        let chunks = 8 * (bounds + self.between.len());
+        let own = arcs.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
         own as u64
     }
 
@@ -289,7 +303,9 @@ impl Needs {
                 Instr::Begin(Transfer { what, .. }) => {
                     self.collect(std::slice::from_ref(what), program);
                 }
-                Instr::Repeat { body, .. } => self.collect(body, program),
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    self.collect(body, program);
+                }
                 _ => {}
             }
         }

@@ -1,13 +1,16 @@
 //! The programs of a session's ranks.
 
+mod stages;
+
 use crate::RuntimeError;
+use gnnc_graph::Partition;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role};
 use std::sync::Arc;
 
-/// What the ranks of a session run: one program for all of them, or one for each rank where
-/// slices of columns differ in width.
+/// What the ranks of a session run: one program for all of them, one for each rank where
+/// slices of columns differ in width, or one for each stage of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Programs(Vec<Arc<Program>>);
 
@@ -17,7 +20,7 @@ impl From<Program> for Programs {
     }
 }
 
-/// One program for all ranks, or one for each, in order.
+/// One program for all ranks, or one for each rank or stage, in order.
 impl From<Vec<Program>> for Programs {
     fn from(programs: Vec<Program>) -> Self {
         Self(programs.into_iter().map(Arc::new).collect())
@@ -25,21 +28,33 @@ impl From<Vec<Program>> for Programs {
 }
 
 impl Programs {
-    /// Checks that there is a program for every rank and that ranks that wait for each other
-    /// send each other what they expect.
+    /// Checks that there is a program for every rank, or for every stage, and that ranks that wait for
+    /// each other send each other what they expect.
     ///
     /// # Errors
     /// The first thing that does not fit.
-    pub(crate) fn check(&self, parts: u32, connections: usize) -> Result<(), RuntimeError> {
+    pub(crate) fn check(
+        &self,
+        partition: &Partition,
+        connections: usize,
+    ) -> Result<(), RuntimeError> {
         let wrong = |text: String| Err(RuntimeError::Program(text));
         let Some(first) = self.0.first() else {
             return wrong("there is none; give one for all ranks, or one for each".to_owned());
         };
-        if first.ranks != parts || parts as usize != connections {
+        let (parts, ranks) = (partition.parts(), self.ranks(partition));
+        if u64::from(first.ranks) != ranks as u64 || ranks != connections {
             return wrong(format!(
-                "it is for {} ranks, the partition has {parts} parts and there are {connections} connections",
-                first.ranks
+                "it is for {} ranks, the partition has {parts} parts{} and there are {connections} connections",
+                first.ranks,
+                first.pipeline.map_or(String::new(), |p| format!(
+                    " for each of {} stages",
+                    p.stages
+                )),
             ));
+        }
+        if first.pipeline.is_some() {
+            return stages::check(&self.0, partition).map_err(RuntimeError::Program);
         }
         if self.0.len() == 1 {
             return Ok(());
@@ -66,19 +81,21 @@ impl Programs {
         Ok(())
     }
 
-    /// The program of the first rank, after [`Programs::check`].
-    pub(crate) fn first(&self) -> Arc<Program> {
-        self.0.first().map(Arc::clone).unwrap_or_default()
+    /// Ranks that the programs need on a partition: one for each part and stage.
+    pub(crate) fn ranks(&self, partition: &Partition) -> usize {
+        let staged = self.0.iter().filter(|p| p.pipeline.is_some());
+        partition.parts() as usize * staged.count().max(1)
     }
 
-    /// All programs: one, or as many as there are ranks.
+    /// All programs: one, as many as there are ranks, or as many as there are stages.
     pub(crate) fn all(&self) -> &[Arc<Program>] {
         &self.0
     }
 
-    /// Index in [`Programs::all`] of a rank's program.
-    pub(crate) fn index(&self, rank: usize) -> usize {
-        rank.min(self.0.len().saturating_sub(1))
+    /// Index in [`Programs::all`] of a rank's program; consecutive ranks have the same one where there are
+    /// fewer programs.
+    pub(crate) fn index(&self, rank: usize, ranks: usize) -> usize {
+        rank * self.0.len() / ranks.max(1)
     }
 }
 
@@ -284,7 +301,7 @@ mod tests {
     fn ranks_differ_in_columns_only() {
         let check = |programs: Vec<Program>, ranks| {
             Programs::from(programs)
-                .check(ranks, ranks as usize)
+                .check(&Partition::new(ranks, vec![0]).unwrap(), ranks as usize)
                 .map_err(|e| e.to_string())
         };
         assert_eq!(check(vec![program(0), program(1)], 2), Ok(()));

@@ -5,16 +5,14 @@ use crate::crew::Crew;
 use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
+use crate::staleness::Staleness;
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init, shards};
 use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::Rows;
-use gnnc_ir::graph::ParamSpec;
 use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How to run a program.
@@ -55,8 +53,6 @@ impl Default for RunOptions {
 /// A program, or one for each rank, on its data, ready to train.
 pub struct Session {
     programs: Programs,
-    /// That of rank 0.
-    program: Arc<Program>,
     crew: Crew,
     vertices: usize,
     options: RunOptions,
@@ -81,7 +77,8 @@ impl Session {
         partition: &Partition,
         options: RunOptions,
     ) -> Result<Self, RuntimeError> {
-        let transports = Threads::connect(partition.parts());
+        let programs = programs.into();
+        let transports = Threads::connect(programs.ranks(partition) as u32);
         let transports = transports
             .into_iter()
             .map(|end| Box::new(end) as Box<dyn Transport>)
@@ -103,7 +100,6 @@ impl Session {
         let programs = programs.into();
         let ranks = start::ranks(&programs, data, partition, &options, transports)?;
         Ok(Self {
-            program: programs.first(),
             programs,
             crew: Crew::new(ranks)?,
             vertices: data.vertices() as usize,
@@ -133,10 +129,8 @@ impl Session {
         let seconds = begin.elapsed().as_secs_f64();
         self.epoch += 1;
         self.step += 1;
-        let loss = self
-            .program
-            .loss
-            .and_then(|id| self.first(id).first().copied());
+        let loss = self.result(|program| program.loss);
+        let loss = loss.first().copied();
         let bytes_sent = self.bytes_sent() - before;
         Ok(EpochReport {
             epoch: self.epoch,
@@ -155,11 +149,7 @@ impl Session {
         let before = self.bytes_sent();
         self.crew.run(Phase::Eval, self.moment())?;
         self.evaluated = true;
-        let counts = self
-            .program
-            .metrics
-            .map(|id| self.first(id))
-            .unwrap_or_default();
+        let counts = self.result(|program| program.metrics);
         let count = |n: usize| counts.get(n).copied().map_or(0.0, f64::from);
         let score = |set: usize| Score {
             correct: count(2 * set),
@@ -192,16 +182,20 @@ impl Session {
     /// # Errors
     /// As [`Session::epoch`].
     pub fn logits(&mut self) -> Result<Vec<f32>, RuntimeError> {
-        let Some(at) = self.program.logits else {
+        let mut programs = self.programs.all().iter();
+        let width = |program: &Program| Some(program.buffer(program.logits?.buffer).columns);
+        let Some(columns) = programs.find_map(|program| width(program)) else {
             return Ok(Vec::new());
         };
         if !self.evaluated {
             self.evaluate()?;
         }
-        let columns = self.program.buffer(at.buffer).columns as usize;
+        let columns = columns as usize;
         let mut logits = vec![0.0; self.vertices * columns];
         for rank in self.crew.ranks() {
-            let at = rank.program.logits.unwrap_or(at);
+            let Some(at) = rank.program.logits else {
+                continue;
+            };
             // SAFETY: the rank is locked and does not run.
             let own = unsafe { rank.slot(at, 0).read() };
             for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
@@ -212,9 +206,9 @@ impl Session {
         Ok(logits)
     }
 
-    /// The parameters, in the order of the program.
+    /// The parameters, in the order of the program, or of the programs of its stages.
     pub fn parameters(&self) -> Vec<Tensor> {
-        self.tensors(|role| matches!(role, Role::Param(_)))
+        shards::tensors(&self.crew, |role| matches!(role, Role::Param(_)))
     }
 
     /// Sets parameters; those that are not named stay.
@@ -302,6 +296,13 @@ impl Session {
         self.setup_bytes
     }
 
+    /// How old what training epochs read was, all ranks together, since the session began.
+    pub fn staleness(&self) -> Staleness {
+        let mut all = Staleness::default();
+        self.crew.ranks().for_each(|rank| all.add(&rank.staleness));
+        all
+    }
+
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
@@ -338,7 +339,7 @@ impl Session {
             path.as_ref(),
             &Checkpoint {
                 progress,
-                tensors: self.tensors(trained),
+                tensors: shards::tensors(&self.crew, trained),
             },
         )
     }
@@ -350,7 +351,7 @@ impl Session {
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
-        let expected = self.tensors(trained);
+        let expected = shards::tensors(&self.crew, trained);
         let Checkpoint { progress, tensors } =
             checkpoint::read(path.as_ref(), &self.options.model, &expected)?;
         self.store(&tensors);
@@ -388,50 +389,20 @@ impl Session {
         }
     }
 
-    /// A buffer of rank 0.
-    fn first(&self, id: BufferId) -> Vec<f32> {
-        // SAFETY: the rank is locked and does not run.
-        unsafe { self.crew.rank(0).buffer(id).read() }.to_vec()
-    }
-
-    /// Buffers by name, those that ranks have shards of joined.
-    fn tensors(&self, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
-        let buffers = self.program.buffers.iter().filter(|b| wanted(b.role));
-        buffers
-            .filter_map(|buffer| {
-                let name = name(&self.program, buffer.role)?;
-                let spec = spec(&self.program, buffer.role)?;
-                let Rows::Fixed(rows) = spec.whole().rows else {
-                    return None;
-                };
-                let shape = [buffer.slots, rows, buffer.columns];
-                let mut values = vec![0.0; shape.iter().map(|n| *n as usize).product()];
-                for rank in self.crew.ranks() {
-                    shards::join(&rank, buffer.role, &mut values);
-                    if spec.shard.is_none() {
-                        break;
-                    }
-                }
-                Some(Tensor {
-                    name,
-                    shape,
-                    values,
-                })
-            })
-            .collect()
+    /// A result that ranks of the last stage, or all, have the same of: that of the first.
+    fn result(&self, of: impl Fn(&Program) -> Option<BufferId>) -> Vec<f32> {
+        let mut found = self.crew.ranks().filter_map(|rank| {
+            let id = of(&rank.program)?;
+            // SAFETY: the rank is locked and does not run.
+            Some(unsafe { rank.buffer(id).read() }.to_vec())
+        });
+        found.next().unwrap_or_default()
     }
 
     /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.
     fn store(&mut self, tensors: &[Tensor]) {
         self.evaluated = false;
-        for rank in self.crew.ranks() {
-            for buffer in &rank.program.buffers {
-                let name = name(&rank.program, buffer.role);
-                if let Some(tensor) = tensors.iter().find(|t| Some(&t.name) == name.as_ref()) {
-                    shards::cut(&rank, buffer.role, &tensor.values);
-                }
-            }
-        }
+        shards::store(&self.crew, tensors);
     }
 
     fn program_hash(&self) -> Result<u64, RuntimeError> {
@@ -447,21 +418,4 @@ impl Session {
 /// Whether a checkpoint holds the buffers of a role.
 fn trained(role: Role) -> bool {
     matches!(role, Role::Param(_) | Role::State(..))
-}
-
-/// The parameter that a buffer holds, or holds a state of.
-fn spec(program: &Program, role: Role) -> Option<&ParamSpec> {
-    match role {
-        Role::Param(n) | Role::State(n, _) => program.params.get(n as usize),
-        _ => None,
-    }
-}
-
-/// The name of a parameter or of an optimizer state.
-fn name(program: &Program, role: Role) -> Option<String> {
-    let name = &spec(program, role)?.name;
-    Some(match role {
-        Role::State(_, k) => format!("{name}.state_{k}"),
-        _ => name.clone(),
-    })
 }

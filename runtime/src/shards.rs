@@ -1,22 +1,78 @@
-//! Parameters and optimizer states of which ranks have some rows: whole ones are joined from them, as
-//! checkpoints hold them, and cut for them.
+//! Parameters and optimizer states of which ranks have some rows, or one element of a stack: whole ones are
+//! joined from them, as checkpoints hold them, and cut for them.
 
+use crate::checkpoint::Tensor;
+use crate::crew::Crew;
 use crate::executor::Rank;
-use gnnc_ir::graph::Shard;
-use gnnc_ir::program::{BufferId, Role};
+use gnnc_ir::Rows;
+use gnnc_ir::graph::{ParamSpec, Shard};
+use gnnc_ir::program::{BufferId, Program, Role};
+use std::collections::BTreeSet;
 
-/// Writes what a rank has of a parameter or state to its place in the whole.
-pub(crate) fn join(rank: &Rank, role: Role, whole: &mut [f32]) {
-    each_row(rank, role, whole.len(), |own, at| {
-        whole[at..at + own.len()].copy_from_slice(own);
-    });
+/// Parameters and states by name, joined from what the ranks have of them.
+pub(crate) fn tensors(crew: &Crew, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
+    let mut tensors: Vec<Tensor> = Vec::new();
+    // Whole elements that are there.
+    let mut there = BTreeSet::new();
+    for rank in crew.ranks() {
+        for buffer in rank.program.buffers.iter().filter(|b| wanted(b.role)) {
+            let Some((name, spec)) = named(&rank.program, buffer.role) else {
+                continue;
+            };
+            let Rows::Fixed(rows) = spec.whole().rows else {
+                continue;
+            };
+            let element = spec.element.map(|element| element.index);
+            if spec.shard.is_none() && !there.insert((name.clone(), element)) {
+                continue;
+            }
+            let place = tensors.iter().position(|tensor| tensor.name == name);
+            let place = place.unwrap_or_else(|| {
+                let slots = spec.element.map_or(buffer.slots, |element| element.of);
+                let shape = [slots, rows, buffer.columns];
+                let values = vec![0.0; shape.iter().map(|n| *n as usize).product()];
+                tensors.push(Tensor {
+                    name,
+                    shape,
+                    values,
+                });
+                tensors.len() - 1
+            });
+            let whole = &mut tensors[place].values;
+            each_row(&rank, buffer.role, whole.len(), |own, at| {
+                whole[at..at + own.len()].copy_from_slice(own);
+            });
+        }
+    }
+    tensors
 }
 
-/// Gives a rank what it has of a whole parameter or state.
-pub(crate) fn cut(rank: &Rank, role: Role, whole: &[f32]) {
-    each_row(rank, role, whole.len(), |own, at| {
-        own.copy_from_slice(&whole[at..at + own.len()]);
-    });
+/// Gives every rank what it has of whole parameters and states of the right names and lengths.
+pub(crate) fn store(crew: &Crew, tensors: &[Tensor]) {
+    for rank in crew.ranks() {
+        for buffer in &rank.program.buffers {
+            let Some((name, _)) = named(&rank.program, buffer.role) else {
+                continue;
+            };
+            if let Some(Tensor { values, .. }) = tensors.iter().find(|t| t.name == name) {
+                each_row(&rank, buffer.role, values.len(), |own, at| {
+                    own.copy_from_slice(&values[at..at + own.len()]);
+                });
+            }
+        }
+    }
+}
+
+/// The name of a parameter or of an optimizer state, and the parameter.
+fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
+    let (n, state) = match role {
+        Role::Param(n) => (n, None),
+        Role::State(n, k) => (n, Some(k)),
+        _ => return None,
+    };
+    let spec = program.params.get(n as usize)?;
+    let name = state.map_or(spec.name.clone(), |k| format!("{}.state_{k}", spec.name));
+    Some((name, spec))
 }
 
 /// Visits the rows of a rank's buffer of a role, or all of it at once if it is whole, with the place
@@ -32,14 +88,17 @@ fn each_row(rank: &Rank, role: Role, floats: usize, mut visit: impl FnMut(&mut [
     let buffer = &program.buffers[at];
     // SAFETY: the rank is locked and does not run.
     let own = unsafe { rank.buffer(BufferId(at as u32)).write() };
-    let Some(shard) = program.params[n].shard else {
-        return visit(own, 0);
+    let ParamSpec { shard, element, .. } = &program.params[n];
+    let (first, slots) = element.map_or((0, buffer.slots), |element| (element.index, element.of));
+    let (first, whole) = (first as usize, floats / slots.max(1) as usize);
+    let Some(shard) = shard else {
+        return visit(own, first * whole);
     };
     let Shard { blocks, slice } = shard;
-    let (columns, slots) = (buffer.columns as usize, buffer.slots as usize);
-    let (rows, whole) = ((blocks * slice.len) as usize, floats / slots.max(1));
+    let columns = buffer.columns as usize;
+    let rows = (blocks * slice.len) as usize;
     for (n, row) in own.chunks_exact_mut(columns.max(1)).enumerate() {
-        let (slot, row_number) = (n / rows, (n % rows) as u32);
+        let (slot, row_number) = (first + n / rows, (n % rows) as u32);
         if let Some(place) = shard.whole_row(row_number) {
             visit(row, slot * whole + place as usize * columns);
         }

@@ -13,6 +13,7 @@ use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce, draw, drop_threshold, vertex_hash};
 use gnnc_ir::program::{Instr, Product, Program};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What distinguishes a sparse product's kernel: product, columns, strides of operand and result.
@@ -53,7 +54,9 @@ impl SparseKernels {
                         .map_err(|source| RuntimeError::Kernel { kernel: at, source })?;
                     self.0.insert(key, compiled);
                 }
-                Instr::Repeat { body, .. } => self.collect(body, compiler)?,
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    self.collect(body, compiler)?;
+                }
                 _ => {}
             }
         }
@@ -104,22 +107,39 @@ fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
     }
 }
 
-/// A product of the features with a dense matrix.
+/// Features of which some rows are worked on.
+pub(crate) struct SomeRows<'a> {
+    pub(crate) features: &'a FeatureRows,
+    pub(crate) rows: Range<u64>,
+}
+
+impl SomeRows<'_> {
+    /// The bounds of pieces of the rows.
+    fn pieces(&self) -> Vec<u64> {
+        self.features.by_row.pieces_within(&self.rows).collect()
+    }
+}
+
+/// A product of the features with a dense matrix: that of the rows, or, transposed, of all.
 ///
 /// # Safety
 /// The spans hold what the kernel touches; nothing else uses the result meanwhile.
 pub(crate) unsafe fn multiply(
     team: &Team,
     kernel: &Compiled,
-    features: &FeatureRows,
+    some: SomeRows,
     product: Product,
     values: Span,
     b: Span,
     out: Span,
 ) -> Option<()> {
-    let (walkable, positions) = match product {
-        Product::Tn => features.by_column.as_ref().map(|(w, p)| (w, &p[..]))?,
-        Product::Nn | Product::Nt => (&features.by_row, &[][..]),
+    let features = some.features;
+    let (walkable, positions, pieces) = match product {
+        Product::Tn => {
+            let (walkable, positions) = features.by_column.as_ref()?;
+            (walkable, &positions[..], walkable.pieces.clone())
+        }
+        Product::Nn | Product::Nt => (&features.by_row, &[][..], some.pieces()),
     };
     let inputs = [values.ptr.cast_const(), b.ptr.cast_const()];
     let outputs = [out.ptr];
@@ -137,7 +157,7 @@ pub(crate) unsafe fn multiply(
     let width = u64::from(kernel.kernel().width);
     let work = (walkable.csr.indices.len() as u64 + walkable.csr.rows() as u64) * width;
     // SAFETY: as the caller promised.
-    unsafe { Call { kernel, args }.run(team, &walkable.pieces, work) };
+    unsafe { Call { kernel, args }.run(team, &pieces, work) };
     Some(())
 }
 
@@ -147,15 +167,15 @@ pub(crate) unsafe fn multiply(
 /// The spans hold a float for each non-zero; nothing else uses `out` meanwhile.
 pub(crate) unsafe fn dropout(
     team: &Team,
-    features: &FeatureRows,
+    some: SomeRows,
     ids: &[u32],
     values: Span,
     out: Span,
     p: f32,
     key: u64,
 ) {
+    let (features, bounds) = (some.features, some.pieces());
     let Csr { indptr, indices } = &features.by_row.csr;
-    let bounds = &features.by_row.pieces;
     let scale = (1.0 / (1.0 - f64::from(p))) as f32;
     let (threshold, factors) = (drop_threshold(p), [0.0, scale]);
     team.each(bounds.len() - 1, 4 * indices.len() as u64, |piece| {
@@ -182,13 +202,15 @@ pub(crate) unsafe fn dropout(
 ///
 /// # Safety
 /// `values` holds a float for each non-zero, `out` the matrix, which nothing else uses meanwhile.
-pub(crate) unsafe fn densify(team: &Team, features: &FeatureRows, values: Span, out: Span) {
-    let Csr { indptr, indices } = &features.by_row.csr;
-    let columns = features.columns as usize;
-    let rows = features.by_row.csr.rows();
+pub(crate) unsafe fn densify(team: &Team, some: SomeRows, values: Span, out: Span) {
+    let Csr { indptr, indices } = &some.features.by_row.csr;
+    let columns = some.features.columns as usize;
+    let (first, end) = (some.rows.start as usize, some.rows.end as usize);
     const ROWS: usize = 64;
-    team.each(rows.div_ceil(ROWS), (rows * columns) as u64, |piece| {
-        for row in piece * ROWS..((piece + 1) * ROWS).min(rows) {
+    let pieces = (end - first).div_ceil(ROWS);
+    team.each(pieces, ((end - first) * columns) as u64, |piece| {
+        let first = first + piece * ROWS;
+        for row in first..(first + ROWS).min(end) {
             let (begin, end) = (indptr[row] as usize, indptr[row + 1] as usize);
             // SAFETY: rows are disjoint; `part` checks the spans.
             let (values, out) = unsafe {

@@ -10,7 +10,7 @@ use crate::programs::Programs;
 use crate::session::RunOptions;
 use crate::sparse::SparseKernels;
 use crate::team::Team;
-use crate::transport::Transport;
+use crate::transport::{Group, Transport};
 use crate::verify::verify;
 use crate::whole::Whole;
 use crate::{RuntimeError, init};
@@ -19,6 +19,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -34,7 +35,7 @@ pub(crate) fn ranks(
     options: &RunOptions,
     transports: Vec<Box<dyn Transport>>,
 ) -> Result<Vec<Rank>, RuntimeError> {
-    programs.check(partition.parts(), transports.len())?;
+    programs.check(partition, transports.len())?;
     let began = Instant::now();
     let compiler = Compiler::new(options.cache_dir.clone())
         .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
@@ -43,9 +44,18 @@ pub(crate) fn ranks(
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
-    let mut parts = Vec::with_capacity(locals.len());
-    for (local, rank) in locals.into_iter().zip(0..) {
-        let program = &all[programs.index(rank)];
+    let mut parts = Vec::with_capacity(transports.len());
+    // Every stage has all parts.
+    let width = locals.len();
+    let mut locals = VecDeque::from(locals);
+    for rank in 0..transports.len() {
+        let Some(local) = locals.pop_front() else {
+            break;
+        };
+        if rank + width < transports.len() {
+            locals.push_back(local.clone());
+        }
+        let program = &all[programs.index(rank, transports.len())];
         let degrees = Degrees::new(program, &local);
         let part = Part::new(local, data, program, Arc::clone(&whole))?;
         verify(program, rank as u32, &part, data)?;
@@ -59,11 +69,13 @@ pub(crate) fn ranks(
     }
     let mut ranks = Vec::with_capacity(parts.len());
     let needs = parts.iter().zip(0..);
-    let needs = needs.map(|((part, _), rank)| (all[programs.index(rank)].as_ref(), &part.sizes));
+    let count = transports.len();
+    let index = |rank| programs.index(rank, count);
+    let needs = needs.map(|((part, _), rank)| (all[index(rank)].as_ref(), &part.sizes));
     let layouts = layouts(needs, options.memory_limit)?;
     let parts = parts.into_iter().zip(layouts).zip(transports);
     for ((((part, degrees), layout), transport), number) in parts.zip(0..) {
-        let index = programs.index(number as usize);
+        let index = index(number as usize);
         let (program, (kernels, sparse)) = (&all[index], &compiled[index]);
         let bytes = layout.total_bytes;
         let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
@@ -84,6 +96,12 @@ pub(crate) fn ranks(
             began,
             memory: Default::default(),
             place: Default::default(),
+            staleness: Default::default(),
+            group: Group {
+                first: number - number % width as u32,
+                ranks: width as u32,
+            },
+            kept: Default::default(),
         };
         fill(&rank, data, &degrees, options.seed);
         ranks.push(rank);
@@ -198,8 +216,10 @@ fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
             Role::Table(t) => floats.copy_from_slice(&rank.program.tables[t as usize]),
             Role::Param(p) => {
                 let size = (floats.len() / buffer.slots.max(1) as usize).max(1);
-                for (values, slot) in floats.chunks_exact_mut(size).zip(0..) {
-                    init::fill(&rank.program.params[p as usize], seed, slot, values);
+                let spec = &rank.program.params[p as usize];
+                let first = spec.element.map_or(0, |element| element.index);
+                for (values, slot) in floats.chunks_exact_mut(size).zip(first..) {
+                    init::fill(spec, seed, slot, values);
                 }
             }
             Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {}

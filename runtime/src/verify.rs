@@ -3,8 +3,10 @@
 mod chunk;
 mod features;
 mod flight;
+mod pipeline;
 mod redistribute;
 
+use self::features::element;
 use crate::RuntimeError;
 use crate::part::Part;
 use crate::whole::over_all;
@@ -37,6 +39,7 @@ pub(crate) fn verify(
     ] {
         check.list(phase, instrs)?;
     }
+    pipeline::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
 }
 
@@ -128,10 +131,13 @@ impl Check<'_> {
                     table.is_some_and(|t| t.len() as u128 == floats) && fixed
                 }
                 Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
-                    Some(spec) => fixed && self.shard(spec, buffer.extent),
+                    Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
                     None => false,
                 },
-                Role::Static | Role::History(_) | Role::Result | Role::Temp => true,
+                Role::History(_) => {
+                    buffer.slots == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::Static | Role::Result | Role::Temp => true,
             };
             if !fits || buffer.slots == 0 {
                 return Err(format!(
@@ -161,7 +167,9 @@ impl Check<'_> {
         for (index, instr) in instrs.iter().enumerate() {
             let place = format!("{place} {index}");
             match instr {
-                Instr::Repeat { body, .. } => self.list(&place, body)?,
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    self.list(&place, body)?;
+                }
                 Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
                     verify_labels(self.data, *loss, *classes)?;
                     self.one(instr)
@@ -278,9 +286,8 @@ impl Check<'_> {
             } => (self.moved(*moved))
                 .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
-            Instr::Chunks { .. } | Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. } => {
-                Err("pipelines cannot be run yet".to_owned())
-            }
+            Instr::Send(passage) | Instr::Receive(passage) => self.passage(passage),
+            Instr::Remember { from, history } => self.remember(*from, *history),
             Instr::Loss {
                 logits,
                 out,
@@ -301,7 +308,7 @@ impl Check<'_> {
                 self.logits("logits", *logits, *classes)?;
                 self.at_least("out", *out, METRICS.into())
             }
-            Instr::Repeat { .. } => Ok(()),
+            Instr::Repeat { .. } | Instr::Chunks { .. } => Ok(()),
         }
     }
 

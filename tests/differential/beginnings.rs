@@ -22,7 +22,7 @@ fn case(body: &str, sparse: bool) -> Case {
     Case::new("", body, planted(shape))
 }
 
-fn program(case: &Case, ranks: u32, layouts: &Layouts) -> Result<Program, LowerError> {
+fn programs(case: &Case, ranks: u32, layouts: &Layouts) -> Result<Vec<Program>, LowerError> {
     let place = Place {
         layouts: layouts.clone(),
         ..Place::new(Placement::Mixed, ranks)
@@ -64,8 +64,12 @@ fn check(body: &str) {
         let mut case = case(body, sparse);
         for &ranks in ranks {
             for layouts in beginnings(&case, ranks) {
-                let program = program(&case, ranks, &layouts).unwrap();
-                let cut = program.params.iter().filter(|p| p.shard.is_some()).count();
+                let programs = programs(&case, ranks, &layouts).unwrap();
+                let cut = programs[0]
+                    .params
+                    .iter()
+                    .filter(|p| p.shard.is_some())
+                    .count();
                 assert!(cut > 0, "{layouts:?}\n{body}");
                 case.layouts = Some(layouts);
                 case.check(Way {
@@ -179,7 +183,7 @@ fn features_that_nothing_contracts_are_refused() {
             features: Layout::Columns,
             ..layouts.clone()
         };
-        let refused = program(&case, 3, &layouts).unwrap_err().to_string();
+        let refused = programs(&case, 3, &layouts).unwrap_err().to_string();
         assert!(
             refused.contains("a mixture that begins with it"),
             "{refused}"
@@ -203,6 +207,6 @@ fn mixtures_of_one_kind_are_that_placement() {
         (Placement::PushPull, &pure.push_pull),
     ] {
         let alone = lower(&case.compiled.training, &Place::new(placement, 3)).unwrap();
-        assert_eq!(program(&case, 3, layouts).unwrap(), alone, "{placement}");
+        assert_eq!(programs(&case, 3, layouts).unwrap(), alone, "{placement}");
     }
 }

@@ -245,7 +245,7 @@ fn zz_print() {
     ] {
         let case = case(body);
         let place = Place {
-            stages: Some(Stages::new(layers)),
+            stages: Some(Stages::new(layers.len() as u32).with_layers(layers)),
             ..Place::new(Placement::Pipeline, ranks)
         };
         match case.compiled.programs(&place) {

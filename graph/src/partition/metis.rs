@@ -55,6 +55,20 @@ impl Partitioner for Metis {
 
     fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
         check_parts(topology, parts)?;
+        let all = (0..topology.vertices()).collect();
+        Partition::new(parts, self.divide(topology, vec![all], parts)?)
+    }
+}
+
+impl Metis {
+    /// Divides each of some disjoint sets of vertices into `parts` parts, by the arcs within the set: the
+    /// part of each vertex.
+    pub(super) fn divide(
+        &self,
+        topology: &Topology,
+        sets: Vec<Vec<u32>>,
+        parts: u32,
+    ) -> Result<Vec<u32>, GraphError> {
         let vertices = topology.vertices();
         let both = topology.symmetrised();
         let failed = |reason: String| GraphError::Partitioner {
@@ -74,7 +88,8 @@ impl Partitioner for Metis {
         let mut owner = vec![0u32; vertices as usize];
         let mut local = vec![u32::MAX; vertices as usize];
         // Vertices to divide, the first of their parts, and the number of them.
-        let mut open = vec![((0..vertices).collect::<Vec<u32>>(), 0, parts)];
+        let mut open: Vec<(Vec<u32>, u32, u32)> =
+            sets.into_iter().map(|set| (set, 0, parts)).collect();
         while let Some((members, first, parts)) = open.pop() {
             if parts == 1 || members.len() <= parts as usize {
                 // Nothing left to choose.
@@ -92,7 +107,7 @@ impl Partitioner for Metis {
             open.push((left, first, parts / 2));
             open.push((right, first + parts / 2, parts - parts / 2));
         }
-        Partition::new(parts, owner)
+        Ok(owner)
     }
 }
 

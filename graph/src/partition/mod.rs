@@ -1,5 +1,6 @@
 //! Which rank owns which vertex.
 
+mod chunked;
 mod hash;
 mod metis;
 mod range;
@@ -10,11 +11,14 @@ pub use range::Range;
 
 use crate::{GraphError, Topology};
 
-/// A disjoint cover of the vertices: one part a rank. A part may be empty.
+/// A disjoint cover of the vertices: one part a rank. A part may be empty. Parts may be cut into chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     parts: u32,
     owner: Vec<u32>,
+    chunks: u32,
+    /// The chunk of each vertex; empty if there is one chunk.
+    chunk: Vec<u32>,
 }
 
 /// A way to partition a graph.
@@ -64,7 +68,12 @@ impl Partition {
                 part: owner[vertex],
                 parts,
             }),
-            None => Ok(Self { parts, owner }),
+            None => Ok(Self {
+                parts,
+                owner,
+                chunks: 1,
+                chunk: Vec::new(),
+            }),
         }
     }
 
@@ -73,6 +82,8 @@ impl Partition {
         Self {
             parts: 1,
             owner: vec![0; vertices as usize],
+            chunks: 1,
+            chunk: Vec::new(),
         }
     }
 

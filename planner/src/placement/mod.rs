@@ -40,8 +40,8 @@ pub struct Row {
 enum Lower {
     /// That of one of several ranks.
     Rank(fn(&Training, Ranks, &Place) -> Result<Program, LowerError>),
-    /// That of one stage, which all ranks of its group run.
-    Stage(fn(&Training, &Place, u32) -> Result<Program, LowerError>),
+    /// One for each stage, which all ranks of its group run.
+    Stages(fn(&Training, &Place) -> Result<Vec<Program>, LowerError>),
 }
 
 /// The placements that have a lowering.
@@ -100,10 +100,6 @@ pub const TABLE: &[Row] = &[
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
     },
-];
-
-/// Those that divide layers into stages, which a plan does not try yet.
-const STAGED: &[Row] = &[
     Row {
         placement: Placement::Pipeline,
         alone: false,
@@ -111,7 +107,7 @@ const STAGED: &[Row] = &[
         mixes: false,
         slices: false,
         relaxations: &[Relaxation::StaleEmbeddings],
-        lower: Lower::Stage(pipeline::lower),
+        lower: Lower::Stages(pipeline::lower),
     },
     Row {
         placement: Placement::Hybrid,
@@ -120,7 +116,7 @@ const STAGED: &[Row] = &[
         mixes: false,
         slices: false,
         relaxations: &[Relaxation::StaleEmbeddings],
-        lower: Lower::Stage(pipeline::lower),
+        lower: Lower::Stages(pipeline::lower),
     },
 ];
 
@@ -172,6 +168,11 @@ impl Place {
 }
 
 impl Row {
+    /// Whether layers are divided into stages.
+    pub fn staged(&self) -> bool {
+        matches!(self.lower, Lower::Stages(_))
+    }
+
     /// Whether work for all vertices may be cut into chunks, whose rows are dealt out.
     pub fn chunked(&self) -> bool {
         self.slices && !self.by_parts
@@ -180,8 +181,7 @@ impl Row {
 
 /// What is known of a placement, if it has a lowering.
 pub fn row(placement: Placement) -> Option<&'static Row> {
-    let rows = TABLE.iter().chain(STAGED);
-    rows.into_iter().find(|row| row.placement == placement)
+    TABLE.iter().find(|row| row.placement == placement)
 }
 
 /// Names of the placements that have a lowering.
@@ -189,13 +189,16 @@ pub fn names() -> Vec<&'static str> {
     TABLE.iter().map(|row| row.placement.name()).collect()
 }
 
-/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it), as rank 0
-/// runs it: its slices of columns are the widest.
+/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it): as rank 0 runs
+/// it, whose slices of columns are the widest, or as each stage does.
 ///
 /// # Errors
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
-pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> {
-    on_rank(training, place, 0)
+pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
+    match row(place.placement).map(|row| &row.lower) {
+        Some(Lower::Stages(lower)) => lower(training, place),
+        _ => Ok(vec![on_rank(training, place, 0)?]),
+    }
 }
 
 /// The programs of all ranks: one that all of them run, one for each where slices of columns differ, or
@@ -204,14 +207,12 @@ pub fn lower(training: &Training, place: &Place) -> Result<Program, LowerError> 
 /// # Errors
 /// As [`lower`].
 pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    let different = match (row(place.placement), &place.stages) {
-        (Some(row), _) if row.slices => place.ranks.max(1),
-        (_, Some(stages)) => stages.layers.len().max(1) as u32,
-        _ => 1,
-    };
-    (0..different)
-        .map(|rank| on_rank(training, place, rank))
-        .collect()
+    match row(place.placement) {
+        Some(row) if row.slices => (0..place.ranks.max(1))
+            .map(|rank| on_rank(training, place, rank))
+            .collect(),
+        _ => lower(training, place),
+    }
 }
 
 fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
@@ -219,15 +220,12 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         ranks: place.ranks,
         rank,
     };
-    if place.ranks <= 1 && place.stages.is_none() {
+    if place.ranks <= 1 {
         return one_rank::lower(training);
     }
-    let program = match row(place.placement) {
-        Some(row) => match row.lower {
-            Lower::Rank(lower) => lower(training, ranks, place)?,
-            Lower::Stage(lower) => return lower(training, place, rank),
-        },
-        None => {
+    let program = match row(place.placement).map(|row| &row.lower) {
+        Some(Lower::Rank(lower)) => lower(training, ranks, place)?,
+        _ => {
             return Err(LowerError::Unsupported(format!(
                 "placement `{}` (there are {})",
                 place.placement,

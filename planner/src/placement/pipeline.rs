@@ -5,13 +5,17 @@
 use super::Place;
 use crate::lower::stage::stage;
 use crate::lower::{LowerError, Training};
-use crate::stale::{form, stages};
+use crate::stale::{cuts, form, stages};
 use gnnc_ir::program::{Pipeline, Program};
+use gnnc_ir::traffic::share;
 
 /// How layers and vertices are divided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stages {
-    /// Layers of each stage: runs of consecutive ones, at least one each.
+    /// Number of stages.
+    pub count: u32,
+    /// Layers of each stage: runs of consecutive ones, at least one each. None where they are still to be
+    /// divided.
     pub layers: Vec<u32>,
     /// Chunks that every part is cut into, at least 1.
     pub chunks: u32,
@@ -22,27 +26,38 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Histories that stay for ten epochs, and four chunks a stage in an order that changes.
-    pub fn new(layers: Vec<u32>) -> Self {
-        let chunks = 4 * layers.len().max(1) as u32;
+    /// Histories that stay for ten epochs, and four chunks a stage in an order that changes; layers are
+    /// still to be divided.
+    pub fn new(count: u32) -> Self {
         Self {
-            layers,
-            chunks,
+            count,
+            layers: Vec::new(),
+            chunks: 4 * count.max(1),
             shuffle: true,
             interval: 10,
         }
     }
+
+    /// With so many layers in each stage.
+    pub fn with_layers(self, layers: Vec<u32>) -> Self {
+        Self { layers, ..self }
+    }
+
+    /// Ranks of a stage, of so many in all.
+    pub fn width(&self, ranks: u32) -> u32 {
+        (ranks / self.count.max(1)).max(1)
+    }
 }
 
-/// Lowers the layers of one stage.
-pub fn lower(training: &Training, place: &Place, number: u32) -> Result<Program, LowerError> {
+/// Lowers a model for its stages.
+pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     let Some(spec) = &place.stages else {
         return Err(LowerError::Illegal(format!(
             "placement `{}` needs the number of layers of each stage",
             place.placement
         )));
     };
-    let count = spec.layers.len() as u32;
+    let count = spec.count;
     if count == 0 || !place.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
             "{} ranks cannot be divided into {count} stages of equal groups; give a number of stages that divides {}",
@@ -59,16 +74,33 @@ pub fn lower(training: &Training, place: &Place, number: u32) -> Result<Program,
             )));
         }
     }
-    let stages = stages(&form(&training.source)?, &spec.layers)?;
-    let Some(own) = stages.get(number as usize) else {
-        return Err(LowerError::Internal(format!("stage {number} of {count}")));
+    let layers = match spec.layers.len() {
+        0 => even(cuts(&form(&training.source)?).len() as u32 + 1, count),
+        _ => spec.layers.clone(),
     };
-    let pipeline = Pipeline {
-        stages: count,
-        stage: number,
-        chunks: spec.chunks,
-        shuffle: spec.shuffle,
-        interval: spec.interval,
+    if layers.len() as u32 != count {
+        return Err(LowerError::Illegal(format!(
+            "layers of {} stages were given for {count} stages",
+            layers.len()
+        )));
+    }
+    let stages = stages(&form(&training.source)?, &layers)?;
+    let program = |(number, own)| {
+        let pipeline = Pipeline {
+            stages: count,
+            stage: number,
+            chunks: spec.chunks,
+            shuffle: spec.shuffle,
+            interval: spec.interval,
+        };
+        stage(training, own, pipeline, place.ranks)
     };
-    stage(training, own, pipeline, place.ranks)
+    (0..).zip(&stages).map(program).collect()
+}
+
+/// So many layers for each stage, as equally as they can be divided.
+fn even(layers: u32, stages: u32) -> Vec<u32> {
+    (0..stages)
+        .map(|stage| share(layers, stages, stage).len() as u32)
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use super::PlanRequest;
 use crate::layout::Layouts;
-use crate::placement::{Flow, Place, Row, TABLE, row};
+use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 
 /// Chunks that are tried where work may be cut.
@@ -21,12 +21,24 @@ pub struct PlacementSpec {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// Stages of a pipeline; the layers that are best if none are given.
+    pub stages: Option<Stages>,
 }
 
 impl PlacementSpec {
     /// The candidate of a plan as a lowering has to know it.
     pub fn of(candidate: &Candidate) -> Self {
         let parameters = &candidate.parameters;
+        let stages = parameters.stages.map(|count| {
+            let all = Stages::new(count);
+            Stages {
+                layers: parameters.layers.clone(),
+                chunks: parameters.chunks.unwrap_or(all.chunks),
+                shuffle: parameters.shuffle.unwrap_or(all.shuffle),
+                interval: parameters.interval.unwrap_or(all.interval),
+                ..all
+            }
+        });
         Self {
             placement: candidate.placement,
             ranks: parameters.ranks,
@@ -38,8 +50,12 @@ impl PlacementSpec {
             },
             flow: Flow {
                 overlap: parameters.overlap.unwrap_or(true),
-                chunks: parameters.chunks.unwrap_or(1),
+                chunks: match stages {
+                    Some(_) => 1,
+                    None => parameters.chunks.unwrap_or(1),
+                },
             },
+            stages,
         }
     }
 
@@ -50,8 +66,22 @@ impl PlacementSpec {
             ranks: self.ranks,
             layouts: self.layouts.clone(),
             flow: self.flow,
-            stages: None,
+            stages: self.stages.clone(),
         }
+    }
+
+    /// Chunks of an epoch.
+    fn chunks(&self) -> u32 {
+        self.stages
+            .as_ref()
+            .map_or(self.flow.chunks, |stages| stages.chunks)
+    }
+
+    /// Parts that the vertices are divided into: one for each rank of a stage.
+    pub fn parts(&self) -> u32 {
+        self.stages
+            .as_ref()
+            .map_or(self.ranks, |stages| stages.width(self.ranks))
     }
 }
 
@@ -70,6 +100,12 @@ pub struct Pin {
     pub features: Option<Layout>,
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
+    /// Stages of a pipeline; other placements have none.
+    pub stages: Option<u32>,
+    /// Layers of each stage.
+    pub layers: Option<Vec<u32>>,
+    /// Epochs for which a history of a pipeline stays.
+    pub interval: Option<u32>,
 }
 
 impl Pin {
@@ -81,14 +117,20 @@ impl Pin {
             partitioner: (spec.ranks > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
             features: None,
-            chunks: Some(spec.flow.chunks),
+            chunks: Some(spec.chunks()),
+            stages: spec.stages.as_ref().map(|stages| stages.count),
+            layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
+            interval: spec.stages.as_ref().map(|stages| stages.interval),
         }
     }
 
     fn admits(&self, spec: &PlacementSpec) -> bool {
         self.placement.is_none_or(|p| p == spec.placement)
             && self.ranks.is_none_or(|r| r == spec.ranks)
-            && self.chunks.is_none_or(|c| c == spec.flow.chunks)
+            && self.chunks.is_none_or(|c| c == spec.chunks())
+            && self
+                .stages
+                .is_none_or(|s| spec.stages.as_ref().is_some_and(|own| own.count == s))
             && (self.features.is_none() || row(spec.placement).is_some_and(|row| row.mixes))
     }
 }
@@ -105,21 +147,26 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         for ranks in ranks {
             for row in TABLE.iter().filter(|row| ranks > 1 || row.alone) {
-                for chunks in self.chunks(row) {
-                    let divisions = self.divisions(row, ranks, chunks).into_iter();
+                let layouts = match &self.pin.layouts {
+                    Some(layouts) if row.mixes => layouts.clone(),
+                    _ => Layouts::default(),
+                };
+                let overlap = self.overlap;
+                let mut add = |chunks, stages: Option<Stages>| {
+                    let parts = stages.as_ref().map_or(ranks, |stages| stages.width(ranks));
+                    let divisions = self.divisions(row, parts, chunks).into_iter();
                     specs.extend(divisions.map(|partitioner| PlacementSpec {
                         placement: row.placement,
                         ranks,
                         partitioner,
-                        layouts: match &self.pin.layouts {
-                            Some(layouts) if row.mixes => layouts.clone(),
-                            _ => Layouts::default(),
-                        },
-                        flow: Flow {
-                            overlap: self.overlap,
-                            chunks,
-                        },
+                        layouts: layouts.clone(),
+                        flow: Flow { overlap, chunks },
+                        stages: stages.clone(),
                     }));
+                };
+                match row.staged() {
+                    true => (self.stages(row, ranks).into_iter()).for_each(|s| add(1, Some(s))),
+                    false => (self.chunks(row).into_iter()).for_each(|chunks| add(chunks, None)),
                 }
             }
         }
@@ -127,6 +174,30 @@ impl PlanRequest<'_> {
         specs.sort_unstable();
         specs.dedup();
         specs
+    }
+
+    /// The stages that are tried: a rank each, or groups of equal numbers of ranks. More stages than
+    /// layers are left to whoever pins them.
+    fn stages(&self, row: &Row, ranks: u32) -> Vec<Stages> {
+        let pinned = |count: &u32| self.pin.stages.is_none_or(|pinned| pinned == *count);
+        let legal = |count: &u32| {
+            let groups = row.placement == Placement::Hybrid;
+            // A model that has no layers to divide is asked once, so that the plan says why.
+            let first = if groups { 2 } else { ranks };
+            let none = self.layers == 0 && *count == first;
+            let admitted = self.pin.stages.is_some() || *count <= self.layers || none;
+            pinned(count) && ranks.is_multiple_of(*count) && groups == (*count < ranks) && admitted
+        };
+        let of = |count| {
+            let all = Stages::new(count);
+            Stages {
+                layers: self.pin.layers.clone().unwrap_or_default(),
+                chunks: self.pin.chunks.unwrap_or(all.chunks),
+                interval: self.pin.interval.unwrap_or(all.interval),
+                ..all
+            }
+        };
+        (2..=ranks).filter(legal).map(of).collect()
     }
 
     /// How many chunks are tried.

@@ -32,6 +32,11 @@ pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Boun
     Ok(bound_of(program, cluster, parts, 0))
 }
 
+/// Seconds that the busiest rank of a program works or its links do, whatever it waits for.
+pub fn busy_seconds(program: &Program, cluster: &Cluster, parts: &Parts) -> f64 {
+    bound_of(program, cluster, parts, 0).seconds.0
+}
+
 /// The same of ranks from `first` on.
 pub(super) fn bound_of(program: &Program, cluster: &Cluster, parts: &Parts, first: u32) -> Bound {
     let fabric = Fabric::new(cluster, parts, first);

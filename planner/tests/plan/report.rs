@@ -38,9 +38,9 @@ fn two_boxes() -> Cluster {
 struct UpTo(u32);
 
 impl Lower for UpTo {
-    fn program(&self, spec: &PlacementSpec) -> Result<Program, LowerError> {
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
         match spec.placement {
-            Placement::Graph if spec.ranks <= self.0 => Ok(program(spec.ranks, SHAPE)),
+            Placement::Graph if spec.ranks <= self.0 => Ok(vec![program(spec.ranks, SHAPE)]),
             other => Err(LowerError::Illegal(format!("`{other}` is not made here"))),
         }
     }
@@ -64,6 +64,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         pin: Pin::default(),
         top: None,
         overlap: true,
+        layers: 0,
     };
     plan(&request, &ANY)
 }
@@ -121,6 +122,7 @@ fn failed_lowerings_are_rejected() {
         pin: Pin::default(),
         top: None,
         overlap: true,
+        layers: 0,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -199,6 +201,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             pin,
             top: None,
             overlap: true,
+            layers: 0,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

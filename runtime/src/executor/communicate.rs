@@ -1,9 +1,10 @@
 //! Runs the instructions that communicate, in halves.
 
 use super::{Fault, Rank};
-use crate::device::cpu::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
-use crate::exchange::{add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks};
+use crate::exchange::{
+    Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
+};
 use crate::part::Part;
 use crate::transport::Wire;
 use gnnc_ir::program::{Instr, Moved, Ref};
@@ -19,8 +20,8 @@ pub(super) enum Half {
 
 /// What an instruction that communicates works on.
 enum Operands {
-    /// Rows, and how many columns they have.
-    Halo(Span, usize),
+    /// Rows.
+    Halo(Exchanged),
     /// The buffers in the rank's memory of spans.
     Sums,
     /// A tensor.
@@ -44,22 +45,23 @@ impl Rank {
             return Ok(());
         };
         let (team, part) = (&*self.team, &self.part);
-        let rank = self.transport.rank() as usize;
         let wire = &mut Wire {
             transport: &mut *self.transport,
             tag,
+            group: self.group,
         };
+        let rank = wire.rank() as usize;
         let reduce = matches!(instr, Instr::HaloReduce { .. });
         // SAFETY: as the caller promised; instructions run one after the other.
         unsafe {
             match (operands, half) {
-                (Operands::Halo(rows, columns), Half::Begin) => match reduce {
-                    true => send_halo(wire, part, rows, columns),
-                    false => send_own(team, wire, part, rows, columns),
+                (Operands::Halo(rows), Half::Begin) => match reduce {
+                    true => send_halo(wire, part, rows),
+                    false => send_own(team, wire, part, rows),
                 },
-                (Operands::Halo(rows, columns), Half::Finish) => match reduce {
-                    true => add_own(team, wire, part, rows, columns),
-                    false => fill_halo(wire, part, rows, columns),
+                (Operands::Halo(rows), Half::Finish) => match reduce {
+                    true => add_own(team, wire, part, rows),
+                    false => fill_halo(wire, part, rows),
                 },
                 (Operands::Sums, Half::Begin) => send_chunks(wire, &self.memory.spans),
                 (Operands::Sums, Half::Finish) => {
@@ -81,8 +83,12 @@ impl Rank {
         match instr {
             Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
                 let Ref { buffer: id, .. } = *buffer;
-                let columns = self.program.buffer(id).columns as usize;
-                Some(Operands::Halo(self.slot(*buffer, iteration), columns))
+                let rows = Exchanged {
+                    matrix: self.slot(*buffer, iteration),
+                    columns: self.program.buffer(id).columns as usize,
+                    chunk: self.place.chunk,
+                };
+                (rows.columns > 0).then_some(Operands::Halo(rows))
             }
             Instr::AllReduce { buffers } => {
                 let mut spans = std::mem::take(&mut self.memory.spans);

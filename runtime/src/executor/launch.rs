@@ -9,13 +9,14 @@ use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::op::Site;
-use gnnc_ir::program::{Launch, Program};
+use gnnc_ir::program::{Extent, Launch, Program};
+use std::ops::Range;
 
 /// Floats that a piece of rows touches; part of no result.
 const PIECE: u64 = 32 * 1024;
 
 impl Rank {
-    /// Runs a kernel over all its rows.
+    /// Runs a kernel over its rows, those of the chunk at hand if there is one.
     ///
     /// # Safety
     /// The launch fits the buffers.
@@ -31,45 +32,57 @@ impl Rank {
             kernel: &self.kernels[launch.kernel.0 as usize],
             args,
         };
+        let mut ranges = std::mem::take(&mut self.memory.ranges);
+        let mut bounds = std::mem::take(&mut self.memory.bounds);
+        match launch.chunk {
+            Some(chunk) => {
+                ranges.clear();
+                ranges.push(self.part.whole.chunks.rows(chunk.index));
+            }
+            None => self.rows(launch.rows, &mut ranges)?,
+        }
         let spec = program.kernel(launch.kernel);
-        let all = self.part.sizes.rows(launch.rows);
-        let range = match launch.chunk {
-            Some(chunk) => self.part.whole.chunks.rows(chunk.index),
-            None => 0..all,
-        };
-        let rows = range.end - range.start;
+        let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let columns = u64::from(spec.heads) * u64::from(spec.width);
         let walk = Walk::of(&spec.body);
-        let entries = match spec.body.edge_set() {
-            None => rows,
-            Some(set) => {
-                let arcs = self.part.sizes.rows(launch.rows.arcs(set));
-                launch.chunk.map_or(arcs, |chunk| chunk.share(arcs)) + rows
-            }
+        let walkable = match spec.body.edge_set() {
+            Some(set) if walk != Walk::Rows => Some(self.arcs(launch, set, walk)?.0),
+            _ => None,
         };
-        let accesses = entries * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
+        let arcs = walkable.map_or(0, |walkable| {
+            let indptr = &walkable.csr.indptr;
+            let entries = ranges
+                .iter()
+                .map(|range| indptr[range.end as usize] - indptr[range.start as usize]);
+            entries.sum()
+        });
+        let accesses = (arcs + rows) * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
         // SAFETY: as the caller promised.
         unsafe {
             if matches!(spec.body, Body::ColReduce { .. }) {
                 let out = self.slot(launch.outputs[0], iteration);
                 call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
-            } else if let (Some(set), false) = (spec.body.edge_set(), walk == Walk::Rows) {
-                let (walkable, _) = self.arcs(launch, set, walk)?;
-                let mut bounds = Vec::new();
-                let pieces = match launch.chunk {
-                    None => &walkable.pieces,
-                    Some(_) => {
-                        bounds.extend(walkable.pieces_within(&range));
-                        &bounds
-                    }
-                };
-                call.run(&self.team, pieces, accesses);
+            } else if let Some(walkable) = walkable {
+                for range in &ranges {
+                    bounds.clear();
+                    bounds.extend(walkable.pieces_within(range));
+                    call.run(&self.team, &bounds, accesses);
+                }
             } else {
                 let piece = (PIECE / columns.max(1)).max(64).next_multiple_of(64);
-                call.run_rows(&self.team, range, piece, accesses);
+                for range in &ranges {
+                    call.run_rows(&self.team, range.clone(), piece, accesses);
+                }
             }
         }
+        (self.memory.ranges, self.memory.bounds) = (ranges, bounds);
         Ok(())
+    }
+
+    /// The rows of an extent that belong to the chunk at hand, or all.
+    pub(super) fn rows(&self, extent: Extent, ranges: &mut Vec<Range<u64>>) -> Result<(), Fault> {
+        let found = self.part.rows(extent, self.place.chunk, ranges);
+        found.ok_or(Fault::Missing("arcs or features"))
     }
 
     /// The arguments of a launch; valid until the next one.

@@ -2,9 +2,15 @@
 
 use super::Check;
 use crate::features::slice;
-use gnnc_ir::graph::{ParamSpec, Shard};
+use gnnc_ir::graph::{Element, ParamSpec, Shard};
 use gnnc_ir::op::Slice;
-use gnnc_ir::program::{Extent, Ref};
+use gnnc_ir::program::{Buffer, Extent, Ref};
+
+/// Whether a buffer holds one element of a stack if its parameter is one.
+pub(super) fn element(spec: &ParamSpec, buffer: &Buffer) -> bool {
+    let within = |element: Element| element.index < element.of && buffer.slots == 1;
+    spec.element.is_none_or(within)
+}
 
 impl Check<'_> {
     /// Whether a parameter's shard, if it has one, is this rank's and fits its buffer.

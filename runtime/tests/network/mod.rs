@@ -7,6 +7,7 @@
 
 pub mod builder;
 mod reference;
+pub mod staged;
 
 use builder::*;
 use gnnc_ir::EdgeSet;

@@ -1,7 +1,7 @@
 //! Numbers arrive where they belong, and no more are sent than was said.
 
 use super::*;
-use crate::transport::{Transport, threads::Threads};
+use crate::transport::{Group, Transport, threads::Threads};
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::traffic::redistribute_floats;
 use proptest::prelude::*;
@@ -114,9 +114,14 @@ impl Case {
                 width: self.width,
             };
             let team = Team::new(0, self.threads).unwrap();
+            let group = Group {
+                first: 0,
+                ranks: transport.ranks(),
+            };
             let mut wire = Wire {
                 transport: &mut transport,
                 tag: 3,
+                group,
             };
             let owned = Owned {
                 ids: &self.owned,

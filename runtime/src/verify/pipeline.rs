@@ -1,0 +1,153 @@
+//! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
+
+use super::{Check, Checked};
+use crate::whole::over_all;
+use gnnc_ir::kernel::Body;
+use gnnc_ir::program::{Instr, Passage, Product, Program, Ref, Role};
+use gnnc_ir::trace::Phase;
+
+/// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
+/// bodies of chunks hold only what can be done for some rows.
+///
+/// # Errors
+/// The first instruction that is out of place.
+pub(super) fn verify(program: &Program) -> Checked {
+    for phase in Phase::ALL {
+        for (index, instr) in program.list(phase).iter().enumerate() {
+            let place = format!("{phase} {index}");
+            if program.pipeline.is_some() {
+                by_rows(program, instr).map_err(|e| format!("{place}: {e}"))?;
+            }
+            match instr {
+                Instr::Chunks { body, .. } if program.pipeline.is_some() => {
+                    for (index, instr) in body.iter().enumerate() {
+                        by_rows(program, instr)
+                            .and_then(|()| some_rows(program, instr))
+                            .and_then(|()| anywhere(instr, phase, program))
+                            .map_err(|e| format!("{place} {index}: {e}"))?;
+                    }
+                }
+                Instr::Chunks { .. } => {
+                    return Err(format!("{place}: chunks in a program of no stage"));
+                }
+                Instr::Repeat { body, .. } => {
+                    let inside = |instr: &&Instr| {
+                        use Instr::{Chunks, Receive, Remember, Send};
+                        matches!(
+                            instr,
+                            Chunks { .. } | Send(_) | Receive(_) | Remember { .. }
+                        )
+                    };
+                    if let Some(instr) = body.iter().find(inside) {
+                        let name = instr.name(program);
+                        return Err(format!("{place}: {name} in a loop, expected outside"));
+                    }
+                }
+                _ => anywhere(instr, phase, program).map_err(|e| format!("{place}: {e}"))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What holds inside and outside of chunks.
+fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
+    let staged = matches!(
+        instr,
+        Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. }
+    );
+    match instr {
+        _ if staged && program.pipeline.is_none() => {
+            Err(format!("{} in a program of no stage", instr.name(program)))
+        }
+        Instr::Remember { .. } if phase == Phase::Eval => {
+            Err("an evaluation keeps rows for later epochs, expected a training step".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stages hold tensors by rows.
+fn by_rows(program: &Program, instr: &Instr) -> Checked {
+    let whole = match instr {
+        Instr::Launch(launch) => over_all(launch.rows),
+        Instr::MatMul { rows, .. } => over_all(*rows),
+        Instr::Begin(transfer) | Instr::Finish(transfer) => {
+            return by_rows(program, &transfer.what);
+        }
+        Instr::Repeat { body, .. } => {
+            return body.iter().try_for_each(|instr| by_rows(program, instr));
+        }
+        Instr::Redistribute { .. } => true,
+        _ => false,
+    };
+    match whole {
+        false => Ok(()),
+        true => Err(format!(
+            "a {} over the whole graph in a stage, which holds tensors by rows",
+            instr.name(program)
+        )),
+    }
+}
+
+/// What can be done for some rows.
+fn some_rows(program: &Program, instr: &Instr) -> Checked {
+    let kernel = |id: &gnnc_ir::program::KernelId| program.kernels.get(id.0 as usize);
+    let reduces = |id| kernel(id).is_some_and(|k| matches!(k.body, Body::ColReduce { .. }));
+    let fits = match instr {
+        Instr::Launch(launch) => !reduces(&launch.kernel) && launch.chunk.is_none(),
+        Instr::MatMul { product, .. } | Instr::SparseMatMul { product, .. } => {
+            *product != Product::Tn
+        }
+        Instr::Loss { out, .. } => out.is_none(),
+        Instr::SparseDropout { .. }
+        | Instr::Densify { .. }
+        | Instr::HaloExchange { .. }
+        | Instr::HaloReduce { .. }
+        | Instr::Send(_)
+        | Instr::Receive(_)
+        | Instr::Remember { .. } => true,
+        Instr::AllReduce { .. }
+        | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
+        | Instr::Metrics { .. }
+        | Instr::Repeat { .. }
+        | Instr::Chunks { .. } => false,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(format!(
+            "a {} of all rows, or a loop, among what is done for a chunk",
+            instr.name(program)
+        )),
+    }
+}
+
+impl Check<'_> {
+    /// Rows of own vertices that go between stages.
+    pub(super) fn passage(&self, passage: &Passage) -> Checked {
+        let tensor = |at: &Ref| self.rows("a tensor", *at);
+        passage.tensors.iter().try_for_each(tensor)
+    }
+
+    /// Rows that are kept for later epochs.
+    pub(super) fn remember(&self, from: Ref, history: Ref) -> Checked {
+        self.rows("what is kept", from)?;
+        self.rows("the history", history)?;
+        let (source, target) = (
+            self.program.buffer(from.buffer),
+            self.program.buffer(history.buffer),
+        );
+        if !matches!(target.role, Role::History(_)) || from.buffer == history.buffer {
+            return Err(format!("`{}` is no history of another buffer", target.name));
+        }
+        if source.columns != target.columns {
+            return Err(format!(
+                "`{}` has {} columns, its history {}",
+                source.name, source.columns, target.columns
+            ));
+        }
+        Ok(())
+    }
+}
