@@ -23,7 +23,7 @@ const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
 const SAGE: &str = "let h = x |> dropout(0.3) |> sage_conv(6) |> relu
      let h = h |> dropout(0.3) |> sage_conv(5) |> relu
      let z = h |> dropout(0.3) |> sage_conv(classes)";
-const GIN: &str = "let h = x |> gin_conv(6) |> relu |> gin_conv(5) |> relu
+const GIN: &str = "let h = x |> dropout(0.3) |> gin_conv(6) |> relu |> gin_conv(5) |> relu
      let z = gin_conv(h, classes)";
 const GCNII: &str = "let h0 = x |> dropout(0.3) |> linear(6, init = kaiming) |> relu
      let h = h0
