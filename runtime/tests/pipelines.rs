@@ -417,7 +417,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     assert!(
         error
             .to_string()
-            .contains("chunks in a program of no stage"),
+            .contains("remember in a program of no stage"),
         "{error}"
     );
 }
