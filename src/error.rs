@@ -80,7 +80,12 @@ impl Error {
             | Self::Graph(_)
             | Self::Cluster(_)
             | Self::Plan(_)
-            | Self::Lower(LowerError::Unsupported(_) | LowerError::NoForm(..)) => 1,
+            | Self::Lower(
+                LowerError::Unsupported(_)
+                | LowerError::Illegal(_)
+                | LowerError::NoForm(..)
+                | LowerError::Layouts { .. },
+            ) => 1,
             Self::File { action, .. } => {
                 if *action == "read" {
                     1

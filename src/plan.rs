@@ -8,7 +8,8 @@ use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
-use gnnc_planner::lower::movable;
+use gnnc_planner::layout::Pure;
+use gnnc_planner::lower::{LowerError, pure};
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
@@ -147,14 +148,12 @@ pub fn best(
 }
 
 impl Lower for Planner<'_> {
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, String> {
-        let training = self.compiled.training(spec.placement);
-        let programs = training.and_then(|training| placement::lower(training, &spec.place()));
-        programs.map_err(|e| e.to_string())
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+        placement::lower(self.compiled.training(spec.placement)?, &spec.place())
     }
 
-    fn movable(&self, ranks: u32) -> Result<[usize; 2], String> {
-        movable(&self.compiled.training, ranks).map_err(|e| e.to_string())
+    fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
+        pure(&self.compiled.training, ranks)
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::plan::{Candidate, Partitioner, Plan};
 use gnnc_ir::units::Seconds;
-use gnnc_planner::lower::movable;
+use gnnc_planner::layout::Layouts;
+use gnnc_planner::lower::pure;
 use gnnc_planner::placement;
 use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
 
@@ -161,18 +162,29 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
 fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
     let parameters = &choice.parameters;
     let mixes = placement::row(choice.placement).is_some_and(|row| row.mixes);
-    let [epoch, eval] = match mixes && parameters.ranks > 1 {
-        true => movable(&compiled.training, parameters.ranks)?,
-        false => [0, 0],
+    let expected = match mixes && parameters.ranks > 1 {
+        true => pure(&compiled.training, parameters.ranks)?.graph,
+        false => Layouts::default(),
     };
+    let of = |what: &str| format!("`{what}` of {}", choice.name());
+    match parameters.feature_layout {
+        Some(found) if !mixes => {
+            refuse(&of("feature_layout"), found.name(), "none but in a mixture")?;
+        }
+        _ => {}
+    }
     for (what, list, expected) in [
-        ("layouts", &parameters.layouts, epoch),
-        ("eval_layouts", &parameters.eval_layouts, eval),
+        ("layouts", &parameters.layouts, expected.epoch.len()),
+        (
+            "eval_layouts",
+            &parameters.eval_layouts,
+            expected.eval.len(),
+        ),
     ] {
         if list.len() != expected {
             let found = format!("a list of {}", list.len());
             let expected = format!("{expected}, each `rows` or `columns`");
-            return refuse(&format!("`{what}` of {}", choice.name()), &found, &expected);
+            return refuse(&of(what), &found, &expected);
         }
     }
     Ok(())

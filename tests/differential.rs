@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "differential/beginnings.rs"]
+mod beginnings;
 #[path = "differential/check.rs"]
 mod check;
 #[path = "differential/data.rs"]

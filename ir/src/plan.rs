@@ -6,16 +6,16 @@
 mod choices;
 mod diff;
 mod facts;
+mod source;
 
 pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Main, Volume};
+pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
 use crate::units::{Bytes, Seconds};
-use crate::workload::{Origin, Workload};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// The version of plan files that this library reads and writes.
@@ -63,6 +63,10 @@ pub struct Parameters {
     /// Whether messages may be under way while something is computed; true if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
+    /// does; rows if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature_layout: Option<Layout>,
     /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
     /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -181,41 +185,6 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// The statistics of the graph that was planned for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkloadSummary {
-    /// Name of the graph.
-    pub name: String,
-    /// How the numbers were obtained.
-    pub origin: Origin,
-    /// Number of vertices.
-    pub vertices: u64,
-    /// Number of stored arcs.
-    pub edges: u64,
-    /// Input features of a vertex.
-    pub features: u32,
-    /// Classes.
-    pub classes: u32,
-}
-
-/// Where a plan comes from, so that it can be run: files as they were named, relative to the
-/// folder that `gnnc plan` ran in.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlanSource {
-    /// The `.gir` file.
-    pub model: String,
-    /// [`crate::model::Model::fingerprint`] in hexadecimal.
-    pub fingerprint: String,
-    /// Parameters that were set.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub set: BTreeMap<String, f64>,
-    /// The graph file that was used in place of the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<String>,
-}
-
 /// Every candidate, the best first, and which is chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -326,22 +295,10 @@ impl Plan {
     }
 }
 
-impl From<&Workload> for WorkloadSummary {
-    fn from(workload: &Workload) -> Self {
-        Self {
-            name: workload.name.clone(),
-            origin: workload.origin,
-            vertices: workload.vertices,
-            edges: workload.edges,
-            features: workload.features,
-            classes: workload.classes,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Origin;
 
     fn plan() -> Plan {
         let workload = WorkloadSummary {

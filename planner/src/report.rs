@@ -161,14 +161,17 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
         );
     }
     wrap(out, "basis      ", &basis);
+    let mut lie: Vec<String> = Vec::new();
+    if let Some(layout) = parameters.feature_layout {
+        lie.push(format!("features by {layout}"));
+    }
     if !parameters.layouts.is_empty() {
         let lists = [&parameters.layouts, &parameters.eval_layouts].map(|list| layouts(list));
         let [epoch, eval] = lists;
-        wrap(
-            out,
-            "layouts    ",
-            &format!("{epoch} in an epoch, {eval} in an evaluation"),
-        );
+        lie.push(format!("{epoch} in an epoch, {eval} in an evaluation"));
+    }
+    if !lie.is_empty() {
+        wrap(out, "layouts    ", &lie.join("; "));
     }
     let kinds = choice
         .breakdown

@@ -7,14 +7,15 @@ mod reason;
 
 pub use candidates::{Pin, PlacementSpec};
 
-use crate::layout::Layouts;
+use crate::layout::{Layouts, Pure};
+use crate::lower::LowerError;
 use crate::parts::{Parts, parts};
 use crate::placement::{Flow, Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
+    Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
 use gnnc_ir::program::Program;
 use gnnc_ir::workload::Workload;
@@ -48,21 +49,20 @@ pub struct PlanRequest<'a> {
     pub layers: u32,
 }
 
-/// Makes the programs of candidates. Errors are sentences: a candidate without a program is listed
-/// with its error.
+/// Makes the programs of candidates. A candidate without a program is listed with its error.
 pub trait Lower {
     /// The programs of a candidate: one that stands for those of all ranks, or one for each stage.
     ///
     /// # Errors
     /// Why there is none.
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, String>;
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError>;
 
-    /// How many layouts a mixture of so many ranks has, of an epoch and of an evaluation.
+    /// The layouts of so many ranks that are placements of one kind.
     ///
     /// # Errors
     /// Why that cannot be said.
-    fn movable(&self, _ranks: u32) -> Result<[usize; 2], String> {
-        Ok([0, 0])
+    fn pure(&self, _ranks: u32) -> Result<Pure, LowerError> {
+        Ok(Pure::default())
     }
 }
 
@@ -72,13 +72,13 @@ pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
 }
 
 /// Prices the candidates of a request and ranks them. Where only the best few are asked for, those that
-/// cannot be among them are not simulated: what they take at least is more. A mixture that turns out to be
-/// a placement that is also listed is not listed twice.
+/// cannot be among them are not simulated: what they take at least is more. A candidate that turns out to be
+/// another one that is also listed is not listed twice.
 ///
 /// The same request gives the same plan, byte for byte.
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let specs = request.candidates();
-    let (mut waiting, mut rejected) = (Vec::new(), Vec::new());
+    let (mut waiting, mut rejected): (Vec<Ready>, _) = (Vec::new(), Vec::new());
     let staged = specs.iter().any(|spec| spec.stages.is_some());
     let seconds_of_layers = match staged {
         true => seconds_of_layers(request, lower).unwrap_or_default(),
@@ -86,11 +86,13 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     };
     for spec in &specs {
         match ready(request, spec, lower, &seconds_of_layers) {
-            Ok(found) if found.is_another(&specs) => {}
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
         }
     }
+    let again: Vec<bool> = waiting.iter().map(|r| r.is_another(&waiting)).collect();
+    let mut again = again.into_iter();
+    waiting.retain(|_| again.next() != Some(true));
     waiting.sort_by(|a, b| a.least.total_cmp(&b.least).then(a.spec.cmp(&b.spec)));
     let mut priced: Vec<Priced> = Vec::new();
     for candidate in waiting {
@@ -149,7 +151,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
         stages: Some(each),
     };
     let parts = divided(request, &spec)?;
-    let programs = lower.programs(&spec)?;
+    let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
     let seconds = programs
         .iter()
         .map(|program| busy_seconds(program, request.cluster, &parts));
@@ -175,6 +177,8 @@ struct Ready {
     parts: Parts,
     /// What the objective's measure is at least; 0 where nobody asks.
     least: f64,
+    /// The placement that a mixture turns out to be.
+    same: Option<Placement>,
 }
 
 /// A candidate with its estimate.
@@ -193,8 +197,8 @@ fn ready(
     seconds_of_layers: &[f64],
 ) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
-    let made = |spec: PlacementSpec, bounded: bool| -> Result<Ready, String> {
-        let programs = lower.programs(&spec)?;
+    let lowered = |spec: &PlacementSpec| lower.programs(spec).map_err(|e| e.to_string());
+    let made = |spec: PlacementSpec, programs: Vec<Program>, bounded: bool| {
         let parts = programs
             .first()
             .map_or_else(|| parts.clone(), |program| parts.clone().of(program));
@@ -202,11 +206,12 @@ fn ready(
             true => least(request, &programs, &parts)?,
             false => 0.0,
         };
-        Ok(Ready {
+        Ok::<_, String>(Ready {
             spec,
             programs,
             parts,
             least,
+            same: None,
         })
     };
     let few = request.top.is_some();
@@ -217,35 +222,46 @@ fn ready(
     {
         let layers = layers::divide(seconds_of_layers, stages.count);
         let layers = layers.ok_or_else(|| too_few(stages.count, seconds_of_layers.len()))?;
-        let stages = Some(stages.clone().with_layers(layers));
-        return made(
-            PlacementSpec {
-                stages,
-                ..spec.clone()
-            },
-            few,
-        );
+        let spec = PlacementSpec {
+            stages: Some(stages.clone().with_layers(layers)),
+            ..spec.clone()
+        };
+        let programs = lowered(&spec)?;
+        return made(spec, programs, few);
     }
     let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
     if !mixes || spec.layouts != Layouts::default() {
-        return made(spec.clone(), few);
+        return made(spec.clone(), lowered(spec)?, few);
     }
-    let objective = request.objective;
-    let with = |layouts: &Layouts, bounded| {
+    let with = |layouts: &Layouts| {
         let layouts = layouts.clone();
         let spec = spec.clone();
-        made(PlacementSpec { layouts, ..spec }, bounded)
+        PlacementSpec { layouts, ..spec }
     };
-    let layouts = mixture::best(lower.movable(spec.ranks)?, &|layouts, beat| {
-        let ready = with(layouts, beat.is_some())?;
+    let pure = lower.pure(spec.ranks).map_err(|e| e.to_string())?;
+    let starts = mixture::starts(&pure, request.pin.features);
+    let found = mixture::best(&starts, &|layouts, beat| {
+        let spec = with(layouts);
+        let programs = match lower.programs(&spec) {
+            Err(LowerError::Illegal(_)) => return Ok(None),
+            programs => programs.map_err(|e| e.to_string())?,
+        };
+        let ready = made(spec, programs, beat.is_some())?;
         // The first number is whether it fits.
         let hopeless = |beat: &mixture::Cost| beat[0] == 0.0 && ready.least > beat[1];
         if beat.is_some_and(hopeless) {
             return Ok(None);
         }
-        Ok(Some(cost(objective, &ready.estimate(request)?)))
+        Ok(Some(cost(request.objective, &ready.estimate(request)?)))
     })?;
-    with(&layouts, few)
+    // Without any, the first of them says why.
+    let layouts = found.or(starts.first().cloned()).unwrap_or_default();
+    let spec = with(&layouts);
+    let programs = lowered(&spec)?;
+    Ok(Ready {
+        same: mixture::same(&pure, &layouts),
+        ..made(spec, programs, few)?
+    })
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
@@ -267,16 +283,14 @@ impl Ready {
         })
     }
 
-    /// Whether it is a mixture of one layout only, which is another candidate.
-    fn is_another(&self, specs: &[PlacementSpec]) -> bool {
-        let spec = &self.spec;
-        let mixes = row(spec.placement).is_some_and(|row| row.mixes);
-        mixture::pure(&spec.layouts)
-            .filter(|_| mixes)
-            .is_some_and(|pure| {
-                let same = |s: &PlacementSpec| s.placement == pure && s.ranks == spec.ranks;
-                specs.iter().any(same)
-            })
+    /// Whether it is the same as another candidate: a mixture that is a placement of one kind, or work in
+    /// more chunks of which none is smaller.
+    fn is_another(&self, all: &[Ready]) -> bool {
+        let (own, chunks) = (&self.spec, self.spec.flow.chunks);
+        all.iter().filter(|a| a.spec.ranks == own.ranks).any(|a| {
+            let uncut = a.spec.placement == own.placement && a.spec.flow.chunks < chunks;
+            self.same == Some(a.spec.placement) || uncut && a.programs == self.programs
+        })
     }
 }
 
@@ -386,6 +400,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         alpha_basis: parts.map(|p| p.alpha_basis),
         edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
         edge_imbalance_basis: parts.map(|p| p.edge_imbalance_basis),
+        feature_layout: (spec.layouts.features == Layout::Columns).then_some(Layout::Columns),
         layouts: spec.layouts.epoch.clone(),
         eval_layouts: spec.layouts.eval.clone(),
         stages: stages.map(|stages| stages.count),
@@ -398,7 +413,6 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
             None => (spec.flow.chunks > 1).then_some(spec.flow.chunks),
         },
         overlap: (divided && !spec.flow.overlap).then_some(false),
-        ..Parameters::default()
     }
 }
 

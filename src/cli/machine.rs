@@ -6,7 +6,7 @@ use super::output::{Failure, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
-use gnnc::ir::plan::{Objective, Partitioner, Placement};
+use gnnc::ir::plan::{Layout, Objective, Partitioner, Placement};
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -37,7 +37,8 @@ pub struct SearchArgs {
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks.
+    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks, or
+    /// mixtures of which the features lie so: features=columns are those that begin with push-pull.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
     /// Let nothing be computed while messages are under way.
@@ -127,8 +128,13 @@ impl SearchArgs {
                     Ok(interval) if interval > 0 => pin.interval = Some(interval),
                     _ => return wrong("interval= a number of epochs above 0".to_owned()),
                 },
+                "features" => match Layout::ALL.iter().find(|l| l.name() == value) {
+                    Some(layout) => pin.features = Some(*layout),
+                    None => return wrong(format!("features= one of {}", names(Layout::ALL))),
+                },
                 _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, stages=N or interval=N";
+                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, stages=N, \
+                                 interval=N or features=columns (mixtures that begin with push-pull)";
                     return wrong(known.to_owned());
                 }
             }
@@ -160,6 +166,11 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
             "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
              raise --gpus"
         ),
+        _ if options.pin.features.is_some() => {
+            "--pin leaves no candidate: features= is for mixtures on several ranks; leave it out, or pin \
+             placement=mixed and raise --gpus"
+                .to_owned()
+        }
         (_, Some(placement)) => {
             format!("--pin leaves no candidate: placement {placement} cannot be planned here")
         }

@@ -9,6 +9,7 @@ mod data;
 mod examples;
 mod graphs;
 mod memory;
+mod mixtures;
 mod plans;
 mod push_pull;
 mod rankings;

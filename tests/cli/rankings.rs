@@ -93,8 +93,9 @@ fn pure_mixtures_are_not_listed_twice() {
             .iter()
             .filter(|c| c.placement == Placement::Mixed)
         {
-            let layouts = &mixed.parameters.layouts;
-            assert!(layouts.contains(&Layout::Rows) && layouts.contains(&Layout::Columns));
+            let (features, layouts) = (mixed.parameters.feature_layout, &mixed.parameters.layouts);
+            let two = layouts.contains(&Layout::Rows) && layouts.contains(&Layout::Columns);
+            assert!(two || features.is_some() && layouts.contains(&Layout::Columns));
         }
     }
 }

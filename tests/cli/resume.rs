@@ -60,6 +60,13 @@ fn runs_go_on_with_other_placements_and_workers() {
     let resume = ["--resume", text(&file), "--checkpoint", text(&file)];
     run("5", "2", "graph", &resume);
     run("7", "4", "push-pull", &resume);
+    // Its first parameter is cut too.
+    let plan = folder.join("plan.json");
+    let pin = "placement=mixed,ranks=3,features=columns,partitioner=metis";
+    let cluster = ["--cluster", "cpu", "--gpus", "3", "--pin", pin];
+    gnnc([&["plan", &cora, "--out", text(&plan)], &cluster[..]].concat()).report();
+    let mixed = ["train", text(&plan), "--format", "json", "--epochs", "8"];
+    gnnc([&mixed[..], &resume[..]].concat()).json();
     let found = run("9", "5", "push-pull", &resume);
     let (found, expected) = (&found["train_loss"], &whole["train_loss"]);
     let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());

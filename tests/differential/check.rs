@@ -8,7 +8,7 @@ use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::layout::Layouts;
-use gnnc::planner::lower::movable;
+use gnnc::planner::lower::pure;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
@@ -51,6 +51,8 @@ pub struct Case {
     /// The derivative of the form that was written.
     written: TrainingGraph,
     context: EvalContext,
+    /// Layouts of mixtures; some by no rule if there are none.
+    pub layouts: Option<Layouts>,
 }
 
 impl Case {
@@ -87,6 +89,7 @@ impl Case {
             compiled,
             written,
             context,
+            layouts: None,
         }
     }
 
@@ -143,26 +146,29 @@ impl Case {
         trainer
     }
 
-    /// Layouts for a mixture: some by rows and some by columns, by no rule, so that all sorts are tried.
+    /// Layouts for a mixture: those that are asked for, or some by rows and some by columns, by no rule, so
+    /// that all sorts are tried.
     fn layouts(&self, way: Way) -> Layouts {
         if way.placement != Placement::Mixed || way.ranks < 2 {
             return Layouts::default();
         }
+        if let Some(layouts) = &self.layouts {
+            return layouts.clone();
+        }
         let mut state = self.text.len() as u64 + u64::from(way.ranks) * 1000;
-        let mut next = |_| {
+        let mut next = |layout: &mut Layout| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            match state >> 63 {
+            *layout = match state >> 63 {
                 0 => Layout::Rows,
                 _ => Layout::Columns,
             }
         };
-        let [epoch, eval] = movable(&self.compiled.training, way.ranks).unwrap();
-        Layouts {
-            epoch: (0..epoch).map(&mut next).collect(),
-            eval: (0..eval).map(&mut next).collect(),
-        }
+        let mut layouts = pure(&self.compiled.training, way.ranks).unwrap().graph;
+        layouts.epoch.iter_mut().for_each(&mut next);
+        layouts.eval.iter_mut().for_each(&mut next);
+        layouts
     }
 
     /// Compares two epochs and the logits with the interpreter; the differences that are too

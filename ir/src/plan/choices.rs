@@ -46,11 +46,14 @@ pub enum Relaxation {
     Sample,
 }
 
-/// How what sums over arcs lies over the ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// How what sums over arcs, or the input features, lie over the ranks.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
     /// Every rank computes its own rows, for which it reads rows of other ranks.
+    #[default]
     Rows,
     /// Every rank computes all rows of its slice of the columns (or heads).
     Columns,

@@ -1,6 +1,6 @@
 //! Two plans side by side.
 
-use super::{Candidate, Plan};
+use super::{Candidate, Layout, Plan};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -87,6 +87,7 @@ fn changes(a: &Plan, b: &Plan) -> Vec<Change> {
             ("calibration", cluster.calibration.basis.to_string()),
             ("objective", plan.objective.to_string()),
             ("chosen", chosen),
+            ("layouts", layouts(plan.choice())),
         ]
     };
     let pairs = says(a).into_iter().zip(says(b));
@@ -97,6 +98,28 @@ fn changes(a: &Plan, b: &Plan) -> Vec<Change> {
             says: [a, b],
         })
         .collect()
+}
+
+/// Where a mixture has its tensors.
+fn layouts(choice: Option<&Candidate>) -> String {
+    let Some(parameters) = choice.map(|c| &c.parameters) else {
+        return "none".to_owned();
+    };
+    let features = parameters.feature_layout.map(|l| format!("features {l}"));
+    let list = |what: &str, list: &[Layout]| {
+        let names: Vec<&str> = list.iter().map(|l| l.name()).collect();
+        (!names.is_empty()).then(|| format!("{what} {}", names.join(" ")))
+    };
+    let lists = [
+        features,
+        list("epoch", &parameters.layouts),
+        list("evaluation", &parameters.eval_layouts),
+    ];
+    let said: Vec<String> = lists.into_iter().flatten().collect();
+    match said.is_empty() {
+        true => "not mixed".to_owned(),
+        false => said.join(", "),
+    }
 }
 
 fn candidates(plans: [&Plan; 2]) -> Vec<Pair> {

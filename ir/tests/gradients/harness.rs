@@ -262,7 +262,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         train: (0..VERTICES).map(|v| v != 3 && v % 4 != 1).collect(),
         dropout: dropout.then_some(DropoutKey { seed: 11, epoch: 5 }),
         histories: vec![history],
-        order: (0..VERTICES as u32).map(|v| v * 7 % 4).collect(),
+        order: (0..VERTICES).map(|v| v * 7 % 4).collect(),
     }
 }
 

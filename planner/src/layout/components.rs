@@ -96,10 +96,8 @@ impl Components {
 /// Which of the components that can be cut are cut, in the order in which they are found: those of a
 /// graph, then those of its loops.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub(super) struct Choice {
     layouts: Vec<Layout>,
-    /// Whether further ones stay by rows.
-    no_more: bool,
     found: Cell<usize>,
 }
 
@@ -112,19 +110,6 @@ impl Choice {
         }
     }
 
-    /// The components that are said are cut, and no others.
-    pub fn only(cut: &[bool]) -> Self {
-        let layout = |cut: &bool| match cut {
-            true => Layout::Columns,
-            false => Layout::Rows,
-        };
-        Self {
-            layouts: cut.iter().map(layout).collect(),
-            no_more: true,
-            ..Self::default()
-        }
-    }
-
     /// Number of components found.
     pub fn found(&self) -> usize {
         self.found.get()
@@ -132,10 +117,7 @@ impl Choice {
 
     fn next(&self) -> bool {
         let n = self.found.replace(self.found.get() + 1);
-        match self.layouts.get(n) {
-            Some(layout) => *layout == Layout::Columns,
-            None => !self.no_more,
-        }
+        self.layouts.get(n) != Some(&Layout::Rows)
     }
 }
 

@@ -194,7 +194,9 @@ fn near(
                     node.inputs.iter().all(|i| {
                         let (ty, n) = (graph.ty(*i), i.0 as usize);
                         let narrow = ty.columns() == 1 && fixed[n] && ty.stack == 0;
-                        !components.share[n] && (near[n] == Some(*axis) || narrow)
+                        let blocks = components.places[n].columns().map_or(1, |c| c.blocks);
+                        let same = near[n] == Some(*axis) && blocks == 1;
+                        !components.share[n] && (same || narrow)
                     })
                 })
             }

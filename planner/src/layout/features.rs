@@ -8,6 +8,7 @@
 
 use super::Ranks;
 use super::components::Components;
+use super::loops::Loop;
 use crate::lower::analysis::fixed;
 use gnnc_ir::graph::Shard;
 use gnnc_ir::kernel::{Axis, Reduce};
@@ -66,10 +67,11 @@ impl Place {
 /// Where gradients are, by parameter: nodes of a graph that has them.
 pub(super) type Grads = [Option<NodeId>];
 
-/// For each component that can be cut, in the order of [`Components::sets`], whether it reads nothing
-/// but the features and what is known of every vertex, so that it can be computed on slices of them.
+/// For each component that can be cut, in the order of [`Components::sets`], whether it is cut and reads
+/// nothing but the features and what is known of every vertex, so that it is computed on slices of them.
 pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<bool> {
     let fixed = fixed(graph);
+    let whole = vec![false; graph.nodes.len()];
     let mut local: Vec<bool> = components
         .sets
         .iter()
@@ -81,11 +83,12 @@ pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<b
         })
         .collect();
     loop {
-        let mut cut = components.clone();
-        for (set, _) in components.sets.iter().zip(&local).filter(|(_, l)| !**l) {
-            set.iter().for_each(|id| cut.cut[id.0 as usize] = None);
-        }
-        let places = places(graph, ranks, &cut, &vec![false; graph.nodes.len()]);
+        let places = places(
+            graph,
+            ranks,
+            components,
+            (&members(graph, components, &local), &whole),
+        );
         let mut changed = false;
         for (set, local) in components.sets.iter().zip(&mut local).filter(|(_, l)| **l) {
             let operands = set.iter().flat_map(|id| &graph.node(*id).inputs);
@@ -106,6 +109,15 @@ pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<b
     }
 }
 
+/// For each node, whether it is of a component that is computed on slices of the features.
+pub(super) fn members(graph: &Graph, components: &Components, local: &[bool]) -> Vec<bool> {
+    let mut member = vec![false; graph.nodes.len()];
+    for (set, local) in components.sets.iter().zip(local) {
+        set.iter().for_each(|id| member[id.0 as usize] = *local);
+    }
+    member
+}
+
 /// One number a row that a rank has, or gets once, of every row.
 fn narrow(ty: Type, fixed: bool) -> bool {
     ty.columns() == 1 && ty.stack == 0 && (fixed || ty.rows == Rows::Fixed(1))
@@ -116,17 +128,19 @@ fn narrow(ty: Type, fixed: bool) -> bool {
 pub(super) fn find(
     graph: &Graph,
     ranks: u32,
-    components: &Components,
+    (components, loops): (&Components, &[Option<Loop>]),
     (grads, allowed): (&Grads, &[bool]),
 ) -> Vec<Place> {
+    let local = members(graph, components, &local(graph, ranks, components));
     let mut whole: Vec<bool> = graph
         .nodes
         .iter()
         .map(|node| matches!(node.op, Op::Param(p) if !allowed[p.0 as usize]))
         .collect();
     loop {
-        let places = places(graph, ranks, components, &whole);
-        let found = conflicts(graph, &places, grads);
+        let places = places(graph, ranks, components, (&local, &whole));
+        let mut found = conflicts(graph, &places, grads);
+        found.extend(arranged(graph, (components, loops), &places));
         if found.is_empty() {
             return places;
         }
@@ -217,6 +231,32 @@ fn conflicts(graph: &Graph, places: &[Place], grads: &Grads) -> Vec<NodeId> {
     found
 }
 
+/// Slices of several blocks that something else reads on slices: of the tensor as a whole, a rank has
+/// other columns than of its blocks.
+fn arranged(
+    graph: &Graph,
+    (components, loops): (&Components, &[Option<Loop>]),
+    places: &[Place],
+) -> Vec<NodeId> {
+    let mut found = Vec::new();
+    for (id, node) in graph.iter() {
+        let n = id.0 as usize;
+        let on_slices = |position: usize| match &loops[n] {
+            Some(plan) => plan.slices[position],
+            None => components.cut[n].is_some(),
+        };
+        let several = |id: &NodeId| {
+            places[id.0 as usize]
+                .columns()
+                .is_some_and(|c| c.blocks != 1)
+        };
+        let inputs = node.inputs.iter().enumerate();
+        let read = inputs.filter(|(position, i)| on_slices(*position) && several(i));
+        found.extend(read.map(|(_, input)| *input));
+    }
+    found
+}
+
 /// The parameters and products of which a node is known only in slices.
 fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>) {
     if !places[id.0 as usize].tied() {
@@ -232,7 +272,14 @@ fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>)
     }
 }
 
-fn places(graph: &Graph, ranks: u32, components: &Components, whole: &[bool]) -> Vec<Place> {
+/// How every node lies if those that are `local` are computed on slices of the features and those that
+/// are `whole` are not.
+fn places(
+    graph: &Graph,
+    ranks: u32,
+    components: &Components,
+    (local, whole): (&[bool], &[bool]),
+) -> Vec<Place> {
     let fixed = fixed(graph);
     let mut places = vec![Place::Elsewhere; graph.nodes.len()];
     let transfer = Transfer {
@@ -246,8 +293,7 @@ fn places(graph: &Graph, ranks: u32, components: &Components, whole: &[bool]) ->
             Place::Elsewhere
         } else if components.cut[n].is_some() {
             let sliced = node.ty.heads == 1 && node.ty.width == graph.features;
-            let from_features = sliced && components.cut[n] == Some(Axis::Width);
-            match from_features && !components.share[n] {
+            match sliced && local[n] {
                 true => Place::Columns(Columns {
                     blocks: 1,
                     zero: components.zero[n],
@@ -316,7 +362,8 @@ impl Transfer<'_> {
             }
             (Op::SliceCols { start, len }, [On(x)]) => {
                 match (blocks(*len), start % self.features) {
-                    (Some(blocks), 0) => On(Columns { blocks, ..*x }),
+                    // What arcs read arrives padded with 0.
+                    (Some(blocks), 0) if adds(*x) => On(Columns { blocks, ..*x }),
                     _ => Elsewhere,
                 }
             }

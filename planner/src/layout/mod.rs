@@ -6,7 +6,8 @@
 //! what it gives back. Element-wise operators between two aggregations stay on the slices, and so do
 //! the carries of loops in which nothing else happens (see [`loops`]).
 //!
-//! The input features may lie by slices of their columns from the start (see [`features`]).
+//! The input features may lie by slices of their columns from the start (see [`features`]), whatever the
+//! other layouts are. [`Pure`] are the layouts that are placements of one kind.
 //!
 //! Sums over the axis that is cut (scores' gradients in attention) are *shares*, one a rank, until they
 //! are added where they return to rows; only linear operators may see them in between.
@@ -19,22 +20,81 @@ mod rewrite;
 mod shares;
 
 use crate::lower::LowerError;
-pub use components::Choice;
-use components::Components;
+use components::{Choice, Components};
 use demand::Demand;
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Op, Slice};
 use gnnc_ir::plan::Layout;
 use gnnc_ir::{Graph, NodeId};
+use loops::Loop;
 
-/// The layouts of what can lie either way, of an epoch and of an evaluation: one for each component,
-/// those of a graph before those of its loops.
+/// Where a mixture has its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Layouts {
-    /// Of forward and backward graph.
+    /// The input features: by columns if what contracts them is computed where their slices are.
+    pub features: Layout,
+    /// Each component of forward and backward graph that can lie either way, those of a graph before
+    /// those of its loops.
     pub epoch: Vec<Layout>,
-    /// Of the forward graph alone.
+    /// The same of the forward graph alone.
     pub eval: Vec<Layout>,
+}
+
+/// The layouts that are placements of one kind, and which all mixtures are as long as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pure {
+    /// Everything by rows.
+    pub graph: Layouts,
+    /// All components by columns.
+    pub tensor: Layouts,
+    /// The features by columns, and the components that read nothing else.
+    pub push_pull: Layouts,
+}
+
+impl Pure {
+    /// The pure layouts of a model's graphs.
+    pub fn of(graphs: &Graphs, ranks: u32) -> Self {
+        let [step, eval] = [&graphs.step, &graphs.eval].map(|graph| first(graph, ranks));
+        let all = |layout| Layouts {
+            features: Layout::Rows,
+            epoch: vec![layout; step.len()],
+            eval: vec![layout; eval.len()],
+        };
+        Self {
+            graph: all(Layout::Rows),
+            tensor: all(Layout::Columns),
+            push_pull: Layouts {
+                features: Layout::Columns,
+                epoch: step,
+                eval,
+            },
+        }
+    }
+}
+
+/// Columns for the components that read nothing but the features, rows for the others.
+fn first(graph: &Graph, ranks: u32) -> Vec<Layout> {
+    let choice = Choice::default();
+    let components = Components::find(graph, ranks, &choice);
+    count(graph, ranks, &choice);
+    let local = features::local(graph, ranks, &components);
+    let layout = |local: &bool| match local {
+        true => Layout::Columns,
+        false => Layout::Rows,
+    };
+    let mut layouts: Vec<Layout> = local.iter().map(layout).collect();
+    layouts.resize(choice.found(), Layout::Rows);
+    layouts
+}
+
+/// Counts the components in loops.
+fn count(graph: &Graph, ranks: u32, choice: &Choice) {
+    for node in &graph.nodes {
+        if let Op::Scan(scan) = &node.op {
+            Components::find(&scan.body, ranks, choice);
+            count(&scan.body, ranks, choice);
+        }
+    }
 }
 
 /// One of several ranks.
@@ -53,44 +113,33 @@ impl Ranks {
     }
 }
 
-/// The graph in which the chosen aggregations are computed on column slices, as one rank runs it.
-/// Vertex tensors outside of aggregations stay by rows, and so do aggregations that cannot be cut.
+/// The graphs of a training step and of an evaluation with their tensors where the layouts say. Vertex
+/// tensors outside of aggregations lie by rows, and so do aggregations that cannot be cut. Where the
+/// features lie by columns, so does everything up to the products that contract them.
 ///
 /// # Errors
-/// A bug in the pass.
-pub fn by_columns(graph: &Graph, ranks: Ranks, choice: &Choice) -> Result<Graph, LowerError> {
-    let components = Components::find(graph, ranks.ranks, choice);
-    placed(graph, ranks, choice, &components)
+/// [`LowerError::Layouts`] if there are more or fewer than components; [`LowerError::Illegal`] if the
+/// features are to lie by columns and no product contracts them there; a bug in the pass.
+pub fn lay_out(graphs: &Graphs, ranks: Ranks, layouts: &Layouts) -> Result<Graphs, LowerError> {
+    let mut step = Placing::new(&graphs.step, ranks, ("an epoch", &layouts.epoch))?;
+    let mut eval = Placing::new(&graphs.eval, ranks, ("an evaluation", &layouts.eval))?;
+    if layouts.features == Layout::Columns {
+        with_features([&mut step, &mut eval], graphs)?;
+    }
+    Ok(Graphs {
+        step: step.write()?,
+        eval: eval.write()?,
+        grads: graphs.grads.clone(),
+    })
 }
 
-fn placed(
-    graph: &Graph,
-    ranks: Ranks,
-    choice: &Choice,
-    components: &Components,
-) -> Result<Graph, LowerError> {
-    let loops = loops::find(graph, ranks, choice)?;
-    let results = vec![None; graph.results.len()];
-    let demand = Demand::new(graph, components, &loops, &[], &results);
-    rewrite::rewrite(graph, components, &loops, &demand, ranks)
-}
-
-/// The graphs of a training step and of an evaluation in which the input features lie by slices of
-/// their columns and everything up to the products that contract them is computed there. All else
-/// is by rows.
-///
-/// # Errors
-/// [`LowerError::Illegal`] if no product contracts the columns of the features; a bug in the pass.
-pub fn by_features(graphs: &Graphs, ranks: Ranks) -> Result<Graphs, LowerError> {
-    let mut step = OnSlices::new(&graphs.step, ranks);
-    let mut eval = OnSlices::new(&graphs.eval, ranks);
+/// Finds what is computed on slices of the features. A parameter is cut in both graphs, or in none.
+fn with_features([step, eval]: [&mut Placing; 2], graphs: &Graphs) -> Result<(), LowerError> {
     let mut allowed = vec![true; graphs.step.params.len()];
-    let grads: Vec<Option<NodeId>> = graphs
-        .grads
-        .iter()
+    let grads = graphs.grads.iter();
+    let grads: Vec<Option<NodeId>> = grads
         .map(|grad| grad.map(|g| graphs.step.results[g]))
         .collect();
-    // A parameter is cut in both graphs, or in none.
     loop {
         let [a, b] = [step.place(&grads, &allowed), eval.place(&[], &allowed)];
         let both = a.iter().zip(&b).map(|(a, b)| a.is_some() && a == b);
@@ -101,41 +150,49 @@ pub fn by_features(graphs: &Graphs, ranks: Ranks) -> Result<Graphs, LowerError> 
         }
         allowed = both;
     }
-    if step.cut().iter().all(Option::is_none) {
-        return Err(eval.nothing_to_contract());
+    match step.cut().iter().all(Option::is_none) {
+        true => Err(eval.nothing_to_contract()),
+        false => Ok(()),
     }
-    Ok(Graphs {
-        step: step.write()?,
-        eval: eval.write()?,
-        grads: graphs.grads.clone(),
-    })
 }
 
-/// A graph and what of it is computed on slices of the features.
-struct OnSlices<'a> {
+/// A graph and how its nodes lie.
+struct Placing<'a> {
     graph: &'a Graph,
     ranks: Ranks,
-    choice: Choice,
     components: Components,
+    loops: Vec<Option<Loop>>,
 }
 
-impl<'a> OnSlices<'a> {
-    fn new(graph: &'a Graph, ranks: Ranks) -> Self {
-        let all = Components::find(graph, ranks.ranks, &Choice::default());
-        let choice = Choice::only(&features::local(graph, ranks.ranks, &all));
+impl<'a> Placing<'a> {
+    fn new(
+        graph: &'a Graph,
+        ranks: Ranks,
+        (what, layouts): (&'static str, &[Layout]),
+    ) -> Result<Self, LowerError> {
+        let choice = Choice::new(layouts);
         let components = Components::find(graph, ranks.ranks, &choice);
-        Self {
-            graph,
-            ranks,
-            choice,
-            components,
+        let loops = loops::find(graph, ranks, &choice)?;
+        match choice.found() == layouts.len() {
+            true => Ok(Self {
+                graph,
+                ranks,
+                components,
+                loops,
+            }),
+            false => Err(LowerError::Layouts {
+                what,
+                found: layouts.len(),
+                expected: choice.found(),
+            }),
         }
     }
 
-    /// Finds how nodes lie; the blocks of each parameter that is cut.
+    /// Finds how nodes lie that are computed where slices of the features are; the blocks of each
+    /// parameter that is cut.
     fn place(&mut self, grads: &[Option<NodeId>], allowed: &[bool]) -> Vec<Option<u32>> {
-        let (graph, components) = (self.graph, &self.components);
-        let places = features::find(graph, self.ranks.ranks, components, (grads, allowed));
+        let here = (&self.components, &self.loops[..]);
+        let places = features::find(self.graph, self.ranks.ranks, here, (grads, allowed));
         self.components.places = places;
         self.cut()
     }
@@ -145,7 +202,10 @@ impl<'a> OnSlices<'a> {
     }
 
     fn write(&self) -> Result<Graph, LowerError> {
-        placed(self.graph, self.ranks, &self.choice, &self.components)
+        let (graph, components, loops) = (self.graph, &self.components, &self.loops);
+        let results = vec![None; graph.results.len()];
+        let demand = Demand::new(graph, components, loops, &[], &results);
+        rewrite::rewrite(graph, components, loops, &demand, self.ranks)
     }
 
     fn nothing_to_contract(&self) -> LowerError {
@@ -153,9 +213,10 @@ impl<'a> OnSlices<'a> {
         let found = features::breaker(self.graph, self.ranks.ranks, places)
             .unwrap_or_else(|| "nothing reads more than one column of the features".to_owned());
         LowerError::Illegal(format!(
-            "push-pull needs a product of the features with a parameter, and before it only what \
-             treats columns alike; {found}; let a linear layer read the features, or take placement \
-             graph or tensor"
+            "push-pull, or a mixture that begins with it, needs a product of the features with a \
+             parameter, and before it only what treats columns alike; {found}; let a linear layer \
+             read the features, or let them lie by rows (placement graph or tensor, or a mixture \
+             without `feature_layout`)"
         ))
     }
 }
@@ -169,22 +230,6 @@ pub struct Graphs {
     pub grads: Vec<Option<usize>>,
     /// An evaluation.
     pub eval: Graph,
-}
-
-/// Number of components of a graph, loop bodies included, that can be cut.
-pub fn movable(graph: &Graph, ranks: u32) -> usize {
-    let choice = Choice::default();
-    count(graph, ranks, &choice);
-    choice.found()
-}
-
-fn count(graph: &Graph, ranks: u32, choice: &Choice) {
-    Components::find(graph, ranks, choice);
-    for node in &graph.nodes {
-        if let Op::Scan(scan) = &node.op {
-            count(&scan.body, ranks, choice);
-        }
-    }
 }
 
 /// Why aggregations of a graph, loop bodies included, stay by rows when columns are cut.

@@ -20,7 +20,7 @@ mod scan;
 pub mod stage;
 
 use crate::decouple::DecoupleError;
-use crate::layout::{self, Choice, Graphs, Ranks};
+use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
 use crate::stale::StaleError;
 use gnnc_ir::autodiff::TrainingGraph;
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
@@ -109,53 +109,40 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     program(training, ranks, &Ok)
 }
 
-/// Lowers a model to the program of one rank in which aggregations run on column slices: those that are
-/// chosen of an epoch's graph, and of an evaluation's.
+/// Lowers a model to the program of one rank in which tensors lie as `wanted` says of the graphs.
 ///
 /// # Errors
-/// If the model uses something that a program cannot express.
-pub fn by_columns(
+/// Layouts that are not those of the model, or a model that uses something that no program can express.
+pub fn by_layouts(
     training: &Training,
     ranks: Ranks,
-    choices: [&Choice; 2],
+    wanted: &dyn Fn(&Graphs) -> Layouts,
 ) -> Result<Program, LowerError> {
-    let [of_epoch, of_eval] = choices;
-    let placed = |graph: Graph, choice| checked(&layout::by_columns(&graph, ranks, choice)?);
     program(training, ranks, &|graphs| {
-        Ok(Graphs {
-            step: placed(graphs.step, of_epoch)?,
-            eval: placed(graphs.eval, of_eval)?,
-            ..graphs
-        })
-    })
-}
-
-/// How many components of an epoch's graph, and of an evaluation's, can be cut.
-///
-/// # Errors
-/// If the model uses something that a program cannot express.
-pub fn movable(training: &Training, ranks: u32) -> Result<[usize; 2], LowerError> {
-    let count = |graph| -> Result<usize, LowerError> {
-        let graph = canonical::canonical(graph, training.sparse_features)?;
-        Ok(layout::movable(&graph, ranks))
-    };
-    Ok([count(&training.backward.graph)?, count(&training.forward)?])
-}
-
-/// Lowers a model to the program of one rank in which the input features lie by slices of their
-/// columns.
-///
-/// # Errors
-/// If no product contracts the features' columns, or the model uses something that a program cannot
-/// express.
-pub fn by_features(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    program(training, ranks, &|graphs| {
-        let graphs = layout::by_features(&graphs, ranks)?;
+        let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
         Ok(Graphs {
             step: checked(&graphs.step)?,
             eval: checked(&graphs.eval)?,
             ..graphs
         })
+    })
+}
+
+/// The layouts of a model that are placements of one kind.
+///
+/// # Errors
+/// If the model uses something that a program cannot express.
+pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
+    Ok(Pure::of(&graphs(training)?, ranks))
+}
+
+/// The graphs of a model as they are given layouts.
+fn graphs(training: &Training) -> Result<Graphs, LowerError> {
+    let sparse = training.sparse_features;
+    Ok(Graphs {
+        step: canonical::canonical(&training.backward.graph, sparse)?,
+        grads: training.backward.grads.clone(),
+        eval: canonical::canonical(&training.forward, sparse)?,
     })
 }
 
@@ -173,11 +160,7 @@ fn program(
     placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
-    let graphs = placed(Graphs {
-        step: canonical::canonical(&training.backward.graph, sparse)?,
-        grads: training.backward.grads.clone(),
-        eval: canonical::canonical(&training.forward, sparse)?,
-    })?;
+    let graphs = placed(graphs(training)?)?;
     let graph = &graphs.step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);

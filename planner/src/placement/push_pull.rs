@@ -3,11 +3,13 @@
 //! partial activations, and everything after lies by rows with halos. The gradient of the first
 //! layer's weights needs no all-reduce, nor do they have copies.
 
-use crate::layout::Ranks;
-use crate::lower::{LowerError, Training, by_features};
+use crate::layout::{Pure, Ranks};
+use crate::lower::{LowerError, Training, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks.
 pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    by_features(training, ranks)
+    by_layouts(training, ranks, &|graphs| {
+        Pure::of(graphs, ranks.ranks).push_pull
+    })
 }

@@ -3,12 +3,13 @@
 //! redistributions a layer and direction, no halo. Of a model in its decoupled form ([`crate::decouple`])
 //! this is decoupled tensor parallelism (section 3.2): four redistributions an epoch.
 
-use crate::layout::{Choice, Ranks};
-use crate::lower::{LowerError, Training, by_columns};
+use crate::layout::{Pure, Ranks};
+use crate::lower::{LowerError, Training, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of `ranks` ranks.
 pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    let all = [Choice::default(), Choice::default()];
-    by_columns(training, ranks, [&all[0], &all[1]])
+    by_layouts(training, ranks, &|graphs| {
+        Pure::of(graphs, ranks.ranks).tensor
+    })
 }

@@ -2,8 +2,8 @@
 
 use super::PlanRequest;
 use crate::layout::Layouts;
-use crate::placement::{Flow, Place, Row, Stages, TABLE};
-use gnnc_ir::plan::{Candidate, Partitioner, Placement};
+use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
+use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -44,6 +44,7 @@ impl PlacementSpec {
             ranks: parameters.ranks,
             partitioner: parameters.partitioner.unwrap_or(Partitioner::Range),
             layouts: Layouts {
+                features: parameters.feature_layout.unwrap_or_default(),
                 epoch: parameters.layouts.clone(),
                 eval: parameters.eval_layouts.clone(),
             },
@@ -95,6 +96,8 @@ pub struct Pin {
     pub partitioner: Option<Partitioner>,
     /// The layouts of a mixture.
     pub layouts: Option<Layouts>,
+    /// How the input features of a mixture lie; there are only mixtures then.
+    pub features: Option<Layout>,
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
     /// Stages of a pipeline; other placements have none.
@@ -113,6 +116,7 @@ impl Pin {
             ranks: Some(spec.ranks),
             partitioner: (spec.parts() > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
+            features: None,
             chunks: Some(spec.chunks()),
             stages: spec.stages.as_ref().map(|stages| stages.count),
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
@@ -127,6 +131,7 @@ impl Pin {
             && self
                 .stages
                 .is_none_or(|s| spec.stages.as_ref().is_some_and(|own| own.count == s))
+            && (self.features.is_none() || row(spec.placement).is_some_and(|row| row.mixes))
     }
 }
 

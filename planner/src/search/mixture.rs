@@ -1,76 +1,91 @@
 //! Which layouts to mix: found by changing one at a time as long as that helps.
 
-use crate::layout::Layouts;
+use crate::layout::{Layouts, Pure};
 use gnnc_ir::plan::{Layout, Placement};
 use std::collections::BTreeMap;
 
 /// What is better is smaller: the first number that differs decides.
 pub(super) type Cost = Vec<f64>;
 
-/// The cost of layouts; none if it is certainly not less than the cost given, if one is.
+/// The cost of layouts; none if they are not those of a program, or if it is certainly not less than
+/// the cost given, if one is.
 pub(super) type Price<'a> = dyn Fn(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
 
-/// The layouts of the least cost that are found from all rows and from all columns: one after the
-/// other is changed as long as that helps. `counts` are the places of an epoch and of an evaluation.
+/// Layouts to begin with: all rows and all columns, then those in which the features lie by columns. With
+/// `features` only those in which they lie so.
+pub(super) fn starts(pure: &Pure, features: Option<Layout>) -> Vec<Layouts> {
+    let tensor = Layouts {
+        features: Layout::Columns,
+        ..pure.tensor.clone()
+    };
+    let mut starts: Vec<Layouts> = Vec::new();
+    for start in [&pure.graph, &pure.tensor, &pure.push_pull, &tensor] {
+        if features.is_none_or(|f| f == start.features) && !starts.contains(start) {
+            starts.push(start.clone());
+        }
+    }
+    starts
+}
+
+/// The layouts of the least cost that are found from `starts`: one after the other is changed as long as
+/// that helps. None if no program has the layouts to begin with.
 ///
 /// # Errors
 /// What `price` says of layouts that cannot be priced.
-pub(super) fn best([epoch, eval]: [usize; 2], price: &Price) -> Result<Layouts, String> {
-    let split = |list: &[Layout]| Layouts {
-        epoch: list[..epoch].to_vec(),
-        eval: list[epoch..].to_vec(),
-    };
-    let mut known: BTreeMap<Vec<Layout>, Cost> = BTreeMap::new();
-    let mut cost = |list: &[Layout], beat: Option<&Cost>| {
-        if let Some(cost) = known.get(list) {
+pub(super) fn best(starts: &[Layouts], price: &Price) -> Result<Option<Layouts>, String> {
+    let mut known: BTreeMap<Layouts, Cost> = BTreeMap::new();
+    let mut cost = |layouts: &Layouts, beat: Option<&Cost>| {
+        if let Some(cost) = known.get(layouts) {
             return Ok(Some(cost.clone()));
         }
-        let found = price(&split(list), beat)?;
+        let found = price(layouts, beat)?;
         if let Some(found) = &found {
-            known.insert(list.to_vec(), found.clone());
+            known.insert(layouts.clone(), found.clone());
         }
         Ok(found)
     };
-    let mut best: Option<(Cost, Vec<Layout>)> = None;
-    for start in [Layout::Rows, Layout::Columns] {
-        let found = climb(vec![start; epoch + eval], &mut cost)?;
+    let mut best: Option<(Cost, Layouts)> = None;
+    for start in starts {
+        let found = climb(start.clone(), &mut cost)?;
         if let Some(found) = found
             && best.as_ref().is_none_or(|best| less(&found.0, &best.0))
         {
             best = Some(found);
         }
     }
-    Ok(best.map(|(_, list)| split(&list)).unwrap_or_default())
+    Ok(best.map(|(_, layouts)| layouts))
 }
 
-/// As [`Price`], of epoch and evaluation in one list, with a memory.
-type Costs<'a> = dyn FnMut(&[Layout], Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
+/// As [`Price`], with a memory.
+type Costs<'a> = dyn FnMut(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
 
-/// The least cost that single changes lead to, and the layouts.
-fn climb(mut list: Vec<Layout>, cost: &mut Costs) -> Result<Option<(Cost, Vec<Layout>)>, String> {
-    let Some(mut least) = cost(&list, None)? else {
+/// The least cost that single changes lead to, and the layouts. The features stay where they are.
+fn climb(mut layouts: Layouts, cost: &mut Costs) -> Result<Option<(Cost, Layouts)>, String> {
+    let Some(mut least) = cost(&layouts, None)? else {
         return Ok(None);
     };
     loop {
         let mut better = false;
-        for n in 0..list.len() {
-            let before = list[n];
-            list[n] = other(before);
-            match cost(&list, Some(&least))?.filter(|changed| less(changed, &least)) {
+        for n in 0..layouts.epoch.len() + layouts.eval.len() {
+            flip(&mut layouts, n);
+            match cost(&layouts, Some(&least))?.filter(|changed| less(changed, &least)) {
                 Some(changed) => (least, better) = (changed, true),
-                None => list[n] = before,
+                None => flip(&mut layouts, n),
             }
         }
         if !better {
-            return Ok(Some((least, list)));
+            return Ok(Some((least, layouts)));
         }
     }
 }
 
-fn other(layout: Layout) -> Layout {
-    match layout {
-        Layout::Rows => Layout::Columns,
-        Layout::Columns => Layout::Rows,
+fn flip(layouts: &mut Layouts, n: usize) {
+    let all = layouts.epoch.iter_mut().chain(&mut layouts.eval);
+    for layout in all.skip(n).take(1) {
+        *layout = match layout {
+            Layout::Rows => Layout::Columns,
+            Layout::Columns => Layout::Rows,
+        };
     }
 }
 
@@ -81,14 +96,16 @@ fn less(a: &[f64], b: &[f64]) -> bool {
         .is_lt()
 }
 
-/// The placement that a mixture is the same as, if an epoch has only one layout.
-pub(super) fn pure(layouts: &Layouts) -> Option<Placement> {
-    let all = |layout| layouts.epoch.iter().all(|l| *l == layout);
-    if all(Layout::Rows) {
-        Some(Placement::Graph)
-    } else {
-        all(Layout::Columns).then_some(Placement::Tensor)
-    }
+/// The placement that a mixture is the same as in an epoch, if it is one of one kind.
+pub(super) fn same(pure: &Pure, layouts: &Layouts) -> Option<Placement> {
+    let kinds = [
+        (Placement::Graph, &pure.graph),
+        (Placement::Tensor, &pure.tensor),
+        (Placement::PushPull, &pure.push_pull),
+    ];
+    let same = |kind: &Layouts| kind.features == layouts.features && kind.epoch == layouts.epoch;
+    let mut kinds = kinds.into_iter();
+    kinds.find_map(|(placement, kind)| same(kind).then_some(placement))
 }
 
 #[cfg(test)]
@@ -96,54 +113,91 @@ mod tests {
     use super::*;
     use Layout::{Columns, Rows};
 
+    /// Of so many components the first reads nothing but features.
+    fn pure(epoch: usize, eval: usize) -> Pure {
+        let all = |layout| Layouts {
+            features: Rows,
+            epoch: vec![layout; epoch],
+            eval: vec![layout; eval],
+        };
+        let mut push_pull = all(Rows);
+        push_pull.features = Columns;
+        push_pull
+            .epoch
+            .iter_mut()
+            .take(1)
+            .for_each(|l| *l = Columns);
+        Pure {
+            graph: all(Rows),
+            tensor: all(Columns),
+            push_pull,
+        }
+    }
+
+    /// How many layouts are not as wanted.
+    fn wrong(found: &Layouts, wanted: &Layouts) -> f64 {
+        let list = |l: &Layouts| [&[l.features][..], &l.epoch, &l.eval].concat();
+        let pairs = list(found).into_iter().zip(list(wanted));
+        pairs.filter(|(a, b)| a != b).count() as f64
+    }
+
     #[test]
     fn what_is_cheapest_each_by_itself_is_found() {
-        let wanted = [Rows, Columns, Columns, Rows, Columns];
-        let tried = std::cell::Cell::new(0);
-        let cost = |layouts: &Layouts, _: Option<&Cost>| {
-            tried.set(tried.get() + 1);
-            let all = layouts.epoch.iter().chain(&layouts.eval);
-            let wrong = all.zip(wanted).filter(|(a, b)| **a != *b).count();
-            Ok(Some(vec![1.0, wrong as f64]))
-        };
-        let found = best([3, 2], &cost).unwrap();
-        assert_eq!(
-            (found.epoch, found.eval),
-            (wanted[..3].to_vec(), wanted[3..].to_vec())
-        );
-        assert!(tried.get() <= 24, "{} tries", tried.get());
+        for features in [Rows, Columns] {
+            let wanted = Layouts {
+                features,
+                epoch: vec![Rows, Columns, Columns],
+                eval: vec![Rows, Columns],
+            };
+            let tried = std::cell::Cell::new(0);
+            let cost = |layouts: &Layouts, _: Option<&Cost>| {
+                tried.set(tried.get() + 1);
+                Ok(Some(vec![1.0, wrong(layouts, &wanted)]))
+            };
+            let found = best(&starts(&pure(3, 2), None), &cost).unwrap();
+            assert_eq!(found, Some(wanted.clone()));
+            assert!(tried.get() <= 48, "{} tries", tried.get());
+            // What is pinned is not left.
+            let pinned = starts(&pure(3, 2), Some(Columns));
+            let found = best(&pinned, &cost).unwrap().unwrap();
+            assert_eq!(found.features, Columns);
+            assert_eq!(found.epoch, wanted.epoch);
+        }
     }
 
     /// Neighbours that share a tensor pay only together: found from the other end.
     #[test]
     fn both_ends_are_tried() {
-        let cost = |layouts: &Layouts, _: Option<&Cost>| {
+        let of = |layouts: &Layouts, cheap: Layout| {
             let changes = layouts.epoch.windows(2).filter(|w| w[0] != w[1]).count();
-            let rows = layouts.epoch.iter().filter(|l| **l == Rows).count();
-            Ok(Some(vec![changes as f64 * 2.0 + rows as f64]))
+            let dear = layouts.epoch.iter().filter(|l| **l != cheap).count();
+            Ok(Some(vec![changes as f64 * 2.0 + dear as f64]))
         };
-        let found = best([4, 0], &cost).unwrap();
-        assert_eq!(pure(&found), Some(Placement::Tensor));
-        let reversed = |layouts: &Layouts, _: Option<&Cost>| {
-            let flipped = layouts.epoch.iter().map(|l| other(*l)).collect();
-            let flipped = Layouts {
-                epoch: flipped,
-                eval: Vec::new(),
-            };
-            cost(&flipped, None)
-        };
-        assert_eq!(
-            pure(&best([4, 0], &reversed).unwrap()),
-            Some(Placement::Graph)
-        );
+        let pure = pure(4, 0);
+        for (cheap, placement) in [(Columns, Placement::Tensor), (Rows, Placement::Graph)] {
+            let found = best(&starts(&pure, None), &|layouts, _| of(layouts, cheap));
+            let found = found.unwrap().unwrap();
+            assert_eq!(same(&pure, &found), Some(placement));
+        }
+    }
+
+    /// Layouts without a program are passed by; if there are no others, there is no mixture.
+    #[test]
+    fn layouts_without_a_program_are_left_out() {
+        let by_rows =
+            |layouts: &Layouts, _: Option<&Cost>| Ok((layouts.features == Rows).then(|| vec![1.0]));
+        let pure = pure(2, 0);
+        let found = best(&starts(&pure, None), &by_rows).unwrap();
+        assert_eq!(found, Some(pure.graph.clone()));
+        assert_eq!(best(&starts(&pure, Some(Columns)), &by_rows), Ok(None));
     }
 
     #[test]
     fn nothing_to_choose_is_no_error() {
-        assert_eq!(
-            best([0, 0], &|_, _| Ok(Some(vec![1.0]))),
-            Ok(Layouts::default())
-        );
-        assert!(best([1, 0], &|_, _| Err("no".to_owned())).is_err());
+        let none = Pure::default();
+        let found = best(&starts(&none, None), &|_, _| Ok(Some(vec![1.0])));
+        assert_eq!(found, Ok(Some(Layouts::default())));
+        let start = [pure(1, 0).graph];
+        assert!(best(&start, &|_, _| Err("no".to_owned())).is_err());
     }
 }

@@ -6,6 +6,7 @@ use gnnc_ir::plan::{Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::units::Bytes;
 use gnnc_ir::workload::Workload;
+use gnnc_planner::lower::LowerError;
 use gnnc_planner::report::{json, text};
 use gnnc_planner::search::{Lower, Pin, PlacementSpec, PlanRequest, plan};
 
@@ -37,10 +38,10 @@ fn two_boxes() -> Cluster {
 struct UpTo(u32);
 
 impl Lower for UpTo {
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, String> {
+    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
         match spec.placement {
             Placement::Graph if spec.ranks <= self.0 => Ok(vec![program(spec.ranks, SHAPE)]),
-            other => Err(format!("`{other}` is not made here")),
+            other => Err(LowerError::Illegal(format!("`{other}` is not made here"))),
         }
     }
 }

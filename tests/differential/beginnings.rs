@@ -1,0 +1,212 @@
+//! Mixtures that begin with push-pull: the first layer on slices of the features, what follows by rows or
+//! by columns.
+
+use crate::check::{Case, Way};
+use crate::data::{Shape, planted};
+use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::program::Program;
+use gnnc::planner::layout::Layouts;
+use gnnc::planner::lower::{LowerError, pure};
+use gnnc::planner::placement::{Place, lower};
+
+const RANKS: [u32; 4] = [2, 3, 5, 8];
+
+fn case(body: &str, sparse: bool) -> Case {
+    let shape = Shape {
+        vertices: 90,
+        arcs: 500,
+        directed: sparse,
+        sparse,
+        seed: 3,
+    };
+    Case::new("", body, planted(shape))
+}
+
+fn programs(case: &Case, ranks: u32, layouts: &Layouts) -> Result<Vec<Program>, LowerError> {
+    let place = Place {
+        layouts: layouts.clone(),
+        ..Place::new(Placement::Mixed, ranks)
+    };
+    lower(&case.compiled.training, &place)
+}
+
+/// Layouts that begin with push-pull and go on by rows, by columns, or by turns; whichever of them there
+/// is no product of slices for is left out.
+fn beginnings(case: &Case, ranks: u32) -> Vec<Layouts> {
+    let pure = pure(&case.compiled.training, ranks).unwrap();
+    let features = Layout::Columns;
+    let mut turns = pure.push_pull.clone();
+    let lists = turns.epoch.iter_mut().enumerate();
+    for (n, layout) in lists.chain(turns.eval.iter_mut().enumerate()) {
+        if n % 2 == 0 {
+            *layout = Layout::Columns;
+        }
+    }
+    let columns = Layouts {
+        features,
+        ..pure.tensor
+    };
+    // The two graphs need not agree.
+    let apart = Layouts {
+        features,
+        epoch: columns.epoch.clone(),
+        eval: pure.push_pull.eval.clone(),
+    };
+    let mut found = vec![pure.push_pull, columns, turns, apart];
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Checks a model on every number of ranks, and that its first parameter is cut.
+fn check(body: &str) {
+    for (sparse, ranks) in [false, true].into_iter().zip([&RANKS[..], &RANKS[1..3]]) {
+        let mut case = case(body, sparse);
+        for &ranks in ranks {
+            for layouts in beginnings(&case, ranks) {
+                let programs = programs(&case, ranks, &layouts).unwrap();
+                let cut = programs[0]
+                    .params
+                    .iter()
+                    .filter(|p| p.shard.is_some())
+                    .count();
+                assert!(cut > 0, "{layouts:?}\n{body}");
+                case.layouts = Some(layouts);
+                case.check(Way {
+                    placement: Placement::Mixed,
+                    ranks,
+                    partitioner: if ranks == 3 { "hash" } else { "metis" },
+                    threads: 1,
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn gcn() {
+    check(
+        "let h = x |> dropout(0.5) |> gcn_conv(6, decay = 5e-3) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> gcn_conv(classes), labels, on = train)",
+    );
+}
+
+#[test]
+fn sage() {
+    check(
+        "let h = x |> dropout(0.5) |> sage_conv(7) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",
+    );
+}
+
+#[test]
+fn gat() {
+    check(
+        "let h = x |> dropout(0.4) |> gat_conv(4, heads = 3, dropout = 0.4) |> elu
+         let z = h |> dropout(0.4) |> gat_conv(classes, heads = 2, concat = false, dropout = 0.4)
+         loss cross_entropy(z, labels, on = train)",
+    );
+}
+
+#[test]
+fn gin() {
+    check(
+        "let h = x |> gin_conv(8) |> relu
+         let g = h |> dropout(0.5) |> gin_conv(6) |> relu
+         loss cross_entropy(g |> dropout(0.5) |> linear(classes), labels, on = train)",
+    );
+}
+
+#[test]
+fn gcnii() {
+    check(
+        "let h0 = x |> dropout(0.4) |> linear(6, init = kaiming) |> relu
+         let h = h0
+         repeat i in 1..=5 {
+           let beta = log(0.5 / i + 1)
+           h = h |> dropout(0.4) |> gcnii_conv(h0, alpha = 0.1, beta = beta, decay = 0.02) |> relu
+         }
+         loss cross_entropy(h |> dropout(0.4) |> linear(classes), labels, on = train)",
+    );
+}
+
+#[test]
+fn appnp() {
+    check(
+        "let u = x |> dropout(0.3) |> linear(8) |> relu |> dropout(0.3) |> linear(classes)
+         let z = u
+         repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
+         loss cross_entropy(z, labels, on = train)",
+    );
+}
+
+/// What else reads the features on slices: an aggregation of theirs that something multiplies, one of a
+/// hidden tensor as wide as they are, a loop, and several copies side by side, of whose columns a rank has
+/// others if they are one tensor.
+#[test]
+fn features_that_several_read() {
+    let bodies = [
+        "let h = x |> linear(12) |> tanh
+         let m = gather(h@src * x@src, sum) + gather(x@src, max)
+         loss cross_entropy(linear(m, classes) + linear(x, classes), labels, on = train)",
+        "let h = gather(concat(x, 2 * x)@src, max)
+         loss cross_entropy(linear(h, classes) + linear(x, classes), labels, on = train)",
+        "let t = x |> tanh
+         let z = 0.5 * x
+         repeat k in 1..=3 { z = 0.9 * propagate(z) + 0.1 * t }
+         loss cross_entropy(linear(z, classes) + linear(t, classes), labels, on = train)",
+        "let c = concat(x, tanh(x))
+         let z = c
+         repeat k in 1..=2 { z = 0.9 * propagate(z) + 0.1 * c }
+         loss cross_entropy(linear(z, classes) + linear(x, classes), labels, on = train)",
+        "let h = concat(x, tanh(x)) |> dropout(0.4)
+         let m = gather(h@src, max)
+         loss cross_entropy(linear(m, classes) + linear(x, classes), labels, on = train)",
+        "let h = propagate(x) |> linear(12) |> tanh
+         let g = propagate(h) + tanh(x)
+         loss cross_entropy(gcn_conv(g |> dropout(0.3), classes), labels, on = train)",
+    ];
+    bodies.into_iter().for_each(check);
+}
+
+/// A mixture whose features lie by columns although nothing contracts them there is none.
+#[test]
+fn features_that_nothing_contracts_are_refused() {
+    let case = case(
+        "let h = x |> propagate |> layer_norm |> linear(6) |> gcn_conv(classes)
+         loss cross_entropy(h, labels, on = train)",
+        false,
+    );
+    let pure = pure(&case.compiled.training, 3).unwrap();
+    for layouts in [&pure.push_pull, &pure.graph] {
+        let layouts = Layouts {
+            features: Layout::Columns,
+            ..layouts.clone()
+        };
+        let refused = programs(&case, 3, &layouts).unwrap_err().to_string();
+        assert!(
+            refused.contains("a mixture that begins with it"),
+            "{refused}"
+        );
+        assert!(refused.contains("without `feature_layout`"), "{refused}");
+    }
+}
+
+/// With the features by rows and one layout throughout, a mixture is the placement of that kind, and so it
+/// is with push-pull's.
+#[test]
+fn mixtures_of_one_kind_are_that_placement() {
+    let case = case(
+        "let h = x |> dropout(0.5) |> sage_conv(7) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train)",
+        false,
+    );
+    let pure = pure(&case.compiled.training, 3).unwrap();
+    for (placement, layouts) in [
+        (Placement::Tensor, &pure.tensor),
+        (Placement::PushPull, &pure.push_pull),
+    ] {
+        let alone = lower(&case.compiled.training, &Place::new(placement, 3)).unwrap();
+        assert_eq!(programs(&case, 3, layouts).unwrap(), alone, "{placement}");
+    }
+}
