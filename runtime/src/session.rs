@@ -334,7 +334,7 @@ impl Session {
             model: self.options.model.clone(),
             program: self.program_hash()?,
             best: self.best,
-            histories: shards::kept(&self.crew),
+            kept: shards::kept(&self.crew),
         };
         let mut tensors = shards::tensors(&self.crew, trained);
         tensors.extend(shards::histories(&self.crew, self.vertices));
@@ -351,12 +351,9 @@ impl Session {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         let expected = shards::tensors(&self.crew, trained);
         let histories = shards::shapes(&self.crew, self.vertices);
-        let expected = checkpoint::Expected {
-            all: &expected,
-            histories: &histories,
-        };
+        let model = &self.options.model;
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
+            checkpoint::read(path.as_ref(), model, &expected, &histories)?;
         self.store(&tensors);
         self.epoch = progress.epoch;
         self.step = progress.step;
@@ -366,7 +363,7 @@ impl Session {
         if !histories.is_empty() {
             self.setup_bytes = None;
             self.setup()?;
-            shards::restore(&self.crew, &tensors, &progress.histories);
+            shards::restore(&self.crew, &tensors, &progress.kept);
         }
         Ok(Resumed {
             epoch: self.epoch,
