@@ -15,6 +15,8 @@ use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
 use gnnc_planner::simulate::timeline_all;
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// What to plan for.
 #[derive(Clone, Debug)]
@@ -149,7 +151,18 @@ pub fn best(
 
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
-        placement::lower(self.compiled.training(spec.placement)?, &spec.place())
+        // How vertices are divided makes no other program.
+        let key = PlacementSpec {
+            partitioner: Partitioner::Range,
+            ..spec.clone()
+        };
+        if let Some(known) = self.made.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let training = self.compiled.training(spec.placement)?;
+        let programs = placement::lower(training, &spec.place())?;
+        self.made.borrow_mut().insert(key, programs.clone());
+        Ok(programs)
     }
 
     fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
@@ -167,6 +180,8 @@ pub struct Planner<'a> {
     workload: Workload,
     /// Layers that a pipeline can divide.
     layers: u32,
+    /// Programs of candidates.
+    made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
 }
 
 impl<'a> Planner<'a> {
@@ -195,6 +210,7 @@ impl<'a> Planner<'a> {
             allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload,
             layers: compiled.layers(),
+            made: RefCell::default(),
         };
         planner.measure()?;
         Ok(planner)

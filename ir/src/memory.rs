@@ -302,24 +302,22 @@ fn orders(lifetimes: &[Lifetime], floats: &[u64]) -> Vec<Vec<usize>> {
 
 /// Places each buffer at the lowest offset where it meets no other; returns the end of all.
 fn first_fit(order: &[usize], lifetimes: &[Lifetime], floats: &[u64]) -> (u64, Vec<(usize, u64)>) {
+    // By offset.
     let mut placed: Vec<(usize, u64)> = Vec::with_capacity(order.len());
     let mut top = 0;
     for &id in order {
-        let mut taken: Vec<(u64, u64)> = placed
-            .iter()
-            .filter(|(other, _)| lifetimes[id].meets(&lifetimes[*other]))
-            .map(|&(other, offset)| (offset, offset.saturating_add(floats[other])))
-            .collect();
-        taken.sort_unstable();
         let mut offset = 0u64;
-        for (begin, end) in taken {
+        for &(other, begin) in &placed {
             if offset.saturating_add(floats[id]) <= begin {
                 break;
             }
-            offset = offset.max(end);
+            if lifetimes[id].meets(&lifetimes[other]) {
+                offset = offset.max(begin.saturating_add(floats[other]));
+            }
         }
         top = top.max(offset.saturating_add(floats[id]));
-        placed.push((id, offset));
+        let at = placed.partition_point(|(_, begin)| *begin <= offset);
+        placed.insert(at, (id, offset));
     }
     (top, placed)
 }

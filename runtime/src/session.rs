@@ -331,7 +331,7 @@ impl Session {
             division: (!copies.is_empty()).then(|| self.division_hash()),
             began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
-            histories: shards::kept(&self.crew),
+            kept: shards::kept(&self.crew),
         };
         let mut tensors = shards::tensors(&self.crew, trained);
         tensors.extend(shards::histories(&self.crew, self.vertices));
@@ -351,12 +351,10 @@ impl Session {
         let expected = shards::tensors(&self.crew, trained);
         let histories = shards::shapes(&self.crew, self.vertices);
         let own = self.copies();
-        let expected = checkpoint::Expected {
-            all: &expected,
-            histories: &[&histories[..], &own].concat(),
-        };
+        let optional = [&histories[..], &own].concat();
+        let model = &self.options.model;
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
+            checkpoint::read(path.as_ref(), model, &expected, &optional)?;
         let same_program = progress.program == self.program_hash()?;
         let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
         let copies = own.is_empty()
@@ -373,7 +371,7 @@ impl Session {
         if !histories.is_empty() {
             self.setup_bytes = None;
             self.setup()?;
-            shards::restore(&self.crew, &tensors, &progress.histories);
+            shards::restore(&self.crew, &tensors, &progress.kept);
         }
         Ok(Resumed {
             epoch: self.epoch,

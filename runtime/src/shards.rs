@@ -1,7 +1,7 @@
 //! Parameters and optimizer states of which ranks have some rows, or one element of a stack: whole ones are
 //! joined from them, as checkpoints hold them, and cut for them. Likewise histories, of which ranks have rows.
 
-use crate::checkpoint::{self, Tensor};
+use crate::checkpoint::{HISTORY, Tensor};
 use crate::crew::Crew;
 use crate::executor::Rank;
 use gnnc_ir::Rows;
@@ -74,6 +74,11 @@ fn kept_by(program: &Program) -> impl Iterator<Item = (BufferId, u32, u32)> {
     })
 }
 
+/// The name of a history.
+fn history(number: u32) -> String {
+    format!("{HISTORY}{number}")
+}
+
 /// The histories of all stages without their values, by rows of all vertices.
 pub(crate) fn shapes(crew: &Crew, vertices: usize) -> Vec<Tensor> {
     let mut numbers = BTreeMap::new();
@@ -81,7 +86,7 @@ pub(crate) fn shapes(crew: &Crew, vertices: usize) -> Vec<Tensor> {
         numbers.extend(kept_by(&rank.program).map(|(_, number, columns)| (number, columns)));
     }
     let tensor = |(number, columns)| Tensor {
-        name: checkpoint::history(number),
+        name: history(number),
         shape: [1, vertices as u32, columns],
         values: Vec::new(),
     };
@@ -98,7 +103,7 @@ pub(crate) fn histories(crew: &Crew, vertices: usize) -> Vec<Tensor> {
     }
     for rank in crew.ranks() {
         for (id, number, columns) in kept_by(&rank.program) {
-            let name = checkpoint::history(number);
+            let name = history(number);
             if let Some(tensor) = tensors.iter_mut().find(|t| t.name == name) {
                 // SAFETY: the rank is locked and does not run.
                 let rows = unsafe { rank.buffer(id).read() };
@@ -119,7 +124,7 @@ pub(crate) fn kept(crew: &Crew) -> BTreeMap<String, u64> {
     for rank in crew.ranks() {
         epochs.extend(kept_by(&rank.program).filter_map(|(id, number, _)| {
             let epoch = rank.kept.get(&id)?;
-            Some((checkpoint::history(number), *epoch))
+            Some((history(number), *epoch))
         }));
     }
     epochs
@@ -131,7 +136,7 @@ pub(crate) fn restore(crew: &Crew, tensors: &[Tensor], epochs: &BTreeMap<String,
     for mut rank in crew.ranks() {
         let program = Arc::clone(&rank.program);
         for (id, number, columns) in kept_by(&program) {
-            let name = checkpoint::history(number);
+            let name = history(number);
             let tensor = tensors.iter().find(|t| t.name == name);
             let (Some(tensor), Some(&epoch)) = (tensor, epochs.get(&name)) else {
                 continue;

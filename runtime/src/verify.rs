@@ -3,18 +3,19 @@
 mod chunk;
 mod features;
 mod flight;
+mod labels;
 mod pipeline;
 mod redistribute;
 mod skip;
 
 use self::features::element;
+use self::labels::verify_labels;
 use crate::RuntimeError;
 use crate::part::Part;
 use crate::whole::over_all;
 use gnnc_codegen::walk::{Walk, result_shape};
-use gnnc_graph::{GraphData, Labels};
+use gnnc_graph::GraphData;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
-use gnnc_ir::op::Loss;
 use gnnc_ir::program::{
     BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
 };
@@ -43,54 +44,6 @@ pub(crate) fn verify(
     skip::verify(program).map_err(RuntimeError::Program)?;
     pipeline::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
-}
-
-/// Checks that labels are what a loss needs.
-fn verify_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), RuntimeError> {
-    let wrong = |found: String, expected: String| {
-        Err(RuntimeError::Data {
-            graph: data.name.clone(),
-            found,
-            expected,
-        })
-    };
-    match (&data.labels, loss) {
-        (Labels::None, _) => wrong("no labels".to_owned(), "labels to train on".to_owned()),
-        (Labels::Single(labels), Loss::CrossEntropy) => {
-            let split = |v: usize| {
-                [&data.train, &data.val, &data.test]
-                    .iter()
-                    .any(|mask| mask.get(v) == Some(&true))
-            };
-            let known = |label: i32| (0..i64::from(classes)).contains(&i64::from(label));
-            match labels
-                .iter()
-                .enumerate()
-                .find(|&(v, &label)| !known(label) && split(v))
-            {
-                None => Ok(()),
-                Some((v, label)) => wrong(
-                    format!("label {label} at vertex {v}"),
-                    format!("0 to {} at every vertex of a split", i64::from(classes) - 1),
-                ),
-            }
-        }
-        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) if *found == classes => {
-            Ok(())
-        }
-        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) => wrong(
-            format!("{found} labels a vertex"),
-            format!("{classes}, the width of the logits"),
-        ),
-        (Labels::Single(_), Loss::BinaryCrossEntropy) => wrong(
-            "one class a vertex".to_owned(),
-            "several labels a vertex for `binary_cross_entropy`; use `cross_entropy`".to_owned(),
-        ),
-        (Labels::Multi { .. }, Loss::CrossEntropy) => wrong(
-            "several labels a vertex".to_owned(),
-            "one class a vertex for `cross_entropy`; use `binary_cross_entropy`".to_owned(),
-        ),
-    }
 }
 
 struct Check<'a> {

@@ -7,10 +7,11 @@ mod network;
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
 use gnnc_ir::program::{Instr, Program};
-use gnnc_runtime::transport::Transport;
+use gnnc_ir::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::Watched;
-use gnnc_runtime::{RunOptions, Session, Tensor};
+use gnnc_runtime::transport::{Transport, TransportError};
+use gnnc_runtime::{Phase, RunOptions, RuntimeError, Session, Tensor};
 use network::staged::Staged;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -416,7 +417,73 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     assert!(
         error
             .to_string()
-            .contains("chunks in a program of no stage"),
+            .contains("remember in a program of no stage"),
         "{error}"
     );
+}
+
+#[test]
+fn a_trace_has_every_chunk() {
+    let data = example::g8();
+    let network = Staged { stages: 2, ..G8 };
+    let traced = RunOptions {
+        trace: true,
+        ..options()
+    };
+    let programs = network.programs();
+    let mut session = Session::new(programs, &data, &quarters(1, 4), traced).unwrap();
+    losses(&mut session, 2);
+    let events = session.take_trace().events;
+    for (rank, name, epoch) in [(0, "send", 1), (1, "send", 2), (1, "receive", 2)] {
+        let chunks = events.iter().filter(|e| {
+            (e.rank, e.name.as_str(), e.epoch) == (rank, name, epoch) && e.phase == Phase::Step
+        });
+        let found: Vec<(u32, u64, Resource)> = chunks
+            .map(|e| (e.iteration, e.bytes_sent, e.resource))
+            .collect();
+        let bytes = if name == "send" { 2 * 6 * 4 } else { 0 };
+        let expected: Vec<_> = (0..4).map(|n| (n, bytes, Resource::Network)).collect();
+        assert_eq!(found, expected, "{name} of rank {rank}");
+    }
+    let kept = events
+        .iter()
+        .filter(|e| e.name == "remember" && e.phase == Phase::Setup);
+    assert_eq!(kept.count(), 2);
+}
+
+#[test]
+fn a_stage_that_fails_stops_the_others() {
+    let data = example::g8();
+    let network = Staged {
+        stages: 2,
+        width: 2,
+        ..G8
+    };
+    for (rank, calls) in [(0, 3), (1, 20), (2, 9), (3, 31)] {
+        let faulty = |inner: Threads| {
+            let (own, mut left) = (inner.rank(), calls);
+            let watch = move |_| {
+                left -= i32::from(own == rank);
+                match left {
+                    ..0 => Err(TransportError::Broken {
+                        rank: own,
+                        reason: "no carrier".to_owned(),
+                    }),
+                    _ => Ok(()),
+                }
+            };
+            Box::new(Watched::new(inner, Box::new(watch))) as Box<dyn Transport>
+        };
+        let ends = Threads::connect(4).into_iter().map(faulty).collect();
+        let programs = network.programs();
+        let partition = quarters(2, 4);
+        let mut session =
+            Session::with_transports(programs, &data, &partition, options(), ends).unwrap();
+        let error = (0..20).find_map(|_| session.epoch().err()).unwrap();
+        let RuntimeError::Rank(failure) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(failure.rank, rank, "{failure}");
+        assert!(failure.reason.contains("no carrier"), "{failure}");
+    }
 }

@@ -79,7 +79,7 @@ fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
 }
 
 /// Parameters of a model without loops from those with.
-pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
+fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
     let mut out = Vec::new();
     for spec in &form.params {
         let n = model
