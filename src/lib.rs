@@ -24,6 +24,7 @@ mod error;
 mod plan;
 mod replay;
 mod source;
+mod summary;
 mod training;
 
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
@@ -37,4 +38,5 @@ pub use gnnc_runtime as runtime;
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use training::{Progress, Summary, TrainOptions, Trainer, place, train, train_traced};
+pub use summary::Summary;
+pub use training::{Progress, TrainOptions, Trainer, place, train, train_traced};

@@ -1,20 +1,19 @@
 //! Training runs.
 
-use crate::{Compiled, Error, Loaded, PlanOptions};
+use crate::{Compiled, Error, Loaded, PlanOptions, Summary};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Partitioner, Placement};
-use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::program::{Program, RankSizes, Rule};
 use gnnc_ir::trace::{Phase, median};
-use gnnc_ir::traffic::traffic;
+use gnnc_ir::traffic::{Sent, beyond, traffic};
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
 use gnnc_planner::placement::{self, Flow, Place, Stages};
 use gnnc_planner::search::{Pin, relaxations};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// How to train.
@@ -40,6 +39,8 @@ pub struct TrainOptions {
     pub partitioner: String,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// When exchanges are left out, where the placement may; the usual rule if not given.
+    pub skip: Option<Rule>,
     /// Stages of a pipeline: one for each rank if none are given; layers as they are fastest on `cluster`.
     pub stages: Option<Stages>,
     /// Where compiled kernels are kept.
@@ -69,6 +70,7 @@ impl Default for TrainOptions {
             cluster: None,
             partitioner: "metis".to_owned(),
             flow: Flow::default(),
+            skip: None,
             stages: None,
             cache_dir: None,
             checkpoint: None,
@@ -91,57 +93,18 @@ pub struct Progress {
     pub epochs: u32,
 }
 
-/// What a run ends with.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// Name of the model.
-    pub model: String,
-    /// Name of the data graph.
-    pub graph: String,
-    /// Ranks.
-    pub workers: u32,
-    /// Threads of each rank.
-    pub threads: usize,
-    /// Seed of every random draw; that of the checkpoint after a resume.
-    pub seed: u64,
-    /// Epochs done, those before a resume included.
-    pub epochs: u64,
-    /// Loss of the last epoch.
-    pub train_loss: f64,
-    /// Validation accuracy at the epoch of the lowest validation loss.
-    pub val_accuracy: f64,
-    /// Test accuracy at the same epoch.
-    pub test_accuracy: f64,
-    /// Epoch of the lowest validation loss.
-    pub best_epoch: u64,
-    /// Median wall time of a training epoch in seconds.
-    pub epoch_seconds: f64,
-    /// Largest memory of a rank, in bytes.
-    pub peak_memory_bytes: u64,
-    /// Payload bytes that all ranks sent in the training epochs of this run.
-    pub bytes_sent: u64,
-    /// The same as the program predicts it.
-    pub bytes_predicted: u64,
-    /// Whether patience ended the run.
-    pub stopped_early: bool,
-    /// What the graph file has and no model can use, such as edge types.
-    pub not_used: Vec<String>,
-    /// Losses of this run's epochs.
-    #[serde(skip)]
-    pub losses: Vec<f64>,
-    /// Wall times of this run's epochs, in seconds.
-    #[serde(skip)]
-    pub seconds: Vec<f64>,
-}
-
 /// A session with what the program predicts about it.
 pub struct Trainer {
     /// The session.
     pub session: Session,
-    /// Bytes that a training epoch must send.
+    /// Bytes that a training epoch must send; the mean of many where exchanges may be left out.
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
+    /// That of rank 0.
+    program: Program,
+    /// What each rank owns.
+    sizes: Vec<RankSizes>,
 }
 
 impl Trainer {
@@ -209,10 +172,33 @@ impl Trainer {
             memory_limit: None,
         };
         Ok(Self {
+            program: programs.first().cloned().unwrap_or_default(),
             session: Session::new(programs, data, &partition, run)?,
             step_bytes,
             eval_bytes,
+            sizes,
         })
+    }
+
+    /// Bytes that the latest epoch must have sent. Where rules decide by age that is known before; where
+    /// they decide by values, what ranks decided counts.
+    pub fn predicted(&self) -> u64 {
+        let epoch = self.session.epochs().saturating_sub(1);
+        let epoch = epoch.saturating_sub(self.session.copies_since());
+        self.if_sent(&|skip, iteration, block| {
+            let decided = skip.rule.decided(epoch, block);
+            decided.unwrap_or_else(|| self.session.sent(skip, iteration, block))
+        })
+    }
+
+    /// Bytes of the exchanges of an epoch that may be left out, if none are.
+    pub fn skippable(&self) -> u64 {
+        self.if_sent(&|_, _, _| true) - self.if_sent(&|_, _, _| false)
+    }
+
+    fn if_sent(&self, sent: &Sent) -> u64 {
+        let beyond = beyond(&self.program.step, &self.program, &self.sizes, sent);
+        self.step_bytes.saturating_add_signed(beyond)
     }
 
     /// Trains one epoch and checks what was sent.
@@ -221,7 +207,7 @@ impl Trainer {
     /// A rank that failed, or [`Error::Bytes`].
     pub fn epoch(&mut self) -> Result<EpochReport, Error> {
         let report = self.session.epoch()?;
-        sent(report.bytes_sent, self.step_bytes)?;
+        sent(report.bytes_sent, self.predicted())?;
         Ok(report)
     }
 
@@ -269,8 +255,18 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         ranks: options.workers,
         layouts: options.layouts.clone(),
         flow: options.flow,
+        skip: options.skip,
         stages: None,
     };
+    let skips = placement::row(place.placement).is_some_and(|row| row.skips);
+    if let Some(rule) = options.skip.filter(|_| !skips) {
+        return Err(Error::Input(format!(
+            "found the rule {rule} with placement {}, which leaves no exchange out; take the rule away \
+             or train with placement {}",
+            place.placement,
+            Placement::SkipBroadcast
+        )));
+    }
     let row = placement::row(place.placement);
     let staged = row.is_some_and(|row| row.staged());
     if !staged && place.flow.chunks > MOST_CHUNKS {
@@ -374,21 +370,27 @@ pub fn train_traced(
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
     let mut trainer = Trainer::new(loaded, compiled, options)?;
+    let mut copies_anew_at = None;
     if let Some(path) = &options.resume {
-        trainer.session.resume(path)?;
+        let resumed = trainer.session.resume(path)?;
+        copies_anew_at = (!resumed.copies).then_some(resumed.epoch);
         same_seed(options.seed, trainer.session.seed(), path)?;
     }
     let settings = &loaded.model.train;
     let epochs = options.epochs.unwrap_or(settings.epochs);
     let every = options.evaluate_every.max(1);
     let (mut losses, mut seconds) = (Vec::new(), Vec::new());
-    let mut bytes_sent = 0;
+    let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
+    let full = trainer.if_sent(&|_, _, _| true);
     let mut stopped_early = false;
     while trainer.session.epochs() < u64::from(epochs) {
         let epoch = trainer.epoch()?;
         losses.push(epoch.loss);
         seconds.push(epoch.seconds);
         bytes_sent += epoch.bytes_sent;
+        let predicted = trainer.predicted();
+        bytes_predicted += predicted;
+        bytes_skipped += full - predicted;
         let last = epoch.epoch == u64::from(epochs);
         let due = epoch.epoch % u64::from(every) == 0 || last;
         let metrics = due.then(|| trainer.evaluate()).transpose()?;
@@ -439,7 +441,11 @@ pub fn train_traced(
         epoch_seconds: median(&seconds),
         peak_memory_bytes: trainer.session.peak_memory_bytes(),
         bytes_sent,
-        bytes_predicted: trainer.step_bytes * seconds.len() as u64,
+        bytes_predicted,
+        bytes_skippable: trainer.skippable() * seconds.len() as u64,
+        bytes_skipped,
+        staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
+        copies_anew_at,
         stopped_early,
         not_used: loaded.not_used.clone(),
         losses,

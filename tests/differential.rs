@@ -27,6 +27,8 @@ mod pipeline;
 mod random;
 #[path = "differential/sameness.rs"]
 mod sameness;
+#[path = "differential/skip.rs"]
+mod skip;
 #[path = "differential/stages.rs"]
 mod stages;
 #[path = "differential/volumes.rs"]

@@ -121,9 +121,11 @@ impl Found {
                 finish,
                 ..
             } => self.product(*product, [a, b, out], *rows, finish.as_ref(), program),
-            Instr::HaloExchange { buffer } => {
+            Instr::HaloExchange { buffer, skip } => {
                 self.read(*buffer, Touched::Own);
                 self.write(*buffer, Touched::Halo);
+                skip.iter()
+                    .for_each(|skip| self.write(skip.copies, Touched::All));
             }
             Instr::HaloReduce { buffer } => {
                 self.read(*buffer, Touched::Halo);
@@ -329,6 +331,7 @@ mod tests {
         let program = program();
         let exchange = Instr::HaloExchange {
             buffer: Ref::first(BufferId(0)),
+            skip: None,
         };
         let meets = |instr: Instr| {
             let (a, b) = (accesses(&exchange, &program), accesses(&instr, &program));

@@ -6,14 +6,17 @@
 mod choices;
 mod diff;
 mod facts;
+mod name;
 mod source;
 
 pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Main, Volume};
+pub use name::candidate_name;
 pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
+use crate::program::Rule;
 use crate::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -63,6 +66,9 @@ pub struct Parameters {
     /// Whether messages may be under way while something is computed; true if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// When exchanges are left out, where they may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip: Option<Rule>,
     /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
     /// does; rows if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,29 +80,6 @@ pub struct Parameters {
     /// The same for an evaluation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eval_layouts: Vec<Layout>,
-}
-
-impl Candidate {
-    /// Placement, ranks and partitioner: `graph x 8 metis`.
-    pub fn name(&self) -> String {
-        candidate_name(self.placement, &self.parameters)
-    }
-}
-
-/// Placement, ranks (stages x ranks of each) and partitioner, and chunks if there are several: `graph x 8
-/// metis`, `tensor x 8 hash / 4`, `hybrid 4 x 2 metis / 16`.
-pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
-    let mut name = match (parameters.stages, parameters.groups) {
-        (Some(stages), Some(groups)) => format!("{placement} {stages} x {groups}"),
-        _ => format!("{placement} x {}", parameters.ranks),
-    };
-    if let Some(partitioner) = parameters.partitioner {
-        name = format!("{name} {partitioner}");
-    }
-    if let Some(chunks) = parameters.chunks {
-        name = format!("{name} / {chunks}");
-    }
-    name
 }
 
 /// Between what bounds an epoch is expected.

@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 mod chunk;
 mod lists;
 mod pipeline;
+mod skip;
 mod transfer;
 mod uses;
 
 pub use chunk::{Chunk, Moved};
 pub use pipeline::{Neighbour, Passage, Pipeline};
+pub use skip::{Distance, RULES, Rule, Skip};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
@@ -49,6 +51,8 @@ pub enum Extent {
     Inner,
     /// Own vertices, then halo vertices.
     Local,
+    /// Halo vertices.
+    Halo,
     /// Arcs into the rank's own vertices.
     Edges(EdgeSet),
     /// All vertices of the graph, by global id.
@@ -80,8 +84,8 @@ pub enum Role {
     State(u32, u32),
     /// Written by `setup`, read in every epoch.
     Static,
-    /// History number `n`: rows of an earlier epoch, written by `setup`, then by [`Instr::Remember`].
-    /// Belongs to checkpoints.
+    /// History number `n`: rows of an earlier epoch, written by `setup`, then by [`Instr::Remember`], or
+    /// by exchanges that may be left out. Belongs to checkpoints.
     History(u32),
     /// Results of an epoch that the caller reads: loss, or counts of correct vertices.
     Result,
@@ -233,6 +237,9 @@ pub enum Instr {
     HaloExchange {
         /// A buffer with `Local` rows.
         buffer: Ref,
+        /// How ranks may leave out their rows, so that others fill in copies; only in `step`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        skip: Option<Skip>,
     },
     /// Sends halo rows to their owners, which add them to their own in rank order.
     HaloReduce {
@@ -401,6 +408,7 @@ impl RankSizes {
             Extent::Fixed(n) => u64::from(n),
             Extent::Inner => self.inner,
             Extent::Local => self.inner + self.halo,
+            Extent::Halo => self.halo,
             Extent::Edges(EdgeSet::Plain) => self.edges,
             Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
             Extent::All => self.vertices,

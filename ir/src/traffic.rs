@@ -1,7 +1,7 @@
 //! The bytes that a program sends, read off its instructions.
 
 use crate::op::{Redistribute, Slice};
-use crate::program::{BufferId, Instr, Program, RankSizes};
+use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Skip};
 use std::ops::Range;
 
 /// Payload bytes sent by all ranks together.
@@ -24,7 +24,8 @@ pub struct Traffic {
 /// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `halo_rows`
 /// and `sizes` are then. `halo_rows` is the number of rows that ranks read and
 /// do not own, all ranks together; `sizes` has one entry a rank (none will do where nothing is
-/// redistributed).
+/// redistributed). Of exchanges that may be left out these are the bytes of an epoch in the long run, or, where
+/// values decide, if nothing is.
 pub fn traffic(
     instrs: &[Instr],
     program: &Program,
@@ -36,6 +37,51 @@ pub fn traffic(
         traffic.add(one(instr, program, halo_rows, sizes), 1);
     }
     traffic
+}
+
+/// Whether a block of rows is sent: of the exchange with these copies, in which iteration of the
+/// enclosing loop, and whose.
+pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
+
+/// Bytes by which what instructions send in one epoch is more (or less) than [`traffic`] says, where ranks may
+/// leave out their rows and `sent` says which of them do not.
+pub fn beyond(instrs: &[Instr], program: &Program, sizes: &[RankSizes], sent: &Sent) -> i64 {
+    let mut more = 0;
+    for_each_skip(instrs, &mut |buffer, skip, count| {
+        let row = 4 * u64::from(program.buffer(buffer.buffer).columns);
+        let others = sizes.len().saturating_sub(1) as u64;
+        let block = |rank: usize| sizes[rank].inner * others * row;
+        let mean = exchanged((0..sizes.len()).map(block).sum(), Some(skip));
+        for iteration in 0..count {
+            let blocks = (0..sizes.len()).filter(|rank| sent(skip, iteration, *rank as u32));
+            more += blocks.map(block).sum::<u64>() as i64 - mean as i64;
+        }
+    });
+    more
+}
+
+/// Visits the exchanges that may be left out, with the number of iterations in which they run.
+pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
+    for instr in instrs {
+        match instr {
+            Instr::HaloExchange {
+                buffer,
+                skip: Some(skip),
+            } => visit(*buffer, skip, 1),
+            Instr::Begin(transfer) => for_each_skip(std::slice::from_ref(&transfer.what), visit),
+            Instr::Repeat { count, body, .. } => {
+                for_each_skip(body, &mut |buffer, skip, times| {
+                    visit(buffer, skip, times * count)
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Of the bytes of an exchange, those of an epoch in the long run.
+fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
+    bytes.div_ceil(skip.map_or(1, |skip| skip.rule.period()))
 }
 
 /// Floats that are worth a message of their own in an all-reduction: sending and waking cost
@@ -122,8 +168,13 @@ pub fn redistribute_total(
 fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traffic {
     let mut traffic = Traffic::default();
     match instr {
-        Instr::HaloExchange { buffer } => {
-            traffic.halo_exchange = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+        Instr::HaloExchange { buffer, skip } => {
+            let bytes = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+            // Everyone who has a block says what it does with it.
+            let blocks = sizes.iter().filter(|s| s.inner > 0).count() as u64;
+            let pairs = blocks * u64::from(program.ranks.saturating_sub(1));
+            let flags = skip.map_or(0, |skip| skip.rule.flags());
+            traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * pairs;
         }
         Instr::HaloReduce { buffer } => {
             traffic.halo_reduce = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
@@ -289,11 +340,17 @@ mod tests {
         };
         let local = Ref::first(BufferId(0));
         let body = vec![
-            Instr::HaloExchange { buffer: local },
+            Instr::HaloExchange {
+                buffer: local,
+                skip: None,
+            },
             Instr::HaloReduce { buffer: local },
         ];
         let instrs = [
-            Instr::HaloExchange { buffer: local },
+            Instr::HaloExchange {
+                buffer: local,
+                skip: None,
+            },
             Instr::Repeat {
                 count: 7,
                 reverse: true,
@@ -308,5 +365,62 @@ mod tests {
         assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
         assert_eq!(traffic.all_reduce, 2 * 24 * 4);
         assert_eq!(traffic.total_bytes, (15 * 15 + 48) * 4);
+    }
+
+    /// Two ranks of 3 and 1 rows, an exchange in a loop of 5: rank 0's 3 rows are sent in even epochs.
+    #[test]
+    fn what_is_left_out_is_known_epoch_by_epoch() {
+        use crate::program::Skip;
+        let buffer = |extent, slots, role| Buffer {
+            name: String::new(),
+            extent,
+            columns: 2,
+            slots,
+            role,
+        };
+        let program = Program {
+            ranks: 2,
+            buffers: vec![
+                buffer(Extent::Local, 1, Role::Temp),
+                buffer(Extent::Halo, 5, Role::History(0)),
+            ],
+            ..Program::default()
+        };
+        let sizes = [3, 1].map(|inner| RankSizes {
+            inner,
+            ..RankSizes::default()
+        });
+        let bytes = |text: &str, epoch: u64| {
+            let skip = Skip {
+                rule: text.parse().unwrap(),
+                copies: Ref::first(BufferId(1)),
+            };
+            let body = vec![Instr::HaloExchange {
+                buffer: Ref::first(BufferId(0)),
+                skip: Some(skip),
+            }];
+            let step = [Instr::Repeat {
+                count: 5,
+                reverse: false,
+                body,
+            }];
+            let mean = traffic(&step, &program, 4, &sizes).total_bytes;
+            let sent = |skip: &Skip, _, rank| skip.rule.decided(epoch, rank) != Some(false);
+            (mean, mean as i64 + beyond(&step, &program, &sizes, &sent))
+        };
+        assert_eq!(
+            [0, 1, 2].map(|e| bytes("fixed:1", e)),
+            [(80, 160), (80, 0), (80, 160)]
+        );
+        assert_eq!(
+            [0, 1, 2].map(|e| bytes("adaptive:1", e)),
+            [(80, 160), (80, 40), (80, 120)]
+        );
+        assert_eq!(bytes("fixed:0", 7), (160, 160));
+        // One float each way in each iteration.
+        assert_eq!(
+            [0, 1].map(|e| bytes("gap:0.1", e)),
+            [(200, 200), (200, 200)]
+        );
     }
 }

@@ -17,7 +17,8 @@ use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Buffer, Program, Role};
+use gnnc_ir::units::Bytes;
 use gnnc_ir::workload::Workload;
 use std::cmp::Ordering;
 
@@ -148,6 +149,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
         partitioner: Partitioner::Range,
         layouts: Layouts::default(),
         flow: Flow::default(),
+        skip: None,
         stages: Some(each),
     };
     let parts = divided(request, &spec)?;
@@ -188,6 +190,8 @@ struct Priced<'a> {
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
+    /// What rows of earlier epochs take on the rank that keeps most of them, by tensor.
+    copies: Vec<(String, Bytes)>,
 }
 
 fn ready(
@@ -276,6 +280,10 @@ impl Ready {
     fn priced<'a>(self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
         Ok(Priced {
             estimate: self.estimate(request)?,
+            copies: self
+                .programs
+                .first()
+                .map_or_else(Vec::new, |p| copies(p, &self.parts)),
             spec: self.spec,
             allow: request.allow,
             parts: self.parts,
@@ -387,6 +395,17 @@ impl Priced<'_> {
     }
 }
 
+fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
+    let kept = program.buffers.iter();
+    let kept = kept.filter(|b| matches!(b.role, Role::History(_)));
+    let most = |buffer: &Buffer| {
+        let floats = parts.sizes.iter().map(|sizes| buffer.floats(sizes));
+        Bytes(floats.max().unwrap_or(0).saturating_mul(4))
+    };
+    kept.map(|buffer| (buffer.name.clone(), most(buffer)))
+        .collect()
+}
+
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
     // Where rows are only dealt out, no boundary matters.
@@ -413,6 +432,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
             None => (spec.flow.chunks > 1).then_some(spec.flow.chunks),
         },
         overlap: (divided && !spec.flow.overlap).then_some(false),
+        skip: spec.skip,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong while a program runs.
 
+use crate::machine::Copies;
 use gnnc_ir::units::Bytes;
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ pub enum RuntimeError {
     },
     /// The ranks, which share this machine, need more memory than it has left.
     #[error(
-        "{} of memory are needed ({ranks} {}), and this machine has {} available; use a smaller parameter of the model (`--set`), fewer layers or fewer features, or free memory (more workers do not help: they share it)",
+        "{} of memory are needed ({ranks} {}), and this machine has {} available; use a smaller parameter of the model (`--set`), fewer layers or fewer features, or free memory (more workers do not help: they share it){copies}",
         Bytes(*needed), if *ranks == 1 { "worker" } else { "workers" }, Bytes(*available)
     )]
     MachineMemory {
@@ -56,6 +57,8 @@ pub enum RuntimeError {
         needed: u64,
         /// Bytes that there are.
         available: u64,
+        /// What rows of earlier epochs take of it.
+        copies: Copies,
     },
     /// The system refused threads.
     #[error("cannot start {count} threads ({reason}); ask for fewer ranks or fewer threads a rank")]

@@ -1,6 +1,7 @@
 //! The instructions that communicate.
 
 pub(crate) mod redistribute;
+pub(crate) mod skip;
 
 use crate::device::cpu::Span;
 use crate::part::Part;

@@ -9,6 +9,7 @@ pub use pipeline::chunk_order;
 use crate::device::cpu::{Arena, Call, Span};
 use crate::error::Failure;
 use crate::exchange::Reduction;
+use crate::exchange::skip::Clocks;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::moment::Moment;
@@ -20,7 +21,7 @@ use crate::transport::{Group, Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Transfer};
+use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
 use gnnc_ir::trace::{Event, Phase, Resource};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,6 +43,7 @@ pub(crate) struct Rank {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) place: Place,
+    pub(crate) clocks: Clocks,
     pub(crate) staleness: Staleness,
     /// The ranks of its stage.
     pub(crate) group: Group,
@@ -89,6 +91,25 @@ pub(crate) enum Fault {
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
+    /// A copy that a rule does not allow would be read: a bug of whoever decides.
+    #[error(
+        "a copy of rank {block}'s rows of `{tensor}` would be read that was sent {}, which the rule {rule} \
+         does not allow",
+        age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
+    )]
+    Stale {
+        /// What the rows are of.
+        tensor: String,
+        /// Whose rows they are.
+        block: u32,
+        /// Epochs since they were sent.
+        age: Option<u64>,
+        /// What they had to be.
+        rule: Rule,
+    },
+    /// Values that are compared are no numbers.
+    #[error("rows of `{0}` are not finite; try a smaller learning rate")]
+    NoNumbers(String),
     #[error(
         "`{history}` would keep a value that is not finite in epoch {epoch}, chunk {chunk}; lower the learning rate"
     )]
@@ -317,14 +338,14 @@ impl Rank {
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
                 | Instr::Redistribute { .. } => {
-                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration)?;
-                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration)?;
+                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, moment)?;
+                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration, moment)?;
                 }
                 Instr::Begin(Transfer { tag, what }) => {
-                    self.communicate(Half::Begin, what, *tag, iteration)?;
+                    self.communicate(Half::Begin, what, *tag, iteration, moment)?;
                 }
                 Instr::Finish(Transfer { tag, what }) => {
-                    self.communicate(Half::Finish, what, *tag, iteration)?;
+                    self.communicate(Half::Finish, what, *tag, iteration, moment)?;
                 }
                 Instr::Loss {
                     loss,

@@ -2,7 +2,9 @@
 
 use crate::RuntimeError;
 use gnnc_ir::memory::{Layout, layout};
-use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::program::{Program, RankSizes, Role};
+use gnnc_ir::units::Bytes;
+use std::fmt;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
@@ -15,17 +17,49 @@ pub(crate) fn layouts<'a>(
     ranks: impl Iterator<Item = (&'a Program, &'a RankSizes)>,
     limit: Option<u64>,
 ) -> Result<Vec<Layout>, RuntimeError> {
+    let mut copies = Copies::default();
     let layouts: Vec<Layout> = ranks
+        .inspect(|(program, sizes)| copies.add(program, sizes))
         .map(|(program, sizes)| layout(program, sizes))
         .collect();
     let needs: Vec<u64> = layouts.iter().map(|layout| layout.total_bytes).collect();
-    check_memory(&needs, limit)?;
+    check_memory(&needs, limit, copies)?;
     Ok(layouts)
+}
+
+/// Bytes of rows of earlier epochs by tensor, all ranks together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copies(Vec<(String, u64)>);
+
+impl Copies {
+    fn add(&mut self, program: &Program, sizes: &RankSizes) {
+        let kept = program.buffers.iter();
+        for buffer in kept.filter(|b| matches!(b.role, Role::History(_))) {
+            let bytes = buffer.floats(sizes).saturating_mul(4);
+            match self.0.iter_mut().find(|(name, _)| *name == buffer.name) {
+                Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                None => self.0.push((buffer.name.clone(), bytes)),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Copies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (name, bytes)) in self.0.iter().enumerate() {
+            let before = match n {
+                0 => "; of these, rows of earlier epochs take",
+                _ => ",",
+            };
+            write!(f, "{before} {} for `{name}`", Bytes(*bytes))?;
+        }
+        Ok(())
+    }
 }
 
 /// Refuses ranks that together need more than there is: a system that runs out of memory
 /// kills whom it likes, without a message.
-fn check_memory(needs: &[u64], limit: Option<u64>) -> Result<(), RuntimeError> {
+fn check_memory(needs: &[u64], limit: Option<u64>, copies: Copies) -> Result<(), RuntimeError> {
     let needed = needs
         .iter()
         .fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
@@ -34,6 +68,7 @@ fn check_memory(needs: &[u64], limit: Option<u64>) -> Result<(), RuntimeError> {
             ranks: needs.len(),
             needed,
             available,
+            copies,
         }),
         _ => Ok(()),
     }
@@ -170,10 +205,11 @@ mod tests {
 
     #[test]
     fn ranks_share_the_machine() {
-        assert!(check_memory(&[60, 40], Some(100)).is_ok());
-        assert!(check_memory(&[60, 41], Some(100)).is_err());
-        assert!(check_memory(&[u64::MAX, 2], Some(100)).is_err());
-        assert!(check_memory(&[u64::MAX], None).is_err() || available_memory().is_none());
-        assert!(check_memory(&[1], None).is_ok());
+        let check = |needs: &[u64], limit| check_memory(needs, limit, Copies::default());
+        assert!(check(&[60, 40], Some(100)).is_ok());
+        assert!(check(&[60, 41], Some(100)).is_err());
+        assert!(check(&[u64::MAX, 2], Some(100)).is_err());
+        assert!(check(&[u64::MAX], None).is_err() || available_memory().is_none());
+        assert!(check(&[1], None).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use crate::RuntimeError;
 use gnnc_graph::Partition;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, one for each rank where
@@ -205,8 +205,8 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns of the exchanged rows.
-    Halo(Option<u32>),
+    /// Columns of the exchanged rows, and when they are left out.
+    Halo(Option<u32>, Option<Rule>),
     /// Floats of the buffers.
     Sum(Vec<Option<u64>>),
     /// How, with rank 0's slice in place of the own, heads and width of the whole, and which rows.
@@ -219,8 +219,12 @@ fn message(program: &Program, instr: &Instr) -> Message {
     let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
     let none = RankSizes::default();
     match instr {
-        Instr::HaloExchange { buffer: at } | Instr::HaloReduce { buffer: at } => {
-            Message::Halo(buffer(at.buffer).map(|b| b.columns))
+        Instr::HaloExchange { buffer: at, skip } => Message::Halo(
+            buffer(at.buffer).map(|b| b.columns),
+            skip.map(|skip| skip.rule),
+        ),
+        Instr::HaloReduce { buffer: at } => {
+            Message::Halo(buffer(at.buffer).map(|b| b.columns), None)
         }
         Instr::AllReduce { buffers } => {
             let floats = |id: &_| buffer(*id).map(|b| b.floats(&none));

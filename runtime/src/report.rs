@@ -58,6 +58,8 @@ pub struct Resumed {
     /// Whether the checkpoint was written by this very program: then all numbers that follow
     /// are those of a run that never stopped, bit for bit.
     pub same_program: bool,
+    /// Whether rows of earlier epochs are those of the checkpoint too; true where none are kept.
+    pub copies: bool,
 }
 
 impl Score {

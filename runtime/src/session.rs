@@ -1,11 +1,12 @@
 //! Training sessions.
 
+mod copies;
+
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::Crew;
 use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
-use crate::staleness::Staleness;
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init, shards};
@@ -296,13 +297,6 @@ impl Session {
         self.setup_bytes
     }
 
-    /// How old what training epochs read was, all ranks together, since the session began.
-    pub fn staleness(&self) -> Staleness {
-        let mut all = Staleness::default();
-        self.crew.ranks().for_each(|rank| all.add(&rank.staleness));
-        all
-    }
-
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
@@ -325,6 +319,7 @@ impl Session {
     /// # Errors
     /// The file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
+        let copies = self.copies();
         let progress = Progress {
             version: Progress::version(),
             epoch: self.epoch,
@@ -333,17 +328,21 @@ impl Session {
             learning_rate: self.options.learning_rate,
             model: self.options.model.clone(),
             program: self.program_hash()?,
+            division: (!copies.is_empty()).then(|| self.division_hash()),
+            began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
             kept: shards::kept(&self.crew),
         };
         let mut tensors = shards::tensors(&self.crew, trained);
         tensors.extend(shards::histories(&self.crew, self.vertices));
+        tensors.extend(copies);
         checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
 
     /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
     /// learning rate are those of the checkpoint. So are histories that it has; others are what an
-    /// exact pass with its parameters finds.
+    /// exact pass with its parameters finds. So are copies of other ranks' rows, if it was written by the same
+    /// program on the same division of the vertices; else all of those are sent anew.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
@@ -351,10 +350,21 @@ impl Session {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         let expected = shards::tensors(&self.crew, trained);
         let histories = shards::shapes(&self.crew, self.vertices);
-        let model = &self.options.model;
+        let own = self.copies();
+        let expected = checkpoint::Expected {
+            all: &expected,
+            histories: &[&histories[..], &own].concat(),
+        };
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), model, &expected, &histories)?;
+            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
+        let same_program = progress.program == self.program_hash()?;
+        let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
+        let copies = own.is_empty()
+            || same_program
+                && own.iter().all(there)
+                && progress.division == Some(self.division_hash());
         self.store(&tensors);
+        self.restore(&progress, copies.then_some(&tensors));
         self.epoch = progress.epoch;
         self.step = progress.step;
         self.options.seed = progress.seed;
@@ -367,7 +377,8 @@ impl Session {
         }
         Ok(Resumed {
             epoch: self.epoch,
-            same_program: progress.program == self.program_hash()?,
+            same_program,
+            copies,
         })
     }
 

@@ -64,9 +64,10 @@ pub(crate) fn store(crew: &Crew, tensors: &[Tensor]) {
     }
 }
 
-/// The histories of a rank: their buffers, numbers and columns.
+/// The histories of a stage's rank: their buffers, numbers and columns.
 fn kept_by(program: &Program) -> impl Iterator<Item = (BufferId, u32, u32)> {
-    let buffers = program.buffers.iter().zip(0..);
+    let staged = program.pipeline.is_some();
+    let buffers = program.buffers.iter().zip(0..).filter(move |_| staged);
     buffers.filter_map(|(buffer, id)| match buffer.role {
         Role::History(number) => Some((BufferId(id), number, buffer.columns)),
         _ => None,

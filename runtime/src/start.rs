@@ -2,6 +2,7 @@
 //! share of the data, and buffers get their first contents.
 
 use crate::device::cpu::Arena;
+use crate::exchange::skip::Clocks;
 use crate::executor::Rank;
 use crate::features::{columns, stored};
 use crate::machine::layouts;
@@ -9,6 +10,7 @@ use crate::part::Part;
 use crate::programs::Programs;
 use crate::session::RunOptions;
 use crate::sparse::SparseKernels;
+use crate::staleness::Staleness;
 use crate::team::Team;
 use crate::transport::{Group, Transport};
 use crate::verify::verify;
@@ -78,6 +80,7 @@ pub(crate) fn ranks(
         let index = index(number as usize);
         let (program, (kernels, sparse)) = (&all[index], &compiled[index]);
         let bytes = layout.total_bytes;
+        let (clocks, layers) = Clocks::new(program);
         let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
             rank: number,
             bytes,
@@ -96,7 +99,8 @@ pub(crate) fn ranks(
             began,
             memory: Default::default(),
             place: Default::default(),
-            staleness: Default::default(),
+            clocks,
+            staleness: Staleness { layers },
             group: Group {
                 first: number - number % width as u32,
                 ranks: width as u32,

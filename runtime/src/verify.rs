@@ -6,6 +6,7 @@ mod flight;
 mod labels;
 mod pipeline;
 mod redistribute;
+mod skip;
 
 use self::features::element;
 use self::labels::verify_labels;
@@ -40,6 +41,7 @@ pub(crate) fn verify(
     ] {
         check.list(phase, instrs)?;
     }
+    skip::verify(program).map_err(RuntimeError::Program)?;
     pipeline::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
 }
@@ -87,8 +89,10 @@ impl Check<'_> {
                     Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
                     None => false,
                 },
+                // Copies are looked at with the exchanges that they belong to.
                 Role::History(_) => {
-                    buffer.slots == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                    let by_rows = matches!(buffer.extent, Extent::Inner | Extent::Local);
+                    self.program.pipeline.is_none() || buffer.slots == 1 && by_rows
                 }
                 Role::Static | Role::Result | Role::Temp => true,
             };
@@ -211,7 +215,7 @@ impl Check<'_> {
                 let (rows, features) = self.sparse(*values)?;
                 self.at_least("out", *out, rows.saturating_mul(features))
             }
-            Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
                 self.at_least("buffer", *buffer, 0)?;
                 match self.program.buffer(buffer.buffer).extent {
                     Extent::Local => Ok(()),

@@ -65,9 +65,13 @@ impl Spread {
         let out = self.kernels(&mut b, Extent::Inner, self.features, x, degree);
         let mut program = b.program;
         // After dropout of the own rows.
-        program
-            .eval
-            .insert(1, Instr::HaloExchange { buffer: at(x) });
+        program.eval.insert(
+            1,
+            Instr::HaloExchange {
+                buffer: at(x),
+                skip: None,
+            },
+        );
         program.eval.push(Instr::HaloReduce { buffer: at(out) });
         program.logits = Some(at(out));
         program

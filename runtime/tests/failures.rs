@@ -57,6 +57,7 @@ fn ranks_that_need_more_memory_than_there_is_are_refused() {
         ranks,
         needed,
         available,
+        ..
     }) = with_limit(0)
     else {
         panic!("found a session in no memory");

@@ -283,6 +283,7 @@ fn programs_that_do_not_fit_are_refused() {
     with(&|p| {
         p.step.push(Instr::HaloExchange {
             buffer: gnnc_ir::program::Ref::first(BufferId(0)),
+            skip: None,
         })
     });
     for instr in 0..G8.program().step.len() {
@@ -291,7 +292,7 @@ fn programs_that_do_not_fit_are_refused() {
             match &mut p.step[instr] {
                 Instr::Launch(l) => refers(l),
                 Instr::MatMul { columns, .. } => *columns += 1000,
-                Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+                Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
                     buffer.buffer = BufferId(1 << 20)
                 }
                 Instr::AllReduce { buffers } => buffers.push(BufferId(1 << 20)),

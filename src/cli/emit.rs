@@ -62,6 +62,7 @@ impl Emit {
             workers: self.workers,
             placement: self.placement,
             flow: self.flow.flow(),
+            skip: self.flow.skip(),
             stages: Some(self.flow.stages(self.workers)),
             ..TrainOptions::default()
         };

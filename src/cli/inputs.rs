@@ -6,6 +6,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
+use gnnc::ir::program::Rule;
 use gnnc::planner::placement::{Flow, Stages, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
+    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE.
+    #[arg(long, value_name = "RULE")]
+    skip: Option<Rule>,
     /// Chunks that work for all vertices is cut into where columns are sliced, 1 if not given; in a pipeline,
     /// chunks that pass through the stages, 4 for each stage if not given.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
@@ -58,6 +62,11 @@ pub struct FlowArgs {
 }
 
 impl FlowArgs {
+    /// When exchanges are left out.
+    pub fn skip(&self) -> Option<Rule> {
+        self.skip
+    }
+
     /// The same as the library takes it.
     pub fn flow(&self) -> Flow {
         Flow {

@@ -3,7 +3,7 @@
 use super::text::{Table, cut};
 use gnnc::ir::program::{
     Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Neighbour, Product, Program, Ref,
-    ScalarRef,
+    ScalarRef, Skip,
 };
 use gnnc::ir::types::EdgeSet;
 
@@ -104,9 +104,13 @@ fn instruction(program: &Program, instr: &Instr) -> String {
             at(*out)
         ),
         Instr::Densify { values, out } => format!("{name} {} -> {}", at(*values), at(*out)),
-        Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
-            format!("{name} {}", at(*buffer))
-        }
+        Instr::HaloExchange { buffer, skip } => match skip {
+            None => format!("{name} {}", at(*buffer)),
+            Some(Skip { rule, copies }) => {
+                format!("{name} {} or {}  ({rule})", at(*buffer), at(*copies))
+            }
+        },
+        Instr::HaloReduce { buffer } => format!("{name} {}", at(*buffer)),
         Instr::Redistribute {
             from, to, moved, ..
         } => {
@@ -211,6 +215,7 @@ fn extent(extent: Extent) -> String {
         Extent::Fixed(rows) => rows.to_string(),
         Extent::Inner => "inner".to_owned(),
         Extent::Local => "local".to_owned(),
+        Extent::Halo => "halo".to_owned(),
         Extent::Edges(EdgeSet::Plain) => "edges".to_owned(),
         Extent::Edges(EdgeSet::Looped) => "edges+loops".to_owned(),
         Extent::All => "all".to_owned(),

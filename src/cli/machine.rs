@@ -2,11 +2,12 @@
 
 use super::files::read_text;
 use super::numbers::CHUNKS;
-use super::output::{Failure, input};
+use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Layout, Objective, Partitioner, Placement};
+use gnnc::ir::program::{RULES, Rule};
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -39,6 +40,7 @@ pub struct SearchArgs {
     allow: Vec<Relaxation>,
     /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks, or
     /// mixtures of which the features lie so: features=columns are those that begin with push-pull.
+    /// skip=RULE says when exchanges are left out.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
     /// Let nothing be computed while messages are under way.
@@ -120,6 +122,17 @@ impl SearchArgs {
                     }
                     _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
                 },
+                "skip" => match value.parse() {
+                    Ok(rule) => pin.skip = Some(rule),
+                    Err(_) => return wrong(format!("skip= one of {RULES}")),
+                },
+                // By name, since the system that skips has it.
+                "stale_grad" if value == "through" => {}
+                "stale_grad" => {
+                    let why = "stale_grad=through: gradients are passed on as if all rows were current, \
+                               and nothing else can be run";
+                    return wrong(why.to_owned());
+                }
                 "stages" => match value.parse() {
                     Ok(stages) if stages > 0 => pin.stages = Some(stages),
                     _ => return wrong("stages= a number above 0".to_owned()),
@@ -133,7 +146,7 @@ impl SearchArgs {
                     None => return wrong(format!("features= one of {}", names(Layout::ALL))),
                 },
                 _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, stages=N, \
+                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
                                  interval=N or features=columns (mixtures that begin with push-pull)";
                     return wrong(known.to_owned());
                 }
@@ -176,6 +189,13 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
         }
         _ => "--pin leaves no candidate".to_owned(),
     }))
+}
+
+/// Says what speaks against a rule.
+pub fn warn(rule: Option<Rule>, out: &Output) {
+    if let Some(warning) = rule.and_then(Rule::warning) {
+        out.note(&format!("warning: {warning}\n"));
+    }
 }
 
 /// A cluster by its name or from its file.

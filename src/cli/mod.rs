@@ -19,6 +19,7 @@ mod numbers;
 mod output;
 mod plan;
 mod profile;
+mod summary;
 mod sweep;
 mod text;
 mod trace;

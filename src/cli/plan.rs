@@ -2,7 +2,7 @@
 
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
-use super::machine::{SearchArgs, some_candidate};
+use super::machine::{SearchArgs, some_candidate, warn};
 use super::numbers::{DEVICES, within};
 use super::output::{Answer, Failure, Output};
 use clap::Args;
@@ -48,6 +48,7 @@ impl PlanCommand {
             }
         }
         let options = self.options()?;
+        warn(options.pin.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;

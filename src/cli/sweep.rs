@@ -1,7 +1,7 @@
 //! `gnnc sweep`: how many devices a model needs.
 
 use super::inputs::{ModelArgs, headline};
-use super::machine::SearchArgs;
+use super::machine::{SearchArgs, warn};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, WIDTH, facts};
 use clap::Args;
@@ -44,6 +44,7 @@ impl Sweep {
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
         let options = self.search.options("h100x8")?;
+        warn(options.pin.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let points = gnnc::sweep(&loaded, &compiled, &options, &devices)?;

@@ -3,15 +3,16 @@
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
-use super::machine::cluster;
+use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
-use super::text::{count, facts, grouped, percent};
+use super::summary::{loss, summary_text};
+use super::text::{count, facts, percent};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
-use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::search::PlacementSpec;
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
@@ -99,6 +100,7 @@ impl Train {
             out.note(&format!("warning: {warning}\n"));
         }
         let choice = verified.as_ref().map(|v| &v.choice);
+        warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \
@@ -170,6 +172,7 @@ impl Train {
                 .or_else(|| self.partitioner.clone())
                 .unwrap_or_else(|| "metis".to_owned()),
             flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
+            skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
             stages: match choice {
                 Some(choice) => PlacementSpec::of(choice).stages,
                 None => Some(self.flow.stages(self.workers.unwrap_or(1))),
@@ -392,76 +395,6 @@ fn progress_bar(out: &Output, length: u64) -> ProgressBar {
     match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
-    }
-}
-
-fn summary_text(summary: &Summary) -> String {
-    let mut lines = vec![
-        (
-            "run",
-            format!(
-                "{}, {} each, seed {}",
-                count(u64::from(summary.workers), "worker"),
-                count(summary.threads as u64, "thread"),
-                summary.seed
-            ),
-        ),
-        (
-            "epochs",
-            match summary.stopped_early {
-                true => format!("{} (patience ended)", summary.epochs),
-                false => grouped(summary.epochs),
-            },
-        ),
-        (
-            "train loss",
-            match summary.losses.is_empty() {
-                true => "none: the checkpoint has all epochs that were asked for".to_owned(),
-                false => loss(summary.train_loss),
-            },
-        ),
-        (
-            "val accuracy",
-            format!(
-                "{} at epoch {}, of the lowest validation loss",
-                percent(summary.val_accuracy),
-                summary.best_epoch
-            ),
-        ),
-        (
-            "test accuracy",
-            format!("{} at the same epoch", percent(summary.test_accuracy)),
-        ),
-        (
-            "epoch",
-            format!(
-                "{} (median, evaluation not counted)",
-                Seconds(summary.epoch_seconds)
-            ),
-        ),
-        (
-            "peak memory",
-            format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
-        ),
-    ];
-    if summary.workers > 1 {
-        lines.push((
-            "sent",
-            format!(
-                "{} bytes in the epochs of this run, as predicted",
-                grouped(summary.bytes_sent)
-            ),
-        ));
-    }
-    facts(&lines)
-}
-
-/// A loss in ten columns.
-fn loss(loss: f64) -> String {
-    if loss.abs() < 1000.0 {
-        format!("{loss:.6}")
-    } else {
-        format!("{loss:.4e}")
     }
 }
 

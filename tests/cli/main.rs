@@ -16,5 +16,6 @@ mod rankings;
 mod replay;
 mod resume;
 mod sameness;
+mod skip;
 mod support;
 mod traces;

@@ -18,7 +18,7 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
         "--pin",
         &pin,
         "--allow",
-        "decouple",
+        "decouple,stale",
     ];
     let args = ["plan"].iter().chain(model).chain(&args);
     let plan = gnnc(args.chain(&["--format", "json"])).json();
@@ -37,7 +37,7 @@ fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
         "--placement",
         placement,
         "--allow",
-        "decouple",
+        "decouple,stale",
     ];
     let args = ["bench-epoch"].iter().chain(model).chain(&args);
     let mut command = command();

@@ -5,10 +5,12 @@ use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::model::{GraphFacts, Optimizer, Relaxation};
 use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::program::Rule;
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::pure;
+use gnnc::planner::placement::row;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
@@ -132,6 +134,10 @@ impl Case {
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),
+            // What is computed from old copies is not the model.
+            skip: row(way.placement)
+                .is_some_and(|row| row.skips)
+                .then_some(Rule::Fixed(0)),
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)

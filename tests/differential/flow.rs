@@ -16,7 +16,7 @@ use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::time::Duration;
 
 /// One end that rests before every message, each in its own rhythm.
-fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
+pub fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
     let rest = move |_| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)

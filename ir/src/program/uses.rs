@@ -21,9 +21,12 @@ impl Instr {
             Self::SparseDropout { values, out, .. } | Self::Densify { values, out } => {
                 (vec![*values], vec![*out])
             }
-            Self::HaloExchange { buffer } | Self::HaloReduce { buffer } => {
-                (vec![*buffer], vec![*buffer])
+            Self::HaloExchange { buffer, skip } => {
+                let copies = skip.iter().map(|skip| skip.copies);
+                let all: Vec<Ref> = std::iter::once(*buffer).chain(copies).collect();
+                (all.clone(), all)
             }
+            Self::HaloReduce { buffer } => (vec![*buffer], vec![*buffer]),
             Self::AllReduce { buffers } => {
                 let all: Vec<Ref> = buffers.iter().map(|b| Ref::first(*b)).collect();
                 (all.clone(), all)

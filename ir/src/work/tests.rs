@@ -388,7 +388,14 @@ fn communication_and_loops_are_not_work() {
         ..Program::default()
     };
     assert_eq!(
-        work(&program, &Instr::HaloExchange { buffer: at(0) }, &SIZES),
+        work(
+            &program,
+            &Instr::HaloExchange {
+                buffer: at(0),
+                skip: None
+            },
+            &SIZES
+        ),
         None
     );
     let repeat = Instr::Repeat {

@@ -169,9 +169,10 @@ impl Lowerer {
             return value;
         }
         self.make_local(value.at.buffer);
-        self.program
-            .setup
-            .push(Instr::HaloExchange { buffer: value.at });
+        self.program.setup.push(Instr::HaloExchange {
+            buffer: value.at,
+            skip: None,
+        });
         for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
             known.halo = true;
         }

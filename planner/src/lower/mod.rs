@@ -8,6 +8,7 @@
 pub mod analysis;
 mod canonical;
 pub mod chunks;
+mod embeddings;
 mod inputs;
 mod kernel;
 mod optimizer;
@@ -27,7 +28,7 @@ use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op, Site};
 use gnnc_ir::plan::Placement;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Rule};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
 
@@ -98,6 +99,8 @@ pub struct Lowerer {
     fixed: Vec<(String, Value)>,
     /// Dropped feature values of this epoch, by the values and the site.
     dropped: Vec<(Ref, Site, Ref)>,
+    /// When exchanges of the forward pass are left out, if they may be.
+    skip: Option<Rule>,
 }
 
 /// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.
@@ -106,7 +109,16 @@ pub struct Lowerer {
 /// If the model uses something that a program cannot express.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, &Ok)
+    program(training, ranks, None, &Ok)
+}
+
+/// As [`by_rows`], with exchanges of embeddings that may be left out in training epochs.
+///
+/// # Errors
+/// As [`by_rows`].
+pub fn by_embeddings(training: &Training, ranks: u32, rule: Rule) -> Result<Program, LowerError> {
+    let ranks = Ranks { ranks, rank: 0 };
+    program(training, ranks, Some(rule), &Ok)
 }
 
 /// Lowers a model to the program of one rank in which tensors lie as `wanted` says of the graphs.
@@ -118,7 +130,7 @@ pub fn by_layouts(
     ranks: Ranks,
     wanted: &dyn Fn(&Graphs) -> Layouts,
 ) -> Result<Program, LowerError> {
-    program(training, ranks, &|graphs| {
+    program(training, ranks, None, &|graphs| {
         let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
         Ok(Graphs {
             step: checked(&graphs.step)?,
@@ -157,17 +169,21 @@ fn checked(graph: &Graph) -> Result<Graph, LowerError> {
 fn program(
     training: &Training,
     ranks: Ranks,
+    skip: Option<Rule>,
     placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
     let graphs = placed(graphs(training)?)?;
     let graph = &graphs.step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
+    lowerer.skip = skip;
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
 
     let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
+    let loss = graph.results[training.backward.loss];
+    step.keep_embeddings(&lowerer, embeddings::leading_to(graph, loss));
     step.emit(&mut lowerer)?;
-    let loss = step.stored(graph.results[training.backward.loss])?;
+    let loss = step.stored(loss)?;
     let mut grads = Vec::new();
     for grad in &training.backward.grads {
         grads.push(
@@ -188,6 +204,7 @@ fn program(
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
 
+    lowerer.skip = None;
     let forward = &graphs.eval;
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
@@ -263,6 +280,7 @@ impl Lowerer {
             tables: Vec::new(),
             fixed: Vec::new(),
             dropped: Vec::new(),
+            skip: None,
         };
         lowerer.params = (0..)
             .zip(specs)

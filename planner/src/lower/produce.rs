@@ -81,7 +81,7 @@ impl Region<'_> {
                     value,
                     finish,
                 };
-                (body, launch_rows(space))
+                (body, self.rows_of(last))
             }
             Op::SumRows => (
                 Body::ColReduce {
@@ -99,9 +99,10 @@ impl Region<'_> {
         let shared = to_source && lowerer.distributed && node.ty.rows == Rows::Vertices;
         let extent = match shared {
             true => Extent::Local,
-            false => lowerer.extent(graph.ty(last)),
+            false => self.extent_of(lowerer, last),
         };
-        let out = self.target(lowerer, last, extent);
+        let mut out = self.target(lowerer, last, extent);
+        out.halo = self.embeddings.near(last);
         let at = if matches!(node.op, Op::SumRows) {
             At::One
         } else {
@@ -154,8 +155,9 @@ impl Region<'_> {
             Some(_) => None,
             None => Some(self.plain(lowerer, left)?),
         };
-        let extent = lowerer.extent(node.ty);
-        let out = self.target(lowerer, last, extent);
+        let extent = self.extent_of(lowerer, last);
+        let mut out = self.target(lowerer, last, extent);
+        out.halo = self.embeddings.near(last);
         let finish = match last == g {
             true => None,
             false => {
@@ -169,7 +171,7 @@ impl Region<'_> {
                     values: vec![value],
                 };
                 let output = (out.operand(At::Row), out.at);
-                let rows = launch_rows(node.ty);
+                let rows = self.rows_of(last);
                 Some(builder.launch(&mut lowerer.program, body, rows, vec![output]))
             }
         };
@@ -187,7 +189,10 @@ impl Region<'_> {
                 self.code.extend(finish.map(Instr::Launch));
             }
             (None, Some(a)) => {
-                let rows = launch_rows(a.ty);
+                let rows = match self.embeddings.near(last) {
+                    true => Extent::Local,
+                    false => launch_rows(a.ty),
+                };
                 let (a, b, to) = (a.matrix(), b.matrix(), out.matrix());
                 let instr = Instr::MatMul {
                     product,

@@ -2,6 +2,7 @@
 
 use crate::lower::analysis::{Analysis, analyse, pointwise, view};
 use crate::lower::canonical::features;
+use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
 use crate::lower::{LowerError, Lowerer};
@@ -100,6 +101,10 @@ pub struct Region<'a> {
     pub role: Role,
     /// Whether this is a loop's body.
     pub in_loop: bool,
+    /// How often it runs: the iterations of a loop's body, else 1.
+    pub iterations: u32,
+    /// What is exchanged where exchanges may be left out.
+    pub embeddings: Embeddings,
 }
 
 impl<'a> Region<'a> {
@@ -126,6 +131,8 @@ impl<'a> Region<'a> {
             scan_results: vec![Vec::new(); count],
             role: Role::Temp,
             in_loop: false,
+            iterations: 1,
+            embeddings: Embeddings::default(),
         }
     }
 
@@ -199,6 +206,7 @@ impl<'a> Region<'a> {
             self.values[n] = Some(lowerer.fixed(graph, id, self.facts.read_at_source[n])?);
             return Ok(());
         }
+        self.fetch_embeddings(lowerer, id)?;
         self.fetch_halos(lowerer, id)?;
         match &node.op {
             Op::Arg(arg) => self.values[n] = Some(self.args[*arg as usize]),
@@ -289,7 +297,8 @@ impl<'a> Region<'a> {
         let mut value = self.stored(id)?;
         if lowerer.distributed && !value.halo {
             lowerer.make_local(value.at.buffer);
-            self.code.push(Instr::HaloExchange { buffer: value.at });
+            let (buffer, skip) = (value.at, self.skip(lowerer, id, value));
+            self.code.push(Instr::HaloExchange { buffer, skip });
             value.halo = true;
             // Views of the same slot share the rows that arrived.
             for other in self
@@ -390,6 +399,24 @@ impl<'a> Region<'a> {
         match (root, self.value(id)) {
             (false, Some(value)) => value.halo || matches!(value.ty.rows, Rows::Fixed(_)),
             _ => node.inputs.iter().all(|i| self.halo_ready(*i, false)),
+        }
+    }
+}
+
+impl Region<'_> {
+    /// Rows that a node is computed for.
+    pub fn rows_of(&self, id: NodeId) -> Extent {
+        match self.embeddings.near(id) {
+            true => Extent::Local,
+            false => launch_rows(self.graph.ty(id)),
+        }
+    }
+
+    /// Rows that a node has in memory.
+    pub fn extent_of(&self, lowerer: &Lowerer, id: NodeId) -> Extent {
+        match self.embeddings.near(id) {
+            true => Extent::Local,
+            false => lowerer.extent(self.graph.ty(id)),
         }
     }
 }

@@ -103,6 +103,10 @@ impl Region<'_> {
         let partial = body_partials(graph, node, scan, &self.facts.partial.partial).nodes;
         let mut body = Region::new(lowerer, &scan.body, partial, self.train, args);
         body.in_loop = true;
+        body.iterations = scan.count;
+        if self.embeddings.forward.get(id.0 as usize) == Some(&true) {
+            body.keep_embeddings(lowerer, vec![true; scan.body.nodes.len()]);
+        }
         body.role = self.role;
         let wanted: Vec<Option<Ref>> = results
             .iter()

@@ -6,6 +6,7 @@ mod mixed;
 mod one_rank;
 mod pipeline;
 mod push_pull;
+mod skip_broadcast;
 mod tensor;
 
 pub use pipeline::Stages;
@@ -15,7 +16,7 @@ use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::overlap::overlap;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Program, Rule};
 
 /// What there is to know of a placement.
 pub struct Row {
@@ -30,6 +31,8 @@ pub struct Row {
     pub mixes: bool,
     /// Whether ranks have slices of columns, so that their programs differ.
     pub slices: bool,
+    /// Whether exchanges may be left out, by a rule.
+    pub skips: bool,
     /// The relaxations that it needs.
     pub relaxations: &'static [Relaxation],
     /// How programs are made.
@@ -52,6 +55,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
     },
@@ -61,6 +65,7 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
@@ -70,6 +75,7 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[Relaxation::Decouple],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
@@ -79,8 +85,21 @@ pub const TABLE: &[Row] = &[
         by_parts: false,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| broadcast::lower(training, ranks.ranks)),
+    },
+    Row {
+        placement: Placement::SkipBroadcast,
+        alone: false,
+        by_parts: false,
+        mixes: false,
+        slices: false,
+        skips: true,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Rank(|training, ranks, place| {
+            skip_broadcast::lower(training, ranks.ranks, place.skip.unwrap_or_default())
+        }),
     },
     Row {
         placement: Placement::PushPull,
@@ -88,6 +107,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| push_pull::lower(training, ranks)),
     },
@@ -97,6 +117,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: true,
         slices: true,
+        skips: false,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
     },
@@ -106,6 +127,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Stages(pipeline::lower),
     },
@@ -115,6 +137,7 @@ pub const TABLE: &[Row] = &[
         by_parts: true,
         mixes: false,
         slices: false,
+        skips: false,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Stages(pipeline::lower),
     },
@@ -131,6 +154,8 @@ pub struct Place {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// When exchanges are left out, where they may be; the usual rule if none is given.
+    pub skip: Option<Rule>,
     /// How layers and vertices are divided, in a pipeline.
     pub stages: Option<Stages>,
 }
@@ -162,6 +187,7 @@ impl Place {
             ranks,
             layouts: Layouts::default(),
             flow: Flow::default(),
+            skip: None,
             stages: None,
         }
     }

@@ -4,6 +4,7 @@ use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
+use gnnc_ir::program::Rule;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -21,6 +22,8 @@ pub struct PlacementSpec {
     pub layouts: Layouts,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// When exchanges are left out, where they may be.
+    pub skip: Option<Rule>,
     /// Stages of a pipeline; the layers that are best if none are given.
     pub stages: Option<Stages>,
 }
@@ -55,6 +58,7 @@ impl PlacementSpec {
                     None => parameters.chunks.unwrap_or(1),
                 },
             },
+            skip: parameters.skip,
             stages,
         }
     }
@@ -66,6 +70,7 @@ impl PlacementSpec {
             ranks: self.ranks,
             layouts: self.layouts.clone(),
             flow: self.flow,
+            skip: self.skip,
             stages: self.stages.clone(),
         }
     }
@@ -100,6 +105,8 @@ pub struct Pin {
     pub features: Option<Layout>,
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
+    /// When exchanges are left out, where they may be.
+    pub skip: Option<Rule>,
     /// Stages of a pipeline; other placements have none.
     pub stages: Option<u32>,
     /// Layers of each stage.
@@ -116,6 +123,7 @@ impl Pin {
             ranks: Some(spec.ranks),
             partitioner: (spec.parts() > 1).then_some(spec.partitioner),
             layouts: Some(spec.layouts.clone()),
+            skip: spec.skip,
             features: None,
             chunks: Some(spec.chunks()),
             stages: spec.stages.as_ref().map(|stages| stages.count),
@@ -159,6 +167,7 @@ impl PlanRequest<'_> {
                         placement: row.placement,
                         ranks,
                         partitioner,
+                        skip: row.skips.then(|| self.pin.skip.unwrap_or_default()),
                         layouts: layouts.clone(),
                         flow: Flow { overlap, chunks },
                         stages: stages.clone(),

@@ -44,7 +44,7 @@ impl Priced<'_> {
             ranks_to_fit: self.ranks_to_fit,
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
-            reason: self.reason(request, chosen, best),
+            reason: format!("{}{}", self.reason(request, chosen, best), self.unknown()),
         }
     }
 
@@ -128,6 +128,14 @@ impl Priced<'_> {
         format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
     }
 
+    /// What nobody knows before a run.
+    fn unknown(&self) -> &'static str {
+        match self.spec.skip.is_some_and(|rule| rule.limit().is_some()) {
+            true => "; priced as if nothing were left out, since what is depends on values",
+            false => "",
+        }
+    }
+
     /// By how much it does not fit, and what would help.
     fn misses(&self, request: &PlanRequest) -> String {
         let needed = self.estimate.peak_memory_bytes;
@@ -138,7 +146,13 @@ impl Priced<'_> {
             None => format!("{lacks} more for each rank would do"),
         };
         let device = &request.cluster.device.name;
-        format!("does not fit: {needed} needed, {device} has {has}; {remedy}")
+        let copies = self.copies.iter();
+        let copies = copies.map(|(name, bytes)| format!("{bytes} for `{name}`"));
+        let copies = match copies.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => none,
+            list => format!("; rows of earlier epochs take {list}"),
+        };
+        format!("does not fit: {needed} needed, {device} has {has}; {remedy}{copies}")
     }
 
     /// What most of the epoch goes to, or most of what it takes longer than another's.

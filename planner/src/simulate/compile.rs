@@ -1,5 +1,7 @@
 //! Instructions to durations by class of ranks.
 
+mod exchange;
+
 use super::fabric::Fabric;
 use crate::parts::{Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
@@ -349,8 +351,8 @@ impl<'a> Compiler<'a> {
     /// What an instruction that communicates costs; `half` of it is the step.
     fn transfer(&self, instr: &Instr, half: Half, at: String, name: usize) -> Step {
         let cost = match instr {
-            Instr::HaloExchange { buffer } => self.exchange(*buffer, false, name),
-            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, name),
+            Instr::HaloExchange { buffer, skip } => self.exchange(*buffer, false, *skip, name),
+            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, None, name),
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), name))
@@ -403,54 +405,6 @@ impl<'a> Compiler<'a> {
                 };
                 read(index + 1).saturating_sub(read(index))
             }
-        }
-    }
-
-    fn exchange(&self, buffer: Ref, reverse: bool, name: usize) -> TransferCost {
-        let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
-        let row = row / f64::from(self.chunks);
-        let measured = self.measured(name);
-        let cost = |class: &super::fabric::Class| {
-            let flow = &class.flow;
-            let turn = |rows_in: f64, rows_out: f64| {
-                if reverse {
-                    [rows_in * row, rows_out * row]
-                } else {
-                    [rows_out * row, rows_in * row]
-                }
-            };
-            let inside = turn(flow.inside_in, flow.inside_out);
-            let between = turn(flow.between_in, flow.between_out);
-            // Rows of the halo lie together; those that others read are picked one by one.
-            let picked = (flow.inside_out + flow.between_out) * row;
-            let (before, after) = if reverse {
-                (0.0, self.pass(2.0 * picked, picked, picked / 4.0))
-            } else {
-                (self.pass(picked, picked, 0.0), 0.0)
-            };
-            let (latency, link) = match measured {
-                Some(cost) if flow.messages > 0 => (cost.latency.0, cost.bandwidth),
-                _ => (
-                    self.latency(flow.messages, between[0] + between[1] > 0.0),
-                    self.bandwidth(&self.cluster.inside),
-                ),
-            };
-            ExchangeCost {
-                before,
-                latency,
-                inside: inside.map(|bytes| bytes / link),
-                between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
-                after,
-                active: flow.messages > 0,
-                bytes_sent: (inside[0] + between[0]).round() as u64,
-            }
-        };
-        TransferCost::Halo {
-            costs: self.fabric.classes.iter().map(cost).collect(),
-            shared: [
-                self.cluster.inside.shared_by,
-                self.cluster.between.shared_by,
-            ],
         }
     }
 

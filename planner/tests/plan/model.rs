@@ -149,7 +149,10 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
     ];
     let forward = || {
         let body = vec![
-            Instr::HaloExchange { buffer: at(1) },
+            Instr::HaloExchange {
+                buffer: at(1),
+                skip: None,
+            },
             launch(0, Extent::Inner, at(1), in_loop(2)),
             product(
                 Product::Nn,

@@ -307,7 +307,7 @@ proptest! {
         let mut shared = own.clone();
         shared.between.shared_by = SharedBy::Node;
         let mut program = program(ranks as u32, SHAPE);
-        program.step = vec![Instr::HaloExchange { buffer: at(HIDDEN.0) }];
+        program.step = vec![Instr::HaloExchange { buffer: at(HIDDEN.0), skip: None }];
         let seconds = |cluster: &Cluster| cost(&program, cluster, &parts).epoch.seconds.0;
         let quotient = seconds(&shared) / seconds(&own);
         let wanted = f64::from(per_node);
@@ -336,7 +336,7 @@ proptest! {
         let reduced = 2.0 * (1e-4 + f64::from(floats) / 2.0 * 4.0 / 1e9);
         let buffer = at(HIDDEN.0);
         let cases = [
-            (Instr::HaloExchange { buffer }, "halo-exchange", exchanged, slower),
+            (Instr::HaloExchange { buffer, skip: None }, "halo-exchange", exchanged, slower),
             (Instr::HaloReduce { buffer }, "halo-reduce", exchanged, slower),
             (Instr::AllReduce { buffers: vec![sums] }, "all-reduce", 2 * 4 * u64::from(floats), reduced),
         ];
@@ -364,6 +364,7 @@ fn an_exchange_takes_latency_and_the_larger_direction() {
     let mut program = program(2, SHAPE);
     program.step = vec![Instr::HaloExchange {
         buffer: at(HIDDEN.0),
+        skip: None,
     }];
     // Rank 0 owns 1000 rows that rank 1 reads, which owns 3000 that rank 0 reads; 64 bytes each.
     let parts = measured(vec![vec![0, 1000], vec![3000, 0]], &[1, 1]);

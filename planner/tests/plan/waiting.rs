@@ -17,6 +17,7 @@ fn what_is_computed_meanwhile_hides_messages() {
     let mut program = program(2, SHAPE);
     let what = Box::new(Instr::HaloExchange {
         buffer: at(HIDDEN.0),
+        skip: None,
     });
     let transfer = Transfer { tag: 1, what };
     let other = program.step[0].clone();

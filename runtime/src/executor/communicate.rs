@@ -1,13 +1,16 @@
 //! Runs the instructions that communicate, in halves.
 
 use super::{Fault, Rank};
+use crate::device::cpu::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
+use crate::exchange::skip::{Exchange, history};
 use crate::exchange::{
     Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
 };
+use crate::moment::Moment;
 use crate::part::Part;
 use crate::transport::Wire;
-use gnnc_ir::program::{Instr, Moved, Ref};
+use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
 
 /// One half of a communication.
 #[derive(Clone, Copy)]
@@ -26,6 +29,9 @@ enum Operands {
     Sums,
     /// A tensor.
     Tensor(Move, Moved),
+    /// Rows that may be left out: rows, copies, columns; the tensor's buffer, the history that the copies
+    /// are, its slot, and the rule.
+    Skip([Span; 2], usize, BufferId, [usize; 2], Rule),
 }
 
 impl Rank {
@@ -40,6 +46,7 @@ impl Rank {
         instr: &Instr,
         tag: u32,
         iteration: u32,
+        moment: &Moment,
     ) -> Result<(), Fault> {
         let Some(operands) = self.operands(instr, iteration) else {
             return Ok(());
@@ -73,6 +80,32 @@ impl Rank {
                 (Operands::Tensor(tensor, moved), Half::Finish) => {
                     redistribute::receive(team, wire, owned(part, moved, rank), &tensor)
                 }
+                (Operands::Skip([rows, copies], columns, buffer, [number, slot], rule), half) => {
+                    let exchange = Exchange {
+                        team,
+                        part,
+                        rule,
+                        rows,
+                        copies,
+                        columns,
+                        name: &self.program.buffer(buffer).name,
+                        epoch: moment.epoch,
+                        began: self.clocks.began,
+                    };
+                    let clock = self
+                        .clocks
+                        .of
+                        .get_mut(number)
+                        .and_then(|of| of.get_mut(slot));
+                    let layer = self.staleness.layers.get_mut(number);
+                    let (Some(clock), Some(layer)) = (clock, layer) else {
+                        return Err(Fault::Missing("clocks of copies"));
+                    };
+                    return match half {
+                        Half::Begin => exchange.begin(wire, clock),
+                        Half::Finish => exchange.finish(wire, clock, layer),
+                    };
+                }
             }
         }?;
         Ok(())
@@ -81,7 +114,25 @@ impl Rank {
     /// None for instructions that do not communicate.
     fn operands(&mut self, instr: &Instr, iteration: u32) -> Option<Operands> {
         match instr {
-            Instr::HaloExchange { buffer } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange {
+                buffer,
+                skip: Some(skip),
+            } => {
+                let program = &self.program;
+                let columns = program.buffer(buffer.buffer).columns as usize;
+                let spans = [buffer, &skip.copies].map(|at| self.slot(*at, iteration));
+                let slots = program.buffer(skip.copies.buffer).slots;
+                let slot = skip.copies.slot(iteration, slots) as usize;
+                let place = [history(program, skip)?, slot];
+                Some(Operands::Skip(
+                    spans,
+                    columns,
+                    buffer.buffer,
+                    place,
+                    skip.rule,
+                ))
+            }
+            Instr::HaloExchange { buffer, skip: None } | Instr::HaloReduce { buffer } => {
                 let Ref { buffer: id, .. } = *buffer;
                 let rows = Exchanged {
                     matrix: self.slot(*buffer, iteration),

@@ -32,6 +32,10 @@ impl Part {
                 ranges.push(wide(own));
                 ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(rows)));
             }
+            Extent::Halo => {
+                let behind = |rows: Range<usize>| rows.start - self.inner..rows.end - self.inner;
+                ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(behind(rows))));
+            }
             Extent::Edges(set) => {
                 let arcs = self.arcs[index(set)].as_ref()?;
                 ranges.push(entries(&arcs.by_destination.csr));

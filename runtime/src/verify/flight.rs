@@ -112,6 +112,7 @@ mod tests {
     fn exchange(buffer: u32) -> Instr {
         Instr::HaloExchange {
             buffer: Ref::first(BufferId(buffer)),
+            skip: None,
         }
     }
 

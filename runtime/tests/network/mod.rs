@@ -221,7 +221,10 @@ impl Network {
                     finish,
                 }
             };
-        let exchange = |buffer| Instr::HaloExchange { buffer: at(buffer) };
+        let exchange = |buffer| Instr::HaloExchange {
+            buffer: at(buffer),
+            skip: None,
+        };
         let forward = |training: bool| {
             let over = launch(relu, inner, &[looped(hs, 1)], &[looped(hs, 1)]);
             let body = vec![product(

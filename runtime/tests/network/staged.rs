@@ -158,6 +158,7 @@ impl Staged {
                 }
                 list.push(Instr::HaloExchange {
                     buffer: at(layer.x),
+                    skip: None,
                 });
                 if let (Some(history), true) = (layer.history, remember) {
                     list.push(Instr::Remember {

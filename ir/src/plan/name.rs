@@ -1,0 +1,30 @@
+//! What candidates are called.
+
+use super::{Candidate, Parameters, Placement};
+
+impl Candidate {
+    /// Placement, ranks and partitioner: `graph x 8 metis`.
+    pub fn name(&self) -> String {
+        candidate_name(self.placement, &self.parameters)
+    }
+}
+
+/// Placement, ranks (stages x ranks of each) and partitioner, chunks if there are several, and when exchanges
+/// are left out: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4 x 2 metis / 16`,
+/// `skip-broadcast x 8 range adaptive:1`.
+pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
+    let mut name = match (parameters.stages, parameters.groups) {
+        (Some(stages), Some(groups)) => format!("{placement} {stages} x {groups}"),
+        _ => format!("{placement} x {}", parameters.ranks),
+    };
+    if let Some(partitioner) = parameters.partitioner {
+        name = format!("{name} {partitioner}");
+    }
+    if let Some(chunks) = parameters.chunks {
+        name = format!("{name} / {chunks}");
+    }
+    if let Some(rule) = parameters.skip {
+        name = format!("{name} {rule}");
+    }
+    name
+}

@@ -1,0 +1,282 @@
+//! Exchanges in which ranks may leave out their rows while copies of them are fresh enough (SANCUS,
+//! section 3.3). The rows of a rank are a *block*; epochs count from 0.
+
+use super::Ref;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// When a rank sends its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Rule {
+    /// All ranks in the same epochs: when copies would else be older than so many.
+    Fixed(u32),
+    /// The same, with turns that are spread over the epochs.
+    Adaptive(u32),
+    /// When the block is further from what was sent last than a share of its own norm (Frobenius), or,
+    /// if an age is given, when copies would else be older.
+    Gap(Distance, Option<u32>),
+}
+
+/// A distance relative to a norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance(pub f32);
+
+impl Eq for Distance {}
+
+impl Ord for Distance {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Distance {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// How an exchange may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skip {
+    /// When it is not.
+    pub rule: Rule,
+    /// Where the newest copies are kept: as many columns as the buffer that is exchanged, a slot for
+    /// each iteration of the enclosing loop, halo rows; and own rows where the rule compares with what
+    /// was sent last.
+    pub copies: Ref,
+}
+
+/// How texts of rules look.
+pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
+                         adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
+                         DISTANCE is relative, from 0)";
+
+impl Default for Rule {
+    /// Copies of at most one epoch, turns spread.
+    fn default() -> Self {
+        Self::Adaptive(1)
+    }
+}
+
+impl Rule {
+    /// Whether a rank sends its block in the epoch that is `epoch` after the first one with copies; none
+    /// where values decide. The same as what clocks say, in closed form.
+    pub fn decided(self, epoch: u64, block: u32) -> Option<bool> {
+        match self {
+            Self::Fixed(age) => Some(epoch.is_multiple_of(u64::from(age) + 1)),
+            Self::Adaptive(_) => Some(epoch == 0 || self.turn(epoch, block)),
+            Self::Gap(..) if epoch == 0 => Some(true),
+            Self::Gap(..) => None,
+        }
+    }
+
+    /// Whether copies of a block that was sent `age` epochs ago (none if never) have to be sent anew for
+    /// their age, in the epoch that is `epoch` after the first one with copies.
+    pub fn too_old(self, epoch: u64, block: u32, age: Option<u64>) -> bool {
+        let (Some(age), Some(oldest)) = (age, self.oldest()) else {
+            return age.is_none();
+        };
+        // Turns are spread by the first of them.
+        let early = matches!(self, Self::Adaptive(_)) && epoch <= oldest;
+        age > oldest || early && self.turn(epoch, block)
+    }
+
+    /// Whether it is a block's turn, where turns are spread.
+    fn turn(self, epoch: u64, block: u32) -> bool {
+        let period = self.period();
+        u64::from(block) % period == epoch % period
+    }
+
+    /// The age that copies may reach; none if there is no bound.
+    pub fn oldest(self) -> Option<u64> {
+        match self {
+            Self::Fixed(age) | Self::Adaptive(age) => Some(age.into()),
+            Self::Gap(_, age) => age.map(u64::from),
+        }
+    }
+
+    /// The relative distance that copies may have; none if it is not looked at.
+    pub fn limit(self) -> Option<f64> {
+        match self {
+            Self::Gap(limit, _) => Some(limit.0.into()),
+            Self::Fixed(_) | Self::Adaptive(_) => None,
+        }
+    }
+
+    /// In the long run each block is sent once in so many epochs; 1 where values decide, since nobody
+    /// knows before.
+    pub fn period(self) -> u64 {
+        match self {
+            Self::Fixed(age) | Self::Adaptive(age) => u64::from(age) + 1,
+            Self::Gap(..) => 1,
+        }
+    }
+
+    /// Floats with which a rank tells each other one what it decided.
+    pub fn flags(self) -> u64 {
+        u64::from(self.limit().is_some())
+    }
+
+    /// What speaks against a rule that is none the less possible.
+    pub fn warning(self) -> Option<String> {
+        let limit = self.limit().filter(|limit| *limit >= 1.0)?;
+        Some(format!(
+            "the rule {self} reads copies at a relative distance of up to {limit}: they may have nothing \
+             to do with what they stand for; published are 0.01 to 0.03"
+        ))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(age) => write!(f, "fixed:{age}"),
+            Self::Adaptive(age) => write!(f, "adaptive:{age}"),
+            Self::Gap(limit, None) => write!(f, "gap:{}", limit.0),
+            Self::Gap(limit, Some(age)) => write!(f, "gap:{}:{age}", limit.0),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("found the rule `{text}`, expected {RULES}");
+        let age = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["fixed", epochs] => Ok(Self::Fixed(age(epochs)?)),
+            ["adaptive", epochs] => Ok(Self::Adaptive(age(epochs)?)),
+            ["gap", distance] | ["gap", distance, _] => {
+                let limit = distance.parse().ok();
+                let limit = limit.filter(|limit: &f32| limit.is_finite() && *limit >= 0.0);
+                let oldest = parts.get(2).map(|epochs| age(epochs)).transpose()?;
+                match oldest {
+                    Some(0) => Err(wrong()),
+                    _ => Ok(Self::Gap(Distance(limit.ok_or_else(wrong)?), oldest)),
+                }
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Rule> for String {
+    fn from(rule: Rule) -> Self {
+        rule.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What clocks decide, epoch by epoch; `B` for a block that is sent, else the age that is read.
+    fn turns(rule: Rule, blocks: u32, epochs: u64) -> Vec<String> {
+        let mut sent: Vec<Option<u64>> = vec![None; blocks as usize];
+        let one = |epoch: u64, sent: &mut Vec<Option<u64>>| {
+            let texts = sent.iter_mut().zip(0..).map(|(sent, block)| {
+                let age = sent.map(|sent| epoch - sent);
+                let active = rule.too_old(epoch, block, age);
+                assert_eq!(
+                    rule.decided(epoch, block),
+                    Some(active),
+                    "{rule} {epoch} {block}"
+                );
+                if active {
+                    *sent = Some(epoch);
+                    return "B".to_owned();
+                }
+                let age = age.unwrap();
+                assert!(Some(age) <= rule.oldest());
+                age.to_string()
+            });
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        (0..epochs).map(|epoch| one(epoch, &mut sent)).collect()
+    }
+
+    #[test]
+    fn turns_are_those_of_the_specification() {
+        let all = ["B B B B", "1 1 1 1", "B B B B", "1 1 1 1"];
+        assert_eq!(turns(Rule::Fixed(1), 4, 4), all);
+        let two = ["B B", "1 1", "2 2", "B B", "1 1", "2 2", "B B"];
+        assert_eq!(turns(Rule::Fixed(2), 2, 7), two);
+        let spread = ["B B B B", "1 B 1 B", "B 1 B 1", "1 B 1 B"];
+        assert_eq!(turns(Rule::Adaptive(1), 4, 4), spread);
+        for rule in [Rule::Fixed(0), Rule::Adaptive(0)] {
+            assert_eq!(turns(rule, 3, 5), ["B B B"; 5], "{rule}");
+        }
+        for age in 0..6 {
+            turns(Rule::Adaptive(age), 7, 40);
+            turns(Rule::Fixed(age), 7, 40);
+        }
+    }
+
+    /// The share of the rounds of the first rule is `ceil(epochs / (age + 1)) / epochs`; each block's
+    /// turn comes once in a period.
+    #[test]
+    fn shares_are_what_the_closed_form_says() {
+        for age in 0..5u32 {
+            let period = u64::from(age) + 1;
+            for epochs in 1..30u64 {
+                let rounds = (0..epochs).filter(|e| Rule::Fixed(age).decided(*e, 3) == Some(true));
+                assert_eq!(rounds.count() as u64, epochs.div_ceil(period));
+            }
+            for block in 0..7 {
+                let turns = |e: &u64| Rule::Adaptive(age).decided(*e, block) == Some(true);
+                assert_eq!((period..11 * period).filter(turns).count(), 10);
+            }
+        }
+    }
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        let known = ["fixed:0", "adaptive:3", "gap:0.01", "gap:0.5:8", "gap:0"];
+        for text in known {
+            let rule: Rule = text.parse().unwrap();
+            assert_eq!(rule.to_string(), text);
+            let json = serde_json::to_string(&rule).unwrap();
+            assert_eq!(json, format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<Rule>(&json).unwrap(), rule);
+        }
+        for wrong in [
+            "",
+            "fixed",
+            "fixed:-1",
+            "fixed:1.5",
+            "adaptive:x",
+            "often:1",
+            "gap",
+            "gap:-0.1",
+            "gap:nan",
+            "gap:inf",
+            "gap:0.1:0",
+            "gap:0.1:2.5",
+            "gap:0.1:2:3",
+            "fixed:1:2",
+        ] {
+            let error = wrong.parse::<Rule>().unwrap_err();
+            assert!(
+                error.contains("adaptive:EPOCHS") && error.contains(wrong),
+                "{error}"
+            );
+        }
+        let far: Rule = "gap:1".parse().unwrap();
+        assert!(far.warning().unwrap().contains("published are"));
+        assert_eq!("gap:0.99".parse::<Rule>().unwrap().warning(), None);
+        assert_eq!(Rule::default().to_string(), "adaptive:1");
+    }
+}

@@ -1,0 +1,207 @@
+//! Which tensors are exchanged where exchanges may be left out, and what is computed from their copies.
+//!
+//! SANCUS (sections 2 and 5) keeps copies of embeddings and multiplies them with the weights of the epoch at
+//! hand. So what lies between an embedding and the aggregation that reads it - dropout, a product with
+//! weights, scores of an attention, whatever is linear in one tensor - is computed for halo rows too, from
+//! halo rows of the embedding. The tensor that is exchanged is the first one before that which is not: the
+//! end of a nonlinearity, an aggregate, a loop's carry, or a product of features stored as non-zeros, of
+//! which a rank has only its own rows.
+
+use super::analysis::{Analysis, view};
+use super::canonical::features;
+use super::region::{Region, Value};
+use super::{LowerError, Lowerer};
+use gnnc_ir::kernel::Reduce;
+use gnnc_ir::op::{Binary, Op, Unary};
+use gnnc_ir::program::{Extent, Ref, Role, Skip};
+use gnnc_ir::{Graph, NodeId, Rows};
+
+/// What a region knows of its embeddings; nothing where no exchange may be left out.
+#[derive(Clone, Debug, Default)]
+pub struct Embeddings {
+    /// Nodes of the forward pass, whose exchanges may be left out.
+    pub forward: Vec<bool>,
+    /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
+    from: Vec<Vec<NodeId>>,
+}
+
+impl Embeddings {
+    /// Whether a node's halo rows are computed from others.
+    pub fn near(&self, id: NodeId) -> bool {
+        self.from
+            .get(id.0 as usize)
+            .is_some_and(|from| !from.is_empty())
+    }
+
+    /// Whether the exchange of a node may be left out.
+    fn may_skip(&self, id: NodeId) -> bool {
+        self.forward.get(id.0 as usize).is_some_and(|f| *f)
+    }
+
+    /// Finds them, and marks what is read at the source for their sake.
+    fn find(graph: &Graph, facts: &mut Analysis, forward: Vec<bool>, sparse: bool) -> Self {
+        let mut from = vec![Vec::new(); graph.nodes.len()];
+        for (id, node) in graph.iter().rev() {
+            let n = id.0 as usize;
+            if !facts.read_at_source[n] || !forward[n] || facts.fixed[n] {
+                continue;
+            }
+            if view(&node.op) {
+                facts.read_at_source[node.inputs[0].0 as usize] = true;
+                continue;
+            }
+            let tree = Tree {
+                graph,
+                facts,
+                sparse,
+            };
+            from[n] = tree.leaves(id).unwrap_or_default();
+            for leaf in &from[n] {
+                keep(graph, facts, *leaf);
+                facts.read_at_source[leaf.0 as usize] = true;
+            }
+        }
+        Self { forward, from }
+    }
+}
+
+/// The nodes that a result depends on.
+pub fn leading_to(graph: &Graph, result: NodeId) -> Vec<bool> {
+    let mut found = vec![false; graph.nodes.len()];
+    let mut work = vec![result];
+    while let Some(id) = work.pop() {
+        if !std::mem::replace(&mut found[id.0 as usize], true) {
+            work.extend(&graph.node(id).inputs);
+        }
+    }
+    found
+}
+
+/// Gives a node memory of its own, if it was to be computed in the course of another.
+fn keep(graph: &Graph, facts: &mut Analysis, id: NodeId) {
+    if std::mem::replace(&mut facts.stored[id.0 as usize], true) {
+        return;
+    }
+    // The kernel that it is a step of now ends in it; what is left of the chain is computed from it.
+    let users = graph.users();
+    let mut last = id;
+    while facts.host[last.0 as usize].is_none() {
+        match users[last.0 as usize][..] {
+            [next] if last == id || !facts.stored[last.0 as usize] => last = next,
+            _ => return,
+        }
+    }
+    if let Some(g) = facts.host[last.0 as usize].filter(|g| reaches(graph, facts, id, *g)) {
+        facts.host[last.0 as usize] = None;
+        facts.host[id.0 as usize] = (id != g).then_some(g);
+    }
+}
+
+/// Whether a node is computed in the course of another, or is that.
+fn reaches(graph: &Graph, facts: &Analysis, from: NodeId, to: NodeId) -> bool {
+    let open = |id: &NodeId| *id == to || !facts.stored[id.0 as usize];
+    let mut inputs = graph.node(from).inputs.iter().filter(|id| open(id));
+    from == to || inputs.any(|id| reaches(graph, facts, *id, to))
+}
+
+/// What a stored node is computed from.
+struct Tree<'a> {
+    graph: &'a Graph,
+    facts: &'a Analysis,
+    sparse: bool,
+}
+
+impl Tree<'_> {
+    /// The vertex tensors in memory that a node is computed from row by row, if only one of them changes
+    /// from epoch to epoch and the node is linear in it.
+    fn leaves(&self, id: NodeId) -> Option<Vec<NodeId>> {
+        let mut leaves = Vec::new();
+        self.visit(id, true, &mut leaves)?;
+        leaves.sort_unstable();
+        leaves.dedup();
+        let changing = leaves
+            .iter()
+            .filter(|leaf| !self.facts.fixed[leaf.0 as usize]);
+        (changing.count() <= 1).then_some(leaves)
+    }
+
+    fn visit(&self, id: NodeId, root: bool, leaves: &mut Vec<NodeId>) -> Option<()> {
+        let node = self.graph.node(id);
+        match node.ty.rows {
+            Rows::Fixed(_) => return Some(()),
+            Rows::Vertices => {}
+            _ => return None,
+        }
+        if !root && self.facts.stored[id.0 as usize] {
+            leaves.push(id);
+            return Some(());
+        }
+        match &node.op {
+            Op::MatMul if self.sparse && features(self.graph, node.inputs[0]) => return None,
+            Op::MatMul if self.graph.ty(node.inputs[1]).rows == Rows::Vertices => return None,
+            // What is dropped differs from epoch to epoch, so that no copy of it is worth anything.
+            Op::Dropout { .. } => {
+                let from = node.inputs[0];
+                let stored = self.facts.stored[from.0 as usize];
+                match self.leaves(from).filter(|_| !stored) {
+                    Some(all) => leaves.extend(all),
+                    None => leaves.push(from),
+                }
+                return Some(());
+            }
+            Op::MatMul
+            | Op::Broadcast(_)
+            | Op::Const(_)
+            | Op::ReduceCols(_, Reduce::Sum)
+            | Op::Unary(Unary::Neg)
+            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {}
+            _ => return None,
+        }
+        node.inputs
+            .iter()
+            .try_for_each(|input| self.visit(*input, false, leaves))
+    }
+}
+
+impl Region<'_> {
+    /// Lets the exchanges of the nodes `forward` be left out, where the program has a rule for that.
+    pub fn keep_embeddings(&mut self, lowerer: &Lowerer, forward: Vec<bool>) {
+        if lowerer.skip.is_some() {
+            let (graph, sparse) = (self.graph, lowerer.sparse);
+            self.embeddings = Embeddings::find(graph, &mut self.facts, forward, sparse);
+        }
+    }
+
+    /// Makes sure that a node whose halo rows are computed has those that they are computed from.
+    pub fn fetch_embeddings(
+        &mut self,
+        lowerer: &mut Lowerer,
+        id: NodeId,
+    ) -> Result<(), LowerError> {
+        let from = self.embeddings.from.get(id.0 as usize).cloned();
+        from.iter()
+            .flatten()
+            .try_for_each(|leaf| self.fetch_halo(lowerer, *leaf))
+    }
+
+    /// How the exchange of a node's tensor may be left out, if it may.
+    pub fn skip(&self, lowerer: &mut Lowerer, id: NodeId, value: Value) -> Option<Skip> {
+        let rule = lowerer.skip.filter(|_| self.embeddings.may_skip(id))?;
+        let buffer = lowerer.program.buffer(value.at.buffer);
+        let (name, columns) = (format!("{}.copies", buffer.name), buffer.columns);
+        // What was sent last is needed only to compare with it.
+        let extent = match rule.limit() {
+            Some(_) => Extent::Local,
+            None => Extent::Halo,
+        };
+        let known = lowerer.program.buffers.iter();
+        let number = known.filter(|b| matches!(b.role, Role::History(_))).count();
+        let role = Role::History(number as u32);
+        let copies = Ref {
+            buffer: lowerer.buffer(name, extent, columns, self.iterations, role),
+            base: 0,
+            in_loop: self.in_loop,
+        };
+        Some(Skip { rule, copies })
+    }
+}

@@ -1,0 +1,68 @@
+//! What exchanges of rows between parts cost.
+
+use super::{Compiler, ExchangeCost, TransferCost};
+use crate::simulate::fabric::Class;
+use gnnc_ir::program::{Ref, Skip};
+
+impl Compiler<'_> {
+    /// An exchange that may be left out takes the mean of the epochs in the long run: a share of the
+    /// blocks is sent, and all of them are filled in from copies.
+    pub(super) fn exchange(
+        &self,
+        buffer: Ref,
+        reverse: bool,
+        skip: Option<Skip>,
+        name: usize,
+    ) -> TransferCost {
+        let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
+        let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
+        let row = row / f64::from(self.chunks);
+        let measured = self.measured(name);
+        let cost = |class: &Class| {
+            let flow = &class.flow;
+            let turn = |rows_in: f64, rows_out: f64| {
+                if reverse {
+                    [rows_in * row, rows_out * row]
+                } else {
+                    [rows_out * row, rows_in * row]
+                }
+            };
+            let inside = turn(flow.inside_in, flow.inside_out).map(|bytes| share * bytes);
+            let between = turn(flow.between_in, flow.between_out).map(|bytes| share * bytes);
+            // Rows of the halo lie together; those that others read are picked one by one.
+            let picked = (flow.inside_out + flow.between_out) * row;
+            let (before, after) = if reverse {
+                (0.0, self.pass(2.0 * picked, picked, picked / 4.0))
+            } else {
+                let copied = skip.map_or(0.0, |_| (flow.inside_in + flow.between_in) * row);
+                (
+                    self.pass(share * picked, share * picked, 0.0),
+                    self.pass(copied, copied, 0.0),
+                )
+            };
+            let (latency, link) = match measured {
+                Some(cost) if flow.messages > 0 => (cost.latency.0, cost.bandwidth),
+                _ => (
+                    self.latency(flow.messages, between[0] + between[1] > 0.0),
+                    self.bandwidth(&self.cluster.inside),
+                ),
+            };
+            ExchangeCost {
+                before,
+                latency: share * latency,
+                inside: inside.map(|bytes| bytes / link),
+                between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
+                after,
+                active: flow.messages > 0,
+                bytes_sent: (inside[0] + between[0]).round() as u64,
+            }
+        };
+        TransferCost::Halo {
+            costs: self.fabric.classes.iter().map(cost).collect(),
+            shared: [
+                self.cluster.inside.shared_by,
+                self.cluster.between.shared_by,
+            ],
+        }
+    }
+}

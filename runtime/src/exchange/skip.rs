@@ -1,0 +1,247 @@
+//! Exchanges in which ranks leave out their block of rows while the others have copies of it that are
+//! fresh enough.
+//!
+//! Every rank knows when each block was sent last, and so, by age, who sends now. Where values decide, a
+//! rank first tells the others in one float: the distance of what it leaves out from what it sent
+//! last, or [`SENT`].
+
+use super::pack;
+use crate::device::cpu::Span;
+use crate::executor::Fault;
+use crate::part::Part;
+use crate::staleness::LayerStaleness;
+use crate::team::Team;
+use crate::transport::Wire;
+use gnnc_ir::program::{Program, Role, Rule, Skip};
+use gnnc_ir::traffic::for_each_skip;
+use std::ops::Range;
+
+/// Told in place of a distance by a rank that sends its block.
+const SENT: f32 = -1.0;
+
+/// When the blocks of a program's exchanges were sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Clocks {
+    /// The epoch in which there were no copies.
+    pub(crate) began: u64,
+    /// By number of the history that the copies are, then by slot.
+    pub(crate) of: Vec<Vec<Clock>>,
+}
+
+/// When the blocks of one exchange were sent, in one iteration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Clock {
+    /// Epoch of the newest copy of each rank's block; none if there is none.
+    pub(crate) sent: Vec<Option<u64>>,
+    /// Whether the own block is sent in the epoch at hand.
+    pub(crate) active: bool,
+}
+
+impl Clocks {
+    /// Those of a program that did not run yet, with the name of what each exchanges.
+    pub(crate) fn new(program: &Program) -> (Self, Vec<LayerStaleness>) {
+        let (mut of, mut layers) = (Vec::new(), Vec::new());
+        for_each_skip(&program.step, &mut |buffer, skip, count| {
+            let Some(number) = history(program, skip) else {
+                return;
+            };
+            let clock = Clock {
+                sent: vec![None; program.ranks as usize],
+                active: false,
+            };
+            if of.len() <= number {
+                of.resize(number + 1, Vec::new());
+                layers.resize(number + 1, LayerStaleness::default());
+            }
+            of[number] = vec![clock; count as usize];
+            layers[number]
+                .name
+                .clone_from(&program.buffer(buffer.buffer).name);
+        });
+        (Self { began: 0, of }, layers)
+    }
+
+    /// There are no copies in epoch `began`.
+    pub(crate) fn forget(&mut self, began: u64) {
+        self.began = began;
+        let clocks = self.of.iter_mut().flatten();
+        clocks.for_each(|clock| clock.sent.fill(None));
+    }
+}
+
+/// The number of the history that copies are.
+pub(crate) fn history(program: &Program, skip: &Skip) -> Option<usize> {
+    match program.buffers.get(skip.copies.buffer.0 as usize)?.role {
+        Role::History(number) => Some(number as usize),
+        _ => None,
+    }
+}
+
+/// One exchange.
+pub(crate) struct Exchange<'a> {
+    pub(crate) team: &'a Team,
+    pub(crate) part: &'a Part,
+    pub(crate) rule: Rule,
+    /// Own rows, then halo rows.
+    pub(crate) rows: Span,
+    /// Copies of halo rows, behind the own rows where those are kept too.
+    pub(crate) copies: Span,
+    pub(crate) columns: usize,
+    /// Name of the tensor.
+    pub(crate) name: &'a str,
+    pub(crate) epoch: u64,
+    /// The epoch in which there were no copies.
+    pub(crate) began: u64,
+}
+
+impl Exchange<'_> {
+    /// Decides whether the own block is sent, tells the others where they cannot know, and sends it.
+    ///
+    /// # Safety
+    /// Nothing else writes the rows or uses the copies meanwhile.
+    pub(crate) unsafe fn begin(&self, wire: &mut Wire, clock: &mut Clock) -> Result<(), Fault> {
+        let known = clock.sent[wire.rank() as usize].is_some();
+        let gap = match self.rule.limit() {
+            // SAFETY: as the caller promised.
+            Some(_) => Some(unsafe { self.gap(known) }?),
+            None => None,
+        };
+        let close = gap.is_none_or(|gap| self.close(gap));
+        clock.active = !close || self.too_old(clock, wire.rank());
+        for (other, rows) in self.part.sent(None, wire.rank()) {
+            if let Some(gap) = gap {
+                let flag = if clock.active { SENT } else { gap };
+                wire.send(other, 1, &mut |message| message[0] = flag)?;
+            }
+            if clock.active {
+                wire.send(other, rows.len() * self.columns, &mut |message| {
+                    // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
+                    unsafe { pack(self.team, self.rows, rows, self.columns, message) };
+                })?;
+            }
+        }
+        if clock.active && gap.is_some() {
+            let own = self.part.inner * self.columns;
+            // SAFETY: nothing else uses the copies, which have own rows where values decide.
+            unsafe {
+                let sent = self.rows.part(0, own).read();
+                self.copies.part(0, own).write().copy_from_slice(sent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the blocks that are sent, and fills the halo rows with the newest copies.
+    ///
+    /// # Safety
+    /// Nothing else uses the halo rows or the copies meanwhile.
+    pub(crate) unsafe fn finish(
+        &self,
+        wire: &mut Wire,
+        clock: &mut Clock,
+        read: &mut LayerStaleness,
+    ) -> Result<(), Fault> {
+        let flagged = self.rule.limit().is_some();
+        let known = |other: &u32| flagged || self.too_old(clock, *other);
+        let others = self.part.halo(None, 0).map(|(other, _)| other);
+        wire.wait_for(&mut others.filter(|other| known(other)))?;
+        for (other, rows) in self.part.halo(None, wire.rank()) {
+            let mut flag = SENT;
+            if flagged {
+                wire.recv(other, 1, &mut |message| flag = message[0])?;
+            } else if !self.too_old(clock, other) {
+                flag = 0.0;
+            }
+            let copies = self.copies_of(&rows);
+            let sent = &mut clock.sent[other as usize];
+            if flag == SENT {
+                wire.recv(other, copies.len, &mut |message| {
+                    // SAFETY: nothing else uses the copies.
+                    unsafe { copies.write() }.copy_from_slice(message);
+                })?;
+                *sent = Some(self.epoch);
+            }
+            let age = sent.map(|sent| self.epoch.saturating_sub(sent));
+            self.fresh(other, age, flag)?;
+            read.read(age.unwrap_or(0), rows.len() as u64);
+            if flagged {
+                let gap = f64::from(flag.max(0.0));
+                read.gap = Some(read.gap.map_or(gap, |most| most.max(gap)));
+            }
+            let halo = self.rows.part(rows.start * self.columns, copies.len);
+            // SAFETY: nothing else uses the halo rows or the copies.
+            unsafe { halo.write().copy_from_slice(copies.read()) };
+        }
+        if clock.active {
+            clock.sent[wire.rank() as usize] = Some(self.epoch);
+        }
+        Ok(())
+    }
+
+    /// Whether a block's copies have to be sent anew for their age.
+    fn too_old(&self, clock: &Clock, block: u32) -> bool {
+        let age = clock.sent[block as usize].map(|sent| self.epoch.saturating_sub(sent));
+        self.rule
+            .too_old(self.epoch.saturating_sub(self.began), block, age)
+    }
+
+    /// Whether copies at a relative distance may be read; none if it is not a number, or if the bound is 0.
+    fn close(&self, gap: f32) -> bool {
+        let limit = self.rule.limit().unwrap_or(0.0);
+        limit > 0.0 && f64::from(gap) <= limit
+    }
+
+    /// What a rule promises of every read.
+    fn fresh(&self, block: u32, age: Option<u64>, gap: f32) -> Result<(), Fault> {
+        let in_time = |age: u64| self.rule.oldest().is_none_or(|oldest| age <= oldest);
+        let near = gap == SENT || self.rule.limit().is_none() || self.close(gap);
+        match age {
+            Some(age) if in_time(age) && near => Ok(()),
+            _ => Err(Fault::Stale {
+                tensor: self.name.to_owned(),
+                block,
+                age,
+                rule: self.rule,
+            }),
+        }
+    }
+
+    fn copies_of(&self, rows: &Range<usize>) -> Span {
+        let own = match self.rule.limit() {
+            Some(_) => 0,
+            None => self.part.inner,
+        };
+        let (first, count) = (rows.start - own, rows.len());
+        self.copies.part(first * self.columns, count * self.columns)
+    }
+
+    /// The distance of the own rows from what was sent last, relative to their norm; infinite if nothing
+    /// was.
+    ///
+    /// # Safety
+    /// Nothing writes the own rows or their copies meanwhile.
+    unsafe fn gap(&self, known: bool) -> Result<f32, Fault> {
+        let own = self.part.inner * self.columns;
+        // SAFETY: nothing writes the own rows or their copies meanwhile.
+        let (now, then) = unsafe {
+            (
+                self.rows.part(0, own).read(),
+                self.copies.part(0, own).read(),
+            )
+        };
+        let (mut norm, mut distance) = (0.0, 0.0);
+        for (now, then) in now.iter().zip(then) {
+            let (now, then) = (f64::from(*now), f64::from(*then));
+            norm += now * now;
+            distance += (now - then) * (now - then);
+        }
+        if !norm.is_finite() {
+            return Err(Fault::NoNumbers(self.name.to_owned()));
+        }
+        Ok(match (known, distance > 0.0) {
+            (false, _) => f32::INFINITY,
+            (true, false) => 0.0,
+            (true, true) => (distance / norm).sqrt() as f32,
+        })
+    }
+}

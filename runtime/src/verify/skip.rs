@@ -1,0 +1,160 @@
+//! Checks of exchanges that may be left out.
+
+use crate::exchange::skip::history;
+use gnnc_ir::program::{Extent, Halo, Program, Ref, Skip};
+use gnnc_ir::traffic::for_each_skip;
+use std::collections::BTreeSet;
+
+/// Checks that every exchange that may be left out stands in `step`, moves whole blocks, and has copies of
+/// its own that fit it.
+///
+/// # Errors
+/// The first one that does not.
+pub(super) fn verify(program: &Program) -> Result<(), String> {
+    let mut found = Ok(());
+    let mut numbers = BTreeSet::new();
+    let place = "an exchange that may be left out";
+    for (phase, instrs) in [("setup", &program.setup), ("eval", &program.eval)] {
+        for_each_skip(instrs, &mut |_, _, _| {
+            found = Err(format!("{place} in {phase}, expected none but in step"));
+        });
+    }
+    for_each_skip(&program.step, &mut |buffer, skip, count| {
+        if found.is_ok() {
+            found = one(program, buffer, skip, count, &mut numbers)
+                .map_err(|error| format!("{place}: {error}"));
+        }
+    });
+    found
+}
+
+fn one(
+    program: &Program,
+    buffer: Ref,
+    skip: &Skip,
+    count: u32,
+    numbers: &mut BTreeSet<usize>,
+) -> Result<(), String> {
+    if program.halo != Halo::Everything {
+        return Err("found halos of boundary rows, expected whole blocks".to_owned());
+    }
+    let limit = skip.rule.limit();
+    if limit.is_some_and(|limit| !(limit.is_finite() && limit >= 0.0)) {
+        return Err(format!(
+            "found the rule {}, expected a distance from 0",
+            skip.rule
+        ));
+    }
+    let Some(number) = history(program, skip) else {
+        return Err("found copies that are no history".to_owned());
+    };
+    if !numbers.insert(number) {
+        return Err(format!(
+            "found copies in history {number}, which another exchange has"
+        ));
+    }
+    let (copies, rows) = (
+        program.buffer(skip.copies.buffer),
+        program.buffer(buffer.buffer),
+    );
+    let extent = match limit {
+        Some(_) => Extent::Local,
+        None => Extent::Halo,
+    };
+    let expected = (extent, rows.columns, count);
+    let found = (copies.extent, copies.columns, copies.slots);
+    let at = Ref {
+        base: 0,
+        in_loop: count > 1 || skip.copies.in_loop,
+        ..skip.copies
+    };
+    match found == expected && skip.copies == at {
+        true => Ok(()),
+        false => Err(format!(
+            "found copies of {found:?} (rows, columns, slots) at {:?}, expected {expected:?}, a slot for \
+             each iteration",
+            skip.copies
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::program::{Buffer, BufferId, Distance, Instr, Role, Rule};
+
+    fn program(rule: Rule) -> Program {
+        let buffer = |extent, slots, role| Buffer {
+            name: "h".to_owned(),
+            extent,
+            columns: 3,
+            slots,
+            role,
+        };
+        let exchange = Instr::HaloExchange {
+            buffer: Ref::first(BufferId(0)),
+            skip: Some(Skip {
+                rule,
+                copies: Ref {
+                    buffer: BufferId(1),
+                    base: 0,
+                    in_loop: true,
+                },
+            }),
+        };
+        Program {
+            ranks: 2,
+            halo: Halo::Everything,
+            buffers: vec![
+                buffer(Extent::Local, 1, Role::Temp),
+                buffer(Extent::Halo, 4, Role::History(0)),
+            ],
+            step: vec![Instr::Repeat {
+                count: 4,
+                reverse: false,
+                body: vec![exchange],
+            }],
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn copies_must_fit() {
+        let check = |change: &dyn Fn(&mut Program)| {
+            let mut program = program(Rule::Fixed(1));
+            change(&mut program);
+            verify(&program)
+        };
+        assert_eq!(check(&|_| ()), Ok(()));
+        let refused = |change: &dyn Fn(&mut Program), part: &str| {
+            let error = check(change).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(&|p| p.eval = p.step.clone(), "in eval");
+        refused(&|p| p.setup = p.step.clone(), "in setup");
+        refused(&|p| p.halo = Halo::Boundary, "whole blocks");
+        refused(&|p| p.buffers[1].role = Role::Static, "no history");
+        refused(&|p| p.buffers[1].columns = 2, "expected (Halo, 3, 4)");
+        refused(&|p| p.buffers[1].slots = 3, "expected (Halo, 3, 4)");
+        refused(
+            &|p| p.buffers[1].extent = Extent::Local,
+            "expected (Halo, 3, 4)",
+        );
+        let twice = |p: &mut Program| p.step.push(p.step[0].clone());
+        refused(&twice, "which another exchange has");
+        // Where values are compared, own rows are kept too.
+        let mut near = program(Rule::Gap(Distance(0.1), None));
+        assert!(
+            verify(&near)
+                .unwrap_err()
+                .contains("expected (Local, 3, 4)")
+        );
+        near.buffers[1].extent = Extent::Local;
+        assert_eq!(verify(&near), Ok(()));
+        for wrong in [f32::NAN, -0.1, f32::INFINITY] {
+            let mut near = program(Rule::Gap(Distance(wrong), None));
+            near.buffers[1].extent = Extent::Local;
+            assert!(verify(&near).unwrap_err().contains("a distance from 0"));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What `gnnc train` says at the end of a run.
+
+use super::text::{count, facts, grouped, percent};
+use gnnc::Summary;
+use gnnc::ir::units::{Bytes, Seconds};
+
+/// What a run ends with.
+pub fn summary_text(summary: &Summary) -> String {
+    let mut lines = vec![
+        (
+            "run",
+            format!(
+                "{}, {} each, seed {}",
+                count(u64::from(summary.workers), "worker"),
+                count(summary.threads as u64, "thread"),
+                summary.seed
+            ),
+        ),
+        (
+            "epochs",
+            match summary.stopped_early {
+                true => format!("{} (patience ended)", summary.epochs),
+                false => grouped(summary.epochs),
+            },
+        ),
+        (
+            "train loss",
+            match summary.losses.is_empty() {
+                true => "none: the checkpoint has all epochs that were asked for".to_owned(),
+                false => loss(summary.train_loss),
+            },
+        ),
+        (
+            "val accuracy",
+            format!(
+                "{} at epoch {}, of the lowest validation loss",
+                percent(summary.val_accuracy),
+                summary.best_epoch
+            ),
+        ),
+        (
+            "test accuracy",
+            format!("{} at the same epoch", percent(summary.test_accuracy)),
+        ),
+        (
+            "epoch",
+            format!(
+                "{} (median, evaluation not counted)",
+                Seconds(summary.epoch_seconds)
+            ),
+        ),
+        (
+            "peak memory",
+            format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
+        ),
+    ];
+    if summary.workers > 1 {
+        lines.push((
+            "sent",
+            format!(
+                "{} bytes in the epochs of this run, as predicted",
+                grouped(summary.bytes_sent)
+            ),
+        ));
+    }
+    lines.extend(copies(summary));
+    facts(&lines)
+}
+
+/// What was left out, and how old the copies were that were read in its place.
+fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
+    if summary.bytes_skippable == 0 {
+        return Vec::new();
+    }
+    let (of, left) = (summary.bytes_skippable, summary.bytes_skipped);
+    let out = format!(
+        "{} of {} bytes of embeddings ({})",
+        grouped(left),
+        grouped(of),
+        percent(left as f64 / of as f64)
+    );
+    let mut lines = vec![("left out", out)];
+    if let Some(epoch) = summary.copies_anew_at {
+        let text = format!(
+            "all sent anew in epoch {}, the first of this run",
+            epoch + 1
+        );
+        lines.push(("copies", text));
+    }
+    let layers = summary.staleness.iter().flat_map(|s| &s.layers);
+    for layer in layers {
+        let all: u64 = layer.ages.values().sum();
+        let share = |(age, rows): (&u64, &u64)| {
+            format!("{} {age}", percent(*rows as f64 / all.max(1) as f64))
+        };
+        let ages: Vec<String> = layer.ages.iter().map(share).collect();
+        let gap = layer.gap.map_or_else(String::new, |gap| {
+            format!("; at most {gap:.4} from what they stand for")
+        });
+        let text = format!(
+            "{}: rows by age in epochs: {}{gap}",
+            layer.name,
+            ages.join(", ")
+        );
+        lines.push(("read", text));
+    }
+    lines
+}
+
+/// A loss in ten columns.
+pub fn loss(loss: f64) -> String {
+    if loss.abs() < 1000.0 {
+        format!("{loss:.6}")
+    } else {
+        format!("{loss:.4e}")
+    }
+}

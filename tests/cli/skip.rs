@@ -1,0 +1,203 @@
+//! Broadcasts that are left out while copies are fresh enough: planned, run, refused.
+
+use crate::support::{Folder, example, gnnc, refused, text};
+use serde_json::{Value, json};
+
+const SKIPPING: [&str; 6] = [
+    "--workers",
+    "3",
+    "--placement",
+    "skip-broadcast",
+    "--allow",
+    "stale",
+];
+
+fn planned(more: &[&str]) -> Value {
+    let cora = example("gcn_cora.gir");
+    let args = ["plan", &cora, "--cluster", "a5000x4", "--format", "json"];
+    gnnc(args.iter().chain(more)).json()
+}
+
+fn candidate(plan: &Value) -> &Value {
+    let candidates = plan["candidates"].as_array().unwrap();
+    let found = candidates
+        .iter()
+        .find(|c| c["placement"] == "skip-broadcast");
+    found.unwrap()
+}
+
+#[test]
+fn what_skipping_would_win_is_said() {
+    let plan = planned(&[]);
+    let skipping = candidate(&plan);
+    assert_eq!(skipping["allowed"], false);
+    assert_eq!(skipping["relaxations"], json!(["stale-embeddings"]));
+    let reason = skipping["reason"].as_str().unwrap();
+    assert!(reason.starts_with("needs --allow stale; "), "{reason}");
+    assert!(
+        reason.ends_with("times the speed of the best that is allowed"),
+        "{reason}"
+    );
+    let allowed = planned(&["--allow", "stale"]);
+    let allowed = candidate(&allowed);
+    assert_eq!(allowed["allowed"], true);
+    assert_eq!(allowed["parameters"]["skip"], "adaptive:1");
+    let broadcast = planned(&["--pin", "placement=broadcast,ranks=4"]);
+    let broadcast = &broadcast["candidates"][0];
+    // Half of what is sent forward, a quarter of the rows of all layers, is left out.
+    assert!(allowed["bytes"].as_u64() < broadcast["bytes"].as_u64());
+    assert!(allowed["peak_memory_bytes"].as_u64() > broadcast["peak_memory_bytes"].as_u64());
+    let gap = planned(&[
+        "--pin",
+        "placement=skip-broadcast,skip=gap:0.01",
+        "--allow",
+        "stale",
+    ]);
+    let gap = candidate(&gap);
+    assert!(
+        gap["bytes"].as_u64() >= broadcast["bytes"].as_u64(),
+        "nobody knows before"
+    );
+    assert!(
+        gap["reason"]
+            .as_str()
+            .unwrap()
+            .contains("priced as if nothing were left out")
+    );
+}
+
+#[test]
+fn a_rule_of_a_plan_is_run() {
+    let folder = Folder::new();
+    let file = folder.join("plan.json");
+    let file = text(&file);
+    let pin = "placement=skip-broadcast,ranks=4,skip=fixed:3";
+    let plan = planned(&["--pin", pin, "--allow", "stale", "--out", file]);
+    let choice = candidate(&plan);
+    assert_eq!(choice["parameters"]["skip"], "fixed:3");
+    let run = gnnc(["train", file, "--epochs", "8", "--format", "json"]).json();
+    let number = |key: &str| run[key].as_u64().unwrap();
+    assert_eq!(number("bytes_sent"), number("bytes_predicted"));
+    // Two periods: the mean is what the plan says.
+    assert_eq!(number("bytes_sent"), 8 * choice["bytes"].as_u64().unwrap());
+    assert_eq!(4 * number("bytes_skipped"), 3 * number("bytes_skippable"));
+    for layer in run["staleness"]["layers"].as_array().unwrap() {
+        let ages = layer["ages"].as_object().unwrap();
+        assert_eq!(ages.keys().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+        assert!(ages.values().all(|rows| *rows == ages["0"]), "{layer}");
+    }
+    let report = gnnc(["train", file, "--epochs", "4"]).report();
+    for part in [
+        "left out",
+        "(75.00 %)",
+        "rows by age in epochs: 25.00 % 0, 25.00 % 1",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+    let written = std::fs::read_to_string(file).unwrap();
+    for (rule, parts) in [
+        ("\"adaptive:1\"", &["does not verify", "`bytes`"][..]),
+        ("\"often:1\"", &["the rule `often:1`", "adaptive:EPOCHS"]),
+        ("null", &["does not verify"]),
+    ] {
+        let edited = written.replacen("\"skip\": \"fixed:3\"", &format!("\"skip\": {rule}"), 1);
+        assert_ne!(edited, written);
+        let edited = folder.file("edited.json", edited);
+        refused(1, &["train", text(&edited), "--epochs", "1"], parts);
+    }
+}
+
+/// A run from a checkpoint of a model trained otherwise sends all copies anew, and says so.
+#[test]
+fn a_run_without_its_copies_says_so() {
+    let folder = Folder::new();
+    let state = folder.join("state");
+    let cora = example("gcn_cora.gir");
+    let first = [
+        "train",
+        &cora,
+        "--epochs",
+        "3",
+        "--checkpoint",
+        text(&state),
+    ];
+    gnnc(first).report();
+    let on = ["train", &cora, "--epochs", "5", "--resume", text(&state)];
+    let report = gnnc(on.iter().chain(&SKIPPING)).report();
+    assert!(report.contains("all sent anew in epoch 4"), "{report}");
+    // And a run that goes on otherwise needs none.
+    let saved = [
+        "train",
+        &cora,
+        "--epochs",
+        "5",
+        "--checkpoint",
+        text(&state),
+    ];
+    gnnc(saved.iter().chain(&SKIPPING)).report();
+    gnnc(["train", &cora, "--epochs", "6", "--resume", text(&state)]).report();
+}
+
+#[test]
+fn rules_that_mean_nothing_are_refused() {
+    let cora = example("gcn_cora.gir");
+    let train = |rule: &str, parts: &[&str]| {
+        let args = ["train", &cora, "--skip", rule];
+        let args: Vec<&str> = args.into_iter().chain(SKIPPING).collect();
+        refused(1, &args, parts);
+    };
+    for rule in [
+        "fixed:-1",
+        "adaptive:1.5",
+        "gap:-0.1",
+        "gap:nan",
+        "gap:0.1:0",
+        "sometimes:1",
+        "",
+    ] {
+        train(rule, &["fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE"]);
+    }
+    let pin = ["plan", &cora, "--pin", "skip=sometimes"];
+    refused(1, &pin, &["skip=sometimes", "adaptive:EPOCHS"]);
+    let pin = ["plan", &cora, "--pin", "stale_grad=stop"];
+    refused(
+        1,
+        &pin,
+        &["stale_grad=through", "as if all rows were current"],
+    );
+    let graph = ["train", &cora, "--workers", "2", "--skip", "fixed:1"];
+    refused(
+        1,
+        &graph,
+        &[
+            "placement graph",
+            "leaves no exchange out",
+            "skip-broadcast",
+        ],
+    );
+    let stale = [
+        "train",
+        &cora,
+        "--workers",
+        "2",
+        "--placement",
+        "skip-broadcast",
+    ];
+    refused(1, &stale, &["--allow stale", "another function"]);
+    let far = ["train", &cora, "--epochs", "2", "--skip", "gap:1.5"];
+    let run = gnnc(far.iter().chain(&SKIPPING));
+    assert!(
+        run.stderr.contains("warning: the rule gap:1.5"),
+        "{}",
+        run.stderr
+    );
+    let pin = "placement=skip-broadcast,skip=gap:2";
+    let run = gnnc([
+        "plan", &cora, "--gpus", "2", "--pin", pin, "--allow", "stale",
+    ]);
+    assert!(
+        run.stderr.contains("warning: the rule gap:2"),
+        "{}",
+        run.stderr
+    );
+}
