@@ -128,13 +128,28 @@ fn write_through(
 /// What the names of tensors begin with that are rows of earlier epochs: a run may go on without them.
 pub(crate) const HISTORY: &str = "history.";
 
-/// Reads a checkpoint of the tensors `expected` (names and shapes; the values are ignored), and with them
-/// those of `histories` that are in it.
+/// What the names of copies of other ranks' rows begin with, and of their ages.
+pub(crate) const COPIES: &str = "copies.";
+
+/// Whether a tensor of a checkpoint is a history, or copies: then a run goes on without it too.
+pub(crate) fn is_history(name: &str) -> bool {
+    name.starts_with(HISTORY) || name.starts_with(COPIES)
+}
+
+/// The tensors of a model, of which names and shapes matter here.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    /// Those that a checkpoint must have.
+    pub(crate) all: &'a [Tensor],
+    /// Histories, which it may have.
+    pub(crate) histories: &'a [Tensor],
+}
+
+/// Reads a checkpoint; histories of other programs are left out.
 pub(crate) fn read(
     path: &Path,
     model: &str,
-    expected: &[Tensor],
-    histories: &[Tensor],
+    expected: Expected,
 ) -> Result<Checkpoint, RuntimeError> {
     let failed = |source: io::Error| {
         let help = "check the path, or start without resuming";
@@ -149,27 +164,26 @@ pub(crate) fn read(
         path: path.to_owned(),
         reason,
     };
-    let data: u64 = expected.iter().map(|t| 4 * t.floats()).sum();
-    let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
-    let first = |limit: u64| -> Result<Vec<u8>, RuntimeError> {
-        let file = File::open(path).map_err(failed)?;
+    let data: u64 = expected.tensors().map(|t| 4 * t.floats()).sum();
+    let mut header = header_limit(expected.tensors().count());
+    let mut most = 8 + header + data;
+    // One byte more than any checkpoint of this model has, to tell a longer file.
+    let start = |most: u64| -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        // One byte more than there may be, to tell a longer file.
-        file.take(limit.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
+        File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let mut most = 8 + header + data;
-    let mut bytes = first(most)?;
+    let mut bytes = start(most).map_err(failed)?;
     if bytes.len() as u64 > most {
-        // Names tell more than sizes, where the header can be read.
-        let found = header_of(path, &bytes, header).and_then(|tensors| {
-            compare(&tensors, expected)?;
-            Ok(of_histories(&tensors))
-        });
-        most = most.saturating_add(found.map_err(&refused)?);
-        bytes = first(most)?;
+        // Names tell more than sizes, where the header can be read; and there may be other histories.
+        let tensors = header_of(path, &bytes, header).map_err(refused)?;
+        compare(&tensors, expected).map_err(refused)?;
+        header = header_limit(tensors.len());
+        let floats = |shape: &[usize]| shape.iter().fold(1u64, |n, m| n.saturating_mul(*m as u64));
+        let data = tensors.iter().map(|(.., shape)| floats(shape));
+        let data = data.fold(0, |sum: u64, n| sum.saturating_add(n.saturating_mul(4)));
+        most = data.saturating_add(8 + header).min(u64::MAX - 1);
+        bytes = start(most).map_err(failed)?;
     }
     if bytes.len() as u64 > most {
         let found = fs::metadata(path).map_or(bytes.len() as u64, |m| m.len());
@@ -177,21 +191,12 @@ pub(crate) fn read(
             "it has {found} bytes, a checkpoint of this model at most {most}"
         )));
     }
-    decode(&bytes, header, model, expected, histories).map_err(refused)
+    decode(&bytes, header, model, expected).map_err(refused)
 }
 
-/// Bytes that rows of earlier epochs take in a file, and in its header.
-fn of_histories(tensors: &[Shape]) -> u64 {
-    let of = |(_, _, shape): &Shape| {
-        let floats = shape
-            .iter()
-            .fold(1u64, |n, &size| n.saturating_mul(size as u64));
-        floats.saturating_mul(4).saturating_add(HEADER_OF_TENSOR)
-    };
-    let histories = tensors
-        .iter()
-        .filter(|(name, ..)| name.starts_with(HISTORY));
-    histories.map(of).fold(0, u64::saturating_add)
+/// Bytes that the header of a checkpoint of so many tensors may have.
+fn header_limit(tensors: usize) -> u64 {
+    HEADER + HEADER_OF_TENSOR * tensors as u64
 }
 
 /// Reads the bytes of a checkpoint of the tensors `expected` (names and shapes; the values are
@@ -200,8 +205,12 @@ fn of_histories(tensors: &[Shape]) -> u64 {
 /// # Errors
 /// Why the bytes are no checkpoint of these tensors.
 pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<Tensor>), String> {
-    let header = HEADER + HEADER_OF_TENSOR * expected.len() as u64;
-    let checkpoint = decode(bytes, header, "", expected, &[])?;
+    let header = header_limit(expected.len());
+    let expected = Expected {
+        all: expected,
+        histories: &[],
+    };
+    let checkpoint = decode(bytes, header, "", expected)?;
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
 }
 
@@ -226,8 +235,7 @@ fn decode(
     bytes: &[u8],
     header: u64,
     model: &str,
-    expected: &[Tensor],
-    histories: &[Tensor],
+    expected: Expected,
 ) -> Result<Checkpoint, String> {
     check_header(bytes, header)?;
     let damaged = |e: safetensors::SafeTensorError| format!("it is damaged or cut short ({e})");
@@ -254,14 +262,14 @@ fn decode(
             progress.model
         ));
     }
-    let mut tensors = Vec::with_capacity(expected.len());
-    let fits = |tensor: &&Tensor| {
+    let there = |tensor: &&Tensor| {
         let same = |(name, kind, shape): &Shape| {
             *name == tensor.name && *kind == Dtype::F32 && *shape == tensor.sizes()
         };
         found.iter().any(same)
     };
-    for tensor in expected.iter().chain(histories.iter().filter(fits)) {
+    let mut tensors = Vec::with_capacity(found.len());
+    for tensor in expected.tensors().filter(there) {
         let view = file.tensor(&tensor.name).map_err(damaged)?;
         let float = |bytes: &[u8]| bytes.try_into().map_or(0.0, f32::from_le_bytes);
         let values = view.data().chunks_exact(4).map(float).collect();
@@ -331,10 +339,13 @@ fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
 }
 
 /// The first difference between the tensors of a file and those of a model.
-fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
-    for tensor in expected {
+fn compare(found: &[Shape], expected: Expected) -> Result<(), String> {
+    for tensor in expected.tensors() {
         let shape = tensor.sizes();
         match found.iter().find(|(name, ..)| *name == tensor.name) {
+            None if is_history(&tensor.name) => {}
+            // Copies of another division of the vertices.
+            Some((name, ..)) if name.starts_with(COPIES) => {}
             None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
             Some((name, Dtype::F32, other)) if *other != shape => {
                 return Err(format!(
@@ -345,12 +356,16 @@ fn compare(found: &[Shape], expected: &[Tensor]) -> Result<(), String> {
             Some((name, dtype, _)) => return Err(format!("`{name}` is {dtype:?}, expected F32")),
         }
     }
-    match found
-        .iter()
-        .find(|(name, ..)| !name.starts_with(HISTORY) && !expected.iter().any(|t| t.name == *name))
-    {
+    let known = |name: &str| is_history(name) || expected.tensors().any(|t| t.name == name);
+    match found.iter().find(|(name, ..)| !known(name)) {
         None => Ok(()),
         Some((name, ..)) => Err(format!("it has `{name}`, which this model lacks")),
+    }
+}
+
+impl<'a> Expected<'a> {
+    fn tensors(self) -> impl Iterator<Item = &'a Tensor> {
+        self.all.iter().chain(self.histories)
     }
 }
 
@@ -361,12 +376,12 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 impl Tensor {
-    pub(crate) fn floats(&self) -> u64 {
-        self.shape.iter().map(|&n| u64::from(n)).product()
-    }
-
     fn sizes(&self) -> Vec<usize> {
         self.shape.iter().map(|&n| n as usize).collect()
+    }
+
+    pub(crate) fn floats(&self) -> u64 {
+        self.shape.iter().map(|&n| u64::from(n)).product()
     }
 }
 
@@ -399,6 +414,13 @@ mod tests {
         }
     }
 
+    fn expected(tensors: &[Tensor]) -> Expected<'_> {
+        Expected {
+            all: tensors,
+            histories: &[],
+        }
+    }
+
     fn folder(name: &str) -> PathBuf {
         let path =
             std::env::temp_dir().join(format!("gnnc-checkpoint-{name}-{}", std::process::id()));
@@ -411,7 +433,7 @@ mod tests {
         let folder = folder("bits");
         let (path, written) = (folder.join("a"), checkpoint(3));
         write(&path, &written).unwrap();
-        let read = read(&path, "", &written.tensors, &[]).unwrap();
+        let read = read(&path, "", expected(&written.tensors)).unwrap();
         assert_eq!(read.progress, written.progress);
         let bits = |c: &Checkpoint| {
             c.tensors[0]
@@ -441,38 +463,13 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            read(&path, "", &checkpoint(0).tensors, &[])
+            read(&path, "", expected(&checkpoint(0).tensors))
                 .unwrap()
                 .progress
                 .epoch,
             3
         );
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    /// A run goes on from a file that has rows of earlier epochs, whether it keeps such rows or not.
-    #[test]
-    fn histories_may_be_left_alone() {
-        let folder = folder("histories");
-        let path = folder.join("a");
-        let mut written = checkpoint(3);
-        let history = Tensor {
-            name: "history.0".to_owned(),
-            shape: [2, 100_000, 1],
-            values: (0..200_000).map(|n| n as f32).collect(),
-        };
-        written.tensors.push(history.clone());
-        write(&path, &written).unwrap();
-        let expected = &checkpoint(0).tensors;
-        let found = |histories: &[Tensor]| read(&path, "", expected, histories).unwrap().tensors;
-        assert_eq!(found(&[]).len(), 1);
-        assert_eq!(found(std::slice::from_ref(&history))[1], history);
-        let other = Tensor {
-            shape: [1, 100_000, 2],
-            ..history
-        };
-        assert_eq!(found(&[other]).len(), 1);
         fs::remove_dir_all(folder).unwrap();
     }
 }

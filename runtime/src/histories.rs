@@ -1,6 +1,6 @@
 //! Copies of other ranks' rows as checkpoints hold them: by vertex, and the age of each rank's rows.
 
-use crate::checkpoint::{HISTORY, Tensor};
+use crate::checkpoint::{COPIES, Tensor};
 use crate::executor::Rank;
 use gnnc_ir::program::{BufferId, Extent, Role};
 use std::ops::Range;
@@ -78,11 +78,11 @@ fn each(rank: &Rank) -> impl Iterator<Item = (usize, BufferId, &[crate::exchange
 }
 
 fn rows_name(number: usize) -> String {
-    format!("{HISTORY}copies.{number}")
+    format!("{COPIES}{number}")
 }
 
 fn ages_name(number: usize) -> String {
-    format!("{HISTORY}copies.{number}.ages")
+    format!("{COPIES}{number}.ages")
 }
 
 fn empty(rank: &Rank, number: usize, buffer: BufferId, vertices: usize) -> [Tensor; 2] {

@@ -351,10 +351,12 @@ impl Session {
         let expected = shards::tensors(&self.crew, trained);
         let histories = shards::shapes(&self.crew, self.vertices);
         let own = self.copies();
-        let optional = [&histories[..], &own].concat();
-        let model = &self.options.model;
+        let expected = checkpoint::Expected {
+            all: &expected,
+            histories: &[&histories[..], &own].concat(),
+        };
         let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), model, &expected, &optional)?;
+            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
         let same_program = progress.program == self.program_hash()?;
         let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
         let copies = own.is_empty()

@@ -74,8 +74,9 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             )));
         }
     }
+    let form = form(&training.source)?;
     let layers = match spec.layers.len() {
-        0 => even(cuts(&form(&training.source)?).len() as u32 + 1, count),
+        0 => even(cuts(&form).len() as u32 + 1, count),
         _ => spec.layers.clone(),
     };
     if layers.len() as u32 != count {
@@ -84,7 +85,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             layers.len()
         )));
     }
-    let stages = stages(&form(&training.source)?, &layers)?;
+    let stages = stages(&form, &layers)?;
     let program = |(number, own)| {
         let pipeline = Pipeline {
             stages: count,

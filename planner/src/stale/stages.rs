@@ -6,6 +6,7 @@ use gnnc_ir::graph::{Graph, NodeId, ParamId};
 use gnnc_ir::kernel::End;
 use gnnc_ir::op::{Input, Op};
 use gnnc_ir::{Rows, Type};
+use std::collections::BTreeMap;
 
 /// A place between two layers where a form can be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,16 +157,20 @@ fn part(
             work.extend(&graph.node(id).inputs);
         }
     }
-    let mut out = Graph {
-        params: Vec::new(),
-        args: received.iter().map(|id| graph.ty(*id)).collect(),
-        ..graph.clone_without_nodes()
+    let args = received.iter().map(|id| graph.ty(*id)).collect();
+    let mut out = Graph::body(graph.features, args);
+    // Names of its own layers only.
+    let mut scopes: BTreeMap<u32, u32> = BTreeMap::from([(0, 0)]);
+    let mut scope = |out: &mut Graph, id: u32| -> u32 {
+        let name = &graph.scopes[id as usize];
+        *scopes.entry(id).or_insert_with(|| out.scope(name))
     };
     let mut params = Vec::new();
     let mut new = vec![NodeId(0); graph.nodes.len()];
     // Arguments that nothing reads keep their place.
     for (n, id) in received.iter().enumerate() {
-        new[id.0 as usize] = out.add(Op::Arg(n as u32), &[], graph.node(*id).scope)?;
+        let scope = scope(&mut out, graph.node(*id).scope);
+        new[id.0 as usize] = out.add(Op::Arg(n as u32), &[], scope)?;
     }
     for (id, node) in graph.iter().filter(|(id, _)| needed[id.0 as usize]) {
         if received.contains(&id) {
@@ -179,7 +184,8 @@ fn part(
             op => op.clone(),
         };
         let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();
-        new[id.0 as usize] = out.add(op, &inputs, node.scope)?;
+        let scope = scope(&mut out, node.scope);
+        new[id.0 as usize] = out.add(op, &inputs, scope)?;
     }
     out.results = results.iter().map(|id| new[id.0 as usize]).collect();
     Ok((out, params))
