@@ -137,7 +137,10 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
             return refuse(
                 &place("partitioner"),
                 found.name(),
-                "none where nothing is divided",
+                match ranks {
+                    1 => "none on one rank",
+                    _ => "none where every stage is one rank",
+                },
             );
         }
         _ => {}

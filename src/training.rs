@@ -283,7 +283,8 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
                 .unwrap_or_else(|| Stages::new(place.ranks)),
         );
     }
-    let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count > 1;
+    let chosen = |stages: &Stages| (stages.count > 0).then_some(stages.count);
+    let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count != 1;
     let mixes = row.is_some_and(|row| row.mixes) && place.layouts == Layouts::default();
     let open = mixes || place.stages.as_ref().is_some_and(undivided);
     if open && place.ranks > 1 {
@@ -296,7 +297,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         let planned = PlanOptions {
             pin: Pin {
                 partitioner,
-                stages: place.stages.as_ref().map(|stages| stages.count),
+                stages: place.stages.as_ref().and_then(chosen),
                 ..Pin::default()
             },
             ..PlanOptions::new(cluster)
@@ -304,7 +305,10 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         let best = crate::best(loaded, compiled, &planned, (place.placement, place.ranks))?;
         place.layouts = best.layouts;
         if let (Some(stages), Some(best)) = (&mut place.stages, best.stages) {
-            stages.layers = best.layers;
+            (stages.count, stages.layers) = (best.count, best.layers);
+            if stages.chunks == 0 {
+                stages.chunks = best.chunks;
+            }
         }
     }
     Ok(place)

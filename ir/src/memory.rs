@@ -14,6 +14,9 @@ const PRODUCT_BLOCK: u64 = 512;
 /// Blocks of a transposed product are at most this many.
 const PRODUCT_BLOCKS: u64 = 32;
 
+/// Temporary buffers beyond which only one order of placing them is tried: the time grows with their square.
+const MANY: usize = 500;
+
 /// Where everything lies in a rank's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -292,8 +295,12 @@ fn orders(lifetimes: &[Lifetime], floats: &[u64]) -> Vec<Vec<usize>> {
         order.sort_by_key(|&id| (std::cmp::Reverse(key(id)), id));
         order
     };
+    let large = sorted(&|id| (floats[id], length(id)));
+    if temporary.len() > MANY {
+        return vec![large];
+    }
     vec![
-        sorted(&|id| (floats[id], length(id))),
+        large,
         sorted(&|id| (length(id), floats[id])),
         sorted(&|id| (floats[id].saturating_mul(length(id)), 0)),
         sorted(&|id| (u64::MAX - u64::from(begin(id)), floats[id])),

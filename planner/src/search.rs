@@ -311,6 +311,10 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
         spec.partitioner
     };
     let has = request.cluster.device.memory;
+    // Stages of one rank that do not fit are a hybrid's.
+    if spec.stages.is_some() && spec.parts() == 1 {
+        return None;
+    }
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let spec = PlacementSpec {

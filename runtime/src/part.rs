@@ -145,8 +145,14 @@ impl Part {
             arcs,
             whole,
             features,
-            labels: own_labels(data, own)?,
-            splits: [pick(&data.train), pick(&data.val), pick(&data.test)],
+            labels: match needs.labels {
+                true => own_labels(data, own)?,
+                false => Labels::None,
+            },
+            splits: match needs.labels {
+                true => [pick(&data.train), pick(&data.val), pick(&data.test)],
+                false => Default::default(),
+            },
             train_total: data.train.iter().filter(|&&t| t).count() as u64,
             sizes,
             global: local.global,
@@ -251,6 +257,8 @@ pub(crate) struct Needs {
     pub(crate) all_arcs: [[bool; 2]; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
+    /// Whether labels and sets of vertices are read.
+    labels: bool,
     /// Whether rows go to and from all vertices.
     pub(crate) owned: bool,
     /// Of own rows and of own columns: whether non-zeros of features are read, and by column too.
@@ -279,6 +287,7 @@ impl Needs {
         for instr in instrs {
             match instr {
                 Instr::Launch(launch) => self.launch(program, launch),
+                Instr::Loss { .. } | Instr::Metrics { .. } => self.labels = true,
                 Instr::MatMul {
                     finish: Some(launch),
                     ..

@@ -63,7 +63,7 @@ impl Emit {
             placement: self.placement,
             flow: self.flow.flow(),
             skip: self.flow.skip(),
-            stages: Some(self.flow.stages(self.workers)),
+            stages: Some(self.flow.stages(self.placement, self.workers)),
             ..TrainOptions::default()
         };
         let place = gnnc::place(&loaded, &compiled, &options)?;

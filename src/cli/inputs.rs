@@ -75,12 +75,19 @@ impl FlowArgs {
         }
     }
 
-    /// The stages of a pipeline on so many ranks.
-    pub fn stages(&self, ranks: u32) -> Stages {
-        let all = Stages::new(self.stages.unwrap_or(ranks));
+    /// The stages of a pipeline on so many ranks; how many of a hybrid is to be chosen if it is not said.
+    pub fn stages(&self, placement: Placement, ranks: u32) -> Stages {
+        let chosen = if placement == Placement::Hybrid {
+            0
+        } else {
+            ranks
+        };
+        let all = Stages::new(self.stages.unwrap_or(chosen));
         Stages {
             layers: self.layers.clone(),
-            chunks: self.chunks.unwrap_or(all.chunks),
+            chunks: self
+                .chunks
+                .unwrap_or(if all.count == 0 { 0 } else { all.chunks }),
             shuffle: !self.no_shuffle,
             interval: self.interval.unwrap_or(all.interval),
             ..all

@@ -175,7 +175,10 @@ impl Train {
             skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
             stages: match choice {
                 Some(choice) => PlacementSpec::of(choice).stages,
-                None => Some(self.flow.stages(self.workers.unwrap_or(1))),
+                None => Some(self.flow.stages(
+                    self.placement.unwrap_or(Placement::Graph),
+                    self.workers.unwrap_or(1),
+                )),
             },
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),

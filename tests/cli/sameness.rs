@@ -38,7 +38,9 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
     };
     let exact = losses(Placement::Graph, 1);
     assert_eq!(exact.len(), 10);
-    for placement in TABLE.iter().map(|row| row.placement) {
+    // What stages compute from histories is another function: see `differential`.
+    let whole = TABLE.iter().filter(|row| !row.staged());
+    for placement in whole.map(|row| row.placement) {
         // What is another function than the model is compared with one worker that computes it.
         let decoupled = relaxations(placement).contains(&gnnc::ir::plan::Relaxation::Decouple);
         let one = match (decoupled, &compiled.decoupled) {

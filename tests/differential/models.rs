@@ -40,7 +40,9 @@ fn check_case(mut case: Case) {
             let exact = |p: &Placement| {
                 *p != Placement::Graph && !relaxations(*p).contains(&Relaxation::Decouple)
             };
-            for placement in TABLE.iter().map(|row| row.placement).filter(exact) {
+            // Stages are in `pipeline`.
+            let whole = TABLE.iter().filter(|row| !row.staged());
+            for placement in whole.map(|row| row.placement).filter(exact) {
                 case.check(Way {
                     placement,
                     ranks,

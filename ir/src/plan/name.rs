@@ -10,11 +10,11 @@ impl Candidate {
 }
 
 /// Placement, ranks (stages x ranks of each) and partitioner, chunks if there are several, and when exchanges
-/// are left out: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4 x 2 metis / 16`,
+/// are left out: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `skip-broadcast x 8 range adaptive:1`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
-        (Some(stages), Some(groups)) => format!("{placement} {stages} x {groups}"),
+        (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
         _ => format!("{placement} x {}", parameters.ranks),
     };
     if let Some(partitioner) = parameters.partitioner {

@@ -12,12 +12,12 @@ use gnnc_ir::traffic::share;
 /// How layers and vertices are divided.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stages {
-    /// Number of stages.
+    /// Number of stages; 0 where it is still to be chosen.
     pub count: u32,
     /// Layers of each stage: runs of consecutive ones, at least one each. None where they are still to be
     /// divided.
     pub layers: Vec<u32>,
-    /// Chunks that every part is cut into, at least 1.
+    /// Chunks that every part is cut into, at least 1; 0 where there are to be four a stage.
     pub chunks: u32,
     /// Whether chunks come in another order in every epoch.
     pub shuffle: bool,

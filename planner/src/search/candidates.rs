@@ -9,6 +9,9 @@ use gnnc_ir::program::Rule;
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
 
+/// Numbers of stages that are tried with groups of ranks.
+const GROUPINGS: usize = 3;
+
 /// One candidate: everything that a lowering has to know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlacementSpec {
@@ -185,8 +188,9 @@ impl PlanRequest<'_> {
         specs
     }
 
-    /// The stages that are tried: a rank each, or groups of equal numbers of ranks. More stages than
-    /// layers are left to whoever pins them.
+    /// The stages that are tried: a rank each, or groups of equal numbers of ranks, of these at most
+    /// [`GROUPINGS`], from the fewest stages to the most. Others, and more stages than layers, are left to whoever
+    /// pins them.
     fn stages(&self, row: &Row, ranks: u32) -> Vec<Stages> {
         let pinned = |count: &u32| self.pin.stages.is_none_or(|pinned| pinned == *count);
         let legal = |count: &u32| {
@@ -206,7 +210,10 @@ impl PlanRequest<'_> {
                 ..all
             }
         };
-        (2..=ranks).filter(legal).map(of).collect()
+        let counts: Vec<u32> = (2..=ranks).filter(legal).collect();
+        let tried = counts.len().min(GROUPINGS);
+        let spread = |n: usize| counts[n * (counts.len() - 1) / (tried - 1).max(1)];
+        (0..tried).map(spread).map(of).collect()
     }
 
     /// How many chunks are tried.
