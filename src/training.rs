@@ -280,7 +280,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             options
                 .stages
                 .clone()
-                .unwrap_or_else(|| Stages::new(place.ranks)),
+                .unwrap_or_else(|| Stages::of(place.placement, place.ranks)),
         );
     }
     let chosen = |stages: &Stages| (stages.count > 0).then_some(stages.count);

@@ -77,17 +77,12 @@ impl FlowArgs {
 
     /// The stages of a pipeline on so many ranks; how many of a hybrid is to be chosen if it is not said.
     pub fn stages(&self, placement: Placement, ranks: u32) -> Stages {
-        let chosen = if placement == Placement::Hybrid {
-            0
-        } else {
-            ranks
-        };
-        let all = Stages::new(self.stages.unwrap_or(chosen));
+        let all = self
+            .stages
+            .map_or_else(|| Stages::of(placement, ranks), Stages::new);
         Stages {
             layers: self.layers.clone(),
-            chunks: self
-                .chunks
-                .unwrap_or(if all.count == 0 { 0 } else { all.chunks }),
+            chunks: self.chunks.unwrap_or(all.chunks),
             shuffle: !self.no_shuffle,
             interval: self.interval.unwrap_or(all.interval),
             ..all

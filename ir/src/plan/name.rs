@@ -1,6 +1,6 @@
 //! What candidates are called.
 
-use super::{Candidate, Parameters, Placement};
+use super::{Candidate, Parameters, Partitioner, Placement};
 
 impl Candidate {
     /// Placement, ranks and partitioner: `graph x 8 metis`.
@@ -11,13 +11,15 @@ impl Candidate {
 
 /// Placement, ranks (stages x ranks of each) and partitioner, chunks if there are several, and when exchanges
 /// are left out: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
-/// `skip-broadcast x 8 range adaptive:1`.
+/// `skip-broadcast x 8 adaptive:1`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
         _ => format!("{placement} x {}", parameters.ranks),
     };
-    if let Some(partitioner) = parameters.partitioner {
+    // Where copies are kept, rows are dealt out in order unless something else is said.
+    let dealt = |p: &Partitioner| parameters.skip.is_some() && *p == Partitioner::Range;
+    if let Some(partitioner) = parameters.partitioner.filter(|p| !dealt(p)) {
         name = format!("{name} {partitioner}");
     }
     if let Some(chunks) = parameters.chunks {

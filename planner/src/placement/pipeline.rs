@@ -6,6 +6,7 @@ use super::Place;
 use crate::lower::stage::stage;
 use crate::lower::{LowerError, Training};
 use crate::stale::{cuts, form, stages};
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Pipeline, Program};
 use gnnc_ir::traffic::share;
 
@@ -35,6 +36,19 @@ impl Stages {
             chunks: 4 * count.max(1),
             shuffle: true,
             interval: 10,
+        }
+    }
+
+    /// Those of a placement on so many ranks where nothing else is said: a stage a rank, or of a hybrid as
+    /// many as are best.
+    pub fn of(placement: Placement, ranks: u32) -> Self {
+        match placement {
+            Placement::Hybrid => Self {
+                count: 0,
+                chunks: 0,
+                ..Self::new(1)
+            },
+            _ => Self::new(ranks),
         }
     }
 

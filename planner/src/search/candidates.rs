@@ -188,7 +188,7 @@ impl PlanRequest<'_> {
         specs
     }
 
-    /// The stages that are tried: a rank each, or groups of equal numbers of ranks, of these at most
+    /// The stages that are tried on all devices, or as many as are pinned: a rank each, or groups of equal numbers of ranks, of these at most
     /// [`GROUPINGS`], from the fewest stages to the most. Others, and more stages than layers, are left to whoever
     /// pins them.
     fn stages(&self, row: &Row, ranks: u32) -> Vec<Stages> {
@@ -199,7 +199,11 @@ impl PlanRequest<'_> {
             let first = if groups { 2 } else { ranks };
             let none = self.layers == 0 && *count == first;
             let admitted = self.pin.stages.is_some() || *count <= self.layers || none;
-            pinned(count) && ranks.is_multiple_of(*count) && groups == (*count < ranks) && admitted
+            let here = ranks == self.cluster.devices() || self.pin.ranks == Some(ranks);
+            here && pinned(count)
+                && ranks.is_multiple_of(*count)
+                && groups == (*count < ranks)
+                && admitted
         };
         let of = |count| {
             let all = Stages::new(count);
