@@ -284,6 +284,13 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         );
     }
     let chosen = |stages: &Stages| (stages.count > 0).then_some(stages.count);
+    let counted = place.stages.as_ref().and_then(chosen);
+    if let Some(count) = counted.filter(|count| !place.ranks.is_multiple_of(*count)) {
+        return Err(Error::Input(format!(
+            "found {count} stages on {} workers, expected a number that divides {}",
+            place.ranks, place.ranks
+        )));
+    }
     let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count != 1;
     let mixes = row.is_some_and(|row| row.mixes) && place.layouts == Layouts::default();
     let open = mixes || place.stages.as_ref().is_some_and(undivided);

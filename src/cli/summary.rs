@@ -70,7 +70,7 @@ pub fn summary_text(summary: &Summary) -> String {
 /// What was left out, and how old the copies were that were read in its place.
 fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
     if summary.bytes_skippable == 0 {
-        return Vec::new();
+        return histories(summary);
     }
     let (of, left) = (summary.bytes_skippable, summary.bytes_skipped);
     let out = format!(
@@ -105,6 +105,27 @@ fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
         lines.push(("read", text));
     }
     lines
+}
+
+/// How much was read from histories, all layers together.
+fn histories(summary: &Summary) -> Vec<(&'static str, String)> {
+    let Some(staleness) = &summary.staleness else {
+        return Vec::new();
+    };
+    let (mut all, mut earlier, mut oldest) = (0, 0, 0);
+    for (age, reads) in staleness.layers.iter().flat_map(|layer| &layer.ages) {
+        all += reads;
+        if *age > 0 {
+            earlier += reads;
+            oldest = oldest.max(*age);
+        }
+    }
+    let text = format!(
+        "{} of the rows of neighbours in {} layers from earlier epochs, at most {oldest} epochs old",
+        percent(earlier as f64 / all.max(1) as f64),
+        staleness.layers.len()
+    );
+    vec![("read", text)]
 }
 
 /// A loss in ten columns.

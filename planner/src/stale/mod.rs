@@ -53,6 +53,16 @@ pub enum StaleError {
         /// Layers that there are.
         layers: u32,
     },
+    /// Layers of stages that are not those of the model.
+    #[error(
+        "found {found:?} layers in the stages, expected at least 1 in each and {layers} in all, as many as the model has"
+    )]
+    Layers {
+        /// Layers of each stage.
+        found: Vec<u32>,
+        /// Layers that there are.
+        layers: u32,
+    },
     /// A graph that does not fit together: a bug.
     #[error("bug in the form of a pipeline: {0}")]
     Type(#[from] TypeError),

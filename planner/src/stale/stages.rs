@@ -104,9 +104,15 @@ fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Op
 pub fn stages(graph: &Graph, layers: &[u32]) -> Result<Vec<Stage>, StaleError> {
     let cuts = cuts(graph);
     let (count, found) = (layers.len() as u32, cuts.len() as u32 + 1);
-    if layers.contains(&0) || layers.iter().sum::<u32>() != found {
+    if count > found {
         return Err(StaleError::Stages {
             stages: count,
+            layers: found,
+        });
+    }
+    if layers.contains(&0) || layers.iter().sum::<u32>() != found {
+        return Err(StaleError::Layers {
+            found: layers.to_vec(),
             layers: found,
         });
     }
