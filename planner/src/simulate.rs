@@ -112,7 +112,17 @@ pub fn simulate(
         phase(&program.eval),
     );
     let peak = peak_memory(program, cluster, parts);
-    Ok(Estimate {
+    Ok(estimate([setup, epoch, eval], peak, cluster, parts))
+}
+
+/// The phases and the memory of a program as an estimate.
+fn estimate(
+    [setup, epoch, eval]: [PhaseCost; 3],
+    peak: Bytes,
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Estimate {
+    Estimate {
         range: range(&epoch, cluster, parts),
         basis: basis(cluster, parts),
         fits: peak <= cluster.device.memory,
@@ -120,7 +130,7 @@ pub fn simulate(
         epoch,
         eval,
         setup,
-    })
+    }
 }
 
 /// The predicted events of one run of a list on the first `ranks` ranks, from time 0; as in the executor's, waiting

@@ -3,6 +3,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
+use crate::models;
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::Program;
 use gnnc::planner::layout::Layouts;
@@ -85,59 +86,32 @@ fn check(body: &str) {
 
 #[test]
 fn gcn() {
-    check(
-        "let h = x |> dropout(0.5) |> gcn_conv(6, decay = 5e-3) |> relu
-         loss cross_entropy(h |> dropout(0.3) |> gcn_conv(classes), labels, on = train)",
-    );
+    check(models::GCN);
 }
 
 #[test]
 fn sage() {
-    check(
-        "let h = x |> dropout(0.5) |> sage_conv(7) |> relu
-         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",
-    );
+    check(models::SAGE);
 }
 
 #[test]
 fn gat() {
-    check(
-        "let h = x |> dropout(0.4) |> gat_conv(4, heads = 3, dropout = 0.4) |> elu
-         let z = h |> dropout(0.4) |> gat_conv(classes, heads = 2, concat = false, dropout = 0.4)
-         loss cross_entropy(z, labels, on = train)",
-    );
+    check(models::GAT);
 }
 
 #[test]
 fn gin() {
-    check(
-        "let h = x |> gin_conv(8) |> relu
-         let g = h |> dropout(0.5) |> gin_conv(6) |> relu
-         loss cross_entropy(g |> dropout(0.5) |> linear(classes), labels, on = train)",
-    );
+    check(models::GIN);
 }
 
 #[test]
 fn gcnii() {
-    check(
-        "let h0 = x |> dropout(0.4) |> linear(6, init = kaiming) |> relu
-         let h = h0
-         repeat i in 1..=5 {
-           let beta = log(0.5 / i + 1)
-           h = h |> dropout(0.4) |> gcnii_conv(h0, alpha = 0.1, beta = beta, decay = 0.02) |> relu
-         }
-         loss cross_entropy(h |> dropout(0.4) |> linear(classes), labels, on = train)",
-    );
+    check(models::GCNII);
 }
 
 #[test]
 fn appnp() {
-    check(
-        "let u = x |> dropout(0.3) |> linear(8) |> relu |> dropout(0.3) |> linear(classes)
-         let z = u
-         repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
-         loss cross_entropy(z, labels, on = train)",
-    );
+    check(models::APPNP);
 }
 
 /// What else reads the features on slices: an aggregation of theirs that something multiplies, one of a

@@ -9,6 +9,29 @@ use gnnc::planner::search::relaxations;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
+pub const GCN: &str = "let h = x |> dropout(0.5) |> gcn_conv(6, decay = 5e-3) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> gcn_conv(classes), labels, on = train)";
+pub const SAGE: &str = "let h = x |> dropout(0.5) |> sage_conv(7) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)";
+pub const GAT: &str = "let h = x |> dropout(0.4) |> gat_conv(4, heads = 3, dropout = 0.4) |> elu
+         let z = h |> dropout(0.4) |> gat_conv(classes, heads = 2, concat = false, dropout = 0.4)
+         loss cross_entropy(z, labels, on = train)";
+pub const GIN: &str = "let h = x |> gin_conv(8) |> relu
+         let g = h |> dropout(0.5) |> gin_conv(6) |> relu
+         loss cross_entropy(g |> dropout(0.5) |> linear(classes), labels, on = train)";
+pub const GCNII: &str = "let h0 = x |> dropout(0.4) |> linear(6, init = kaiming) |> relu
+         let h = h0
+         repeat i in 1..=5 {
+           let beta = log(0.5 / i + 1)
+           h = h |> dropout(0.4) |> gcnii_conv(h0, alpha = 0.1, beta = beta, decay = 0.02) |> relu
+         }
+         loss cross_entropy(h |> dropout(0.4) |> linear(classes), labels, on = train)";
+pub const APPNP: &str =
+    "let u = x |> dropout(0.3) |> linear(8) |> relu |> dropout(0.3) |> linear(classes)
+         let z = u
+         repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
+         loss cross_entropy(z, labels, on = train)";
+
 fn shape(sparse: bool) -> Shape {
     Shape {
         vertices: 90,
@@ -69,59 +92,32 @@ fn check_case(mut case: Case) {
 
 #[test]
 fn gcn() {
-    check(
-        "let h = x |> dropout(0.5) |> gcn_conv(6, decay = 5e-3) |> relu
-         loss cross_entropy(h |> dropout(0.3) |> gcn_conv(classes), labels, on = train)",
-    );
+    check(GCN);
 }
 
 #[test]
 fn sage() {
-    check(
-        "let h = x |> dropout(0.5) |> sage_conv(7) |> relu
-         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",
-    );
+    check(SAGE);
 }
 
 #[test]
 fn gat() {
-    check(
-        "let h = x |> dropout(0.4) |> gat_conv(4, heads = 3, dropout = 0.4) |> elu
-         let z = h |> dropout(0.4) |> gat_conv(classes, heads = 2, concat = false, dropout = 0.4)
-         loss cross_entropy(z, labels, on = train)",
-    );
+    check(GAT);
 }
 
 #[test]
 fn gin() {
-    check(
-        "let h = x |> gin_conv(8) |> relu
-         let g = h |> dropout(0.5) |> gin_conv(6) |> relu
-         loss cross_entropy(g |> dropout(0.5) |> linear(classes), labels, on = train)",
-    );
+    check(GIN);
 }
 
 #[test]
 fn gcnii() {
-    check(
-        "let h0 = x |> dropout(0.4) |> linear(6, init = kaiming) |> relu
-         let h = h0
-         repeat i in 1..=5 {
-           let beta = log(0.5 / i + 1)
-           h = h |> dropout(0.4) |> gcnii_conv(h0, alpha = 0.1, beta = beta, decay = 0.02) |> relu
-         }
-         loss cross_entropy(h |> dropout(0.4) |> linear(classes), labels, on = train)",
-    );
+    check(GCNII);
 }
 
 #[test]
 fn appnp() {
-    check(
-        "let u = x |> dropout(0.3) |> linear(8) |> relu |> dropout(0.3) |> linear(classes)
-         let z = u
-         repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
-         loss cross_entropy(z, labels, on = train)",
-    );
+    check(APPNP);
 }
 
 /// Draws are keyed by the columns of the whole tensor, wherever a slice of it lies: of vertices

@@ -121,27 +121,23 @@ pub const TABLE: &[Row] = &[
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
     },
-    Row {
-        placement: Placement::Pipeline,
-        alone: false,
-        by_parts: true,
-        mixes: false,
-        slices: false,
-        skips: false,
-        relaxations: &[Relaxation::StaleEmbeddings],
-        lower: Lower::Stages(pipeline::lower),
-    },
-    Row {
-        placement: Placement::Hybrid,
-        alone: false,
-        by_parts: true,
-        mixes: false,
-        slices: false,
-        skips: false,
-        relaxations: &[Relaxation::StaleEmbeddings],
-        lower: Lower::Stages(pipeline::lower),
-    },
+    staged(Placement::Pipeline),
+    staged(Placement::Hybrid),
 ];
+
+/// A placement that divides layers into stages.
+const fn staged(placement: Placement) -> Row {
+    Row {
+        placement,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        skips: false,
+        relaxations: &[Relaxation::StaleEmbeddings],
+        lower: Lower::Stages(pipeline::lower),
+    }
+}
 
 /// A placement with what its lowering has to know.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use super::bound::{Bound, bound, bound_of};
 use super::compile::{Compiler, Name, Step};
 use super::fabric::Fabric;
 use super::run::Run;
-use super::{Estimate, PhaseCost, SimulateError, basis, memory, range, simulate, timeline};
+use super::{Estimate, PhaseCost, SimulateError, estimate, memory, simulate, timeline};
 use crate::parts::Parts;
 use gnnc_ir::cluster::{Cluster, SharedBy};
 use gnnc_ir::plan::KindCost;
@@ -55,15 +55,7 @@ fn staged(
         .iter()
         .map(|program| memory::peak(program, cluster, parts));
     let peak = peaks.max().unwrap_or(Bytes(0));
-    Ok(Estimate {
-        range: range(&epoch, cluster, parts),
-        basis: basis(cluster, parts),
-        fits: peak <= cluster.device.memory,
-        peak_memory_bytes: peak,
-        epoch,
-        eval,
-        setup,
-    })
+    Ok(estimate([setup, epoch, eval], peak, cluster, parts))
 }
 
 /// As [`timeline`], of one program or of one for each stage.
