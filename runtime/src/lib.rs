@@ -12,7 +12,7 @@
 mod checkpoint;
 mod chunks;
 mod crew;
-mod device;
+pub mod device;
 mod error;
 mod exchange;
 mod executor;

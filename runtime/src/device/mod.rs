@@ -1,3 +1,4 @@
 //! Memory and kernels of the devices.
 
 pub(crate) mod cpu;
+pub mod cuda;

@@ -1,0 +1,3 @@
+//! GPUs.
+
+pub mod driver;
