@@ -1,6 +1,6 @@
 //! Training runs.
 
-use crate::{Compiled, Error, Loaded, PlanOptions, Summary};
+use crate::{Compiled, Device, Error, Loaded, PlanOptions, Summary};
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::{GraphData, LocalPart};
 use gnnc_ir::cluster::Cluster;
@@ -25,8 +25,10 @@ pub struct TrainOptions {
     pub seed: Option<u64>,
     /// Ranks.
     pub workers: u32,
-    /// Threads of each rank.
+    /// Threads of each rank on a processor.
     pub threads: usize,
+    /// What ranks run on.
+    pub device: Device,
     /// How the work is placed on several ranks.
     pub placement: Placement,
     /// Relaxations that are permitted beside those that the model permits.
@@ -64,6 +66,7 @@ impl Default for TrainOptions {
             seed: None,
             workers: 1,
             threads: 1,
+            device: Device::default(),
             placement: Placement::Graph,
             allow: Vec::new(),
             layouts: Layouts::default(),
@@ -137,6 +140,8 @@ impl Trainer {
             )));
         }
         permitted(loaded, options)?;
+        // First: what is not here is said before anything is read or divided.
+        let device = options.device.open(options.cache_dir.clone())?;
         let place = place(loaded, compiled, options)?;
         let partition = divide(data, options, &place)?;
         let programs = compiled.programs(&place)?;
@@ -173,7 +178,14 @@ impl Trainer {
         };
         Ok(Self {
             program: programs.first().cloned().unwrap_or_default(),
-            session: Session::new(programs, data, &partition, run)?,
+            session: match device {
+                None => Session::new(programs, data, &partition, run)?,
+                Some(_) => {
+                    return Err(Error::Input(
+                        "training on a GPU is not there yet; use --device cpu".to_owned(),
+                    ));
+                }
+            },
             step_bytes,
             eval_bytes,
             sizes,

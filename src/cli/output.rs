@@ -106,6 +106,15 @@ impl Output {
         self.text(&text)
     }
 
+    /// Writes a value as one line of JSON to standard output.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub fn line(&self, value: &impl Serialize) -> Answer {
+        let text = serde_json::to_string(value).map_err(|e| Failure::from(io::Error::other(e)))?;
+        self.text(&format!("{text}\n"))
+    }
+
     /// Writes a report in the format that was asked for.
     ///
     /// # Errors
@@ -228,6 +237,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Lower(_) => "lower",
         Error::Plan(_) => "plan",
         Error::Runtime(_) => "runtime",
+        Error::Device(_) => "device",
         Error::Bytes { .. } => "bytes",
         Error::Memory { .. } => "memory",
         _ => "other",

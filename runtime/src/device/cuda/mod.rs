@@ -1,3 +1,5 @@
 //! GPUs.
 
 pub mod driver;
+pub mod live;
+pub mod single;
