@@ -169,7 +169,7 @@ impl Trainer {
             cache_dir: options.cache_dir.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
-            memory_limit: None,
+            ..RunOptions::default()
         };
         Ok(Self {
             program: programs.first().cloned().unwrap_or_default(),

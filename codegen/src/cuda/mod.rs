@@ -17,6 +17,7 @@ mod emit_map;
 mod emit_reduce;
 mod emit_softmax;
 mod exprs;
+pub mod library;
 mod math;
 pub mod nvrtc;
 mod prelude;
