@@ -19,6 +19,14 @@ pub enum Device {
 }
 
 impl Device {
+    /// Which rank this process is, where others have the rest.
+    pub fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda(options) => options.processes.as_ref().map(|processes| processes.rank),
+        }
+    }
+
     /// Opens the GPU, if it is one; its machine code is kept where that of the processor is.
     ///
     /// # Errors

@@ -20,11 +20,24 @@ mod memory;
 mod open;
 #[path = "gpu/products.rs"]
 mod products;
+#[path = "gpu/programs.rs"]
+mod programs;
 
+use gnnc::Device;
 use gnnc::device::library_folders;
+use gnnc::runtime::device::cuda::live::LiveOptions;
 use open::{Open, open};
 
 /// The GPU of number 0, or nothing with the reason said.
 fn live(test: &str) -> Option<Open> {
     open(test, library_folders(None))
+}
+
+/// The same, to be opened by whoever trains on it.
+fn device(test: &str) -> Option<Device> {
+    live(test)?;
+    Some(Device::Cuda(LiveOptions {
+        folders: library_folders(None),
+        ..LiveOptions::default()
+    }))
 }

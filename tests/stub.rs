@@ -19,13 +19,26 @@ mod memory;
 mod open;
 #[path = "gpu/products.rs"]
 mod products;
+#[path = "gpu/programs.rs"]
+mod programs;
 #[path = "stub/build.rs"]
 mod stub;
+#[path = "stub/commands.rs"]
+mod stub_commands;
 #[path = "stub/kernels.rs"]
 mod stub_kernels;
 
+use gnnc::Device;
+use gnnc::runtime::device::cuda::live::LiveOptions;
 use open::{Open, open};
 
 fn live(test: &str) -> Option<Open> {
     open(test, vec![stub::folder(test)?])
+}
+
+fn device(test: &str) -> Option<Device> {
+    Some(Device::Cuda(LiveOptions {
+        folders: vec![stub::folder(test)?],
+        ..LiveOptions::default()
+    }))
 }

@@ -19,6 +19,7 @@ mod emit_reduce;
 mod emit_softmax;
 mod exprs;
 pub mod libraries;
+pub mod library;
 mod math;
 pub mod nvrtc;
 mod prelude;
