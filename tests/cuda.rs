@@ -10,6 +10,7 @@
 )]
 
 use gnnc::codegen::cuda::cubin::Cubins;
+use gnnc::codegen::cuda::library::{self, Entry};
 use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
 use gnnc::codegen::cuda::{Source, generate, module};
 use gnnc::ir::kernel::Kernel;
@@ -154,6 +155,26 @@ fn compile(arch: &str) {
         println!(
             "skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}"
         );
+    }
+}
+
+/// What is the same for every model: no spills, and the entry points that are named.
+#[test]
+fn the_library_compiles() {
+    let text = module([]) + "\n" + &library::text();
+    for arch in ["sm_80", "sm_90"] {
+        let Some(nvrtc) = nvrtc("the_library_compiles") else {
+            return;
+        };
+        let binary = nvrtc.compile(&text, "library.cu", arch).unwrap();
+        assert_eq!(binary.usage.len(), Entry::ALL.len());
+        for entry in Entry::ALL {
+            let usage = binary
+                .usage
+                .iter()
+                .find(|usage| usage.entry == entry.name());
+            assert_eq!(usage.unwrap().spills, [0, 0], "{}", entry.name());
+        }
     }
 }
 

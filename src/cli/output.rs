@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use gnnc::Error;
 use gnnc::ir::Diagnostic;
 use gnnc::ir::diagnostic::{render, to_json};
+use gnnc::runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -236,8 +237,8 @@ fn kind(error: &Error) -> &'static str {
         Error::Form(_) => "form",
         Error::Lower(_) => "lower",
         Error::Plan(_) => "plan",
+        Error::Device(_) | Error::Runtime(RuntimeError::Device(_)) => "device",
         Error::Runtime(_) => "runtime",
-        Error::Device(_) => "device",
         Error::Bytes { .. } => "bytes",
         Error::Memory { .. } => "memory",
         _ => "other",

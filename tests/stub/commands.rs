@@ -276,6 +276,21 @@ fn every_call_that_fails_is_said() {
     }
 }
 
+/// Calibration trains on the device; all of it would take many minutes here, so it is ended.
+#[test]
+fn calibration_runs_on_the_device() {
+    let Some(place) = Place::new("calibration_runs_on_the_device") else {
+        return;
+    };
+    let mut command = place.command(&["calibrate", "--quick", "--device", "cuda"]);
+    command.env("GNNC_STUB_FAIL", "cuLaunchKernel:400");
+    let output = ended(command.spawn().unwrap());
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("cuLaunchKernel"), "{said}");
+    assert!(!place.folder.join("machine.toml").exists());
+}
+
 #[test]
 fn kernels_are_measured_line_by_line() {
     let Some(place) = Place::new("kernels_are_measured_line_by_line") else {

@@ -138,7 +138,7 @@ impl Part {
             Self::Nccl => nccl(first),
             _ => {
                 // Kept: cudarc gets the same one by its name.
-                first.map(keep);
+                std::mem::forget(first);
                 self.of_cudarc()
             }
         };
@@ -165,7 +165,7 @@ impl Part {
             };
             for needed in self.needs().iter().filter_map(|name| begins(folder, name)) {
                 // What is not loaded here is looked for when it is needed, and missed then.
-                let _ = open(needed.as_os_str()).map(keep);
+                std::mem::forget(open(needed.as_os_str()));
             }
             match open(path.as_os_str()) {
                 Ok(library) => return (Some(library), places),
@@ -268,8 +268,8 @@ impl Found {
     /// # Errors
     /// The first that is not.
     pub fn require(&self, names: &[&CStr]) -> Result<(), LibraryError> {
-        let missing = |name: &&CStr| self.symbol::<*const c_void>(name).map(|_| ());
-        names.iter().try_for_each(|name| missing(name))
+        let has = |name: &&CStr| self.symbol::<*const c_void>(name).map(|_| ());
+        names.iter().try_for_each(has)
     }
 }
 
@@ -323,11 +323,6 @@ fn nccl(first: Option<Library>) -> Option<&'static Library> {
 fn open(path: &OsStr) -> Result<Library, libloading::Error> {
     // SAFETY: NVIDIA's libraries do nothing but set up when they are loaded.
     unsafe { unix::Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map(Library::from)
-}
-
-/// Keeps a library for as long as the process runs.
-fn keep(library: Library) {
-    std::mem::forget(library);
 }
 
 /// The first file of a folder whose name begins so.

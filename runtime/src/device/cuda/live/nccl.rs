@@ -266,14 +266,14 @@ impl Communicator {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: both functions return strings that stay.
         let text = |words: *const c_char| match words.is_null() {
             true => String::new(),
+            // SAFETY: both functions below return strings that stay.
             false => unsafe { CStr::from_ptr(words) }
                 .to_string_lossy()
                 .into_owned(),
         };
-        // SAFETY: as above; a null communicator is allowed.
+        // SAFETY: a null communicator is allowed.
         let [what, last] = unsafe {
             [
                 text((self.functions.error_string)(status)),
