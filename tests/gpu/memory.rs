@@ -107,9 +107,10 @@ fn captured_work_is_done_again() {
     let numbers = 100_000u64;
     let function = live.load(ADD, &[("add", 2)]).unwrap()[0];
     let [one, two] = [0, 1].map(|_| live.stream().unwrap());
-    let [forth, back] = [0, 1].map(|_| live.event(false).unwrap());
+    let [before, forth, back] = [0, 1, 2].map(|_| live.event(false).unwrap());
     let [a, b] = [0, 1].map(|_| live.allocate(numbers * 4).unwrap());
     live.clear(one, a, numbers * 4).unwrap();
+    live.record(before, one).unwrap();
     let add = |live: &mut Live, on: Stream, at: Address| {
         let launch = Launch {
             function,
@@ -125,6 +126,8 @@ fn captured_work_is_done_again() {
         add(live, one, a);
         live.record(forth, one).unwrap();
         live.wait(two, forth).unwrap();
+        // Of a capture it is no part, and over.
+        live.wait(two, before).unwrap();
         live.copy(two, a, b, numbers * 4).unwrap();
         add(live, two, b);
         live.record(back, two).unwrap();
