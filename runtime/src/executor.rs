@@ -231,6 +231,8 @@ impl Rank {
                 begin_us: begin,
                 end_us: end,
                 bytes_sent: self.transport.bytes_sent() - sent,
+                stage: program.pipeline.map_or(0, |pipeline| pipeline.stage),
+                peer: self.peer(instr),
             };
             self.events.get_or_insert_default().push(event);
         }

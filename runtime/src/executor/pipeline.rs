@@ -6,7 +6,7 @@ use crate::moment::Moment;
 use crate::staleness::{LayerStaleness, Staleness};
 use gnnc_graph::rng::Stream;
 use gnnc_ir::program::{BufferId, Extent, Instr, Passage, Pipeline, Program, Ref, Role, Transfer};
-use gnnc_ir::trace::Phase;
+use gnnc_ir::trace::{Peer, Phase};
 
 /// Sets the order of chunks apart from other draws of a seed.
 const ORDER: u64 = 0x6368_756e_6b73;
@@ -109,10 +109,24 @@ impl Rank {
         }));
         let floats = spans.iter().map(|span| span.len).sum();
         self.memory.spans = spans;
-        let (rank, ranks) = (self.transport.rank(), self.transport.ranks());
-        let pipeline = self.program.pipeline.as_ref();
-        let peer = pipeline.and_then(|pipeline| passage.with.rank(pipeline, ranks, rank));
+        let peer = self.beside(passage);
         Ok((peer.ok_or(Fault::Missing("a stage beside it"))?, floats))
+    }
+
+    /// The rank at the other end of a passage.
+    fn beside(&self, passage: &Passage) -> Option<u32> {
+        let (rank, ranks) = (self.transport.rank(), self.transport.ranks());
+        let pipeline = self.program.pipeline.as_ref()?;
+        passage.with.rank(pipeline, ranks, rank)
+    }
+
+    /// The rank at the other end of an instruction that passes rows between stages.
+    pub(super) fn peer(&self, instr: &Instr) -> Option<Peer> {
+        match instr {
+            Instr::Send(passage) => self.beside(passage).map(Peer::To),
+            Instr::Receive(passage) => self.beside(passage).map(Peer::From),
+            _ => None,
+        }
     }
 
     /// Keeps the rows at hand, in the epochs in which histories are kept.
