@@ -43,7 +43,11 @@ def arguments(row):
 
 def predict(row, binary, machine):
     """The epoch that a plan predicts."""
-    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", f"placement=graph,ranks={row['ranks']}")
+    pin = f"placement=graph,ranks={row['ranks']}"
+    if row["ranks"] > 1:
+        # The parts that bench-epoch makes; a plan may find better ones.
+        pin += ",partitioner=metis"
+    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", pin)
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 
 
