@@ -9,6 +9,7 @@
     reason = "a test may stop, and says what it skips"
 )]
 
+use gnnc::codegen::cuda::library::{self, Entry};
 use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
 use gnnc::codegen::cuda::{Source, generate, module};
 use gnnc::ir::kernel::Kernel;
@@ -102,6 +103,25 @@ fn kernels_of_the_examples_compile_for_sm_80() {
 #[test]
 fn kernels_of_the_examples_compile_for_sm_90() {
     compile("sm_90");
+}
+
+/// What is the same for every model.
+#[test]
+fn the_library_compiles() {
+    for arch in ["sm_80", "sm_90"] {
+        let Some(nvrtc) = nvrtc("the library") else {
+            return;
+        };
+        let text = module([]) + &library::text();
+        let binary = nvrtc.compile(&text, "library.cu", arch).unwrap();
+        let ptx = String::from_utf8_lossy(&binary.ptx).into_owned();
+        for entry in Entry::ALL.map(Entry::name) {
+            assert!(ptx.contains(&format!(".entry {entry}(")), "{entry}");
+            let usage = binary.usage.iter().find(|usage| usage.entry == entry);
+            let usage = usage.unwrap_or_else(|| panic!("{entry}: {}", binary.log));
+            assert_eq!(usage.spills, [0, 0], "{usage:?}");
+        }
+    }
 }
 
 /// Compiles all kernels; a summary of what they take is kept.
