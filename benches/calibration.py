@@ -2,22 +2,26 @@
 """Predicted epochs beside measured ones on this machine.
 
     cargo build --release
-    target/release/gnnc calibrate --out target/bench/machine.toml
     python3 benches/calibration.py
 
 For each graph, model, hidden width and number of ranks: the epoch that `gnnc plan` predicts with the
-calibrated machine, and those that `gnnc bench-epoch` measures, in rounds. Compared is the lower eighth
-of the epochs, the time when nothing else disturbs the machine, as in the calibration; the median is
-printed beside it. Prints a markdown table and writes it with all epochs to --out. Exit code 1: a row is off by more than --within.
+calibrated machine, and those that `gnnc bench-epoch` measures. The machine is calibrated by turns with the
+measuring, so that both find it in the same states: `gnnc calibrate` is stopped for every row and goes on
+after it, round after round until it ends. With --machine a calibration of before is used. Compared is the
+lower eighth of the epochs, which is the middle of the fastest quarter that a calibration keeps: the time when
+nothing else disturbs the machine; the median is printed beside it. Prints a markdown table and writes
+it with all epochs to --out. Exit code 1: a row is off by more than --within.
 Needs Python 3.9 and nothing else. docs/cost-model.md tells what is calibrated.
 """
 
 import argparse
 import json
 import math
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from epoch import GRAPHS, MODELS, ROOT, graph_file
@@ -39,17 +43,35 @@ def arguments(row):
 
 def predict(row, binary, machine):
     """The epoch that a plan predicts."""
-    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", f"placement=graph,ranks={row['ranks']}")
+    pin = f"placement=graph,ranks={row['ranks']}"
+    if row["ranks"] > 1:
+        # The parts that bench-epoch makes; a plan may find better ones.
+        pin += ",partitioner=metis"
+    plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", pin)
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 
 
 def measure(row, binary, seconds):
     """More epochs of a row, without the first, which finds nothing in the cache."""
-    epochs = max(5, min(200, math.ceil(seconds / row["predicted"])))
+    epochs = max(5, min(200, math.ceil(seconds / row["epochs"][0]))) if row.get("epochs") else 5
     answer = run(binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--epochs", epochs)
     row["epochs"] = sorted(row.get("epochs", []) + answer["epoch_seconds"][1:])
-    row["measured"] = row["epochs"][len(row["epochs"]) // 8]
-    row["median"] = statistics.median(row["epochs"])
+
+
+def by_turns(rows, binary, machine, seconds):
+    """Calibrates, and measures a row after every few seconds of it, until both are done."""
+    command = [str(binary), "calibrate", "--out", str(machine), "--format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as calibration:
+        turn = 0
+        while calibration.poll() is None:
+            time.sleep(seconds)
+            calibration.send_signal(signal.SIGSTOP)
+            measure(rows[turn % len(rows)], binary, seconds / 2)
+            calibration.send_signal(signal.SIGCONT)
+            turn += 1
+    if calibration.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {calibration.returncode}")
+    print(f"calibrated; {turn} turns, {turn / len(rows):.1f} of each row", file=sys.stderr, flush=True)
 
 
 def table(rows):
@@ -66,13 +88,13 @@ def table(rows):
 def main():
     """Measures the rows that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--machine", default=ROOT / "target/bench/machine.toml", help="of gnnc calibrate")
+    parser.add_argument("--machine", type=Path, help="of a gnnc calibrate of before")
     parser.add_argument("--graphs", default=",".join(GRAPHS))
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--hidden", default="16,64,256")
     parser.add_argument("--ranks", default="1,2")
-    parser.add_argument("--rounds", type=int, default=3, help="of measuring all rows")
-    parser.add_argument("--seconds", type=float, default=3.0, help="measuring of a row, all rounds")
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring all rows with --machine")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
     parser.add_argument("--within", type=float, default=15.0, help="percent that a row may be off")
     parser.add_argument("--gnnc", default=ROOT / "target/release/gnnc")
     parser.add_argument("--out", type=Path, default=ROOT / "target/bench/calibration.json")
@@ -86,14 +108,17 @@ def main():
         for hidden in map(int, options.hidden.split(","))
         for ranks in map(int, options.ranks.split(","))
     ]
-    for row in rows:
-        predict(row, options.gnnc, options.machine)
-    for turn in range(options.rounds):
+    machine = options.machine or ROOT / "target/bench/machine.toml"
+    machine.parent.mkdir(parents=True, exist_ok=True)
+    if options.machine is None:
+        by_turns(rows, options.gnnc, machine, options.seconds)
+    for _ in range(options.rounds if options.machine else 0):
         for row in rows:
-            measure(row, options.gnnc, options.seconds / options.rounds)
-            about = f"{row['graph']} {row['model']} {row['hidden']}, {row['ranks']} ranks"
-            quotient = row["predicted"] / row["measured"]
-            print(f"round {turn + 1}: {about}: {quotient:.2f}", file=sys.stderr, flush=True)
+            measure(row, options.gnnc, options.seconds)
+    for row in rows:
+        predict(row, options.gnnc, machine)
+        row["measured"] = row["epochs"][len(row["epochs"]) // 8]
+        row["median"] = statistics.median(row["epochs"])
     errors = [abs(r["predicted"] / r["measured"] - 1) * 100 for r in rows]
     bad = sum(error > options.within for error in errors)
     text = table(rows)

@@ -310,6 +310,9 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             place.ranks, place.ranks
         )));
     }
+    if place.placement == Placement::Hybrid {
+        ends(&mut place, counted)?;
+    }
     let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count != 1;
     let mixes = row.is_some_and(|row| row.mixes) && place.layouts == Layouts::default();
     let open = mixes || place.stages.as_ref().is_some_and(undivided);
@@ -338,6 +341,26 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         }
     }
     Ok(place)
+}
+
+/// A hybrid of one stage is graph parallelism, and one of groups of one rank is a pipeline.
+fn ends(place: &mut Place, stages: Option<u32>) -> Result<(), Error> {
+    let ranks = place.ranks;
+    match stages {
+        Some(1) => (place.placement, place.stages) = (Placement::Graph, None),
+        Some(count) if count == ranks => place.placement = Placement::Pipeline,
+        None if !(2..ranks).any(|count| ranks.is_multiple_of(count)) => {
+            return Err(Error::Input(format!(
+                "found placement {} on {ranks} workers, expected a number that can be divided into groups, such \
+                 as 4; or use placement {} or {}",
+                place.placement,
+                Placement::Pipeline,
+                Placement::Graph
+            )));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn divide(data: &GraphData, options: &TrainOptions, place: &Place) -> Result<Partition, Error> {

@@ -72,6 +72,21 @@ pub struct Event {
     pub end_us: f64,
     /// Payload bytes that it sent.
     pub bytes_sent: u64,
+    /// The stage of the rank; 0 where there are none. Ranks of a stage run the same list.
+    pub stage: u32,
+    /// The rank of another stage that rows go to or come from; the n-th message that a rank waits for
+    /// is the n-th that the other sends to it.
+    pub peer: Option<Peer>,
+}
+
+/// The other end of a message from stage to stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peer {
+    /// The rank that it goes to.
+    To(u32),
+    /// The rank that it comes from.
+    From(u32),
 }
 
 /// Events in the order in which they began on each rank, rank after rank.

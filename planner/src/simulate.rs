@@ -149,7 +149,7 @@ pub fn timeline(
     let fabric = Fabric::new(cluster, parts, 0);
     let compiler = Compiler::new(program, cluster, &fabric, parts);
     let (steps, names) = compiler.compile(program.list(phase));
-    let mut run = Run::tracing(&fabric, names, phase, ranks);
+    let mut run = Run::tracing(&fabric, names, phase, ranks, 0);
     run.all(&steps);
     Ok(run.into_events())
 }

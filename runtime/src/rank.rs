@@ -11,8 +11,8 @@ use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Extent, Launch, Passage, Pipeline, Program, Ref, Role};
-use gnnc_ir::trace::{Event, Phase, Resource};
+use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role};
+use gnnc_ir::trace::{Event, Peer, Phase, Resource};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -130,6 +130,17 @@ impl Rank {
             begin_us: run.begin_us,
             end_us: run.end_us,
             bytes_sent: run.bytes_sent,
+            stage: self.program.pipeline.map_or(0, |pipeline| pipeline.stage),
+            peer: self.peer(step.instr),
+        }
+    }
+
+    /// The rank at the other end of an instruction that passes rows between stages.
+    fn peer(&self, instr: &Instr) -> Option<Peer> {
+        match instr {
+            Instr::Send(passage) => self.beside(passage).ok().map(Peer::To),
+            Instr::Receive(passage) => self.beside(passage).ok().map(Peer::From),
+            _ => None,
         }
     }
 

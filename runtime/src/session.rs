@@ -115,8 +115,7 @@ impl Session {
     /// As [`Session::new`], on a GPU: one thread drives all ranks.
     ///
     /// # Errors
-    /// As [`Session::new`]; a device that has not enough memory, or fails; exchanges that are left out by
-    /// values.
+    /// As [`Session::new`]; a device that has not enough memory, or fails.
     pub fn on_device(
         programs: impl Into<Programs>,
         data: &GraphData,
@@ -134,7 +133,7 @@ impl Session {
     /// here.
     ///
     /// # Errors
-    /// As [`Session::on_device`]; neither one rank nor all.
+    /// As [`Session::on_device`]; neither one rank nor all; exchanges that are left out by values.
     pub fn on_device_of(
         programs: impl Into<Programs>,
         data: &GraphData,

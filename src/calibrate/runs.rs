@@ -92,7 +92,8 @@ impl Heap {
                 let place = (event.rank, event.at.clone());
                 instructions.insert(place.clone(), seconds);
                 run.instructions.entry(place).or_insert_with(|| {
-                    let demand = demand(&program, instr, &sizes[event.rank as usize]);
+                    let sizes = &sizes[event.rank as usize];
+                    let demand = demand(&program, instr, sizes, sizes);
                     let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
                     Measurement {
                         ranks: self.ranks,

@@ -1,6 +1,6 @@
 //! Several workers compute what one computes, dropout included.
 
-use crate::support::{example, gnnc};
+use crate::support::{example, gnnc, refused};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Rule;
@@ -60,6 +60,60 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
             }
         }
     }
+}
+
+/// A hybrid of one stage is graph parallelism, and one of groups of one rank a pipeline, bit for bit.
+#[test]
+fn hybrids_end_in_graph_and_pipeline() {
+    let trained = |placement: &str, stages: &str| {
+        let cora = example("gcnii_cora.gir");
+        let args = [
+            "train",
+            &cora,
+            "--set",
+            "depth=6",
+            "--epochs",
+            "4",
+            "--workers",
+            "3",
+            "--allow",
+            "stale",
+            "--format",
+            "json",
+            "--placement",
+            placement,
+            "--stages",
+            stages,
+        ];
+        let trained = gnnc(args).json();
+        (trained["train_loss"].clone(), trained["bytes_sent"].clone())
+    };
+    assert!(trained("graph", "1").0.is_f64());
+    assert_eq!(trained("hybrid", "1"), trained("graph", "1"));
+    assert_eq!(trained("hybrid", "3"), trained("pipeline", "3"));
+    assert_ne!(trained("hybrid", "3"), trained("graph", "1"));
+}
+
+#[test]
+fn a_hybrid_without_groups_is_refused_with_what_to_do() {
+    let cora = example("gcnii_cora.gir");
+    refused(
+        1,
+        &[
+            "train",
+            &cora,
+            "--workers",
+            "3",
+            "--placement",
+            "hybrid",
+            "--allow",
+            "stale",
+        ],
+        &[
+            "found placement hybrid on 3 workers",
+            "such as 4; or use placement pipeline or graph",
+        ],
+    );
 }
 
 #[test]

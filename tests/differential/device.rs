@@ -7,6 +7,8 @@ mod clocks;
 mod failures;
 #[path = "device/fake.rs"]
 mod fake;
+#[path = "device/finds.rs"]
+mod finds;
 #[path = "device/host.rs"]
 mod host;
 #[path = "device/runs.rs"]
@@ -101,7 +103,11 @@ impl<'a> Again<'a> {
     }
 
     /// One rank of several processes.
-    pub fn on_device_of(&self, rank: u32, driver: Box<dyn Driver>) -> Session {
+    pub fn on_device_of(
+        &self,
+        rank: u32,
+        driver: Box<dyn Driver>,
+    ) -> Result<Session, gnnc::runtime::RuntimeError> {
         let data = self.case.loaded.data.as_ref().unwrap();
         let options = self.options.clone();
         let here = rank..rank + 1;
@@ -113,7 +119,6 @@ impl<'a> Again<'a> {
             driver,
             here,
         )
-        .unwrap()
     }
 }
 

@@ -6,7 +6,7 @@ use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
 use gnnc::ir::model::{GraphFacts, Relaxation};
 use gnnc::ir::plan::Placement;
-use gnnc::ir::program::Rule;
+use gnnc::ir::program::{Distance, Rule};
 use gnnc::planner::placement::{Flow, Stages};
 use gnnc::runtime::{Metrics, Tensor};
 use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};
@@ -233,6 +233,14 @@ fn placements_train_as_on_the_processor() {
             GCN,
             TrainOptions {
                 skip: Some(Rule::Fixed(1)),
+                ..stale(Placement::SkipBroadcast)
+            },
+        ),
+        (
+            "skip-broadcast gcn by distance",
+            GCN,
+            TrainOptions {
+                skip: Some(Rule::Gap(Distance(0.02), Some(3))),
                 ..stale(Placement::SkipBroadcast)
             },
         ),

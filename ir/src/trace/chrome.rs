@@ -3,7 +3,7 @@
 //! A rank is a process, a resource one of its threads. `otherData` says what the file is, so
 //! that it can be read back; whatever else a tool added is passed over.
 
-use super::{Event, Kind, Phase, Resource, Trace};
+use super::{Event, Kind, Peer, Phase, Resource, Trace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -68,6 +68,10 @@ struct Args {
     iteration: u32,
     resource: Resource,
     bytes_sent: u64,
+    #[serde(default)]
+    stage: u32,
+    #[serde(default)]
+    peer: Option<Peer>,
 }
 
 impl Trace {
@@ -89,6 +93,8 @@ impl Trace {
                     "iteration": event.iteration,
                     "resource": event.resource,
                     "bytes_sent": event.bytes_sent,
+                    "stage": event.stage,
+                    "peer": event.peer,
                 },
             })
         }));
@@ -189,5 +195,7 @@ fn event(entry: Entry, ranks: u32) -> Result<Event, String> {
         begin_us: ts,
         end_us: ts + dur,
         bytes_sent: entry.args.bytes_sent,
+        stage: entry.args.stage,
+        peer: entry.args.peer,
     })
 }

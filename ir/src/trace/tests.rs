@@ -15,6 +15,8 @@ fn event(rank: u32, epoch: u64, at: &str, resource: Resource, span: (f64, f64)) 
         begin_us: span.0,
         end_us: span.1,
         bytes_sent: if resource == Resource::Network { 8 } else { 0 },
+        stage: 0,
+        peer: None,
     }
 }
 
@@ -146,4 +148,38 @@ fn instructions_of_one_trace_alone_stay_visible() {
             .all(|r| r.seconds[1].is_none())
     );
     assert!(diff(&Trace::default(), &Trace::default()).totals.is_empty());
+}
+
+/// Two stages: the second waits for rows of the first, which takes as long as the message is on its way.
+#[test]
+fn waiting_for_another_stage_ends_when_it_sends() {
+    let passing = |rank: u32, at: &str, peer, span| Event {
+        stage: rank,
+        peer: Some(peer),
+        ..event(rank, 1, at, Resource::Network, span)
+    };
+    let events = vec![
+        event(0, 1, "0", Resource::Compute, (0.0, 10.0)),
+        passing(0, "1", Peer::To(1), (10.0, 12.0)),
+        event(0, 1, "2", Resource::Compute, (12.0, 20.0)),
+        passing(0, "3", Peer::To(1), (20.0, 21.0)),
+        passing(1, "0", Peer::From(0), (0.0, 15.0)),
+        event(1, 1, "1", Resource::Compute, (15.0, 30.0)),
+        // Was there before.
+        passing(1, "2", Peer::From(0), (30.0, 31.0)),
+    ];
+    let staged = Trace {
+        events,
+        ..trace(1, 1.0)
+    };
+    assert_eq!(
+        Trace::from_chrome_json(&staged.chrome_json()).unwrap(),
+        staged
+    );
+    let found = diff(&staged, &staged);
+    let total = &found.totals[0];
+    let near = |a: Seconds, micros: f64| assert!((a.0 * 1e6 - micros).abs() < 1e-6, "{a} {micros}");
+    near(total.waiting[0], 12.0 / 2.0);
+    near(total.resources[2][0], (2.0 + 1.0 + 3.0 + 1.0) / 2.0);
+    near(total.resources[0][0], (18.0 + 15.0) / 2.0);
 }

@@ -86,12 +86,19 @@ pub struct Demand {
     pub terms: [f64; TERM_COUNT],
 }
 
-/// What an instruction asks of a rank of the given sizes; `None` for loops and for instructions
-/// that communicate.
-pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Demand> {
+/// What an instruction asks of a rank of the given sizes, or of a share of it: `sizes` are what it runs
+/// over and `held` what the rank has, which rows are picked from. `None` for loops and for instructions that
+/// communicate.
+pub fn demand(
+    program: &Program,
+    instr: &Instr,
+    sizes: &RankSizes,
+    held: &RankSizes,
+) -> Option<Demand> {
     let mut terms = Terms {
         counts: [0.0; TERM_COUNT],
         reach: reach(program, instr, sizes),
+        held: *held,
     };
     terms.counts[LAUNCH] = 1.0;
     let sizes = &launched(instr, sizes);
@@ -160,6 +167,7 @@ pub fn demand(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Dem
 struct Terms {
     counts: [f64; TERM_COUNT],
     reach: u64,
+    held: RankSizes,
 }
 
 impl Terms {
@@ -290,7 +298,7 @@ impl Terms {
             self.counts[SLOW] += each * slow(finish);
             self.counts[EXP] += each * exponentials(finish);
         }
-        self.operands(program, launch, kernel, &nest, sizes);
+        self.operands(program, launch, kernel, &nest);
         match &kernel.body {
             Body::Map {
                 over: Over::Rows, ..
@@ -307,14 +315,7 @@ impl Terms {
     }
 
     /// What is read and written: in a stream, or picked row by row.
-    fn operands(
-        &mut self,
-        program: &Program,
-        launch: &Launch,
-        kernel: &Kernel,
-        nest: &Nest,
-        sizes: &RankSizes,
-    ) {
+    fn operands(&mut self, program: &Program, launch: &Launch, kernel: &Kernel, nest: &Nest) {
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
@@ -340,7 +341,8 @@ impl Terms {
                         _ => nest.arcs,
                     };
                     let row = once / times.max(1);
-                    self.pick(times, row, bytes(program, *at, sizes));
+                    let all = bytes(program, *at, &self.held);
+                    self.pick(times, row, all);
                 }
                 None => streamed += once,
             }

@@ -231,8 +231,7 @@ impl<'a> Compiler<'a> {
     /// An instruction that runs in a share of the epochs.
     fn computed(&self, instr: &Instr, at: String, name: usize, share: f64) -> Step {
         let classes = self.fabric.classes.iter();
-        let seconds =
-            classes.map(|class| share * self.instruction(instr, &self.chunk(&class.sizes)));
+        let seconds = classes.map(|class| share * self.instruction(instr, &class.sizes));
         Step::Compute {
             at,
             name,
@@ -292,9 +291,10 @@ impl<'a> Compiler<'a> {
 
     /// The time of an instruction on a rank: what was measured for what it asks, or else what
     /// peaks and efficiencies say.
-    fn instruction(&self, instr: &Instr, sizes: &RankSizes) -> f64 {
+    fn instruction(&self, instr: &Instr, held: &RankSizes) -> f64 {
+        let sizes = &self.chunk(held);
         let measured = self.costs.and_then(|costs| {
-            let demand = demand(self.program, instr, sizes)?;
+            let demand = demand(self.program, instr, sizes, held)?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {

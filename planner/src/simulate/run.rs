@@ -5,7 +5,8 @@ use super::compile::{Half, Name, Step, TransferCost};
 use super::fabric::Fabric;
 use super::network::{Flight, begin};
 use gnnc_ir::plan::KindCost;
-use gnnc_ir::trace::{Event, Phase};
+use gnnc_ir::program::Neighbour;
+use gnnc_ir::trace::{Event, Peer, Phase};
 use gnnc_ir::units::Seconds;
 use std::collections::BTreeMap;
 
@@ -43,6 +44,10 @@ struct Tracing {
     phase: Phase,
     /// Events of the ranks below are kept.
     ranks: u32,
+    /// The stage of the ranks.
+    stage: u32,
+    /// The stage at the other end of the message at hand, and whether this one sends it.
+    other: Option<(Neighbour, bool)>,
 }
 
 impl<'a> Run<'a> {
@@ -65,13 +70,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn tracing(fabric: &'a Fabric, names: Vec<Name>, phase: Phase, ranks: u32) -> Self {
+    /// Keeps the events of ranks below `ranks`; the run is that of the ranks of a stage.
+    pub fn tracing(
+        fabric: &'a Fabric,
+        names: Vec<Name>,
+        phase: Phase,
+        ranks: u32,
+        stage: u32,
+    ) -> Self {
         let events = Vec::new();
         Self {
             events: Some(Tracing {
                 events,
                 phase,
                 ranks,
+                stage,
+                other: None,
             }),
             ..Self::new(fabric, names)
         }
@@ -250,6 +264,7 @@ impl<'a> Run<'a> {
     pub fn passage(
         &mut self,
         (name, at): (usize, &str),
+        with: Neighbour,
         iteration: u32,
         packing: &[f64],
         bytes: &[f64],
@@ -257,6 +272,7 @@ impl<'a> Run<'a> {
     ) -> Vec<f64> {
         let outer = std::mem::replace(&mut self.iteration, iteration);
         self.state.kinds[name].0 += 1;
+        self.other(Some((with, arrived.is_none())));
         for (class, &packing) in packing.iter().enumerate() {
             let clock = self.state.clock[class];
             let [sent, there] = arrived.map_or([clock; 2], |arrived| arrived[class]);
@@ -268,7 +284,14 @@ impl<'a> Run<'a> {
             self.finish(class, name, at, busy, end, sends.round() as u64);
         }
         self.iteration = outer;
+        self.other(None);
         self.state.clock.clone()
+    }
+
+    fn other(&mut self, other: Option<(Neighbour, bool)>) {
+        if let Some(tracing) = &mut self.events {
+            tracing.other = other;
+        }
     }
 
     /// Runs a loop. Durations do not depend on the iteration, so every further iteration is the
@@ -320,14 +343,28 @@ impl<'a> Run<'a> {
             events,
             phase,
             ranks: limit,
+            stage,
+            other,
         }) = &mut self.events
         {
-            let phase = *phase;
+            let (phase, stage, width) = (*phase, *stage, self.fabric.ranks);
+            let peer = |rank: u32| {
+                let (with, sends) = (*other)?;
+                let peer = match with {
+                    Neighbour::Next => rank + width,
+                    Neighbour::Previous => rank.checked_sub(width)?,
+                };
+                Some(match sends {
+                    true => Peer::To(peer),
+                    false => Peer::From(peer),
+                })
+            };
             events.extend(
                 ranks
                     .iter()
-                    .filter(|rank| *rank < limit)
-                    .map(|&rank| Event {
+                    .map(|rank| rank + stage * width)
+                    .filter(|rank| rank < limit)
+                    .map(|rank| Event {
                         rank,
                         phase,
                         epoch: u64::from(phase != Phase::Setup),
@@ -338,6 +375,8 @@ impl<'a> Run<'a> {
                         begin_us: begin * 1e6,
                         end_us: end * 1e6,
                         bytes_sent,
+                        stage,
+                        peer: peer(rank),
                     }),
             );
         }

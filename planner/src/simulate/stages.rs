@@ -73,16 +73,8 @@ pub fn timeline_all(
         [program] if program.pipeline.is_none() => timeline(program, cluster, parts, phase, ranks),
         _ => {
             check(programs, cluster, parts)?;
-            let width = parts.sizes.len() as u32;
             let stages = run(programs, cluster, parts, phase, Some(ranks))?;
-            let events = stages.into_iter().zip(0u32..).flat_map(|(stage, number)| {
-                let events = stage.events.into_iter();
-                events.map(move |event| Event {
-                    rank: event.rank + number * width,
-                    ..event
-                })
-            });
-            Ok(events.filter(|event| event.rank < ranks).collect())
+            Ok(stages.into_iter().flat_map(|stage| stage.events).collect())
         }
     }
 }
@@ -182,9 +174,9 @@ fn run(
     }
     let width = parts.sizes.len();
     let mut stages = Vec::with_capacity(programs.len());
-    for (fabric, (steps, names, around)) in fabrics.iter().zip(&compiled) {
+    for ((fabric, (steps, names, around)), number) in fabrics.iter().zip(&compiled).zip(0..) {
         let mut run = match traced {
-            Some(ranks) => Run::tracing(fabric, names.clone(), phase, ranks),
+            Some(ranks) => Run::tracing(fabric, names.clone(), phase, ranks, number),
             None => Run::new(fabric, names.clone()),
         };
         run.wait(*around);
@@ -248,7 +240,9 @@ impl Stage<'_> {
                 continue;
             };
             if *sends {
-                let clock = self.run.passage((*name, at), place, packing, bytes, None);
+                let clock = self
+                    .run
+                    .passage((*name, at), *with, place, packing, bytes, None);
                 let (to, from, free) = match with {
                     Neighbour::Next => (number + 1, Neighbour::Previous, &mut self.free[0]),
                     Neighbour::Previous => {
@@ -287,7 +281,7 @@ impl Stage<'_> {
                     .map(|class| latest(&class.ranks))
                     .collect();
                 self.run
-                    .passage((*name, at), place, packing, bytes, Some(&arrived));
+                    .passage((*name, at), *with, place, packing, bytes, Some(&arrived));
             }
             moved = true;
         }

@@ -17,7 +17,7 @@ use gnnc_ir::traffic::for_each_skip;
 use std::ops::Range;
 
 /// Told in place of a distance by a rank that sends its block.
-const SENT: f32 = -1.0;
+pub(crate) const SENT: f32 = -1.0;
 
 /// When the blocks of a program's exchanges were sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,6 +96,28 @@ impl Timing {
         )
     }
 
+    /// Whether a rank sends its block, which is so far from what it sent last, if values are compared.
+    pub(crate) fn sends(&self, clock: &Clock, own: u32, gap: Option<f32>) -> bool {
+        let close = gap.is_none_or(|gap| self.close(gap));
+        !close || self.too_old(clock, own)
+    }
+
+    /// The distance of own rows from what was sent last, relative to their norm, from the squares of both;
+    /// infinite if nothing was sent, which is not `known` then.
+    ///
+    /// # Errors
+    /// The rows of the tensor `name` are no numbers.
+    pub(crate) fn gap(name: &str, norm: f64, distance: f64, known: bool) -> Result<f32, Fault> {
+        if !norm.is_finite() {
+            return Err(Fault::NoNumbers(name.to_owned()));
+        }
+        Ok(match (known, distance > 0.0) {
+            (false, _) => f32::INFINITY,
+            (true, false) => 0.0,
+            (true, true) => (distance / norm).sqrt() as f32,
+        })
+    }
+
     /// Epochs since a block was sent.
     pub(crate) fn age(&self, clock: &Clock, block: u32) -> Option<u64> {
         let sent = clock.sent.get(block as usize).copied().flatten();
@@ -159,8 +181,7 @@ impl Exchange<'_> {
             Some(_) => Some(unsafe { self.gap(known) }?),
             None => None,
         };
-        let close = gap.is_none_or(|gap| self.timing.close(gap));
-        clock.active = !close || self.timing.too_old(clock, wire.rank());
+        clock.active = self.timing.sends(clock, wire.rank(), gap);
         for (other, rows) in self.part.sent(None, wire.rank()) {
             if let Some(gap) = gap {
                 let flag = if clock.active { SENT } else { gap };
@@ -217,8 +238,7 @@ impl Exchange<'_> {
             self.timing.fresh(self.name, other, age, flag)?;
             read.read(age.unwrap_or(0), rows.len() as u64);
             if flagged {
-                let gap = f64::from(flag.max(0.0));
-                read.gap = Some(read.gap.map_or(gap, |most| most.max(gap)));
+                read.reach(flag.max(0.0));
             }
             let halo = self.rows.part(rows.start * self.columns, copies.len);
             // SAFETY: nothing else uses the halo rows or the copies.
@@ -259,13 +279,6 @@ impl Exchange<'_> {
             norm += now * now;
             distance += (now - then) * (now - then);
         }
-        if !norm.is_finite() {
-            return Err(Fault::NoNumbers(self.name.to_owned()));
-        }
-        Ok(match (known, distance > 0.0) {
-            (false, _) => f32::INFINITY,
-            (true, false) => 0.0,
-            (true, true) => (distance / norm).sqrt() as f32,
-        })
+        Timing::gap(self.name, norm, distance, known)
     }
 }

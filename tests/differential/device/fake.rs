@@ -26,10 +26,13 @@ struct Block {
     number: usize,
 }
 
+/// Messages that wait to be received.
+type Queue = VecDeque<Vec<u8>>;
+
 /// Messages between processes, by sender and receiver.
 #[derive(Default)]
 pub struct Wires {
-    messages: Mutex<BTreeMap<(u32, u32), VecDeque<Vec<u8>>>>,
+    messages: Mutex<BTreeMap<(u32, u32), Queue>>,
     sent: Condvar,
 }
 

@@ -123,7 +123,7 @@ fn device_pipelines_agree_with_the_processor() {
 fn device_copies_agree_with_the_processor() {
     for body in [GCN, GAT, GCNII, APPNP] {
         let case = case(body, false);
-        for rule in ["fixed:1", "adaptive:2"] {
+        for rule in ["fixed:1", "adaptive:2", "gap:0.1", "gap:0.3:2"] {
             let options = TrainOptions {
                 skip: Some(rule.parse().unwrap()),
                 ..options(Placement::SkipBroadcast, 3)
@@ -131,20 +131,25 @@ fn device_copies_agree_with_the_processor() {
             let again = Again::new(&case, &options);
             let (mut here, mut there) = (again.on_device(&Arc::default()), again.on_processor());
             close(&run(&mut here, 5), &run(&mut there, 5), body);
-            assert_eq!(here.staleness(), there.staleness(), "{body} {rule}");
+            let (mut here, mut there) = (here.staleness(), there.staleness());
+            for (here, there) in here.layers.iter_mut().zip(&mut there.layers) {
+                let gaps = [here.gap.take(), there.gap.take()].map(|gap| gap.unwrap_or(0.0));
+                assert!((gaps[0] - gaps[1]).abs() < 1e-4, "{body} {rule}: {gaps:?}");
+            }
+            assert_eq!(here, there, "{body} {rule}");
         }
     }
 }
 
 #[test]
-fn device_rules_by_distance_are_refused() {
+fn device_rules_by_distance_need_one_process() {
     let case = case(GCN, false);
     let options = TrainOptions {
         skip: Some("gap:0.1".parse().unwrap()),
         ..options(Placement::SkipBroadcast, 2)
     };
     let again = Again::new(&case, &options);
-    let refused = again.try_on_device(Box::new(Fake::new(&Arc::default())));
+    let refused = again.on_device_of(1, Box::new(Fake::new(&Arc::default())));
     let message = refused.err().unwrap().to_string();
     assert!(
         message.contains("gap:0.1") && message.contains("fixed:EPOCHS"),
@@ -303,7 +308,7 @@ fn device_processes_agree_with_one() {
         let wires: Arc<Wires> = Arc::default();
         let process = |rank: u32| {
             let driver = Fake::among(&Arc::default(), rank, &wires);
-            let mut session = again.on_device_of(rank, Box::new(driver));
+            let mut session = again.on_device_of(rank, Box::new(driver)).unwrap();
             let mut sent = 0;
             let mut epoch = || {
                 let report = session.epoch().unwrap();
@@ -311,6 +316,7 @@ fn device_processes_agree_with_one() {
                 report.loss
             };
             let losses: Vec<f64> = (0..4).map(|_| epoch()).collect();
+            assert!(session.logits().is_err(), "rows are elsewhere");
             (losses, sent)
         };
         let found: Vec<(Vec<f64>, u64)> = std::thread::scope(|scope| {

@@ -196,3 +196,27 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_sum(
         }
     }
 }
+
+#define GNNC_FLOATS 4096u
+
+/* Of each `GNNC_FLOATS` floats the sum of the squares, and that of the squares of their differences from
+ * others: two sums for each block. */
+extern "C" __global__ void __launch_bounds__(256, 4) gnnc_distance(
+    const float *now, const float *then, u64 floats, double *parts)
+{
+    __shared__ double shared[256];
+    const u64 first = blockIdx.x * (u64)GNNC_FLOATS;
+    double norm = 0.0, distance = 0.0;
+    for (u64 i = first + threadIdx.x; i < first + GNNC_FLOATS && i < floats; i += 256u) {
+        const double x = now[i];
+        const double difference = x - then[i];
+        norm += x * x;
+        distance += difference * difference;
+    }
+    norm = gnnc_block_sum(shared, norm);
+    distance = gnnc_block_sum(shared, distance);
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x * 2u] = norm;
+        parts[blockIdx.x * 2u + 1u] = distance;
+    }
+}

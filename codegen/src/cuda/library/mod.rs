@@ -1,4 +1,5 @@
-//! Kernels that are the same for every model, as CUDA C: rows that are moved, sparse features, losses.
+//! Kernels that are the same for every model, as CUDA C: rows that are moved or compared, sparse features,
+//! losses.
 //!
 //! Like the generated ones they include no header, use no atomics and give the same bits always.
 
@@ -6,6 +7,8 @@ use super::schedule::BLOCK;
 
 /// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`].
 const VERTICES: u64 = 256;
+/// Floats of a block of [`Entry::Distance`].
+const FLOATS: u64 = 4096;
 /// Rows of a block of kernels with a warp for each row.
 const WARPS: u64 = 8;
 /// Blocks of a launch, at most; threads stride over what is left.
@@ -30,11 +33,13 @@ pub enum Entry {
     Metrics,
     /// Adds what the blocks of the two found.
     Sum,
+    /// How far rows are from others.
+    Distance,
 }
 
 impl Entry {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Move,
         Self::Move4,
         Self::Finite,
@@ -43,6 +48,7 @@ impl Entry {
         Self::Loss,
         Self::Metrics,
         Self::Sum,
+        Self::Distance,
     ];
 
     /// Its name.
@@ -56,6 +62,7 @@ impl Entry {
             Self::Loss => "gnnc_loss",
             Self::Metrics => "gnnc_metrics",
             Self::Sum => "gnnc_sum",
+            Self::Distance => "gnnc_distance",
         }
     }
 
@@ -69,6 +76,7 @@ impl Entry {
             Self::Loss => 12,
             Self::Metrics => 9,
             Self::Sum => 5,
+            Self::Distance => 4,
         }
     }
 
@@ -79,6 +87,7 @@ impl Entry {
             Self::SparseDropout | Self::Scatter => WARPS,
             // These do not stride: the number of blocks is that of their sums.
             Self::Loss | Self::Metrics => return items.div_ceil(VERTICES) as u32,
+            Self::Distance => return items.div_ceil(FLOATS) as u32,
             Self::Sum => return 1,
         };
         items.div_ceil(of_block).min(MOST_BLOCKS) as u32
@@ -114,6 +123,8 @@ mod tests {
             assert_eq!(found, entry.arguments(), "{}", entry.name());
         }
         assert_eq!(text.matches("__global__").count(), Entry::ALL.len());
-        assert!(text.contains(&format!("#define GNNC_VERTICES {VERTICES}u")));
+        for define in [format!("VERTICES {VERTICES}u"), format!("FLOATS {FLOATS}u")] {
+            assert!(text.contains(&format!("#define GNNC_{define}")), "{define}");
+        }
     }
 }

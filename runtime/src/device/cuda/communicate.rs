@@ -5,14 +5,14 @@ use super::gpu::Gpu;
 use super::launch::Stop;
 use super::mail::{Landing, Round};
 use super::moves::Rows;
+use super::skip::Hearing;
 use super::station::Station;
 use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
-use crate::exchange::skip::{Timing, history};
 use crate::exchange::{own_chunk, owners, pieces};
 use crate::executor::Fault;
 use crate::moment::Moment;
 use crate::steps::Step;
-use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Skip, Transfer};
+use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Transfer};
 use std::ops::Range;
 
 /// A piece of a communication.
@@ -27,13 +27,17 @@ pub(super) enum Act {
     Put(Rows, Rows, Write),
     /// Sets bytes to 0.
     Clear(Address, u64),
+    /// Tells a rank how far a block that is left out is from what was sent last.
+    Tell(u32, u32, f32),
+    /// Waits for that, and takes or keeps copies.
+    Hear(Hearing),
 }
 
 /// The halves of a communication.
 #[derive(Default)]
-struct Halves {
-    begin: Vec<Act>,
-    finish: Vec<Act>,
+pub(super) struct Halves {
+    pub(super) begin: Vec<Act>,
+    pub(super) finish: Vec<Act>,
 }
 
 impl Station {
@@ -43,7 +47,7 @@ impl Station {
     /// It does not fit the rank, or reads what a rule does not allow.
     pub(super) fn acts(
         &mut self,
-        gpu: &Gpu,
+        gpu: &mut Gpu,
         step: &Step,
         moment: &Moment,
     ) -> Result<Option<Vec<Act>>, Stop> {
@@ -81,7 +85,7 @@ impl Station {
     /// The wanted halves of a communication.
     fn halves(
         &mut self,
-        gpu: &Gpu,
+        gpu: &mut Gpu,
         instr: &Instr,
         (tag, iteration): (u32, u32),
         moment: &Moment,
@@ -129,7 +133,7 @@ impl Station {
     }
 
     /// The own rows that each rank reads.
-    fn own_rows(
+    pub(super) fn own_rows(
         &self,
         gpu: &Gpu,
         chunk: Option<u32>,
@@ -145,81 +149,6 @@ impl Station {
             (self.absolute(other), vec![rows])
         };
         self.own.part.sent(chunk, order).map(rows).collect()
-    }
-
-    /// Own rows that may be left out; copies stand for those of others that are.
-    fn skipping(
-        &mut self,
-        gpu: &Gpu,
-        at: Ref,
-        skip: &Skip,
-        (tag, iteration): (u32, u32),
-        moment: &Moment,
-        [begins, finishes]: [bool; 2],
-    ) -> Result<Halves, Stop> {
-        let missing = || Stop::Fault(Fault::Missing("clocks of copies"));
-        let program = std::sync::Arc::clone(&self.own.program);
-        let columns = u64::from(program.buffer(at.buffer).columns);
-        let number = history(&program, skip).ok_or_else(missing)?;
-        let place = skip
-            .copies
-            .slot(iteration, program.buffer(skip.copies.buffer).slots);
-        let timing = Timing {
-            rule: skip.rule,
-            epoch: moment.epoch,
-            began: self.own.clocks.began,
-        };
-        let clocks = self.own.clocks.of.get(number);
-        let clock = clocks.and_then(|of| of.get(place as usize));
-        let mut clock = clock.ok_or_else(missing)?.clone();
-        let (rows_at, copies_at) = (self.slot(at, iteration), self.slot(skip.copies, iteration));
-        let own = self.in_group();
-        let inner = self.own.part.inner;
-        let mut halves = Halves::default();
-        let halo: Vec<(u32, Range<usize>)> = self.own.part.halo(None, own).collect();
-        let copies =
-            |rows: &Range<usize>| run(copies_at, rows.start - inner..rows.end - inner, columns);
-        if begins {
-            clock.active = timing.too_old(&clock, own);
-            let sends = match clock.active {
-                true => self.own_rows(gpu, None, own, rows_at, columns),
-                false => Vec::new(),
-            };
-            let due = halo
-                .iter()
-                .filter(|(other, _)| timing.too_old(&clock, *other));
-            let expects =
-                due.map(|(other, rows)| (self.absolute(*other), rows.len() as u64 * columns));
-            let round = self.round(tag, sends, expects.collect());
-            halves.begin.push(Act::Send(round));
-        }
-        if finishes {
-            halves.finish.push(Act::Packed(tag));
-            let name = &program.buffer(at.buffer).name;
-            for (other, rows) in halo {
-                if timing.too_old(&clock, other) {
-                    let from = self.absolute(other);
-                    let landing = land(tag, from, vec![copies(&rows)], Write::Replace);
-                    halves.finish.extend(landing);
-                    clock.sent[other as usize] = Some(moment.epoch);
-                }
-                let age = timing.age(&clock, other);
-                timing.fresh(name, other, age, 0.0)?;
-                let layer = self.own.staleness.layers.get_mut(number);
-                layer
-                    .ok_or_else(missing)?
-                    .read(age.unwrap_or(0), rows.len() as u64);
-                let target = run(rows_at, rows.clone(), columns);
-                halves
-                    .finish
-                    .push(Act::Put(copies(&rows), target, Write::Replace));
-            }
-            if clock.active {
-                clock.sent[own as usize] = Some(moment.epoch);
-            }
-        }
-        self.own.clocks.of[number][place as usize] = clock;
-        Ok(halves)
     }
 
     /// Sums of buffers over all ranks: each sums one chunk for all, in order of the ranks.
@@ -423,7 +352,7 @@ impl Station {
     }
 
     /// A round without empty messages.
-    fn round(
+    pub(super) fn round(
         &self,
         tag: u32,
         mut sends: Vec<(u32, Vec<Rows>)>,
@@ -439,18 +368,18 @@ impl Station {
     }
 
     /// This rank among those of its stage.
-    fn in_group(&self) -> u32 {
+    pub(super) fn in_group(&self) -> u32 {
         self.own.number - self.own.group.first
     }
 
     /// A rank of the stage among all.
-    fn absolute(&self, other: u32) -> u32 {
+    pub(super) fn absolute(&self, other: u32) -> u32 {
         self.own.group.first + other
     }
 }
 
 /// Consecutive rows of a matrix.
-fn run(at: Address, rows: Range<usize>, columns: u64) -> Rows {
+pub(super) fn run(at: Address, rows: Range<usize>, columns: u64) -> Rows {
     let first = at.plus(4 * rows.start as u64 * columns);
     Rows::dense(first, rows.len() as u64, columns)
 }
@@ -460,7 +389,7 @@ fn floats(rows: &[Rows]) -> u64 {
 }
 
 /// A landing, unless the message is empty: then it is never sent.
-fn land(tag: u32, from: u32, to: Vec<Rows>, write: Write) -> Option<Act> {
+pub(super) fn land(tag: u32, from: u32, to: Vec<Rows>, write: Write) -> Option<Act> {
     let landing = Landing {
         tag,
         from,

@@ -30,6 +30,8 @@ pub(super) struct Mail {
     free: BTreeMap<u64, VecDeque<usize>>,
     /// By sender, receiver and tag, in order.
     letters: BTreeMap<(u32, u32, u32), VecDeque<usize>>,
+    /// Numbers that the processor knows, likewise: ranks of one process need no memory to tell them.
+    told: BTreeMap<(u32, u32, u32), VecDeque<f32>>,
 }
 
 /// The streams of a rank.
@@ -64,6 +66,7 @@ impl Mail {
             stages: Vec::new(),
             free: BTreeMap::new(),
             letters: BTreeMap::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -156,6 +159,17 @@ impl Mail {
         gpu.driver.record(emptied, on)?;
         self.give_back(stage);
         Ok(true)
+    }
+
+    /// Tells a rank of this process a number.
+    pub(super) fn tell(&mut self, from: u32, to: u32, tag: u32, number: f32) {
+        let queue = self.told.entry((from, to, tag)).or_default();
+        queue.push_back(number);
+    }
+
+    /// The next number that a rank was told; none if it was not yet.
+    pub(super) fn hear(&mut self, from: u32, to: u32, tag: u32) -> Option<f32> {
+        self.told.get_mut(&(from, to, tag))?.pop_front()
     }
 
     fn message(&self, peer: u32, stage: usize, bytes: u64) -> Message {

@@ -19,6 +19,7 @@ mod moments;
 mod moves;
 mod run;
 pub mod single;
+mod skip;
 mod station;
 mod touched;
 
@@ -70,7 +71,7 @@ impl OnDevice {
     ) -> Result<Self, RuntimeError> {
         let count = programs.ranks(partition);
         within(&here, count)?;
-        for program in programs.all() {
+        for program in programs.all().iter().filter(|_| here.len() < count) {
             refuse_distances(program)?;
         }
         let places = here.start as usize..here.end as usize;
@@ -140,7 +141,7 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
     )))
 }
 
-/// Rules by distance compare values while a list is put on the streams, which has not been done yet then.
+/// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
 fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
     let mut found = None;
     gnnc_ir::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
@@ -149,8 +150,8 @@ fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeEr
     match found {
         None => Ok(()),
         Some(rule) => Err(RuntimeError::Program(format!(
-            "exchanges are left out by the rule {rule}, which looks at values, and a GPU's ranks decide before \
-             there are any; use fixed:EPOCHS or adaptive:EPOCHS, or train on the processor"
+            "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
+             processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
         ))),
     }
 }

@@ -54,6 +54,14 @@ struct Turn<'a> {
     times: Vec<Timed<'a>>,
 }
 
+/// How far a piece of a communication went.
+enum Done {
+    /// It waits.
+    Not(Act),
+    /// It is done; these come next.
+    Then(Vec<Act>),
+}
+
 /// An instruction between two timed events.
 struct Timed<'a> {
     step: Step<'a>,
@@ -276,9 +284,16 @@ impl Device {
         loop {
             if let Some(step) = turn.at_hand {
                 while let Some(act) = turn.acts.pop_front() {
-                    if !self.act(place, &act)? {
-                        turn.acts.push_front(act);
-                        return Ok(moved);
+                    match self.act(place, act)? {
+                        Done::Not(act) => {
+                            turn.acts.push_front(act);
+                            return Ok(moved);
+                        }
+                        Done::Then(acts) => {
+                            acts.into_iter()
+                                .rev()
+                                .for_each(|act| turn.acts.push_front(act));
+                        }
                     }
                     moved = true;
                 }
@@ -322,8 +337,8 @@ impl Device {
         }
     }
 
-    /// Does a piece of a communication; false if its message was not sent yet.
-    fn act(&mut self, place: usize, act: &Act) -> Result<bool, DriverError> {
+    /// Does a piece of a communication, unless it needs what no rank has sent yet.
+    fn act(&mut self, place: usize, act: Act) -> Result<Done, Stop> {
         let Self {
             gpu,
             stations,
@@ -332,22 +347,35 @@ impl Device {
         } = self;
         let station = &mut stations[place];
         let (rank, streams) = (station.own.number, station.streams);
+        let mut then = Vec::new();
         match act {
             Act::Send(round) => {
                 let from = (rank, streams, station.computed);
-                station.sent += mail.send(gpu, from, round)?;
+                station.sent += mail.send(gpu, from, &round)?;
                 let packed = station.packed(gpu, round.tag)?;
                 gpu.driver.record(packed, streams.messages)?;
             }
             Act::Packed(tag) => {
-                let packed = station.packed(gpu, *tag)?;
+                let packed = station.packed(gpu, tag)?;
                 gpu.driver.wait(streams.compute, packed)?;
             }
-            Act::Land(landing) => return mail.land(gpu, (rank, streams.compute), landing),
-            Act::Put(from, to, write) => gpu.put(streams.compute, from, to, *write)?,
-            Act::Clear(at, bytes) => gpu.driver.clear(streams.compute, *at, *bytes)?,
+            Act::Land(landing) => {
+                if !mail.land(gpu, (rank, streams.compute), &landing)? {
+                    return Ok(Done::Not(Act::Land(landing)));
+                }
+            }
+            Act::Put(from, to, write) => gpu.put(streams.compute, &from, &to, write)?,
+            Act::Clear(at, bytes) => gpu.driver.clear(streams.compute, at, bytes)?,
+            Act::Tell(tag, to, number) => {
+                mail.tell(rank, to, tag, number);
+                station.sent += 4;
+            }
+            Act::Hear(hearing) => match mail.hear(hearing.from, rank, hearing.tag) {
+                Some(told) => then = station.heard(hearing, told)?,
+                None => return Ok(Done::Not(Act::Hear(hearing))),
+            },
         }
-        Ok(true)
+        Ok(Done::Then(then))
     }
 
     /// Records the next timed event.

@@ -146,6 +146,13 @@ impl Station {
                     }
                     Instr::Loss { .. } => 8 * u64::from(Entry::Loss.blocks(rows)),
                     Instr::Metrics { .. } => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
+                    Instr::HaloExchange {
+                        buffer,
+                        skip: Some(skip),
+                    } if skip.rule.limit().is_some() => {
+                        let columns = self.own.program.buffer(buffer.buffer).columns;
+                        16 * u64::from(Entry::Distance.blocks(rows * u64::from(columns)))
+                    }
                     Instr::Remember { .. } => {
                         flags += self.own.part.halo_of.len() as u64 + 1;
                         0
