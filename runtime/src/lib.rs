@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] takes a [`Program`](gnnc_ir::program::Program), a data graph and a
 //! partition of it; every rank is a thread with its own share of the data, its own memory and
-//! its own connections. The executor reads instructions and knows nothing of placements:
-//! which rank sends what is in the program.
+//! its own connections, or all ranks lie on a GPU ([`Session::on_device`]). The executor reads
+//! instructions and knows nothing of placements: which rank sends what is in the program.
 //!
 //! Losses are the same bit for bit at any number of threads: work is cut into pieces, panels
 //! and blocks whose sizes depend on the program and the data alone, and partial sums are
