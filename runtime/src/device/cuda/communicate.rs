@@ -25,8 +25,6 @@ pub(super) enum Act {
     Land(Landing),
     /// Copies or adds own rows.
     Put(Rows, Rows, Write),
-    /// Sets bytes to 0.
-    Clear(Address, u64),
     /// Tells a rank how far a block that is left out is from what was sent last.
     Tell(u32, u32, f32),
     /// Waits for that, and takes or keeps copies.
@@ -270,7 +268,7 @@ impl Station {
             sends.map(|(other, block)| (self.absolute(other as u32), vec![rows(&block, source)]));
         let (mut expects, mut finish) = (Vec::new(), vec![Act::Packed(tag)]);
         if let Some(stride) = geometry.padded() {
-            finish.extend(self.clear_rows(ids, target, stride as u64));
+            finish.extend(self.clear_rows(gpu, target, stride, *moved));
         }
         for landing in geometry.landings() {
             let to = rows(&landing.to, target);
@@ -293,21 +291,24 @@ impl Station {
         }
     }
 
-    /// Sets rows of a result to 0; rows beside each other at once.
-    fn clear_rows(&self, ids: &[Vec<u32>], at: Address, stride: u64) -> Vec<Act> {
-        let mut rows: Vec<u64> = ids.iter().flatten().map(|v| u64::from(*v)).collect();
-        rows.sort_unstable();
-        let mut acts: Vec<(u64, u64)> = Vec::new();
-        for row in rows {
-            match acts.last_mut() {
-                Some((_, end)) if *end == row => *end += 1,
-                _ => acts.push((row, row + 1)),
-            }
-        }
-        let clear = |(begin, end): (u64, u64)| {
-            Act::Clear(at.plus(4 * begin * stride), 4 * (end - begin) * stride)
+    /// Sets the moved rows of a result to 0.
+    fn clear_rows(&self, gpu: &Gpu, at: Address, stride: usize, moved: Moved) -> Vec<Act> {
+        let columns = Columns::one(0, stride);
+        let clear = |rank: usize| {
+            let block = Block {
+                rows: Side::Of(rank),
+                stride,
+                columns,
+            };
+            let to = self.block(gpu, &block, at, moved);
+            // One row of zeros for all.
+            let zeros = Rows {
+                stride: 0,
+                ..Rows::dense(self.zeros, to.count, stride as u64)
+            };
+            Act::Put(zeros, to, Write::Replace)
         };
-        acts.into_iter().map(clear).collect()
+        (0..self.own.group.ranks as usize).map(clear).collect()
     }
 
     /// The rows of a block of a matrix.

@@ -57,7 +57,7 @@ struct Turn<'a> {
 /// How far a piece of a communication went.
 enum Done {
     /// It waits.
-    Not(Act),
+    Not(Box<Act>),
     /// It is done; these come next.
     Then(Vec<Act>),
 }
@@ -286,7 +286,7 @@ impl Device {
                 while let Some(act) = turn.acts.pop_front() {
                     match self.act(place, act)? {
                         Done::Not(act) => {
-                            turn.acts.push_front(act);
+                            turn.acts.push_front(*act);
                             return Ok(moved);
                         }
                         Done::Then(acts) => {
@@ -361,18 +361,17 @@ impl Device {
             }
             Act::Land(landing) => {
                 if !mail.land(gpu, (rank, streams.compute), &landing)? {
-                    return Ok(Done::Not(Act::Land(landing)));
+                    return Ok(Done::Not(Box::new(Act::Land(landing))));
                 }
             }
             Act::Put(from, to, write) => gpu.put(streams.compute, &from, &to, write)?,
-            Act::Clear(at, bytes) => gpu.driver.clear(streams.compute, at, bytes)?,
             Act::Tell(tag, to, number) => {
                 mail.tell(rank, to, tag, number);
                 station.sent += 4;
             }
             Act::Hear(hearing) => match mail.hear(hearing.from, rank, hearing.tag) {
                 Some(told) => then = station.heard(hearing, told)?,
-                None => return Ok(Done::Not(Act::Hear(hearing))),
+                None => return Ok(Done::Not(Box::new(Act::Hear(hearing)))),
             },
         }
         Ok(Done::Then(then))

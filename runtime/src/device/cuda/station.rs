@@ -27,6 +27,8 @@ pub(super) struct Station {
     pub(super) arena_bytes: u64,
     /// Memory for partial results of one instruction.
     pub(super) scratch: Address,
+    /// A row of zeros.
+    pub(super) zeros: Address,
     /// The sections of rows that kernels over arcs are launched over, with their hubs.
     pub(super) tables: Tables,
     /// For each own vertex a bit for each of the training, validation and test set.
@@ -49,6 +51,7 @@ pub(super) struct Station {
 #[derive(Default)]
 struct Needs {
     scratch_bytes: u64,
+    zero_bytes: u64,
     flags: u64,
 }
 
@@ -90,6 +93,7 @@ impl Station {
             arena: Address::default(),
             arena_bytes: 0,
             scratch: Address::default(),
+            zeros: Address::default(),
             tables: Tables::new(hub_arcs),
             sets,
             flags: Address::default(),
@@ -104,6 +108,11 @@ impl Station {
         station.flag_bytes = 4 * needs.flags;
         if needs.flags > 0 {
             station.flags = gpu.driver.allocate(station.flag_bytes)?;
+        }
+        if needs.zero_bytes > 0 {
+            station.zeros = gpu.driver.allocate(needs.zero_bytes)?;
+            gpu.driver
+                .clear(gpu.main, station.zeros, needs.zero_bytes)?;
         }
         let layout = &station.own.layout;
         let scratch = 4 * layout.scratch;
@@ -137,6 +146,11 @@ impl Station {
                     Instr::Begin(transfer) => &*transfer.what,
                     instr => instr,
                 };
+                if let Instr::Redistribute { to, .. } = instr {
+                    // Padded rows are no longer than those of the result.
+                    let columns = self.own.program.buffer(to.buffer).columns;
+                    needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(columns));
+                }
                 let scratch = match instr {
                     Instr::AllReduce { buffers } => {
                         let bytes = buffers
