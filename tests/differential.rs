@@ -11,6 +11,8 @@ mod check;
 mod data;
 #[path = "differential/decoupled.rs"]
 mod decoupled;
+#[path = "differential/device.rs"]
+mod device;
 #[path = "differential/examples.rs"]
 mod examples;
 #[path = "differential/flow.rs"]

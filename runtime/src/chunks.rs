@@ -118,6 +118,15 @@ impl ChunkRows {
         self.sets.get(&(kind(moved)?, chunk.index))
     }
 
+    /// The lists of all sets.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &[u32]> {
+        let lists = self
+            .sets
+            .values()
+            .flat_map(|set| set.ids.iter().chain(&set.rows));
+        lists.map(|list| &list[..])
+    }
+
     /// Bytes of all this.
     pub(crate) fn bytes(&self) -> usize {
         let vertices = |set: &SetRows| set.ids.iter().map(Vec::len).sum::<usize>();

@@ -1,10 +1,12 @@
-//! The threads that ranks run on.
+//! What a session needs of its ranks, and the threads that they run on where they are on the processor.
 
 use crate::RuntimeError;
 use crate::error::Failure;
-use crate::executor::{Fault, Rank};
+use crate::executor::{Fault, Worker};
 use crate::moment::Moment;
+use crate::rank::Rank;
 use crate::transport::TransportError;
+use gnnc_ir::program::BufferId;
 use gnnc_ir::trace::Phase;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,18 +16,105 @@ use std::thread::JoinHandle;
 /// What a rank is told to do.
 type Job = (Phase, Moment);
 
-/// All ranks. Each has a thread of its own that lives as long as the crew; a single rank
+/// The ranks of a session, wherever they run.
+pub(crate) trait Crew: Send {
+    /// Runs an instruction list on all ranks and waits for them.
+    ///
+    /// # Errors
+    /// The first failure, now and in all later calls.
+    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure>;
+
+    /// Visits the ranks that are here, in order, between runs.
+    fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest));
+}
+
+/// A rank between runs.
+pub(crate) trait AtRest {
+    /// All but its memory.
+    fn rank(&mut self) -> &mut Rank;
+
+    /// The floats of a buffer, all slots.
+    ///
+    /// # Errors
+    /// They cannot be copied from where they lie.
+    fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure>;
+
+    /// Writes all floats of a buffer.
+    ///
+    /// # Errors
+    /// They cannot be copied to where they lie.
+    fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure>;
+
+    /// Payload bytes sent so far.
+    fn bytes_sent(&self) -> u64;
+
+    /// Bytes of memory in use.
+    fn memory_bytes(&self) -> u64;
+}
+
+impl dyn Crew + '_ {
+    /// Visits the ranks until one of the visits fails.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn try_each(
+        &self,
+        mut visit: impl FnMut(&mut dyn AtRest) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        self.each(&mut |rank| {
+            if outcome.is_ok() {
+                outcome = visit(rank);
+            }
+        });
+        outcome
+    }
+
+    /// What a function says of each rank, in order.
+    pub(crate) fn map<T>(&self, mut of: impl FnMut(&mut dyn AtRest) -> T) -> Vec<T> {
+        let mut found = Vec::new();
+        self.each(&mut |rank| found.push(of(rank)));
+        found
+    }
+}
+
+impl AtRest for Worker {
+    fn rank(&mut self) -> &mut Rank {
+        &mut self.own
+    }
+
+    fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
+        // SAFETY: the rank is locked and does not run.
+        Ok(unsafe { self.buffer(id).read() }.to_vec())
+    }
+
+    fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
+        // SAFETY: the rank is locked and does not run.
+        unsafe { self.buffer(id).write() }.copy_from_slice(floats);
+        Ok(())
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.transport.bytes_sent()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        Worker::memory_bytes(self)
+    }
+}
+
+/// Ranks on the processor. Each has a thread of its own that lives as long as the crew; a single rank
 /// runs on the calling thread.
-pub(crate) struct Crew {
-    ranks: Vec<Arc<Mutex<Rank>>>,
+pub(crate) struct Workers {
+    ranks: Vec<Arc<Mutex<Worker>>>,
     workers: Vec<(Sender<Job>, JoinHandle<()>)>,
     done: Receiver<Result<(), Failure>>,
     failed: Option<Failure>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts the threads.
-    pub(crate) fn new(ranks: Vec<Rank>) -> Result<Self, RuntimeError> {
+    pub(crate) fn new(ranks: Vec<Worker>) -> Result<Self, RuntimeError> {
         let ranks: Vec<_> = ranks
             .into_iter()
             .map(|rank| Arc::new(Mutex::new(rank)))
@@ -62,12 +151,10 @@ impl Crew {
         }
         Ok(crew)
     }
+}
 
-    /// Runs an instruction list on all ranks and waits for them.
-    ///
-    /// # Errors
-    /// The first failure, now and in all later calls.
-    pub(crate) fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure> {
+impl Crew for Workers {
+    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
@@ -104,13 +191,12 @@ impl Crew {
         first.map_or(Ok(()), Err)
     }
 
-    /// The ranks, to look at between runs.
-    pub(crate) fn ranks(&self) -> impl Iterator<Item = MutexGuard<'_, Rank>> {
-        self.ranks.iter().map(|rank| lock(rank))
+    fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
+        self.ranks.iter().for_each(|rank| visit(&mut *lock(rank)));
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         for (jobs, thread) in self.workers.drain(..) {
             drop(jobs);
@@ -121,7 +207,7 @@ impl Drop for Crew {
 }
 
 /// Runs a job on a rank. A failure of any kind stops the other ranks; all report the first one.
-fn run(rank: &Mutex<Rank>, (phase, moment): Job) -> Result<(), Failure> {
+fn run(rank: &Mutex<Worker>, (phase, moment): Job) -> Result<(), Failure> {
     let mut rank = lock(rank);
     let rank = &mut *rank;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -132,17 +218,18 @@ fn run(rank: &Mutex<Rank>, (phase, moment): Job) -> Result<(), Failure> {
     let failure = match outcome {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(Fault::Transport(TransportError::Aborted(failure)))) => return Err(failure),
-        Ok(Err(fault)) => rank.failure(fault.to_string()),
+        Ok(Err(fault)) => rank.own.failure(fault.to_string()),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            rank.failure(format!("panicked: {}", text.unwrap_or("without a message")))
+            rank.own
+                .failure(format!("panicked: {}", text.unwrap_or("without a message")))
         }
     };
     rank.transport.abort(failure.clone());
     Err(failure)
 }
 
-fn lock(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
+fn lock(rank: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
     rank.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -68,6 +68,9 @@ pub enum RuntimeError {
         /// The system's answer.
         reason: String,
     },
+    /// A GPU refused something before the first epoch.
+    #[error(transparent)]
+    Device(#[from] crate::device::cuda::driver::DriverError),
     /// A rank failed, which stopped all of them.
     #[error(transparent)]
     Rank(#[from] Failure),

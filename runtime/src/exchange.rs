@@ -1,5 +1,6 @@
 //! The instructions that communicate.
 
+pub(crate) mod moves;
 pub(crate) mod redistribute;
 pub(crate) mod skip;
 
@@ -140,17 +141,20 @@ impl Exchanged {
     }
 }
 
-/// The ranks that sum a chunk of a message made of these buffers, but for this one.
-fn owners(wire: &Wire, buffers: &[Span]) -> impl Iterator<Item = (u32, Range<usize>)> + use<> {
-    let (rank, ranks) = (wire.rank(), wire.ranks());
-    let floats = length(buffers);
+/// The ranks that sum a chunk of a message of `floats`, but for `rank`, with their chunks.
+pub(crate) fn owners(
+    floats: u64,
+    rank: u32,
+    ranks: u32,
+) -> impl Iterator<Item = (u32, Range<usize>)> {
     let chunks = (0..ranks).map(move |other| (other, own_chunk(floats, ranks, other)));
     chunks
         .take_while(|(_, chunk)| !chunk.is_empty())
         .filter(move |(other, _)| *other != rank)
 }
 
-fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
+/// The floats that a rank sums.
+pub(crate) fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
     let chunk = chunk(floats, ranks, rank);
     chunk.start as usize..chunk.end as usize
 }
@@ -165,7 +169,7 @@ fn length(buffers: &[Span]) -> u64 {
 /// # Safety
 /// Nothing else writes the buffers meanwhile.
 pub(crate) unsafe fn send_chunks(wire: &mut Wire, buffers: &[Span]) -> Result<(), TransportError> {
-    for (other, theirs) in owners(wire, buffers) {
+    for (other, theirs) in owners(length(buffers), wire.rank(), wire.ranks()) {
         wire.send(other, theirs.len(), &mut |message| {
             for (at, span) in within(buffers, &theirs) {
                 // SAFETY: nothing writes the buffers meanwhile.
@@ -216,8 +220,9 @@ pub(crate) unsafe fn sum_chunks(
         wire.send_all(&mut everybody(), sum)?;
         store(sum, &own);
     }
-    wire.wait_for(&mut owners(wire, buffers).map(|(other, _)| other))?;
-    for (other, theirs) in owners(wire, buffers) {
+    let owners = || owners(length(buffers), rank, ranks);
+    wire.wait_for(&mut owners().map(|(other, _)| other))?;
+    for (other, theirs) in owners() {
         wire.recv(other, theirs.len(), &mut |message| store(message, &theirs))?;
     }
     Ok(())
@@ -229,12 +234,42 @@ fn within<'a>(
     buffers: &'a [Span],
     range: &'a Range<usize>,
 ) -> impl Iterator<Item = (usize, Span)> + 'a {
+    let pieces = pieces(buffers.iter().map(|buffer| buffer.len), range);
+    pieces.map(|piece| {
+        (
+            piece.at,
+            buffers[piece.buffer].part(piece.from, piece.floats),
+        )
+    })
+}
+
+/// A piece of a buffer.
+pub(crate) struct Piece {
+    /// Its place in a range of a message.
+    pub(crate) at: usize,
+    /// Which buffer.
+    pub(crate) buffer: usize,
+    /// First float in the buffer.
+    pub(crate) from: usize,
+    pub(crate) floats: usize,
+}
+
+/// As [`within`], of buffers of these lengths.
+pub(crate) fn pieces<'a>(
+    lengths: impl Iterator<Item = usize> + 'a,
+    range: &'a Range<usize>,
+) -> impl Iterator<Item = Piece> + 'a {
     let mut end = 0;
-    buffers.iter().filter_map(move |buffer| {
+    lengths.enumerate().filter_map(move |(buffer, length)| {
         let begin = end;
-        end += buffer.len;
+        end += length;
         let (from, to) = (range.start.max(begin), range.end.min(end));
-        (from < to).then(|| (from - range.start, buffer.part(from - begin, to - from)))
+        (from < to).then(|| Piece {
+            at: from - range.start,
+            buffer,
+            from: from - begin,
+            floats: to - from,
+        })
     })
 }
 

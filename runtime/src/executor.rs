@@ -4,51 +4,35 @@ mod communicate;
 mod launch;
 mod pipeline;
 
-pub use pipeline::chunk_order;
-
 use crate::device::cpu::{Arena, Call, Span};
-use crate::error::Failure;
 use crate::exchange::Reduction;
-use crate::exchange::skip::Clocks;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::moment::Moment;
-use crate::part::Part;
+use crate::rank::{Rank, Run};
 use crate::sparse::{self, SomeRows, SparseKernels};
-use crate::staleness::Staleness;
+use crate::steps::Step;
 use crate::team::Team;
-use crate::transport::{Group, Transport, TransportError};
+use crate::transport::{Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
-use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
-use gnnc_ir::trace::{Event, Phase, Resource};
-use std::collections::BTreeMap;
+use gnnc_ir::trace::Phase;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-/// One rank: its data, memory, kernels and connections.
-pub(crate) struct Rank {
-    pub(crate) program: Arc<Program>,
-    pub(crate) part: Part,
-    pub(crate) layout: Layout,
+/// One rank on the processor: its memory, kernels and connections.
+pub(crate) struct Worker {
+    pub(crate) own: Rank,
     pub(crate) arena: Arena,
     pub(crate) kernels: Arc<Vec<Arc<Compiled>>>,
     pub(crate) sparse: SparseKernels,
     pub(crate) team: Arc<Team>,
     pub(crate) transport: Box<dyn Transport>,
-    pub(crate) events: Option<Vec<Event>>,
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
-    pub(crate) place: Place,
-    pub(crate) clocks: Clocks,
-    pub(crate) staleness: Staleness,
-    /// The ranks of its stage.
-    pub(crate) group: Group,
-    /// Epoch in which each history was kept last.
-    pub(crate) kept: BTreeMap<BufferId, u64>,
 }
 
 /// Memory that is kept between instructions so that they allocate nothing.
@@ -68,21 +52,6 @@ pub(crate) struct Memory {
 // SAFETY: the pointers are only those of the last call, which is over when `Memory` moves.
 unsafe impl Send for Memory {}
 
-/// The instruction at hand.
-#[derive(Default)]
-pub(crate) struct Place {
-    phase: Option<Phase>,
-    /// Indices through loop bodies.
-    path: Vec<usize>,
-    name: &'static str,
-    /// The order of the chunks.
-    order: Vec<u32>,
-    /// The chunk at hand, if not all rows are.
-    chunk: Option<u32>,
-    /// Its place in what is run of the order; 0 outside.
-    turn: u32,
-}
-
 /// Why an instruction did not finish.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -91,6 +60,11 @@ pub(crate) enum Fault {
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
+    /// Kernels read several floats at once.
+    #[error(
+        "a tensor does not begin at a multiple of {0} bytes, as its kernel expects; please report the program"
+    )]
+    Alignment(u64),
     /// A copy that a rule does not allow would be read: a bug of whoever decides.
     #[error(
         "a copy of rank {block}'s rows of `{tensor}` would be read that was sent {}, which the rule {rule} \
@@ -130,113 +104,54 @@ pub(crate) enum Fault {
     },
 }
 
-impl Rank {
+impl Worker {
     /// Runs one instruction list.
     pub(crate) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Fault> {
-        let program = Arc::clone(&self.program);
-        self.place = Place {
-            phase: Some(phase),
-            order: self.order(moment),
-            ..Place::default()
-        };
-        let stale = match phase {
-            Phase::Step => self.stale(moment)?,
-            Phase::Setup | Phase::Eval => Staleness::default(),
-        };
-        self.list(&program, program.list(phase), 0, moment)?;
-        self.staleness.add(&stale);
-        Ok(())
-    }
-
-    /// What to say about a failure of the instruction at hand.
-    pub(crate) fn failure(&self, reason: String) -> Failure {
-        let phase = self.place.phase.unwrap_or(Phase::Setup);
-        let instruction = format!("{phase} {} ({})", self.place.at(), self.place.name);
-        Failure {
-            rank: self.transport.rank(),
-            instruction,
-            reason,
+        let program = Arc::clone(&self.own.program);
+        let stale = self.own.begin(phase, moment)?;
+        let mut steps = self.own.steps(&program, phase);
+        while let Some(step) = steps.next() {
+            self.own.at(&step, steps.path());
+            self.step(&program, &step, moment)?;
         }
+        self.own.staleness.add(&stale);
+        Ok(())
     }
 
     /// Bytes of memory in use: buffers, the share of the graph and of what all ranks keep once,
     /// and messages.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.layout.total_bytes
-            + self.part.bytes()
-            + self.part.whole.bytes() as u64 / u64::from(self.transport.ranks().max(1))
+        self.own.layout.total_bytes
+            + self.own.graph_bytes()
             + self.memory.reduction.bytes()
             + self.transport.memory_bytes()
     }
 
     /// The floats of a buffer, all slots.
     pub(crate) fn buffer(&self, id: BufferId) -> Span {
-        let floats = self.program.buffer(id).floats(&self.part.sizes);
-        self.arena
-            .span(self.layout.offsets[id.0 as usize] as usize, floats as usize)
+        let floats = self.own.buffer(id);
+        self.arena.span(floats.start, floats.len())
     }
 
     /// The floats of a buffer's slot.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Span {
-        let buffer = self.program.buffer(at.buffer);
-        let floats = buffer.slot_floats(&self.part.sizes) as usize;
-        self.buffer(at.buffer)
-            .part(at.slot(iteration, buffer.slots) as usize * floats, floats)
+        let floats = self.own.slot(at, iteration);
+        self.arena.span(floats.start, floats.len())
     }
 
-    fn list(
-        &mut self,
-        program: &Program,
-        instrs: &[Instr],
-        iteration: u32,
-        moment: &Moment,
-    ) -> Result<(), Fault> {
-        self.place.path.push(0);
-        for (index, instr) in instrs.iter().enumerate() {
-            if let Some(last) = self.place.path.last_mut() {
-                *last = index;
-            }
-            if let Instr::Repeat {
-                count,
-                reverse,
-                body,
-            } = instr
-            {
-                for i in 0..*count {
-                    let i = if *reverse { count - 1 - i } else { i };
-                    self.list(program, body, iteration * count + i, moment)?;
-                }
-                continue;
-            }
-            if let Instr::Chunks { reverse, body } = instr {
-                self.chunks(program, *reverse, body, moment)?;
-                continue;
-            }
-            self.place.name = instr.name(program);
-            if self.events.is_none() {
-                self.one(program, instr, iteration, moment)?;
-                continue;
-            }
-            let (begin, sent) = (self.microseconds(), self.transport.bytes_sent());
-            self.one(program, instr, iteration, moment)?;
-            let end = self.microseconds();
-            let event = Event {
-                rank: self.transport.rank(),
-                phase: self.place.phase.unwrap_or(Phase::Setup),
-                epoch: moment.epoch + u64::from(self.place.phase == Some(Phase::Step)),
-                at: self.place.at(),
-                iteration: iteration + self.place.turn,
-                name: self.place.name.to_owned(),
-                resource: Resource::of(instr, program),
-                begin_us: begin,
-                end_us: end,
-                bytes_sent: self.transport.bytes_sent() - sent,
-                stage: program.pipeline.map_or(0, |pipeline| pipeline.stage),
-                peer: self.peer(instr),
-            };
-            self.events.get_or_insert_default().push(event);
+    fn step(&mut self, program: &Program, step: &Step, moment: &Moment) -> Result<(), Fault> {
+        if self.own.events.is_none() {
+            return self.one(program, step.instr, step.iteration, moment);
         }
-        self.place.path.pop();
+        let (begin_us, sent) = (self.microseconds(), self.transport.bytes_sent());
+        self.one(program, step.instr, step.iteration, moment)?;
+        let run = Run {
+            begin_us,
+            end_us: self.microseconds(),
+            bytes_sent: self.transport.bytes_sent() - sent,
+        };
+        let event = self.own.event(step, moment, run);
+        self.own.events.get_or_insert_default().push(event);
         Ok(())
     }
 
@@ -268,7 +183,7 @@ impl Rank {
                         a: self.dense(a, iteration),
                         b: self.dense(b, iteration),
                         out: self.dense(out, iteration),
-                        rows: self.part.sizes.rows(*rows),
+                        rows: self.own.part.sizes.rows(*rows),
                         inner: u64::from(*inner),
                         columns: u64::from(*columns),
                     };
@@ -280,7 +195,7 @@ impl Rank {
                         )),
                     };
                     let mut ranges = std::mem::take(&mut self.memory.ranges);
-                    self.rows(*rows, &mut ranges)?;
+                    self.own.rows(*rows, &mut ranges)?;
                     let call = args.map(|(kernel, args)| Call {
                         kernel: &self.kernels[kernel.0 as usize],
                         args,
@@ -327,7 +242,7 @@ impl Rank {
                 } => {
                     let features = self.features(program, *values)?;
                     let key = site.key(moment.seed, moment.epoch as u32, iteration);
-                    let ids = self.part.ids(program.sparse_rows(*values));
+                    let ids = self.own.part.ids(program.sparse_rows(*values));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
                 }
@@ -361,7 +276,7 @@ impl Rank {
                     let sums = &mut self.memory.sums;
                     let share = loss::loss(
                         &self.team,
-                        &self.part,
+                        &self.own.part,
                         *loss,
                         rows,
                         grad,
@@ -380,8 +295,14 @@ impl Rank {
                 } => {
                     let rows = self.tensor(program, *logits, iteration);
                     let sums = &mut self.memory.sums;
-                    let found =
-                        loss::metrics(&self.team, &self.part, *loss, rows, *classes as usize, sums);
+                    let found = loss::metrics(
+                        &self.team,
+                        &self.own.part,
+                        *loss,
+                        rows,
+                        *classes as usize,
+                        sums,
+                    );
                     let out = self.slot(*out, iteration).write();
                     out.iter_mut()
                         .zip(found)
@@ -401,11 +322,11 @@ impl Rank {
     /// The places of the sparse features whose values lie in a buffer, and the rows at hand.
     fn features(&self, program: &Program, values: Ref) -> Result<SomeRows<'_>, Fault> {
         let extent = program.buffer(values.buffer).extent;
-        let features = self.part.features(extent);
+        let features = self.own.part.features(extent);
         let rows = match program.sparse_rows(values) {
-            Extent::All => 0..self.part.sizes.vertices,
+            Extent::All => 0..self.own.part.sizes.vertices,
             _ => {
-                let own = self.part.own(self.place.chunk);
+                let own = self.own.part.own(self.own.place.chunk);
                 own.start as u64..own.end as u64
             }
         };
@@ -426,7 +347,7 @@ impl Rank {
 
     /// A tensor by own rows, those at hand.
     fn tensor(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
-        let own = self.part.own(self.place.chunk);
+        let own = self.own.part.own(self.own.place.chunk);
         Rows {
             at: self.slot(at, iteration),
             stride: program.buffer(at.buffer).columns as usize,
@@ -437,20 +358,13 @@ impl Rank {
 
     fn scratch(&self) -> Span {
         let (begin, end) = (
-            self.layout.scratch as usize,
-            (self.layout.total_bytes / 4) as usize,
+            self.own.layout.scratch as usize,
+            (self.own.layout.total_bytes / 4) as usize,
         );
         self.arena.span(begin, end - begin)
     }
 
     fn microseconds(&self) -> f64 {
         self.began.elapsed().as_secs_f64() * 1e6
-    }
-}
-
-impl Place {
-    fn at(&self) -> String {
-        let parts: Vec<String> = self.path.iter().map(usize::to_string).collect();
-        parts.join(".")
     }
 }

@@ -1,7 +1,9 @@
 //! Copies of other ranks' rows as checkpoints hold them: by vertex, and the age of each rank's rows.
 
+use crate::Failure;
 use crate::checkpoint::{COPIES, Tensor};
-use crate::executor::Rank;
+use crate::crew::{AtRest, Crew};
+use crate::rank::Rank;
 use gnnc_ir::program::{BufferId, Extent, Role};
 use std::ops::Range;
 
@@ -9,72 +11,81 @@ use std::ops::Range;
 const NEVER: f32 = -1.0;
 
 /// The copies that the ranks have after `epoch` epochs, and their ages; all copies of a row are equal.
-pub(crate) fn join<'a>(
-    ranks: impl Iterator<Item = &'a Rank>,
-    vertices: usize,
-    epoch: u64,
-) -> Vec<Tensor> {
+///
+/// # Errors
+/// They cannot be read.
+pub(crate) fn join(crew: &dyn Crew, vertices: usize, epoch: u64) -> Result<Vec<Tensor>, Failure> {
     let mut tensors: Vec<Tensor> = Vec::new();
-    for (place, rank) in ranks.enumerate() {
+    let mut first = true;
+    crew.try_each(|at_rest| {
         let mut next = 0;
-        for (number, buffer, clocks) in each(rank) {
-            if place == 0 {
+        for (number, buffer) in each(at_rest.rank()) {
+            let copies = at_rest.read(buffer)?;
+            let rank = at_rest.rank();
+            if first {
                 tensors.extend(empty(rank, number, buffer, vertices));
             }
             let [rows, ages] = &mut tensors[next..next + 2] else {
                 continue;
             };
             next += 2;
-            // SAFETY: the rank is locked and does not run.
-            let copies = unsafe { rank.buffer(buffer).read() };
             for (own, at) in places(rank, buffer, vertices) {
                 rows.values[at].copy_from_slice(&copies[own]);
             }
-            let sent = clocks.iter().flat_map(|clock| &clock.sent);
+            let sent = rank.clocks.of[number].iter().flat_map(|clock| &clock.sent);
             let age = |sent: u64| epoch.saturating_sub(sent) as f32;
             for (to, sent) in ages.values.iter_mut().zip(sent) {
                 *to = sent.map_or(NEVER, age);
             }
         }
-    }
-    tensors
+        first = false;
+        Ok(())
+    })?;
+    Ok(tensors)
 }
 
 /// Gives a rank the copies that it has of those of a checkpoint after `epoch` epochs.
-pub(crate) fn cut(rank: &mut Rank, tensors: &[Tensor], vertices: usize, epoch: u64) {
-    let known: Vec<_> = each(rank)
-        .map(|(number, buffer, _)| (number, buffer))
-        .collect();
-    for (number, buffer) in known {
+///
+/// # Errors
+/// They cannot be written.
+pub(crate) fn cut(
+    at_rest: &mut dyn AtRest,
+    tensors: &[Tensor],
+    vertices: usize,
+    epoch: u64,
+) -> Result<(), Failure> {
+    for (number, buffer) in each(at_rest.rank()) {
         let named = |name: String| tensors.iter().find(|t| t.name == name);
         let (rows, ages) = (named(rows_name(number)), named(ages_name(number)));
         let (Some(rows), Some(ages)) = (rows, ages) else {
             continue;
         };
-        // SAFETY: the rank is locked and does not run.
-        let copies = unsafe { rank.buffer(buffer).write() };
-        for (own, at) in places(rank, buffer, vertices) {
+        let mut copies = at_rest.read(buffer)?;
+        for (own, at) in places(at_rest.rank(), buffer, vertices) {
             copies[own].copy_from_slice(&rows.values[at]);
         }
-        let sent = rank.clocks.of[number]
+        at_rest.write(buffer, &copies)?;
+        let sent = at_rest.rank().clocks.of[number]
             .iter_mut()
             .flat_map(|clock| &mut clock.sent);
         for (to, age) in sent.zip(&ages.values) {
             *to = (*age >= 0.0).then(|| epoch.saturating_sub(*age as u64));
         }
     }
+    Ok(())
 }
 
-/// The histories whose exchanges have clocks.
-fn each(rank: &Rank) -> impl Iterator<Item = (usize, BufferId, &[crate::exchange::skip::Clock])> {
+/// The histories whose exchanges have clocks: their numbers and buffers.
+fn each(rank: &Rank) -> Vec<(usize, BufferId)> {
     let buffers = rank.program.buffers.iter().zip(0..);
-    buffers.filter_map(|(buffer, id)| match buffer.role {
+    let histories = buffers.filter_map(|(buffer, id)| match buffer.role {
         Role::History(number) => {
             let clocks = rank.clocks.of.get(number as usize)?;
-            (!clocks.is_empty()).then_some((number as usize, BufferId(id), &clocks[..]))
+            (!clocks.is_empty()).then_some((number as usize, BufferId(id)))
         }
         _ => None,
-    })
+    });
+    histories.collect()
 }
 
 fn rows_name(number: usize) -> String {

@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] takes a [`Program`](gnnc_ir::program::Program), a data graph and a
 //! partition of it; every rank is a thread with its own share of the data, its own memory and
-//! its own connections. The executor reads instructions and knows nothing of placements:
-//! which rank sends what is in the program.
+//! its own connections, or all ranks lie on a GPU ([`Session::on_device`]). The executor reads
+//! instructions and knows nothing of placements: which rank sends what is in the program.
 //!
 //! Losses are the same bit for bit at any number of threads: work is cut into pieces, panels
 //! and blocks whose sizes depend on the program and the data alone, and partial sums are
@@ -25,12 +25,14 @@ mod machine;
 mod moment;
 mod part;
 mod programs;
+mod rank;
 pub mod report;
 pub mod session;
 mod shards;
 mod sparse;
 pub mod staleness;
 mod start;
+mod steps;
 mod team;
 pub mod transport;
 mod verify;
@@ -38,10 +40,10 @@ mod whole;
 
 pub use checkpoint::{Tensor, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
-pub use executor::chunk_order;
 pub use gnnc_ir::trace::{Event, Phase, Trace};
 pub use machine::{Copies, available_memory, resident_memory};
 pub use programs::Programs;
+pub use rank::chunk_order;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};
 pub use staleness::{LayerStaleness, Staleness};

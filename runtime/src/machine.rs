@@ -1,30 +1,27 @@
 //! What the machine has to offer.
 
 use crate::RuntimeError;
-use gnnc_ir::memory::{Layout, layout};
+use crate::rank::Rank;
 use gnnc_ir::program::{Program, RankSizes, Role};
 use gnnc_ir::units::Bytes;
 use std::fmt;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// Where the buffers of each rank lie. `limit` bytes may be used by all of them together, or
-/// what the machine has.
+/// Checks that the buffers of ranks fit into memory together: into `limit` bytes, or what the machine has.
 ///
 /// # Errors
 /// The ranks need more than that.
-pub(crate) fn layouts<'a>(
-    ranks: impl Iterator<Item = (&'a Program, &'a RankSizes)>,
+pub(crate) fn fits<'a>(
+    ranks: impl Iterator<Item = &'a Rank>,
     limit: Option<u64>,
-) -> Result<Vec<Layout>, RuntimeError> {
-    let mut copies = Copies::default();
-    let layouts: Vec<Layout> = ranks
-        .inspect(|(program, sizes)| copies.add(program, sizes))
-        .map(|(program, sizes)| layout(program, sizes))
-        .collect();
-    let needs: Vec<u64> = layouts.iter().map(|layout| layout.total_bytes).collect();
-    check_memory(&needs, limit, copies)?;
-    Ok(layouts)
+) -> Result<(), RuntimeError> {
+    let (mut needs, mut copies) = (Vec::new(), Copies::default());
+    for rank in ranks {
+        needs.push(rank.layout.total_bytes);
+        copies.add(&rank.program, &rank.part.sizes);
+    }
+    check_memory(&needs, limit, copies)
 }
 
 /// Bytes of rows of earlier epochs by tensor, all ranks together.

@@ -1,18 +1,23 @@
 //! Training sessions.
 
 mod copies;
+mod elsewhere;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
-use crate::crew::Crew;
+use crate::crew::{Crew, Workers};
+use crate::device::cuda::OnDevice;
+use crate::device::cuda::driver::Driver;
 use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, init, shards};
+use gnnc_codegen::cuda::schedule::HUB_ARCS;
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -34,6 +39,8 @@ pub struct RunOptions {
     /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
     /// machine has left.
     pub memory_limit: Option<u64>,
+    /// Arcs from which a GPU gives a row to several blocks.
+    pub hub_arcs: u64,
 }
 
 impl Default for RunOptions {
@@ -47,6 +54,7 @@ impl Default for RunOptions {
             trace: false,
             model: String::new(),
             memory_limit: None,
+            hub_arcs: HUB_ARCS,
         }
     }
 }
@@ -54,7 +62,7 @@ impl Default for RunOptions {
 /// A program, or one for each rank, on its data, ready to train.
 pub struct Session {
     programs: Programs,
-    crew: Crew,
+    crew: Box<dyn Crew>,
     vertices: usize,
     options: RunOptions,
     epoch: u64,
@@ -99,10 +107,55 @@ impl Session {
         transports: Vec<Box<dyn Transport>>,
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
-        let ranks = start::ranks(&programs, data, partition, &options, transports)?;
-        Ok(Self {
+        let ranks = start::workers(&programs, data, partition, &options, transports)?;
+        let crew = Box::new(Workers::new(ranks)?);
+        Ok(Self::with_crew(programs, crew, data, options))
+    }
+
+    /// As [`Session::new`], on a GPU: one thread drives all ranks.
+    ///
+    /// # Errors
+    /// As [`Session::new`]; a device that has not enough memory, or fails.
+    pub fn on_device(
+        programs: impl Into<Programs>,
+        data: &GraphData,
+        partition: &Partition,
+        options: RunOptions,
+        driver: Box<dyn Driver>,
+    ) -> Result<Self, RuntimeError> {
+        let programs = programs.into();
+        let here = 0..programs.ranks(partition) as u32;
+        Self::on_device_of(programs, data, partition, options, driver, here)
+    }
+
+    /// As [`Session::on_device`], of a process that has one of the ranks; the others have the rest, and
+    /// [`Driver::exchange`] leads to them. What is reported of bytes, memory and times is that of the ranks
+    /// here.
+    ///
+    /// # Errors
+    /// As [`Session::on_device`]; neither one rank nor all; exchanges that are left out by values.
+    pub fn on_device_of(
+        programs: impl Into<Programs>,
+        data: &GraphData,
+        partition: &Partition,
+        options: RunOptions,
+        driver: Box<dyn Driver>,
+        here: Range<u32>,
+    ) -> Result<Self, RuntimeError> {
+        let programs = programs.into();
+        let crew = OnDevice::new(&programs, data, partition, &options, driver, here)?;
+        Ok(Self::with_crew(programs, Box::new(crew), data, options))
+    }
+
+    fn with_crew(
+        programs: Programs,
+        crew: Box<dyn Crew>,
+        data: &GraphData,
+        options: RunOptions,
+    ) -> Self {
+        Self {
             programs,
-            crew: Crew::new(ranks)?,
+            crew,
             vertices: data.vertices() as usize,
             options,
             epoch: 0,
@@ -110,7 +163,7 @@ impl Session {
             setup_bytes: None,
             evaluated: false,
             best: None,
-        })
+        }
     }
 
     /// Trains one epoch.
@@ -130,7 +183,7 @@ impl Session {
         let seconds = begin.elapsed().as_secs_f64();
         self.epoch += 1;
         self.step += 1;
-        let loss = self.result(|program| program.loss);
+        let loss = self.result(|program| program.loss)?;
         let loss = loss.first().copied();
         let bytes_sent = self.bytes_sent() - before;
         Ok(EpochReport {
@@ -150,7 +203,7 @@ impl Session {
         let before = self.bytes_sent();
         self.crew.run(Phase::Eval, self.moment())?;
         self.evaluated = true;
-        let counts = self.result(|program| program.metrics);
+        let counts = self.result(|program| program.metrics)?;
         let count = |n: usize| counts.get(n).copied().map_or(0.0, f64::from);
         let score = |set: usize| Score {
             correct: count(2 * set),
@@ -188,28 +241,38 @@ impl Session {
         let Some(columns) = programs.find_map(|program| width(program)) else {
             return Ok(Vec::new());
         };
+        self.needs_all_ranks("logits")?;
         if !self.evaluated {
             self.evaluate()?;
         }
         let columns = columns as usize;
         let mut logits = vec![0.0; self.vertices * columns];
-        for rank in self.crew.ranks() {
+        self.crew.try_each(|at_rest| {
+            let rank = at_rest.rank();
             let Some(at) = rank.program.logits else {
-                continue;
+                return Ok(());
             };
-            // SAFETY: the rank is locked and does not run.
-            let own = unsafe { rank.slot(at, 0).read() };
-            for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
+            let first = rank.slot(at, 0).start - rank.buffer(at.buffer).start;
+            let own = at_rest.read(at.buffer)?;
+            let part = &at_rest.rank().part;
+            for (row, &v) in part.global[..part.inner].iter().enumerate() {
                 logits[v as usize * columns..][..columns]
-                    .copy_from_slice(&own[row * columns..][..columns]);
+                    .copy_from_slice(&own[first + row * columns..][..columns]);
             }
-        }
+            Ok(())
+        })?;
         Ok(logits)
     }
 
     /// The parameters, in the order of the program, or of the programs of its stages.
-    pub fn parameters(&self) -> Vec<Tensor> {
-        shards::tensors(&self.crew, |role| matches!(role, Role::Param(_)))
+    ///
+    /// # Errors
+    /// [`RuntimeError::Rank`] if they cannot be read from a device.
+    pub fn parameters(&self) -> Result<Vec<Tensor>, RuntimeError> {
+        self.needs_all_parts()?;
+        Ok(shards::tensors(&*self.crew, |role| {
+            matches!(role, Role::Param(_))
+        })?)
     }
 
     /// Sets parameters; those that are not named stay.
@@ -217,7 +280,7 @@ impl Session {
     /// # Errors
     /// A name or a shape that the model does not have; then nothing is set.
     pub fn set_parameters(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
-        let known = self.parameters();
+        let known = self.parameters()?;
         for tensor in tensors {
             let Some(own) = known.iter().find(|own| own.name == tensor.name) else {
                 let names: Vec<&str> = known.iter().map(|t| t.name.as_str()).collect();
@@ -235,8 +298,7 @@ impl Session {
                 });
             }
         }
-        self.store(tensors);
-        Ok(())
+        self.store(tensors)
     }
 
     /// Changes the learning rate from the next epoch on.
@@ -246,7 +308,7 @@ impl Session {
 
     /// What each rank holds.
     pub fn sizes(&self) -> Vec<RankSizes> {
-        self.crew.ranks().map(|rank| rank.part.sizes).collect()
+        self.crew.map(|rank| rank.rank().part.sizes)
     }
 
     /// Seed of every random draw; after a resume that of the checkpoint.
@@ -268,28 +330,19 @@ impl Session {
     /// which ranks of one process keep once, an equal share), and the messages kept so far;
     /// neither code nor the graph that the session was built from.
     pub fn peak_memory_bytes(&self) -> u64 {
-        self.crew
-            .ranks()
-            .map(|rank| rank.memory_bytes())
-            .max()
-            .unwrap_or(0)
+        let bytes = self.crew.map(|rank| rank.memory_bytes());
+        bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::memory::layout`] says.
     pub fn buffer_bytes(&self) -> u64 {
-        self.crew
-            .ranks()
-            .map(|rank| rank.layout.total_bytes)
-            .max()
-            .unwrap_or(0)
+        let bytes = self.crew.map(|rank| rank.rank().layout.total_bytes);
+        bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Payload bytes that all ranks have sent so far.
     pub fn bytes_sent(&self) -> u64 {
-        self.crew
-            .ranks()
-            .map(|rank| rank.transport.bytes_sent())
-            .sum()
+        self.crew.map(|rank| rank.bytes_sent()).into_iter().sum()
     }
 
     /// Payload bytes that all ranks sent in `setup`; `None` before the first epoch.
@@ -301,14 +354,14 @@ impl Session {
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
             .crew
-            .ranks()
-            .flat_map(|mut rank| rank.events.as_mut().map(std::mem::take).unwrap_or_default());
-        let events = taken.collect();
+            .map(|rank| rank.rank().events.as_mut().map(std::mem::take));
+        let ranks = taken.len() as u32;
+        let events = taken.into_iter().flatten().flatten().collect();
         Trace {
             kind: Kind::Measured,
             model: self.options.model.clone(),
             graph: String::new(),
-            ranks: self.crew.ranks().count() as u32,
+            ranks,
             events,
         }
     }
@@ -319,7 +372,8 @@ impl Session {
     /// # Errors
     /// The file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
-        let copies = self.copies();
+        self.needs_all_parts()?;
+        let copies = self.copies()?;
         let progress = Progress {
             version: Progress::version(),
             epoch: self.epoch,
@@ -331,10 +385,10 @@ impl Session {
             division: (!copies.is_empty()).then(|| self.division_hash()),
             began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
-            kept: shards::kept(&self.crew),
+            kept: shards::kept(&*self.crew),
         };
-        let mut tensors = shards::tensors(&self.crew, trained);
-        tensors.extend(shards::histories(&self.crew, self.vertices));
+        let mut tensors = shards::tensors(&*self.crew, trained)?;
+        tensors.extend(shards::histories(&*self.crew, self.vertices)?);
         tensors.extend(copies);
         checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
@@ -348,9 +402,10 @@ impl Session {
     /// The file cannot be read, is damaged, or is of another model, with the first difference;
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
-        let expected = shards::tensors(&self.crew, trained);
-        let histories = shards::shapes(&self.crew, self.vertices);
-        let own = self.copies();
+        self.needs_all_parts()?;
+        let expected = shards::tensors(&*self.crew, trained)?;
+        let histories = shards::shapes(&*self.crew, self.vertices);
+        let own = self.copies()?;
         let expected = checkpoint::Expected {
             all: &expected,
             histories: &[&histories[..], &own].concat(),
@@ -363,8 +418,8 @@ impl Session {
             || same_program
                 && own.iter().all(there)
                 && progress.division == Some(self.division_hash());
-        self.store(&tensors);
-        self.restore(&progress, copies.then_some(&tensors));
+        self.store(&tensors)?;
+        self.restore(&progress, copies.then_some(&tensors))?;
         self.epoch = progress.epoch;
         self.step = progress.step;
         self.options.seed = progress.seed;
@@ -373,7 +428,7 @@ impl Session {
         if !histories.is_empty() {
             self.setup_bytes = None;
             self.setup()?;
-            shards::restore(&self.crew, &tensors, &progress.kept);
+            shards::restore(&*self.crew, &tensors, &progress.kept)?;
         }
         Ok(Resumed {
             epoch: self.epoch,
@@ -406,19 +461,21 @@ impl Session {
     }
 
     /// A result that ranks of the last stage, or all, have the same of: that of the first.
-    fn result(&self, of: impl Fn(&Program) -> Option<BufferId>) -> Vec<f32> {
-        let mut found = self.crew.ranks().filter_map(|rank| {
-            let id = of(&rank.program)?;
-            // SAFETY: the rank is locked and does not run.
-            Some(unsafe { rank.buffer(id).read() }.to_vec())
-        });
-        found.next().unwrap_or_default()
+    fn result(&self, of: impl Fn(&Program) -> Option<BufferId>) -> Result<Vec<f32>, RuntimeError> {
+        let mut found = None;
+        self.crew.try_each(|rank| {
+            if let Some(id) = of(&rank.rank().program).filter(|_| found.is_none()) {
+                found = Some(rank.read(id)?);
+            }
+            Ok(())
+        })?;
+        Ok(found.unwrap_or_default())
     }
 
     /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.
-    fn store(&mut self, tensors: &[Tensor]) {
+    fn store(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
         self.evaluated = false;
-        shards::store(&self.crew, tensors);
+        Ok(shards::store(&*self.crew, tensors)?)
     }
 
     fn program_hash(&self) -> Result<u64, RuntimeError> {

@@ -1,23 +1,32 @@
 //! Parameters and optimizer states of which ranks have some rows, or one element of a stack: whole ones are
 //! joined from them, as checkpoints hold them, and cut for them. Likewise histories, of which ranks have rows.
 
+use crate::Failure;
 use crate::checkpoint::{HISTORY, Tensor};
 use crate::crew::Crew;
-use crate::executor::Rank;
 use gnnc_ir::Rows;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::{BufferId, Program, Role};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Parameters and states by name, joined from what the ranks have of them.
-pub(crate) fn tensors(crew: &Crew, wanted: impl Fn(Role) -> bool) -> Vec<Tensor> {
+///
+/// # Errors
+/// They cannot be read, and so for all below.
+pub(crate) fn tensors(
+    crew: &dyn Crew,
+    wanted: impl Fn(Role) -> bool,
+) -> Result<Vec<Tensor>, Failure> {
     let mut tensors: Vec<Tensor> = Vec::new();
     // Whole elements that are there.
     let mut there = BTreeSet::new();
-    for rank in crew.ranks() {
-        for buffer in rank.program.buffers.iter().filter(|b| wanted(b.role)) {
-            let Some((name, spec)) = named(&rank.program, buffer.role) else {
+    crew.try_each(|rank| {
+        let program = Arc::clone(&rank.rank().program);
+        for (buffer, id) in program.buffers.iter().zip(0..) {
+            let Some((name, spec)) = named(&program, buffer.role).filter(|_| wanted(buffer.role))
+            else {
                 continue;
             };
             let Rows::Fixed(rows) = spec.whole().rows else {
@@ -40,28 +49,36 @@ pub(crate) fn tensors(crew: &Crew, wanted: impl Fn(Role) -> bool) -> Vec<Tensor>
                 tensors.len() - 1
             });
             let whole = &mut tensors[place].values;
-            each_row(&rank, buffer.role, whole.len(), |own, at| {
-                whole[at..at + own.len()].copy_from_slice(own);
-            });
+            let own = rank.read(BufferId(id))?;
+            for (from, at) in places(&program, BufferId(id), spec, own.len(), whole.len()) {
+                whole[at..at + from.len()].copy_from_slice(&own[from]);
+            }
         }
-    }
-    tensors
+        Ok(())
+    })?;
+    Ok(tensors)
 }
 
 /// Gives every rank what it has of whole parameters and states of the right names and lengths.
-pub(crate) fn store(crew: &Crew, tensors: &[Tensor]) {
-    for rank in crew.ranks() {
-        for buffer in &rank.program.buffers {
-            let Some((name, _)) = named(&rank.program, buffer.role) else {
+pub(crate) fn store(crew: &dyn Crew, tensors: &[Tensor]) -> Result<(), Failure> {
+    crew.try_each(|rank| {
+        let program = Arc::clone(&rank.rank().program);
+        for (buffer, id) in program.buffers.iter().zip(0..) {
+            let Some((name, spec)) = named(&program, buffer.role) else {
                 continue;
             };
             if let Some(Tensor { values, .. }) = tensors.iter().find(|t| t.name == name) {
-                each_row(&rank, buffer.role, values.len(), |own, at| {
-                    own.copy_from_slice(&values[at..at + own.len()]);
-                });
+                let floats = rank.rank().buffer(BufferId(id)).len();
+                let mut own = vec![0.0; floats];
+                for (to, at) in places(&program, BufferId(id), spec, floats, values.len()) {
+                    let len = to.len();
+                    own[to].copy_from_slice(&values[at..at + len]);
+                }
+                rank.write(BufferId(id), &own)?;
             }
         }
-    }
+        Ok(())
+    })
 }
 
 /// The histories of a stage's rank: their buffers, numbers and columns.
@@ -80,11 +97,12 @@ fn history(number: u32) -> String {
 }
 
 /// The histories of all stages without their values, by rows of all vertices.
-pub(crate) fn shapes(crew: &Crew, vertices: usize) -> Vec<Tensor> {
+pub(crate) fn shapes(crew: &dyn Crew, vertices: usize) -> Vec<Tensor> {
     let mut numbers = BTreeMap::new();
-    for rank in crew.ranks() {
-        numbers.extend(kept_by(&rank.program).map(|(_, number, columns)| (number, columns)));
-    }
+    crew.each(&mut |rank| {
+        let kept = kept_by(&rank.rank().program);
+        numbers.extend(kept.map(|(_, number, columns)| (number, columns)));
+    });
     let tensor = |(number, columns)| Tensor {
         name: history(number),
         shape: [1, vertices as u32, columns],
@@ -94,47 +112,54 @@ pub(crate) fn shapes(crew: &Crew, vertices: usize) -> Vec<Tensor> {
 }
 
 /// The histories that were kept so far, in order of the vertices.
-pub(crate) fn histories(crew: &Crew, vertices: usize) -> Vec<Tensor> {
+pub(crate) fn histories(crew: &dyn Crew, vertices: usize) -> Result<Vec<Tensor>, Failure> {
     let there = kept(crew);
     let mut tensors = shapes(crew, vertices);
     tensors.retain(|tensor| there.contains_key(&tensor.name));
     for tensor in &mut tensors {
         tensor.values = vec![0.0; tensor.floats() as usize];
     }
-    for rank in crew.ranks() {
-        for (id, number, columns) in kept_by(&rank.program) {
+    crew.try_each(|rank| {
+        let program = Arc::clone(&rank.rank().program);
+        for (id, number, columns) in kept_by(&program) {
             let name = history(number);
             if let Some(tensor) = tensors.iter_mut().find(|t| t.name == name) {
-                // SAFETY: the rank is locked and does not run.
-                let rows = unsafe { rank.buffer(id).read() };
+                let rows = rank.read(id)?;
                 let columns = columns as usize;
-                for (row, &v) in rank.part.global[..rank.part.inner].iter().enumerate() {
+                let part = &rank.rank().part;
+                for (row, &v) in part.global[..part.inner].iter().enumerate() {
                     tensor.values[v as usize * columns..][..columns]
                         .copy_from_slice(&rows[row * columns..][..columns]);
                 }
             }
         }
-    }
-    tensors
+        Ok(())
+    })?;
+    Ok(tensors)
 }
 
 /// The epochs in which histories were kept, by name.
-pub(crate) fn kept(crew: &Crew) -> BTreeMap<String, u64> {
+pub(crate) fn kept(crew: &dyn Crew) -> BTreeMap<String, u64> {
     let mut epochs = BTreeMap::new();
-    for rank in crew.ranks() {
+    crew.each(&mut |rank| {
+        let rank = rank.rank();
         epochs.extend(kept_by(&rank.program).filter_map(|(id, number, _)| {
             let epoch = rank.kept.get(&id)?;
             Some((history(number), *epoch))
         }));
-    }
+    });
     epochs
 }
 
 /// Gives every rank its rows of histories in order of the vertices, those of other ranks included, and the
 /// epochs in which they were kept.
-pub(crate) fn restore(crew: &Crew, tensors: &[Tensor], epochs: &BTreeMap<String, u64>) {
-    for mut rank in crew.ranks() {
-        let program = Arc::clone(&rank.program);
+pub(crate) fn restore(
+    crew: &dyn Crew,
+    tensors: &[Tensor],
+    epochs: &BTreeMap<String, u64>,
+) -> Result<(), Failure> {
+    crew.try_each(|rank| {
+        let program = Arc::clone(&rank.rank().program);
         for (id, number, columns) in kept_by(&program) {
             let name = history(number);
             let tensor = tensors.iter().find(|t| t.name == name);
@@ -142,14 +167,16 @@ pub(crate) fn restore(crew: &Crew, tensors: &[Tensor], epochs: &BTreeMap<String,
                 continue;
             };
             let columns = columns as usize;
-            // SAFETY: the rank is locked and does not run.
-            let rows = unsafe { rank.buffer(id).write() };
-            for (row, &v) in rows.chunks_exact_mut(columns.max(1)).zip(&rank.part.global) {
+            let mut rows = rank.read(id)?;
+            let vertices = &rank.rank().part.global;
+            for (row, &v) in rows.chunks_exact_mut(columns.max(1)).zip(vertices) {
                 row.copy_from_slice(&tensor.values[v as usize * columns..][..columns]);
             }
-            rank.kept.insert(id, epoch);
+            rank.write(id, &rows)?;
+            rank.rank().kept.insert(id, epoch);
         }
-    }
+        Ok(())
+    })
 }
 
 /// The name of a parameter or of an optimizer state, and the parameter.
@@ -164,32 +191,30 @@ fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
     Some((name, spec))
 }
 
-/// Visits the rows of a rank's buffer of a role, or all of it at once if it is whole, with the place
-/// of its first float in the whole, which has `floats`.
-fn each_row(rank: &Rank, role: Role, floats: usize, mut visit: impl FnMut(&mut [f32], usize)) {
-    let (program, n) = match role {
-        Role::Param(n) | Role::State(n, _) => (&rank.program, n as usize),
-        _ => return,
-    };
-    let Some(at) = program.buffers.iter().position(|b| b.role == role) else {
-        return;
-    };
-    let buffer = &program.buffers[at];
-    // SAFETY: the rank is locked and does not run.
-    let own = unsafe { rank.buffer(BufferId(at as u32)).write() };
-    let ParamSpec { shard, element, .. } = &program.params[n];
+/// The rows of a rank's buffer of a parameter or state of `own` floats, or all of it at once if it is whole,
+/// each with the place of its first float in the whole, which has `floats`.
+fn places(
+    program: &Program,
+    id: BufferId,
+    spec: &ParamSpec,
+    own: usize,
+    floats: usize,
+) -> Vec<(Range<usize>, usize)> {
+    let buffer = program.buffer(id);
+    let ParamSpec { shard, element, .. } = spec;
     let (first, slots) = element.map_or((0, buffer.slots), |element| (element.index, element.of));
     let (first, whole) = (first as usize, floats / slots.max(1) as usize);
     let Some(shard) = shard else {
-        return visit(own, first * whole);
+        return vec![(0..own, first * whole)];
     };
     let Shard { blocks, slice } = shard;
     let columns = buffer.columns as usize;
-    let rows = (blocks * slice.len) as usize;
-    for (n, row) in own.chunks_exact_mut(columns.max(1)).enumerate() {
+    let rows = ((blocks * slice.len) as usize).max(1);
+    let place = |n: usize| {
         let (slot, row_number) = (first + n / rows, (n % rows) as u32);
-        if let Some(place) = shard.whole_row(row_number) {
-            visit(row, slot * whole + place as usize * columns);
-        }
-    }
+        let place = shard.whole_row(row_number)?;
+        let own = n * columns..(n + 1) * columns;
+        Some((own, slot * whole + place as usize * columns))
+    };
+    (0..own / columns.max(1)).filter_map(place).collect()
 }

@@ -27,45 +27,47 @@ pub(crate) struct SparseKernels(BTreeMap<Key, Arc<Compiled>>);
 impl SparseKernels {
     /// Compiles what the program needs.
     pub(crate) fn compile(program: &Program, compiler: &Compiler) -> Result<Self, RuntimeError> {
-        let mut kernels = Self::default();
-        for instrs in [&program.setup, &program.step, &program.eval] {
-            kernels.collect(instrs, compiler)?;
+        let mut kernels = BTreeMap::new();
+        for (at, key) in keys(program) {
+            let compiled = compiler.compile(&kernel(key));
+            let failed = |source| RuntimeError::Kernel { kernel: at, source };
+            kernels.insert(key, compiled.map_err(failed)?);
         }
-        Ok(kernels)
+        Ok(Self(kernels))
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Compiled> {
         self.0.get(&key).map(AsRef::as_ref)
     }
+}
 
-    fn collect(&mut self, instrs: &[Instr], compiler: &Compiler) -> Result<(), RuntimeError> {
-        for (at, instr) in instrs.iter().enumerate() {
-            match instr {
-                Instr::SparseMatMul {
-                    product,
-                    b,
-                    out,
-                    columns,
-                    ..
-                } if *columns > 0 => {
-                    let key = (*product, *columns, b.stride, out.stride);
-                    let compiled = compiler
-                        .compile(&kernel(key))
-                        .map_err(|source| RuntimeError::Kernel { kernel: at, source })?;
-                    self.0.insert(key, compiled);
-                }
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
-                    self.collect(body, compiler)?;
-                }
-                _ => {}
-            }
+/// The sparse products of a program, each with the place of an instruction in its list.
+pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
+    let mut keys = Vec::new();
+    for instrs in [&program.setup, &program.step, &program.eval] {
+        collect(instrs, &mut keys);
+    }
+    keys
+}
+
+fn collect(instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
+    for (at, instr) in instrs.iter().enumerate() {
+        match instr {
+            Instr::SparseMatMul {
+                product,
+                b,
+                out,
+                columns,
+                ..
+            } if *columns > 0 => keys.push((at, (*product, *columns, b.stride, out.stride))),
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => collect(body, keys),
+            _ => {}
         }
-        Ok(())
     }
 }
 
 /// `out[row] = sum over the non-zeros of the row (column) of value * b[other end]`.
-fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
+pub(crate) fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
     let (to, other) = match product {
         Product::Tn => (End::Src, At::Dst),
         Product::Nn | Product::Nt => (End::Dst, At::Src),

@@ -44,6 +44,12 @@ impl LayerStaleness {
         *self.ages.entry(age).or_default() += reads;
     }
 
+    /// Notes how far copies were that were read.
+    pub(crate) fn reach(&mut self, gap: f32) {
+        let gap = f64::from(gap);
+        self.gap = Some(self.gap.map_or(gap, |most| most.max(gap)));
+    }
+
     /// The oldest that was read; none if nothing was.
     pub fn oldest(&self) -> Option<u64> {
         self.ages.keys().next_back().copied()

@@ -3,11 +3,12 @@
 
 use crate::device::cpu::Arena;
 use crate::exchange::skip::Clocks;
-use crate::executor::Rank;
+use crate::executor::Worker;
 use crate::features::{columns, stored};
-use crate::machine::layouts;
+use crate::machine::fits;
 use crate::part::Part;
 use crate::programs::Programs;
+use crate::rank::Rank;
 use crate::session::RunOptions;
 use crate::sparse::SparseKernels;
 use crate::staleness::Staleness;
@@ -20,97 +21,120 @@ use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{GraphData, LocalPart, Partition};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
+use gnnc_ir::memory::layout;
 use gnnc_ir::program::{BufferId, Extent, Program, Role};
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Makes the ranks of a session, ready for `setup`.
+/// A rank that has no memory yet, and what of its first contents it does not keep.
+pub(crate) struct Beginning {
+    pub(crate) rank: Rank,
+    pub(crate) degrees: Degrees,
+}
+
+/// The ranks `here` of a session's `count`, each with its share of the data.
 ///
 /// # Errors
-/// What [`crate::Session::new`] says.
+/// A program, graph and partition that do not fit each other.
 pub(crate) fn ranks(
     programs: &Programs,
     data: &GraphData,
     partition: &Partition,
-    options: &RunOptions,
-    transports: Vec<Box<dyn Transport>>,
-) -> Result<Vec<Rank>, RuntimeError> {
-    programs.check(partition, transports.len())?;
-    let began = Instant::now();
-    let compiler = Compiler::new(options.cache_dir.clone())
-        .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
+    trace: bool,
+    (here, count): (Range<usize>, usize),
+) -> Result<Vec<Beginning>, RuntimeError> {
+    programs.check(partition, count)?;
     let all = programs.all();
     let halo = all.first().map(|program| program.halo).unwrap_or_default();
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
-    let mut parts = Vec::with_capacity(transports.len());
     // Every stage has all parts.
-    let width = locals.len();
-    let mut locals = VecDeque::from(locals);
-    for rank in 0..transports.len() {
-        let Some(local) = locals.pop_front() else {
+    let width = locals.len().max(1);
+    let mut ranks = Vec::with_capacity(here.len());
+    for number in here {
+        let Some(local) = locals.get(number % width) else {
             break;
         };
-        if rank + width < transports.len() {
-            locals.push_back(local.clone());
-        }
-        let program = &all[programs.index(rank, transports.len())];
-        let degrees = Degrees::new(program, &local);
-        let part = Part::new(local, data, program, Arc::clone(&whole))?;
-        verify(program, rank as u32, &part, data)?;
-        parts.push((part, degrees));
-    }
-    // The compiler keeps what it has compiled, so that programs share equal kernels.
-    let mut compiled = Vec::with_capacity(all.len());
-    for program in all {
-        let kernels = Arc::new(compile(program, &compiler)?);
-        compiled.push((kernels, SparseKernels::compile(program, &compiler)?));
-    }
-    let mut ranks = Vec::with_capacity(parts.len());
-    let needs = parts.iter().zip(0..);
-    let count = transports.len();
-    let index = |rank| programs.index(rank, count);
-    let needs = needs.map(|((part, _), rank)| (all[index(rank)].as_ref(), &part.sizes));
-    let layouts = layouts(needs, options.memory_limit)?;
-    let parts = parts.into_iter().zip(layouts).zip(transports);
-    for ((((part, degrees), layout), transport), number) in parts.zip(0..) {
-        let index = index(number as usize);
-        let (program, (kernels, sparse)) = (&all[index], &compiled[index]);
-        let bytes = layout.total_bytes;
+        let program = &all[programs.index(number, count)];
+        let degrees = Degrees::new(program, local);
+        let part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
+        verify(program, number as u32, &part, data)?;
         let (clocks, layers) = Clocks::new(program);
-        let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
-            rank: number,
-            bytes,
-            source,
-        })?;
         let rank = Rank {
+            number: number as u32,
+            ranks: count as u32,
             program: Arc::clone(program),
+            layout: layout(program, &part.sizes),
             part,
-            layout,
-            arena,
-            kernels: Arc::clone(kernels),
-            sparse: sparse.clone(),
-            team: Arc::new(Team::new(number, options.threads_per_rank)?),
-            transport,
-            events: options.trace.then(Vec::new),
-            began,
-            memory: Default::default(),
+            events: trace.then(Vec::new),
             place: Default::default(),
             clocks,
             staleness: Staleness { layers },
             group: Group {
-                first: number - number % width as u32,
+                first: (number - number % width) as u32,
                 ranks: width as u32,
             },
             kept: Default::default(),
         };
-        fill(&rank, data, &degrees, options.seed);
-        ranks.push(rank);
+        ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
+}
+
+/// Makes the ranks of a session on the processor, ready for `setup`.
+///
+/// # Errors
+/// What [`crate::Session::new`] says.
+pub(crate) fn workers(
+    programs: &Programs,
+    data: &GraphData,
+    partition: &Partition,
+    options: &RunOptions,
+    transports: Vec<Box<dyn Transport>>,
+) -> Result<Vec<Worker>, RuntimeError> {
+    let count = transports.len();
+    let ranks = ranks(programs, data, partition, options.trace, (0..count, count))?;
+    let began = Instant::now();
+    let compiler = Compiler::new(options.cache_dir.clone())
+        .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
+    // The compiler keeps what it has compiled, so that programs share equal kernels.
+    let mut compiled = Vec::with_capacity(programs.all().len());
+    for program in programs.all() {
+        let kernels = Arc::new(compile(program, &compiler)?);
+        compiled.push((kernels, SparseKernels::compile(program, &compiler)?));
+    }
+    let needs = ranks.iter().map(|beginning| &beginning.rank);
+    fits(needs, options.memory_limit)?;
+    let mut workers = Vec::with_capacity(ranks.len());
+    for (Beginning { rank, degrees }, transport) in ranks.into_iter().zip(transports) {
+        let (kernels, sparse) = &compiled[programs.index(rank.number as usize, count)];
+        let bytes = rank.layout.total_bytes;
+        let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
+            rank: rank.number,
+            bytes,
+            source,
+        })?;
+        let worker = Worker {
+            arena,
+            kernels: Arc::clone(kernels),
+            sparse: sparse.clone(),
+            team: Arc::new(Team::new(rank.number, options.threads_per_rank)?),
+            transport,
+            began,
+            memory: Default::default(),
+            own: rank,
+        };
+        for id in (0..worker.own.program.buffers.len() as u32).map(BufferId) {
+            // SAFETY: the rank does not run yet.
+            let floats = unsafe { worker.buffer(id).write() };
+            fill((&worker.own, &degrees), id, data, options.seed, floats);
+        }
+        workers.push(worker);
+    }
+    Ok(workers)
 }
 
 /// Compiles all kernels, several at a time.
@@ -150,9 +174,21 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
 }
 
 /// Degrees of the local vertices, as far as the program reads them.
-struct Degrees(Vec<((EdgeSet, End), Vec<u32>)>);
+pub(crate) struct Degrees(Vec<((EdgeSet, End), Vec<u32>)>);
 
 impl Degrees {
+    /// What a buffer of a rank holds before `setup`; none if that does not matter or is 0.
+    pub(crate) fn first(
+        &self,
+        rank: &Rank,
+        id: BufferId,
+        data: &GraphData,
+        seed: u64,
+    ) -> Option<Vec<f32>> {
+        let mut floats = vec![0.0; rank.buffer(id).len()];
+        fill((rank, self), id, data, seed, &mut floats).then_some(floats)
+    }
+
     fn new(program: &Program, local: &LocalPart) -> Self {
         let mut kinds: Vec<(EdgeSet, End)> = Vec::new();
         for buffer in &program.buffers {
@@ -175,58 +211,57 @@ impl Degrees {
     }
 }
 
-/// Writes everything that is there before `setup`. States and the rest are 0, as fresh memory is.
-fn fill(rank: &Rank, data: &GraphData, degrees: &Degrees, seed: u64) {
+/// Writes what a buffer of zeros holds before `setup`, if that is something else; whether it is.
+fn fill(
+    (rank, degrees): (&Rank, &Degrees),
+    id: BufferId,
+    data: &GraphData,
+    seed: u64,
+    floats: &mut [f32],
+) -> bool {
     let own = &rank.part.global[..rank.part.inner];
-    for (n, buffer) in rank.program.buffers.iter().enumerate() {
-        let span = rank.buffer(BufferId(n as u32));
-        if matches!(
-            buffer.role,
-            Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp
-        ) {
-            continue;
+    let buffer = rank.program.buffer(id);
+    match buffer.role {
+        Role::Features | Role::FeatureValues => {
+            let columns = columns(&rank.program, &data.features, buffer.extent);
+            let whole = matches!(buffer.extent, Extent::All | Extent::SliceNonzeros);
+            let all: Vec<u32> = match whole {
+                true => (0..data.vertices()).collect(),
+                false => own.to_vec(),
+            };
+            let (dense, width) = (buffer.role == Role::Features, buffer.columns as usize);
+            let mut next = 0;
+            for (row, v) in all.into_iter().enumerate() {
+                stored(&data.features, v, &columns, |column, value| {
+                    let at = match dense {
+                        true => row * width + column as usize,
+                        false => next,
+                    };
+                    floats[at] = value;
+                    next += 1;
+                });
+            }
         }
-        // SAFETY: the rank does not run yet.
-        let floats = unsafe { span.write() };
-        match buffer.role {
-            Role::Features | Role::FeatureValues => {
-                let columns = columns(&rank.program, &data.features, buffer.extent);
-                let whole = matches!(buffer.extent, Extent::All | Extent::SliceNonzeros);
-                let all: Vec<u32> = match whole {
-                    true => (0..data.vertices()).collect(),
-                    false => own.to_vec(),
-                };
-                let (dense, width) = (buffer.role == Role::Features, buffer.columns as usize);
-                let mut next = 0;
-                for (row, v) in all.into_iter().enumerate() {
-                    stored(&data.features, v, &columns, |column, value| {
-                        let at = match dense {
-                            true => row * width + column as usize,
-                            false => next,
-                        };
-                        floats[at] = value;
-                        next += 1;
-                    });
-                }
+        Role::Degree(set, end) => {
+            if let Some((_, degrees)) = degrees.0.iter().find(|(kind, _)| *kind == (set, end)) {
+                floats
+                    .iter_mut()
+                    .zip(degrees)
+                    .for_each(|(x, &degree)| *x = degree as f32);
             }
-            Role::Degree(set, end) => {
-                if let Some((_, degrees)) = degrees.0.iter().find(|(kind, _)| *kind == (set, end)) {
-                    floats
-                        .iter_mut()
-                        .zip(degrees)
-                        .for_each(|(x, &degree)| *x = degree as f32);
-                }
+        }
+        Role::Table(t) => floats.copy_from_slice(&rank.program.tables[t as usize]),
+        Role::Param(p) => {
+            let size = (floats.len() / buffer.slots.max(1) as usize).max(1);
+            let spec = &rank.program.params[p as usize];
+            let first = spec.element.map_or(0, |element| element.index);
+            for (values, slot) in floats.chunks_exact_mut(size).zip(first..) {
+                init::fill(spec, seed, slot, values);
             }
-            Role::Table(t) => floats.copy_from_slice(&rank.program.tables[t as usize]),
-            Role::Param(p) => {
-                let size = (floats.len() / buffer.slots.max(1) as usize).max(1);
-                let spec = &rank.program.params[p as usize];
-                let first = spec.element.map_or(0, |element| element.index);
-                for (values, slot) in floats.chunks_exact_mut(size).zip(first..) {
-                    init::fill(spec, seed, slot, values);
-                }
-            }
-            Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {}
+        }
+        Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {
+            return false;
         }
     }
+    true
 }

@@ -44,6 +44,7 @@ fn losses(reports: &[EpochReport]) -> Vec<f64> {
 fn flat(session: &Session) -> Vec<f64> {
     session
         .parameters()
+        .unwrap()
         .iter()
         .flat_map(|t| &t.values)
         .map(|&x| f64::from(x))

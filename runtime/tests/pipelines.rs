@@ -65,7 +65,7 @@ fn stages_change_no_number() {
             two.evaluate().unwrap().train
         );
         let sorted = |session: &Session| {
-            let mut tensors = session.parameters();
+            let mut tensors = session.parameters().unwrap();
             tensors.sort_by(|a, b| a.name.cmp(&b.name));
             tensors
         };
@@ -239,7 +239,7 @@ fn checkpoints_go_from_stages_to_none_and_back() {
     let plain = Staged { chunks: None, ..G8 };
     let staged = Staged { stages: 2, ..G8 };
     let by_name = |session: &Session| {
-        let mut tensors = session.parameters();
+        let mut tensors = session.parameters().unwrap();
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         tensors
     };
@@ -272,7 +272,7 @@ fn histories_that_are_not_finite_or_too_old_stop_the_run() {
     let network = Staged { stages: 2, ..G8 };
     let mut spoilt = session(network, &data, &quarters(1, 4));
     losses(&mut spoilt, 2);
-    let infinite: Vec<Tensor> = (spoilt.parameters().into_iter())
+    let infinite: Vec<Tensor> = (spoilt.parameters().unwrap().into_iter())
         .filter(|tensor| tensor.name == "u")
         .map(|mut tensor| {
             tensor.values.fill(f32::MAX);

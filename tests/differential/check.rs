@@ -1,5 +1,6 @@
 //! One model on one data graph: what a session trains, against the interpreter.
 
+use crate::device::Again;
 use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
@@ -12,6 +13,7 @@ use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::pure;
 use gnnc::planner::placement::row;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
+use std::sync::Arc;
 
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
 ///
@@ -55,6 +57,8 @@ pub struct Case {
     context: EvalContext,
     /// Layouts of mixtures; some by no rule if there are none.
     pub layouts: Option<Layouts>,
+    /// Whether sessions run on a device, which computes on the processor.
+    pub device: bool,
 }
 
 impl Case {
@@ -92,6 +96,7 @@ impl Case {
             written,
             context,
             layouts: None,
+            device: false,
         }
     }
 
@@ -142,7 +147,11 @@ impl Case {
         };
         let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)
             .unwrap_or_else(|e| panic!("{way:?}: {e}\n{}", self.text));
-        let mut start = trainer.session.parameters();
+        if self.device {
+            let again = Again::new(self, &options);
+            trainer.session = again.on_device(&Arc::default());
+        }
+        let mut start = trainer.session.parameters().unwrap();
         for (n, tensor) in start.iter_mut().enumerate() {
             for (k, value) in tensor.values.iter_mut().enumerate() {
                 *value += 0.3 * ((7 * n + 3 * k) as f32 * 0.7).sin();
@@ -182,7 +191,7 @@ impl Case {
     pub fn differences(&mut self, way: Way) -> Vec<String> {
         let mut found = Vec::new();
         let mut trainer = self.start(way);
-        let start = trainer.session.parameters();
+        let start = trainer.session.parameters().unwrap();
         self.context.params = self.parameters(&start);
         for epoch in 0..2 {
             let report = match trainer.epoch() {
@@ -196,7 +205,7 @@ impl Case {
             }
             let expected = self.gradients(&results);
             let all = largest(expected.iter().flatten().copied());
-            let stepped = self.parameters(&trainer.session.parameters());
+            let stepped = self.parameters(&trainer.session.parameters().unwrap());
             for (n, expected) in expected.iter().enumerate() {
                 let name = &self.loaded.model.graph.params[n].name;
                 let scale = largest(expected.iter().copied()).max(all * NOTHING);

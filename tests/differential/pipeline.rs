@@ -273,7 +273,7 @@ impl Way {
 fn start(case: &Case, way: Way) -> Trainer {
     let mut trainer = Trainer::new(&case.loaded, &case.compiled, &way.options())
         .unwrap_or_else(|e| panic!("{way:?}: {e}"));
-    let mut start = trainer.session.parameters();
+    let mut start = trainer.session.parameters().unwrap();
     for (n, tensor) in start.iter_mut().enumerate() {
         for (k, value) in tensor.values.iter_mut().enumerate() {
             *value += 0.3 * ((7 * n + 3 * k) as f32 * 0.7).sin();
@@ -303,7 +303,7 @@ fn check(body: &str, way: Way) {
     let chunk_of = way.chunks(data);
     let mut trainer = start(&case, way);
     let seed = case.loaded.model.train.seed;
-    let before = trainer.session.parameters();
+    let before = trainer.session.parameters().unwrap();
     let params = case.parameters(&before);
     let mut context = EvalContext {
         params: elements(&form, &model, &params),
@@ -336,7 +336,7 @@ fn check(body: &str, way: Way) {
         let after = elements(
             &form,
             &model,
-            &case.parameters(&trainer.session.parameters()),
+            &case.parameters(&trainer.session.parameters().unwrap()),
         );
         let decay = |n: usize| {
             form.params[n]

@@ -16,7 +16,7 @@ fn bits(case: &Case, placement: Placement, ranks: u32, threads: usize) -> (Vec<u
     let losses = (0..6).map(|_| trainer.epoch().unwrap().loss.to_bits());
     let losses: Vec<u64> = losses.collect();
     assert!(losses.windows(2).all(|pair| pair[0] != pair[1]));
-    let tensors = trainer.session.parameters();
+    let tensors = trainer.session.parameters().unwrap();
     let values = tensors.iter().flat_map(|t| &t.values);
     (losses, values.map(|x| x.to_bits()).collect())
 }

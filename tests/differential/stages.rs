@@ -46,7 +46,7 @@ fn losses(session: &mut Session, epochs: usize) -> Vec<f64> {
 }
 
 fn by_name(session: &Session) -> Vec<Tensor> {
-    let mut tensors = session.parameters();
+    let mut tensors = session.parameters().unwrap();
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     tensors
 }

@@ -337,7 +337,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes that every input and output pointer is a multiple of.
+    /// Bytes that the pointers of all inputs and outputs are a multiple of whose columns differ.
     pub fn alignment(&self) -> usize {
         self.shape.vector as usize * 4
     }

@@ -17,7 +17,7 @@ use gnnc_ir::traffic::for_each_skip;
 use std::ops::Range;
 
 /// Told in place of a distance by a rank that sends its block.
-const SENT: f32 = -1.0;
+pub(crate) const SENT: f32 = -1.0;
 
 /// When the blocks of a program's exchanges were sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,11 +77,89 @@ pub(crate) fn history(program: &Program, skip: &Skip) -> Option<usize> {
     }
 }
 
+/// When blocks are sent, as far as it does not depend on values.
+#[derive(Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) rule: Rule,
+    pub(crate) epoch: u64,
+    /// The epoch in which there were no copies.
+    pub(crate) began: u64,
+}
+
+impl Timing {
+    /// Whether a block's copies have to be sent anew for their age.
+    pub(crate) fn too_old(&self, clock: &Clock, block: u32) -> bool {
+        self.rule.too_old(
+            self.epoch.saturating_sub(self.began),
+            block,
+            self.age(clock, block),
+        )
+    }
+
+    /// Whether a rank sends its block, which is so far from what it sent last, if values are compared.
+    pub(crate) fn sends(&self, clock: &Clock, own: u32, gap: Option<f32>) -> bool {
+        let close = gap.is_none_or(|gap| self.close(gap));
+        !close || self.too_old(clock, own)
+    }
+
+    /// The distance of own rows from what was sent last, relative to their norm, from the squares of both;
+    /// infinite if nothing was sent, which is not `known` then.
+    ///
+    /// # Errors
+    /// The rows of the tensor `name` are no numbers.
+    pub(crate) fn gap(name: &str, norm: f64, distance: f64, known: bool) -> Result<f32, Fault> {
+        if !norm.is_finite() {
+            return Err(Fault::NoNumbers(name.to_owned()));
+        }
+        Ok(match (known, distance > 0.0) {
+            (false, _) => f32::INFINITY,
+            (true, false) => 0.0,
+            (true, true) => (distance / norm).sqrt() as f32,
+        })
+    }
+
+    /// Epochs since a block was sent.
+    pub(crate) fn age(&self, clock: &Clock, block: u32) -> Option<u64> {
+        let sent = clock.sent.get(block as usize).copied().flatten();
+        sent.map(|sent| self.epoch.saturating_sub(sent))
+    }
+
+    /// Whether copies at a relative distance may be read; none if it is not a number, or if the bound is 0.
+    fn close(&self, gap: f32) -> bool {
+        let limit = self.rule.limit().unwrap_or(0.0);
+        limit > 0.0 && f64::from(gap) <= limit
+    }
+
+    /// What a rule promises of every read of copies of a block, which are so old, of the tensor `name`.
+    ///
+    /// # Errors
+    /// The promise is not kept.
+    pub(crate) fn fresh(
+        &self,
+        name: &str,
+        block: u32,
+        age: Option<u64>,
+        gap: f32,
+    ) -> Result<(), Fault> {
+        let in_time = |age: u64| self.rule.oldest().is_none_or(|oldest| age <= oldest);
+        let near = gap == SENT || self.rule.limit().is_none() || self.close(gap);
+        match age {
+            Some(age) if in_time(age) && near => Ok(()),
+            _ => Err(Fault::Stale {
+                tensor: name.to_owned(),
+                block,
+                age,
+                rule: self.rule,
+            }),
+        }
+    }
+}
+
 /// One exchange.
 pub(crate) struct Exchange<'a> {
     pub(crate) team: &'a Team,
     pub(crate) part: &'a Part,
-    pub(crate) rule: Rule,
+    pub(crate) timing: Timing,
     /// Own rows, then halo rows.
     pub(crate) rows: Span,
     /// Copies of halo rows, behind the own rows where those are kept too.
@@ -89,9 +167,6 @@ pub(crate) struct Exchange<'a> {
     pub(crate) columns: usize,
     /// Name of the tensor.
     pub(crate) name: &'a str,
-    pub(crate) epoch: u64,
-    /// The epoch in which there were no copies.
-    pub(crate) began: u64,
 }
 
 impl Exchange<'_> {
@@ -101,13 +176,12 @@ impl Exchange<'_> {
     /// Nothing else writes the rows or uses the copies meanwhile.
     pub(crate) unsafe fn begin(&self, wire: &mut Wire, clock: &mut Clock) -> Result<(), Fault> {
         let known = clock.sent[wire.rank() as usize].is_some();
-        let gap = match self.rule.limit() {
+        let gap = match self.timing.rule.limit() {
             // SAFETY: as the caller promised.
             Some(_) => Some(unsafe { self.gap(known) }?),
             None => None,
         };
-        let close = gap.is_none_or(|gap| self.close(gap));
-        clock.active = !close || self.too_old(clock, wire.rank());
+        clock.active = self.timing.sends(clock, wire.rank(), gap);
         for (other, rows) in self.part.sent(None, wire.rank()) {
             if let Some(gap) = gap {
                 let flag = if clock.active { SENT } else { gap };
@@ -141,73 +215,43 @@ impl Exchange<'_> {
         clock: &mut Clock,
         read: &mut LayerStaleness,
     ) -> Result<(), Fault> {
-        let flagged = self.rule.limit().is_some();
-        let known = |other: &u32| flagged || self.too_old(clock, *other);
+        let flagged = self.timing.rule.limit().is_some();
+        let known = |other: &u32| flagged || self.timing.too_old(clock, *other);
         let others = self.part.halo(None, 0).map(|(other, _)| other);
         wire.wait_for(&mut others.filter(|other| known(other)))?;
         for (other, rows) in self.part.halo(None, wire.rank()) {
             let mut flag = SENT;
             if flagged {
                 wire.recv(other, 1, &mut |message| flag = message[0])?;
-            } else if !self.too_old(clock, other) {
+            } else if !self.timing.too_old(clock, other) {
                 flag = 0.0;
             }
             let copies = self.copies_of(&rows);
-            let sent = &mut clock.sent[other as usize];
             if flag == SENT {
                 wire.recv(other, copies.len, &mut |message| {
                     // SAFETY: nothing else uses the copies.
                     unsafe { copies.write() }.copy_from_slice(message);
                 })?;
-                *sent = Some(self.epoch);
+                clock.sent[other as usize] = Some(self.timing.epoch);
             }
-            let age = sent.map(|sent| self.epoch.saturating_sub(sent));
-            self.fresh(other, age, flag)?;
+            let age = self.timing.age(clock, other);
+            self.timing.fresh(self.name, other, age, flag)?;
             read.read(age.unwrap_or(0), rows.len() as u64);
             if flagged {
-                let gap = f64::from(flag.max(0.0));
-                read.gap = Some(read.gap.map_or(gap, |most| most.max(gap)));
+                read.reach(flag.max(0.0));
             }
             let halo = self.rows.part(rows.start * self.columns, copies.len);
             // SAFETY: nothing else uses the halo rows or the copies.
             unsafe { halo.write().copy_from_slice(copies.read()) };
         }
         if clock.active {
-            clock.sent[wire.rank() as usize] = Some(self.epoch);
+            clock.sent[wire.rank() as usize] = Some(self.timing.epoch);
         }
         Ok(())
     }
 
-    /// Whether a block's copies have to be sent anew for their age.
-    fn too_old(&self, clock: &Clock, block: u32) -> bool {
-        let age = clock.sent[block as usize].map(|sent| self.epoch.saturating_sub(sent));
-        self.rule
-            .too_old(self.epoch.saturating_sub(self.began), block, age)
-    }
-
-    /// Whether copies at a relative distance may be read; none if it is not a number, or if the bound is 0.
-    fn close(&self, gap: f32) -> bool {
-        let limit = self.rule.limit().unwrap_or(0.0);
-        limit > 0.0 && f64::from(gap) <= limit
-    }
-
-    /// What a rule promises of every read.
-    fn fresh(&self, block: u32, age: Option<u64>, gap: f32) -> Result<(), Fault> {
-        let in_time = |age: u64| self.rule.oldest().is_none_or(|oldest| age <= oldest);
-        let near = gap == SENT || self.rule.limit().is_none() || self.close(gap);
-        match age {
-            Some(age) if in_time(age) && near => Ok(()),
-            _ => Err(Fault::Stale {
-                tensor: self.name.to_owned(),
-                block,
-                age,
-                rule: self.rule,
-            }),
-        }
-    }
-
     fn copies_of(&self, rows: &Range<usize>) -> Span {
-        let own = match self.rule.limit() {
+        let own = match self.timing.rule.limit() {
             Some(_) => 0,
             None => self.part.inner,
         };
@@ -235,13 +279,6 @@ impl Exchange<'_> {
             norm += now * now;
             distance += (now - then) * (now - then);
         }
-        if !norm.is_finite() {
-            return Err(Fault::NoNumbers(self.name.to_owned()));
-        }
-        Ok(match (known, distance > 0.0) {
-            (false, _) => f32::INFINITY,
-            (true, false) => 0.0,
-            (true, true) => (distance / norm).sqrt() as f32,
-        })
+        Timing::gap(self.name, norm, distance, known)
     }
 }

@@ -1,9 +1,9 @@
 //! Runs the instructions that communicate, in halves.
 
-use super::{Fault, Rank};
+use super::{Fault, Worker};
 use crate::device::cpu::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
-use crate::exchange::skip::{Exchange, history};
+use crate::exchange::skip::{Exchange, Timing, history};
 use crate::exchange::{
     Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
 };
@@ -34,7 +34,7 @@ enum Operands {
     Skip([Span; 2], usize, BufferId, [usize; 2], Rule),
 }
 
-impl Rank {
+impl Worker {
     /// Packs and sends what other ranks wait for, or waits for what they sent and unpacks it.
     ///
     /// # Safety
@@ -51,11 +51,11 @@ impl Rank {
         let Some(operands) = self.operands(instr, iteration) else {
             return Ok(());
         };
-        let (team, part) = (&*self.team, &self.part);
+        let (team, part) = (&*self.team, &self.own.part);
         let wire = &mut Wire {
             transport: &mut *self.transport,
             tag,
-            group: self.group,
+            group: self.own.group,
         };
         let rank = wire.rank() as usize;
         let reduce = matches!(instr, Instr::HaloReduce { .. });
@@ -84,20 +84,23 @@ impl Rank {
                     let exchange = Exchange {
                         team,
                         part,
-                        rule,
+                        timing: Timing {
+                            rule,
+                            epoch: moment.epoch,
+                            began: self.own.clocks.began,
+                        },
                         rows,
                         copies,
                         columns,
-                        name: &self.program.buffer(buffer).name,
-                        epoch: moment.epoch,
-                        began: self.clocks.began,
+                        name: &self.own.program.buffer(buffer).name,
                     };
                     let clock = self
+                        .own
                         .clocks
                         .of
                         .get_mut(number)
                         .and_then(|of| of.get_mut(slot));
-                    let layer = self.staleness.layers.get_mut(number);
+                    let layer = self.own.staleness.layers.get_mut(number);
                     let (Some(clock), Some(layer)) = (clock, layer) else {
                         return Err(Fault::Missing("clocks of copies"));
                     };
@@ -118,7 +121,7 @@ impl Rank {
                 buffer,
                 skip: Some(skip),
             } => {
-                let program = &self.program;
+                let program = &self.own.program;
                 let columns = program.buffer(buffer.buffer).columns as usize;
                 let spans = [buffer, &skip.copies].map(|at| self.slot(*at, iteration));
                 let slots = program.buffer(skip.copies.buffer).slots;
@@ -136,8 +139,8 @@ impl Rank {
                 let Ref { buffer: id, .. } = *buffer;
                 let rows = Exchanged {
                     matrix: self.slot(*buffer, iteration),
-                    columns: self.program.buffer(id).columns as usize,
-                    chunk: self.place.chunk,
+                    columns: self.own.program.buffer(id).columns as usize,
+                    chunk: self.own.place.chunk,
                 };
                 (rows.columns > 0).then_some(Operands::Halo(rows))
             }
@@ -172,14 +175,6 @@ impl Rank {
 
 /// The rows that a redistribution moves.
 fn owned(part: &Part, moved: Moved, rank: usize) -> Owned<'_> {
-    match part.whole.chunks.moved(moved) {
-        None => Owned {
-            ids: &part.whole.owned,
-            rows: None,
-        },
-        Some(set) => Owned {
-            ids: &set.ids,
-            rows: set.rows.get(rank).map(|rows| &rows[..]),
-        },
-    }
+    let (ids, rows) = part.moved(moved, rank);
+    Owned { ids, rows }
 }

@@ -1,6 +1,6 @@
 //! Runs generated kernels.
 
-use super::{Fault, Rank};
+use super::{Fault, Worker};
 use crate::device::cpu::Call;
 use crate::moment::Moment;
 use crate::part::Walkable;
@@ -9,13 +9,12 @@ use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::op::Site;
-use gnnc_ir::program::{Extent, Launch, Program};
-use std::ops::Range;
+use gnnc_ir::program::{Launch, Program};
 
 /// Floats that a piece of rows touches; part of no result.
 const PIECE: u64 = 32 * 1024;
 
-impl Rank {
+impl Worker {
     /// Runs a kernel over its rows, those of the chunk at hand if there is one.
     ///
     /// # Safety
@@ -34,13 +33,7 @@ impl Rank {
         };
         let mut ranges = std::mem::take(&mut self.memory.ranges);
         let mut bounds = std::mem::take(&mut self.memory.bounds);
-        match launch.chunk {
-            Some(chunk) => {
-                ranges.clear();
-                ranges.push(self.part.whole.chunks.rows(chunk.index));
-            }
-            None => self.rows(launch.rows, &mut ranges)?,
-        }
+        self.own.fill_ranges(launch, &mut ranges)?;
         let spec = program.kernel(launch.kernel);
         let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let columns = u64::from(spec.heads) * u64::from(spec.width);
@@ -79,12 +72,6 @@ impl Rank {
         Ok(())
     }
 
-    /// The rows of an extent that belong to the chunk at hand, or all.
-    pub(super) fn rows(&self, extent: Extent, ranges: &mut Vec<Range<u64>>) -> Result<(), Fault> {
-        let found = self.part.rows(extent, self.place.chunk, ranges);
-        found.ok_or(Fault::Missing("arcs or features"))
-    }
-
     /// The arguments of a launch; valid until the next one.
     pub(super) fn args(
         &mut self,
@@ -121,7 +108,7 @@ impl Rank {
             indptr: std::ptr::null(),
             indices: std::ptr::null(),
             positions: std::ptr::null(),
-            ids: self.part.ids(launch.rows).as_ptr(),
+            ids: self.own.part.ids(launch.rows).as_ptr(),
             list: std::ptr::null(),
             inputs: self.memory.inputs.as_ptr(),
             outputs: self.memory.outputs.as_ptr(),
@@ -148,7 +135,7 @@ impl Rank {
             Walk::ArcsBySource => End::Src,
             _ => End::Dst,
         };
-        let arcs = self.part.arcs(launch.rows, set);
+        let arcs = self.own.part.arcs(launch.rows, set);
         arcs.and_then(|arcs| arcs.by(end))
             .ok_or(Fault::Missing("arcs"))
     }

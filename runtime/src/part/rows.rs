@@ -2,10 +2,33 @@
 
 use super::{Part, index, sliced};
 use gnnc_graph::Csr;
-use gnnc_ir::program::Extent;
+use gnnc_ir::program::{Extent, Moved};
 use std::ops::Range;
 
 impl Part {
+    /// All lists of rows and of ids that it keeps, with those that all ranks keep, and all lists of places in
+    /// these.
+    pub(crate) fn lists(&self) -> (Vec<&[u32]>, Vec<&[u64]>) {
+        let mut rows: Vec<&[u32]> = vec![&self.global, &self.whole.ids];
+        rows.extend(self.send.iter().map(|(_, rows)| &rows[..]));
+        rows.extend(self.whole.owned.iter().map(|ids| &ids[..]));
+        rows.extend(self.whole.chunks.lists());
+        let arcs = self.arcs.iter().chain(&self.whole.arcs).flatten();
+        let by_end = arcs.map(|arcs| (&arcs.by_destination, &arcs.by_source));
+        let features = self.features.iter().flatten();
+        let by_axis = features.map(|features| (&features.by_row, &features.by_column));
+        let mut places: Vec<&[u64]> = Vec::new();
+        for (one, other) in by_end.chain(by_axis) {
+            rows.push(&one.csr.indices);
+            places.push(&one.csr.indptr);
+            if let Some((other, positions)) = other {
+                rows.extend([&other.csr.indices[..], positions]);
+                places.push(&other.csr.indptr);
+            }
+        }
+        (rows, places)
+    }
+
     /// The own rows of a chunk, or all.
     pub(crate) fn own(&self, chunk: Option<u32>) -> Range<usize> {
         within(&self.chunks.own, chunk)
@@ -58,12 +81,28 @@ impl Part {
         chunk: Option<u32>,
         first: u32,
     ) -> impl Iterator<Item = (u32, &[u32])> {
-        let rows = move |i: usize| {
-            let (other, rows) = &self.send[i];
-            (*other, &rows[within(&self.chunks.send[i], chunk)])
-        };
+        let peers = self.sent_places(chunk, first);
+        peers.map(|(i, places)| (self.send[i].0, &self.send[i].1[places]))
+    }
+
+    /// The same as places in [`Part::send`].
+    pub(crate) fn sent_places(
+        &self,
+        chunk: Option<u32>,
+        first: u32,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'_> {
+        let rows = move |i: usize| (i, within(&self.chunks.send[i], chunk));
         let peers = from(first, &self.send).map(rows);
-        peers.filter(|(_, rows)| !rows.is_empty())
+        peers.filter(|(_, places)| !places.is_empty())
+    }
+
+    /// The rows that a redistribution moves: for each rank the ids of its vertices among them, and the places
+    /// of the own ones among a rank's rows; the first of them if none.
+    pub(crate) fn moved(&self, moved: Moved, rank: usize) -> (&[Vec<u32>], Option<&[u32]>) {
+        match self.whole.chunks.moved(moved) {
+            None => (&self.whole.owned, None),
+            Some(set) => (&set.ids, set.rows.get(rank).map(|rows| &rows[..])),
+        }
     }
 
     /// The halo rows of a chunk, or all, of each rank that owns some, in the same order.

@@ -137,6 +137,11 @@ pub trait Driver: Send {
     /// The device in words, with its architecture: `NVIDIA H200, sm_90`.
     fn name(&self) -> String;
 
+    /// Whether [`Launch::touched`] is looked at; what a launch touches is found out only then.
+    fn checks(&self) -> bool {
+        false
+    }
+
     /// Bytes of memory that are free.
     ///
     /// # Errors

@@ -1,3 +1,235 @@
-//! GPUs.
+//! GPUs: all ranks that run on one, driven by one thread.
+//!
+//! A rank has its buffers in one block of the device's memory, a stream for kernels and one for messages. What a
+//! rank sends is packed on its stream of messages, after an event, into memory of the message's own; whoever
+//! takes it waits for another event and unpacks it on its stream of kernels. The thread puts a rank's
+//! instructions on its streams until one needs a message that nobody has sent yet; then another rank has its
+//! turn. So every event is recorded before something waits for it, and the order of additions is that of the
+//! ranks, whatever is faster.
 
+mod code;
+mod communicate;
+mod compute;
 pub mod driver;
+mod gpu;
+mod launch;
+pub mod live;
+mod mail;
+mod moments;
+mod moves;
+mod run;
+pub mod single;
+mod skip;
+mod station;
+mod touched;
+
+use crate::crew::{AtRest, Crew};
+use crate::moment::Moment;
+use crate::programs::Programs;
+use crate::rank::Rank;
+use crate::session::RunOptions;
+use crate::start;
+use crate::{Failure, RuntimeError};
+use code::Code;
+use driver::{Driver, DriverError};
+use gnnc_graph::{GraphData, Partition};
+use gnnc_ir::program::BufferId;
+use gnnc_ir::trace::Phase;
+use gpu::Gpu;
+use mail::Mail;
+use moments::Moments;
+use run::Device;
+use station::Station;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The ranks of one device.
+pub(crate) struct OnDevice(Mutex<Device>);
+
+/// One of them between runs.
+struct Resting<'a> {
+    gpu: &'a mut Gpu,
+    station: &'a mut Station,
+    failed: &'a mut Option<Failure>,
+    /// Bytes of messages, its share of them.
+    message_bytes: u64,
+}
+
+impl OnDevice {
+    /// Loads the kernels and gives the ranks `here` memory on the device.
+    ///
+    /// # Errors
+    /// What [`crate::Session::on_device`] says.
+    pub(crate) fn new(
+        programs: &Programs,
+        data: &GraphData,
+        partition: &Partition,
+        options: &RunOptions,
+        mut driver: Box<dyn Driver>,
+        here: Range<u32>,
+    ) -> Result<Self, RuntimeError> {
+        let count = programs.ranks(partition);
+        within(&here, count)?;
+        for program in programs.all().iter().filter(|_| here.len() < count) {
+            refuse_distances(program)?;
+        }
+        let places = here.start as usize..here.end as usize;
+        let ranks = start::ranks(programs, data, partition, options.trace, (places, count))?;
+        let code = Code::load(programs, &mut *driver)?;
+        let mut gpu = Gpu::new(driver, code)?;
+        let needed = ranks
+            .iter()
+            .map(|beginning| beginning.rank.layout.total_bytes);
+        let needed = needed.fold(0u64, u64::saturating_add);
+        let free = match options.memory_limit {
+            Some(limit) => limit,
+            None => gpu.driver.free_bytes()?,
+        };
+        if needed > free {
+            let bytes = needed;
+            return Err(DriverError::Memory { bytes, free }.into());
+        }
+        let mut moments = Moments::default();
+        let mut stations = Vec::with_capacity(ranks.len());
+        for beginning in ranks {
+            let program = programs.index(beginning.rank.number as usize, count);
+            let from = (data, options.seed, options.hub_arcs);
+            stations.push(Station::new(
+                &mut gpu,
+                beginning,
+                program,
+                from,
+                &mut moments,
+            )?);
+        }
+        moments.allocate(&mut *gpu.driver)?;
+        let fork = gpu.driver.event(false)?;
+        let mut joins = Vec::new();
+        for _ in 0..2 * stations.len() {
+            joins.push(gpu.driver.event(false)?);
+        }
+        gpu.driver.synchronize(gpu.main)?;
+        Ok(Self(Mutex::new(Device {
+            gpu,
+            stations,
+            moments,
+            mail: Mail::new(here),
+            fork,
+            joins,
+            began: Instant::now(),
+            timed: Vec::new(),
+            lists: Default::default(),
+            failed: None,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Device> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks which ranks a process has: all, or one of them.
+fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
+    let all = here.start == 0 && here.end as usize == count;
+    if all || here.len() == 1 && here.end as usize <= count {
+        return Ok(());
+    }
+    Err(RuntimeError::Program(format!(
+        "this process would have the ranks {} to {} of {count}; give it all of them, or one",
+        here.start, here.end
+    )))
+}
+
+/// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
+fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
+    let mut found = None;
+    gnnc_ir::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
+        found = found.or(skip.rule.limit().map(|_| skip.rule));
+    });
+    match found {
+        None => Ok(()),
+        Some(rule) => Err(RuntimeError::Program(format!(
+            "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
+             processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
+        ))),
+    }
+}
+
+impl Crew for OnDevice {
+    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure> {
+        self.lock().run(phase, &moment)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
+        let mut device = self.lock();
+        let Device {
+            gpu,
+            stations,
+            mail,
+            failed,
+            ..
+        } = &mut *device;
+        let message_bytes = mail.bytes() / stations.len().max(1) as u64;
+        for station in stations {
+            visit(&mut Resting {
+                gpu: &mut *gpu,
+                station,
+                failed: &mut *failed,
+                message_bytes,
+            });
+        }
+    }
+}
+
+impl Resting<'_> {
+    /// Copies a buffer, unless the device failed before.
+    fn copy<T>(
+        &mut self,
+        what: &str,
+        id: BufferId,
+        copy: impl FnOnce(&Station, &mut Gpu) -> Result<T, DriverError>,
+    ) -> Result<T, Failure> {
+        if let Some(failure) = &*self.failed {
+            return Err(failure.clone());
+        }
+        let copied = copy(self.station, self.gpu);
+        copied.map_err(|error| {
+            let own = &self.station.own;
+            let failure = Failure {
+                rank: own.number,
+                instruction: format!("{what} `{}`", own.program.buffer(id).name),
+                reason: error.to_string(),
+            };
+            *self.failed = Some(failure.clone());
+            failure
+        })
+    }
+}
+
+impl AtRest for Resting<'_> {
+    fn rank(&mut self) -> &mut Rank {
+        &mut self.station.own
+    }
+
+    fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
+        self.copy("the reading of", id, |station, gpu| {
+            station.download(gpu, id)
+        })
+    }
+
+    fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
+        self.copy("the writing of", id, |station, gpu| {
+            station.upload(gpu, id, floats)?;
+            gpu.driver.synchronize(gpu.main)
+        })
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.station.sent
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.station.arena_bytes + self.station.own.graph_bytes() + self.message_bytes
+    }
+}

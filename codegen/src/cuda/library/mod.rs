@@ -1,0 +1,130 @@
+//! Kernels that are the same for every model, as CUDA C: rows that are moved or compared, sparse features,
+//! losses.
+//!
+//! Like the generated ones they include no header, use no atomics and give the same bits always.
+
+use super::schedule::BLOCK;
+
+/// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`].
+const VERTICES: u64 = 256;
+/// Floats of a block of [`Entry::Distance`].
+const FLOATS: u64 = 4096;
+/// Rows of a block of kernels with a warp for each row.
+const WARPS: u64 = 8;
+/// Blocks of a launch, at most; threads stride over what is left.
+const MOST_BLOCKS: u64 = 1 << 20;
+
+/// An entry point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Copies or adds rows of floats.
+    Move,
+    /// The same by groups of 4 floats.
+    Move4,
+    /// Looks for what is not finite.
+    Finite,
+    /// Dropout of the values of sparse rows.
+    SparseDropout,
+    /// Sparse rows to a matrix of zeros.
+    Scatter,
+    /// Losses and their derivatives.
+    Loss,
+    /// Counts of correct vertices.
+    Metrics,
+    /// Adds what the blocks of the two found.
+    Sum,
+    /// How far rows are from others.
+    Distance,
+}
+
+impl Entry {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Move,
+        Self::Move4,
+        Self::Finite,
+        Self::SparseDropout,
+        Self::Scatter,
+        Self::Loss,
+        Self::Metrics,
+        Self::Sum,
+        Self::Distance,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Move => "gnnc_move",
+            Self::Move4 => "gnnc_move4",
+            Self::Finite => "gnnc_finite",
+            Self::SparseDropout => "gnnc_sparse_dropout",
+            Self::Scatter => "gnnc_scatter",
+            Self::Loss => "gnnc_loss",
+            Self::Metrics => "gnnc_metrics",
+            Self::Sum => "gnnc_sum",
+            Self::Distance => "gnnc_distance",
+        }
+    }
+
+    /// How many arguments it has, of 8 bytes each.
+    pub fn arguments(self) -> usize {
+        match self {
+            Self::Move | Self::Move4 => 13,
+            Self::Finite => 3,
+            Self::SparseDropout => 11,
+            Self::Scatter => 7,
+            Self::Loss => 12,
+            Self::Metrics => 9,
+            Self::Sum => 5,
+            Self::Distance => 4,
+        }
+    }
+
+    /// Blocks of [`BLOCK`] threads for `items`: threads of moves, floats to look at, rows, vertices.
+    pub fn blocks(self, items: u64) -> u32 {
+        let of_block = match self {
+            Self::Move | Self::Move4 | Self::Finite => u64::from(BLOCK),
+            Self::SparseDropout | Self::Scatter => WARPS,
+            // These do not stride: the number of blocks is that of their sums.
+            Self::Loss | Self::Metrics => return items.div_ceil(VERTICES) as u32,
+            Self::Distance => return items.div_ceil(FLOATS) as u32,
+            Self::Sum => return 1,
+        };
+        items.div_ceil(of_block).min(MOST_BLOCKS) as u32
+    }
+}
+
+/// The text, which belongs behind that of [`super::module`].
+pub fn text() -> String {
+    [
+        include_str!("rows.cu"),
+        include_str!("sparse.cu"),
+        include_str!("loss.cu"),
+    ]
+    .join("\n")
+}
+
+/// Threads that move a run of `len` floats, or groups of floats, beside each other.
+pub fn lanes(len: u64) -> u64 {
+    len.clamp(1, 32).next_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_have_the_arguments_of_the_text() {
+        let text = text();
+        for entry in Entry::ALL {
+            let begin = text.find(&format!(" {}(", entry.name())).unwrap();
+            let list = &text[begin..begin + text[begin..].find(')').unwrap()];
+            let found = list.matches(',').count() + 1;
+            assert_eq!(found, entry.arguments(), "{}", entry.name());
+        }
+        assert_eq!(text.matches("__global__").count(), Entry::ALL.len());
+        for define in [format!("VERTICES {VERTICES}u"), format!("FLOATS {FLOATS}u")] {
+            assert!(text.contains(&format!("#define GNNC_{define}")), "{define}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+/* Copies (or adds) `rows` rows of `runs` runs of `len` floats each from one matrix to another. Rows are those
+ * of a list, or the first ones where a list is null. A run is moved by `lanes` threads, a power of 2. */
+extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move(
+    float *to, const u32 *to_list, u64 to_stride, u64 to_step,
+    const float *from, const u32 *from_list, u64 from_stride, u64 from_step,
+    u64 rows, u64 runs, u64 len, u64 lanes, u64 add)
+{
+    const u64 teams = 256u / lanes;
+    const u64 lane = threadIdx.x % lanes;
+    for (u64 item = blockIdx.x * teams + threadIdx.x / lanes; item < rows * runs;
+         item += gridDim.x * teams) {
+        const u64 row = item / runs;
+        const u64 run = item % runs;
+        const u64 target = to_list ? to_list[row] : row;
+        const u64 source = from_list ? from_list[row] : row;
+        float *y = to + target * to_stride + run * to_step;
+        const float *x = from + source * from_stride + run * from_step;
+        for (u64 i = lane; i < len; i += lanes) {
+            y[i] = add ? y[i] + x[i] : x[i];
+        }
+    }
+}
+
+/* The same where all addresses, strides and lengths are multiples of 4 floats; `len` and all strides count
+ * groups of 4. */
+extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move4(
+    float4 *to, const u32 *to_list, u64 to_stride, u64 to_step,
+    const float4 *from, const u32 *from_list, u64 from_stride, u64 from_step,
+    u64 rows, u64 runs, u64 len, u64 lanes, u64 add)
+{
+    const u64 teams = 256u / lanes;
+    const u64 lane = threadIdx.x % lanes;
+    for (u64 item = blockIdx.x * teams + threadIdx.x / lanes; item < rows * runs;
+         item += gridDim.x * teams) {
+        const u64 row = item / runs;
+        const u64 run = item % runs;
+        const u64 target = to_list ? to_list[row] : row;
+        const u64 source = from_list ? from_list[row] : row;
+        float4 *y = to + target * to_stride + run * to_step;
+        const float4 *x = from + source * from_stride + run * from_step;
+        for (u64 i = lane; i < len; i += lanes) {
+            const float4 a = x[i];
+            if (add) {
+                const float4 b = y[i];
+                y[i] = make_float4(b.x + a.x, b.y + a.y, b.z + a.z, b.w + a.w);
+            } else {
+                y[i] = a;
+            }
+        }
+    }
+}
+
+/* Sets `*flag` to 1 if one of the floats is infinite or no number; else leaves it. */
+extern "C" __global__ void __launch_bounds__(256, 4) gnnc_finite(
+    const float *x, u64 floats, u32 *flag)
+{
+    for (u64 i = blockIdx.x * 256u + threadIdx.x; i < floats; i += gridDim.x * 256u) {
+        if (!(x[i] - x[i] == 0.0f)) {
+            *flag = 1;
+        }
+    }
+}

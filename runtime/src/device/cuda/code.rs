@@ -1,0 +1,136 @@
+//! The kernels of all programs of a device, as one module.
+
+use super::driver::{Address, Driver, Function};
+use crate::RuntimeError;
+use crate::programs::Programs;
+use crate::sparse::{self, Key};
+use gnnc_codegen::CodegenError;
+use gnnc_codegen::cuda::library::{self, Entry};
+use gnnc_codegen::cuda::{Source, generate, module};
+use gnnc_codegen::flatten::flatten;
+use gnnc_ir::kernel::{Body, Kernel, Operand};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All kernels.
+pub(super) struct Code {
+    loaded: Vec<Arc<Loaded>>,
+    /// Places in `loaded`, by program and kernel.
+    programs: Vec<Vec<usize>>,
+    sparse: BTreeMap<Key, usize>,
+    library: Vec<(Entry, Function)>,
+}
+
+/// A generated kernel.
+pub(super) struct Loaded {
+    pub(super) kernel: Kernel,
+    pub(super) source: Source,
+    functions: Vec<Function>,
+}
+
+impl Loaded {
+    /// Whether some input or output that is read or written several floats at once lies elsewhere than at a
+    /// multiple of so many bytes.
+    pub(super) fn misplaced(
+        &self,
+        alignment: u64,
+        inputs: &[Address],
+        outputs: &[Address],
+    ) -> bool {
+        let kernel = flatten(&self.kernel);
+        let wide = |operand: &Operand| operand.column_step != 0 && kernel.width > 1;
+        let off =
+            |(operand, at): (&Operand, &Address)| wide(operand) && !at.0.is_multiple_of(alignment);
+        // A column reduction writes floats one by one.
+        let written = match kernel.body {
+            Body::ColReduce { .. } => &[],
+            _ => &kernel.outputs[..],
+        };
+        kernel.inputs.iter().zip(inputs).any(off) || written.iter().zip(outputs).any(off)
+    }
+
+    /// An entry point by its name.
+    pub(super) fn entry(&self, name: &str) -> Option<Function> {
+        let mut entries = self.source.schedule.entries();
+        let place = entries.position(|entry| entry == name)?;
+        self.functions.get(place).copied()
+    }
+}
+
+impl Code {
+    /// Generates the kernels, equal ones once, and loads them.
+    ///
+    /// # Errors
+    /// A kernel without meaning, or one that the driver cannot compile.
+    pub(super) fn load(programs: &Programs, driver: &mut dyn Driver) -> Result<Self, RuntimeError> {
+        let mut sources: Vec<(Kernel, Source)> = Vec::new();
+        let mut place = |kernel: &Kernel, number: usize| -> Result<usize, RuntimeError> {
+            if let Some(there) = sources.iter().position(|(known, _)| known == kernel) {
+                return Ok(there);
+            }
+            let name = format!("k{}", sources.len());
+            let source = generate(kernel, &name).map_err(|e| RuntimeError::Kernel {
+                kernel: number,
+                source: CodegenError::Invalid(e),
+            })?;
+            sources.push((kernel.clone(), source));
+            Ok(sources.len() - 1)
+        };
+        let (mut places, mut sparse) = (Vec::new(), BTreeMap::new());
+        for program in programs.all() {
+            let kernels = program.kernels.iter().enumerate();
+            let of = kernels.map(|(number, kernel)| place(kernel, number));
+            places.push(of.collect::<Result<Vec<usize>, _>>()?);
+            for (number, key) in sparse::keys(program) {
+                sparse.insert(key, place(&sparse::kernel(key), number)?);
+            }
+        }
+        let text = module(sources.iter().map(|(_, source)| source)) + "\n" + &library::text();
+        let entries = |source: &Source| -> Vec<(String, usize)> {
+            let entries = source.schedule.entries();
+            entries
+                .map(|entry| (entry.to_owned(), source.parameters.len()))
+                .collect()
+        };
+        let mut names: Vec<(String, usize)> = Vec::new();
+        for (_, source) in &sources {
+            names.extend(entries(source));
+        }
+        names.extend(Entry::ALL.map(|entry| (entry.name().to_owned(), entry.arguments())));
+        let wanted: Vec<(&str, usize)> = names.iter().map(|(name, n)| (&name[..], *n)).collect();
+        let mut functions = driver.load(&text, &wanted)?.into_iter();
+        let mut loaded = Vec::with_capacity(sources.len());
+        for (kernel, source) in sources {
+            let count = source.schedule.entries().count();
+            loaded.push(Arc::new(Loaded {
+                kernel,
+                functions: functions.by_ref().take(count).collect(),
+                source,
+            }));
+        }
+        Ok(Self {
+            loaded,
+            programs: places,
+            sparse,
+            library: Entry::ALL.into_iter().zip(functions).collect(),
+        })
+    }
+
+    /// A kernel of a program, both by number.
+    pub(super) fn kernel(&self, program: usize, number: usize) -> Option<Arc<Loaded>> {
+        let place = self.programs.get(program)?.get(number)?;
+        self.loaded.get(*place).cloned()
+    }
+
+    /// The kernel of a sparse product.
+    pub(super) fn sparse(&self, key: Key) -> Option<Arc<Loaded>> {
+        let place = self.sparse.get(&key)?;
+        self.loaded.get(*place).cloned()
+    }
+
+    /// A kernel of the library; all are loaded.
+    pub(super) fn library(&self, entry: Entry) -> Function {
+        let found = self.library.iter().find(|(known, _)| *known == entry);
+        found.map_or(Function(u32::MAX), |(_, function)| *function)
+    }
+}

@@ -1,0 +1,400 @@
+//! The instructions that communicate, as what is packed, sent, taken and unpacked, in order.
+
+use super::driver::Address;
+use super::gpu::Gpu;
+use super::launch::Stop;
+use super::mail::{Landing, Round};
+use super::moves::Rows;
+use super::skip::Hearing;
+use super::station::Station;
+use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
+use crate::exchange::{own_chunk, owners, pieces};
+use crate::executor::Fault;
+use crate::moment::Moment;
+use crate::steps::Step;
+use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Transfer};
+use std::ops::Range;
+
+/// A piece of a communication.
+pub(super) enum Act {
+    /// Packs and sends.
+    Send(Round),
+    /// Waits until what was packed for a tag may be overwritten.
+    Packed(u32),
+    /// Waits for a message and unpacks it.
+    Land(Landing),
+    /// Copies or adds own rows.
+    Put(Rows, Rows, Write),
+    /// Sets bytes to 0.
+    Clear(Address, u64),
+    /// Tells a rank how far a block that is left out is from what was sent last.
+    Tell(u32, u32, f32),
+    /// Waits for that, and takes or keeps copies.
+    Hear(Hearing),
+}
+
+/// The halves of a communication.
+#[derive(Default)]
+pub(super) struct Halves {
+    pub(super) begin: Vec<Act>,
+    pub(super) finish: Vec<Act>,
+}
+
+impl Station {
+    /// What an instruction that communicates does; none if it does not.
+    ///
+    /// # Errors
+    /// It does not fit the rank, or reads what a rule does not allow.
+    pub(super) fn acts(
+        &mut self,
+        gpu: &mut Gpu,
+        step: &Step,
+        moment: &Moment,
+    ) -> Result<Option<Vec<Act>>, Stop> {
+        let iteration = step.iteration;
+        Ok(match step.instr {
+            Instr::Begin(Transfer { tag, what }) => {
+                let halves = self.halves(gpu, what, (*tag, iteration), moment, [true, false])?;
+                halves.map(|halves| halves.begin)
+            }
+            Instr::Finish(Transfer { tag, what }) => {
+                let halves = self.halves(gpu, what, (*tag, iteration), moment, [false, true])?;
+                halves.map(|halves| halves.finish)
+            }
+            Instr::Send(passage) => {
+                let (peer, tensors) = self.passage(passage, iteration)?;
+                let sends = vec![(peer, tensors)];
+                let round = self.round(Transfer::WHOLE, sends, Vec::new());
+                Some(vec![Act::Send(round), Act::Packed(Transfer::WHOLE)])
+            }
+            Instr::Receive(passage) => {
+                let (peer, tensors) = self.passage(passage, iteration)?;
+                let expects = vec![(peer, floats(&tensors))];
+                let round = self.round(Transfer::WHOLE, Vec::new(), expects);
+                let landing = land(Transfer::WHOLE, peer, tensors, Write::Replace);
+                Some(std::iter::once(Act::Send(round)).chain(landing).collect())
+            }
+            whole => {
+                let tag = Transfer::WHOLE;
+                let halves = self.halves(gpu, whole, (tag, iteration), moment, [true, true])?;
+                halves.map(|halves| halves.begin.into_iter().chain(halves.finish).collect())
+            }
+        })
+    }
+
+    /// The wanted halves of a communication.
+    fn halves(
+        &mut self,
+        gpu: &mut Gpu,
+        instr: &Instr,
+        (tag, iteration): (u32, u32),
+        moment: &Moment,
+        wanted: [bool; 2],
+    ) -> Result<Option<Halves>, Stop> {
+        Ok(Some(match instr {
+            Instr::HaloExchange { buffer, skip } => match skip {
+                Some(skip) => {
+                    self.skipping(gpu, *buffer, skip, (tag, iteration), moment, wanted)?
+                }
+                None => self.halo(gpu, *buffer, (tag, iteration), false),
+            },
+            Instr::HaloReduce { buffer } => self.halo(gpu, *buffer, (tag, iteration), true),
+            Instr::AllReduce { buffers } => self.sums(buffers, tag),
+            Instr::Redistribute { .. } => self.redistribute(gpu, instr, (tag, iteration)),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Own rows to those who read them, or halo rows to their owners.
+    fn halo(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32), reduce: bool) -> Halves {
+        let chunk = self.own.place.chunk;
+        let columns = u64::from(self.own.program.buffer(at.buffer).columns);
+        let at = self.slot(at, iteration);
+        let own = |order: u32| self.own_rows(gpu, chunk, order, at, columns);
+        let halo = |order: u32| {
+            let rows = self.own.part.halo(chunk, order);
+            let rows =
+                rows.map(|(other, rows)| (self.absolute(other), vec![run(at, rows, columns)]));
+            rows.collect::<Vec<_>>()
+        };
+        let (sends, lands, write) = match reduce {
+            // Added in order of the ranks.
+            true => (halo(self.in_group()), own(0), Write::Add),
+            false => (own(self.in_group()), halo(self.in_group()), Write::Replace),
+        };
+        let expects = lands.iter().map(|(other, rows)| (*other, floats(rows)));
+        let round = self.round(tag, sends, expects.collect());
+        let lands = lands.into_iter();
+        let lands = lands.filter_map(|(other, rows)| land(tag, other, rows, write));
+        Halves {
+            begin: vec![Act::Send(round)],
+            finish: std::iter::once(Act::Packed(tag)).chain(lands).collect(),
+        }
+    }
+
+    /// The own rows that each rank reads.
+    pub(super) fn own_rows(
+        &self,
+        gpu: &Gpu,
+        chunk: Option<u32>,
+        order: u32,
+        at: Address,
+        columns: u64,
+    ) -> Vec<(u32, Vec<Rows>)> {
+        let rows = |(other, list): (u32, &[u32])| {
+            let rows = Rows {
+                list: Some((gpu.at(list), self.shown(gpu, list))),
+                ..Rows::dense(at, list.len() as u64, columns)
+            };
+            (self.absolute(other), vec![rows])
+        };
+        self.own.part.sent(chunk, order).map(rows).collect()
+    }
+
+    /// Sums of buffers over all ranks: each sums one chunk for all, in order of the ranks.
+    fn sums(&self, buffers: &[BufferId], tag: u32) -> Halves {
+        let (own, ranks) = (self.in_group(), self.own.group.ranks);
+        if ranks == 1 {
+            return Halves::default();
+        }
+        let places: Vec<(Address, u64)> = buffers.iter().map(|id| self.buffer(*id)).collect();
+        let length = |(_, bytes): &(Address, u64)| *bytes as usize / 4;
+        let total = places.iter().map(length).sum::<usize>() as u64;
+        let part = |range: &Range<usize>| -> Vec<Rows> {
+            let pieces = pieces(places.iter().map(length), range);
+            let rows = pieces.map(|piece| {
+                let at = places[piece.buffer].0.plus(4 * piece.from as u64);
+                Rows::floats_at(at, piece.floats as u64)
+            });
+            rows.collect()
+        };
+        let others = || (0..ranks).filter(|other| *other != own);
+        let mine = own_chunk(total, ranks, own);
+        let count = mine.len() as u64;
+        let sends =
+            owners(total, own, ranks).map(|(other, chunk)| (self.absolute(other), part(&chunk)));
+        let everybody = |floats: u64| -> Vec<(u32, u64)> {
+            let all = others().filter(|_| floats > 0);
+            all.map(|other| (self.absolute(other), floats)).collect()
+        };
+        let begin = vec![Act::Send(self.round(
+            tag,
+            sends.collect(),
+            everybody(count),
+        ))];
+        let mut finish = vec![Act::Packed(tag)];
+        if count > 0 {
+            // The sum begins with the first rank's share, so that it does not depend on who sums.
+            let sum = self.scratch;
+            let whole = || vec![Rows::floats_at(sum, count)];
+            for other in 0..ranks {
+                let write = if other == 0 {
+                    Write::Replace
+                } else {
+                    Write::Add
+                };
+                if other == own {
+                    finish.extend(self.put_pieces(part(&mine), sum, write));
+                } else {
+                    finish.extend(land(tag, self.absolute(other), whole(), write));
+                }
+            }
+            let sends = others().map(|other| (self.absolute(other), whole()));
+            let expects = owners(total, own, ranks)
+                .map(|(other, chunk)| (self.absolute(other), chunk.len() as u64));
+            finish.push(Act::Send(self.round(
+                tag,
+                sends.collect(),
+                expects.collect(),
+            )));
+            let mut at = sum;
+            for rows in part(&mine) {
+                let floats = rows.floats();
+                finish.push(Act::Put(Rows::floats_at(at, floats), rows, Write::Replace));
+                at = at.plus(4 * floats);
+            }
+            finish.push(Act::Packed(tag));
+        } else {
+            let expects = owners(total, own, ranks)
+                .map(|(other, chunk)| (self.absolute(other), chunk.len() as u64));
+            finish.push(Act::Send(self.round(tag, Vec::new(), expects.collect())));
+        }
+        for (other, chunk) in owners(total, own, ranks) {
+            finish.extend(land(
+                tag,
+                self.absolute(other),
+                part(&chunk),
+                Write::Replace,
+            ));
+        }
+        Halves { begin, finish }
+    }
+
+    /// Puts pieces of buffers one after the other.
+    fn put_pieces(&self, pieces: Vec<Rows>, to: Address, write: Write) -> Vec<Act> {
+        let mut at = to;
+        let put = |rows: Rows| {
+            let target = Rows::floats_at(at, rows.floats());
+            at = at.plus(4 * rows.floats());
+            Act::Put(rows, target, write)
+        };
+        pieces.into_iter().map(put).collect()
+    }
+
+    fn redistribute(&self, gpu: &Gpu, instr: &Instr, (tag, iteration): (u32, u32)) -> Halves {
+        let Instr::Redistribute {
+            how,
+            from,
+            to,
+            heads,
+            width,
+            moved,
+        } = instr
+        else {
+            return Halves::default();
+        };
+        let rank = self.in_group() as usize;
+        let (ids, _) = self.own.part.moved(*moved, rank);
+        let geometry = Geometry {
+            how: *how,
+            stride: from.stride as usize,
+            heads: *heads as usize,
+            width: *width as usize,
+            rank,
+            ranks: ids.len(),
+        };
+        let (source, target) = (self.matrix(from, iteration), self.slot(*to, iteration));
+        let rows = |block: &Block, at: Address| self.block(gpu, block, at, *moved);
+        let sends = geometry.sends().into_iter();
+        let sends =
+            sends.map(|(other, block)| (self.absolute(other as u32), vec![rows(&block, source)]));
+        let (mut expects, mut finish) = (Vec::new(), vec![Act::Packed(tag)]);
+        if let Some(stride) = geometry.padded() {
+            finish.extend(self.clear_rows(ids, target, stride as u64));
+        }
+        for landing in geometry.landings() {
+            let to = rows(&landing.to, target);
+            match landing.own {
+                Some(own) if to.floats() > 0 => {
+                    finish.push(Act::Put(rows(&own, source), to, landing.write));
+                }
+                Some(_) => {}
+                None => {
+                    let other = self.absolute(landing.from as u32);
+                    expects.push((other, to.floats()));
+                    finish.extend(land(tag, other, vec![to], landing.write));
+                }
+            }
+        }
+        let round = self.round(tag, sends.collect(), expects);
+        Halves {
+            begin: vec![Act::Send(round)],
+            finish,
+        }
+    }
+
+    /// Sets rows of a result to 0; rows beside each other at once.
+    fn clear_rows(&self, ids: &[Vec<u32>], at: Address, stride: u64) -> Vec<Act> {
+        let mut rows: Vec<u64> = ids.iter().flatten().map(|v| u64::from(*v)).collect();
+        rows.sort_unstable();
+        let mut acts: Vec<(u64, u64)> = Vec::new();
+        for row in rows {
+            match acts.last_mut() {
+                Some((_, end)) if *end == row => *end += 1,
+                _ => acts.push((row, row + 1)),
+            }
+        }
+        let clear = |(begin, end): (u64, u64)| {
+            Act::Clear(at.plus(4 * begin * stride), 4 * (end - begin) * stride)
+        };
+        acts.into_iter().map(clear).collect()
+    }
+
+    /// The rows of a block of a matrix.
+    fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Rows {
+        let rank = self.in_group() as usize;
+        let (ids, own) = self.own.part.moved(moved, rank);
+        let (list, of) = match block.rows {
+            Side::Own => (own, rank),
+            Side::Of(other) => (Some(&ids[other][..]), other),
+        };
+        let columns = Columns {
+            offset: 0,
+            ..block.columns
+        };
+        Rows {
+            at: at.plus(4 * block.columns.offset as u64),
+            list: list.map(|list| (gpu.at(list), self.shown(gpu, list))),
+            count: ids[of].len() as u64,
+            stride: block.stride as u64,
+            columns,
+        }
+    }
+
+    /// A list as drivers that check want it.
+    fn shown(&self, gpu: &Gpu, list: &[u32]) -> Vec<u32> {
+        match gpu.checks {
+            true => list.to_vec(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The rank at the other end and the own rows at hand of the tensors of a passage.
+    fn passage(&self, passage: &Passage, iteration: u32) -> Result<(u32, Vec<Rows>), Fault> {
+        let own = self.rows_at_hand();
+        let rows = |at: &Ref| {
+            let columns = u64::from(self.own.program.buffer(at.buffer).columns);
+            let range = own.start as usize..own.end as usize;
+            run(self.slot(*at, iteration), range, columns)
+        };
+        let tensors = passage.tensors.iter().map(rows).collect();
+        Ok((self.own.beside(passage)?, tensors))
+    }
+
+    /// A round without empty messages.
+    pub(super) fn round(
+        &self,
+        tag: u32,
+        mut sends: Vec<(u32, Vec<Rows>)>,
+        mut expects: Vec<(u32, u64)>,
+    ) -> Round {
+        sends.retain(|(_, rows)| floats(rows) > 0);
+        expects.retain(|(_, floats)| *floats > 0);
+        Round {
+            tag,
+            sends,
+            expects,
+        }
+    }
+
+    /// This rank among those of its stage.
+    pub(super) fn in_group(&self) -> u32 {
+        self.own.number - self.own.group.first
+    }
+
+    /// A rank of the stage among all.
+    pub(super) fn absolute(&self, other: u32) -> u32 {
+        self.own.group.first + other
+    }
+}
+
+/// Consecutive rows of a matrix.
+pub(super) fn run(at: Address, rows: Range<usize>, columns: u64) -> Rows {
+    let first = at.plus(4 * rows.start as u64 * columns);
+    Rows::dense(first, rows.len() as u64, columns)
+}
+
+fn floats(rows: &[Rows]) -> u64 {
+    rows.iter().map(Rows::floats).sum()
+}
+
+/// A landing, unless the message is empty: then it is never sent.
+pub(super) fn land(tag: u32, from: u32, to: Vec<Rows>, write: Write) -> Option<Act> {
+    let landing = Landing {
+        tag,
+        from,
+        to,
+        write,
+    };
+    (floats(&landing.to) > 0).then_some(Act::Land(landing))
+}

@@ -1,0 +1,363 @@
+//! The instructions that compute.
+
+use super::driver::{Matrix, Product as DenseProduct};
+use super::gpu::{Gpu, read, written};
+use super::launch::{Operands, Stop};
+use super::moments::Moments;
+use super::moves::Rows;
+use super::station::Station;
+use crate::exchange::moves::Write;
+use crate::moment::Moment;
+use crate::steps::Step;
+use gnnc_codegen::cuda::library::Entry;
+use gnnc_graph::Labels;
+use gnnc_ir::kernel::drop_threshold;
+use gnnc_ir::op::{Loss, Site};
+use gnnc_ir::program::{self, Instr, METRICS, Product, Ref};
+use std::ops::Range;
+
+/// Where labels lie: classes, or rows of numbers.
+struct Targets {
+    labels: u64,
+    values: u64,
+}
+
+impl Station {
+    /// Puts an instruction that computes on the stream of kernels.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(super) fn compute(
+        &mut self,
+        gpu: &mut Gpu,
+        step: &Step,
+        moment: &Moment,
+        moments: &Moments,
+    ) -> Result<(), Stop> {
+        let iteration = step.iteration;
+        match step.instr {
+            Instr::Launch(launch) => {
+                let operands = self.operands(gpu, launch, iteration, moments);
+                self.launch(gpu, step, &operands)
+            }
+            Instr::MatMul { finish, .. } => {
+                self.multiply(gpu, step.instr, iteration)?;
+                let Some(launch) = finish else {
+                    return Ok(());
+                };
+                let operands = self.operands(gpu, launch, iteration, moments);
+                self.launch(gpu, step, &operands)
+            }
+            Instr::SparseMatMul { values, b, out, .. } => {
+                let operands = Operands {
+                    inputs: vec![self.slot(*values, iteration), self.matrix(b, iteration)],
+                    outputs: vec![self.matrix(out, iteration)],
+                    ..Operands::default()
+                };
+                self.launch(gpu, step, &operands)
+            }
+            Instr::SparseDropout {
+                values,
+                out,
+                p,
+                site,
+            } => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, moments),
+            Instr::Densify { values, out } => self.densify(gpu, *values, *out, iteration),
+            Instr::Loss {
+                loss,
+                logits,
+                out,
+                grad,
+                classes,
+            } => self.loss(
+                gpu,
+                *loss,
+                [Some(*logits), *out, *grad],
+                *classes,
+                iteration,
+            ),
+            Instr::Metrics {
+                logits,
+                out,
+                classes,
+                ..
+            } => self.metrics(gpu, *logits, *out, *classes, iteration),
+            Instr::Remember { from, history } => {
+                self.remember(gpu, *from, *history, iteration, moment)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<(), Stop> {
+        let Instr::MatMul {
+            product,
+            a,
+            b,
+            out,
+            rows,
+            inner,
+            columns,
+            ..
+        } = instr
+        else {
+            return Ok(());
+        };
+        let mut ranges = Vec::new();
+        self.own.rows(*rows, &mut ranges)?;
+        let (inner, columns) = (u64::from(*inner), u64::from(*columns));
+        let matrix = |matrix: &program::Matrix, row: u64| {
+            let stride = u64::from(matrix.stride);
+            let at = self.matrix(matrix, iteration).plus(4 * row * stride);
+            Matrix { at, stride }
+        };
+        for range in ranges {
+            let rows = range.end - range.start;
+            let transposed = *product == Product::Tn;
+            let (results, summed) = match transposed {
+                true => (inner, rows),
+                false => (rows, inner),
+            };
+            let first = if transposed { 0 } else { range.start };
+            if results == 0 || columns == 0 {
+                continue;
+            }
+            let product = DenseProduct {
+                a_transposed: transposed,
+                b_transposed: *product == Product::Nt,
+                a: matrix(a, first),
+                b: matrix(b, 0),
+                out: matrix(out, first),
+                rows: results,
+                inner: summed,
+                columns,
+            };
+            gpu.driver.multiply(self.streams.compute, &product)?;
+        }
+        Ok(())
+    }
+
+    fn sparse_dropout(
+        &self,
+        gpu: &mut Gpu,
+        (values, out): (Ref, Ref),
+        (p, site): (f32, Site),
+        iteration: u32,
+        moments: &Moments,
+    ) -> Result<(), Stop> {
+        let rows = self.sparse_rows(values);
+        let arcs = self.sparse_arcs(Product::Nn, values)?;
+        let extent = self.own.program.buffer(values.buffer).extent;
+        let first = self.own.part.features(extent).map_or(0, |f| f.first);
+        let ids = self.own.part.ids(self.own.program.sparse_rows(values));
+        let scale = (1.0 / (1.0 - f64::from(p))) as f32;
+        let [from, to] = [values, out].map(|at| self.slot(at, iteration));
+        let arguments = [
+            gpu.at(arcs.indptr).0,
+            gpu.at(arcs.indices).0,
+            gpu.at(ids).0,
+            moments.keys(&[site], iteration).0,
+            rows.start,
+            rows.end,
+            from.0,
+            to.0,
+            first.into(),
+            drop_threshold(p).into(),
+            scale.to_bits().into(),
+        ];
+        let (skipped, bytes) = non_zeros(arcs.indptr, &rows);
+        let touched = [
+            read(from.plus(skipped), bytes),
+            written(to.plus(skipped), bytes),
+        ];
+        let (entry, items) = (Entry::SparseDropout, rows.end - rows.start);
+        Ok(gpu.library(self.streams.compute, entry, items, &arguments, &touched)?)
+    }
+
+    fn densify(&self, gpu: &mut Gpu, values: Ref, out: Ref, iteration: u32) -> Result<(), Stop> {
+        let rows = self.sparse_rows(values);
+        let arcs = self.sparse_arcs(Product::Nn, values)?;
+        let extent = self.own.program.buffer(values.buffer).extent;
+        let features = self.own.part.features(extent);
+        let columns = features.map_or(0, |f| u64::from(f.columns));
+        let [from, to] = [values, out].map(|at| self.slot(at, iteration));
+        let arguments = [
+            gpu.at(arcs.indptr).0,
+            gpu.at(arcs.indices).0,
+            rows.start,
+            rows.end,
+            from.0,
+            to.0,
+            columns,
+        ];
+        let target = to.plus(4 * rows.start * columns);
+        let (count, on) = (rows.end - rows.start, self.streams.compute);
+        let (skipped, bytes) = non_zeros(arcs.indptr, &rows);
+        let touched = [
+            read(from.plus(skipped), bytes),
+            written(target, 4 * count * columns),
+        ];
+        if count * columns > 0 {
+            gpu.driver.clear(on, target, 4 * count * columns)?;
+        }
+        Ok(gpu.library(on, Entry::Scatter, count, &arguments, &touched)?)
+    }
+
+    fn loss(
+        &self,
+        gpu: &mut Gpu,
+        kind: Loss,
+        [logits, out, grad]: [Option<Ref>; 3],
+        classes: u32,
+        iteration: u32,
+    ) -> Result<(), Stop> {
+        let rows = self.rows_at_hand();
+        let tensor = |at: Option<Ref>| match at {
+            Some(at) => {
+                let stride = self.own.program.buffer(at.buffer).columns;
+                (self.slot(at, iteration), u64::from(stride))
+            }
+            None => Default::default(),
+        };
+        let (logits, grad) = (tensor(logits), tensor(grad));
+        let train = self.own.part.train_total;
+        let terms = match kind {
+            Loss::CrossEntropy => train,
+            Loss::BinaryCrossEntropy => train * u64::from(classes),
+        };
+        let Targets { labels, values } = self.targets(gpu);
+        let arguments = [
+            logits.0.0,
+            logits.1,
+            grad.0.0,
+            grad.1,
+            gpu.at(&self.sets).0,
+            labels,
+            values,
+            rows.start,
+            rows.end,
+            classes.into(),
+            terms,
+            self.scratch.0,
+        ];
+        let count = rows.end - rows.start;
+        let blocks = u64::from(Entry::Loss.blocks(count));
+        let part = |(at, stride): (super::driver::Address, u64)| {
+            (at.plus(4 * rows.start * stride), 4 * count * stride)
+        };
+        let (read_from, write_to) = (part(logits), part(grad));
+        let mut touched = vec![
+            read(read_from.0, read_from.1),
+            written(self.scratch, 8 * blocks),
+        ];
+        touched.extend((grad.1 > 0).then(|| written(write_to.0, write_to.1)));
+        let on = self.streams.compute;
+        gpu.library(on, Entry::Loss, count, &arguments, &touched)?;
+        match out {
+            Some(out) => self.sum(gpu, (blocks, 1), terms, self.slot(out, iteration)),
+            None => Ok(()),
+        }
+    }
+
+    fn metrics(
+        &self,
+        gpu: &mut Gpu,
+        logits: Ref,
+        out: Ref,
+        classes: u32,
+        iteration: u32,
+    ) -> Result<(), Stop> {
+        let rows = self.rows_at_hand();
+        let stride = u64::from(self.own.program.buffer(logits.buffer).columns);
+        let at = self.slot(logits, iteration);
+        let Targets { labels, values } = self.targets(gpu);
+        let arguments = [
+            at.0,
+            stride,
+            gpu.at(&self.sets).0,
+            labels,
+            values,
+            rows.start,
+            rows.end,
+            classes.into(),
+            self.scratch.0,
+        ];
+        let (count, on) = (rows.end - rows.start, self.streams.compute);
+        let blocks = u64::from(Entry::Metrics.blocks(count));
+        let touched = [
+            read(at.plus(4 * rows.start * stride), 4 * count * stride),
+            written(self.scratch, 8 * u64::from(METRICS) * blocks),
+        ];
+        gpu.library(on, Entry::Metrics, count, &arguments, &touched)?;
+        let sums = (blocks, u64::from(METRICS));
+        self.sum(gpu, sums, 1, self.slot(out, iteration))
+    }
+
+    /// Adds sums of doubles in scratch memory.
+    fn sum(
+        &self,
+        gpu: &mut Gpu,
+        (rows, columns): (u64, u64),
+        terms: u64,
+        out: super::driver::Address,
+    ) -> Result<(), Stop> {
+        let arguments = [self.scratch.0, rows, columns, terms, out.0];
+        let touched = [
+            read(self.scratch, 8 * rows * columns),
+            written(out, 4 * columns),
+        ];
+        Ok(gpu.library(self.streams.compute, Entry::Sum, 1, &arguments, &touched)?)
+    }
+
+    fn targets(&self, gpu: &Gpu) -> Targets {
+        let (labels, values) = match &self.own.part.labels {
+            Labels::None => (0, 0),
+            Labels::Single(labels) => (gpu.at(labels).0, 0),
+            Labels::Multi { values, .. } => (0, gpu.at(values).0),
+        };
+        Targets { labels, values }
+    }
+
+    fn remember(
+        &mut self,
+        gpu: &mut Gpu,
+        from: Ref,
+        history: Ref,
+        iteration: u32,
+        moment: &Moment,
+    ) -> Result<(), Stop> {
+        let Some(epoch) = self.own.keeps(moment) else {
+            return Ok(());
+        };
+        let mut ranges = Vec::new();
+        self.own.remembered(from, history, &mut ranges)?;
+        let columns = u64::from(self.own.program.buffer(history.buffer).columns);
+        let on = self.streams.compute;
+        for range in ranges {
+            let (skipped, rows) = (4 * range.start * columns, range.end - range.start);
+            let at = |at: Ref| self.slot(at, iteration).plus(skipped);
+            let (source, target) = (at(from), at(history));
+            if rows * columns == 0 {
+                continue;
+            }
+            let flag = self.flags.plus(4 * self.flagged.len() as u64);
+            let floats = rows * columns;
+            let touched = [read(source, 4 * floats), written(flag, 4)];
+            let arguments = [source.0, floats, flag.0];
+            gpu.library(on, Entry::Finite, floats, &arguments, &touched)?;
+            let rows = |at| Rows::dense(at, rows, columns);
+            gpu.put(on, &rows(source), &rows(target), Write::Replace)?;
+            let fault = self.own.not_finite(history, epoch, self.own.place.chunk);
+            self.flagged.push(self.own.failure(fault.to_string()));
+        }
+        self.own.kept.insert(history.buffer, epoch);
+        Ok(())
+    }
+}
+
+/// Bytes of the values of sparse rows before a range of rows, and of these.
+fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
+    let first = |row: u64| indptr.get(row as usize).copied().unwrap_or(0);
+    let begin = first(rows.start);
+    (4 * begin, 4 * (first(rows.end) - begin))
+}

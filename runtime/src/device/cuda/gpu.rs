@@ -1,0 +1,133 @@
+//! The device with what was copied to it once.
+
+use super::code::Code;
+use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
+use crate::RuntimeError;
+use gnnc_codegen::cuda::library::Entry;
+use gnnc_codegen::cuda::schedule::BLOCK;
+use std::collections::BTreeMap;
+
+/// The device of a process.
+pub(super) struct Gpu {
+    pub(super) driver: Box<dyn Driver>,
+    /// Whether the driver wants to know what launches touch.
+    pub(super) checks: bool,
+    /// Where ranks begin and end together.
+    pub(super) main: Stream,
+    pub(super) code: Code,
+    mirror: Mirror,
+}
+
+/// Lists of the processor's memory that lie on the device too, by their addresses. Ranks keep them unchanged
+/// for as long as the device.
+#[derive(Default)]
+struct Mirror(BTreeMap<usize, Copied>);
+
+struct Copied {
+    end: usize,
+    at: Address,
+}
+
+/// Numbers that are copied as they are.
+pub(super) trait Plain: Copy {
+    fn push(self, bytes: &mut Vec<u8>);
+}
+
+macro_rules! plain {
+    ($($kind:ty),*) => {
+        $(impl Plain for $kind {
+            fn push(self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_ne_bytes());
+            }
+        })*
+    };
+}
+
+plain!(u32, u64, i32, f32);
+
+/// Numbers as bytes.
+pub(super) fn bytes<T: Plain>(numbers: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of_val(numbers));
+    numbers.iter().for_each(|number| number.push(&mut bytes));
+    bytes
+}
+
+impl Gpu {
+    pub(super) fn new(mut driver: Box<dyn Driver>, code: Code) -> Result<Self, RuntimeError> {
+        let main = driver.stream()?;
+        Ok(Self {
+            checks: driver.checks(),
+            driver,
+            main,
+            code,
+            mirror: Mirror::default(),
+        })
+    }
+
+    /// Copies a list to the device, unless it is there.
+    pub(super) fn keep<T: Plain>(&mut self, list: &[T]) -> Result<(), DriverError> {
+        if list.is_empty() || self.at(list) != Address::default() {
+            return Ok(());
+        }
+        let bytes = bytes(list);
+        let at = self.driver.allocate(bytes.len() as u64)?;
+        self.driver.upload(self.main, &bytes, at)?;
+        let begin = list.as_ptr() as usize;
+        let end = begin + bytes.len();
+        self.mirror.0.insert(begin, Copied { end, at });
+        Ok(())
+    }
+
+    /// Where a list, or a part of one, lies on the device; nowhere if it is empty or was never copied.
+    pub(super) fn at<T: Plain>(&self, list: &[T]) -> Address {
+        let begin = list.as_ptr() as usize;
+        let end = begin + size_of_val(list);
+        let before = self.mirror.0.range(..=begin).next_back();
+        match before {
+            Some((first, copied)) if begin < end && end <= copied.end => {
+                copied.at.plus((begin - first) as u64)
+            }
+            _ => Address::default(),
+        }
+    }
+
+    /// Launches an entry point of the library over so many items.
+    pub(super) fn library(
+        &mut self,
+        on: Stream,
+        entry: Entry,
+        items: u64,
+        arguments: &[u64],
+        touched: &[Touched],
+    ) -> Result<(), DriverError> {
+        let launch = Launch {
+            function: self.code.library(entry),
+            grid: [entry.blocks(items), 1],
+            block: BLOCK,
+            arguments,
+            touched,
+        };
+        match launch.grid[0] {
+            0 => Ok(()),
+            _ => self.driver.launch(on, &launch),
+        }
+    }
+}
+
+/// Bytes that are read.
+pub(super) fn read(at: Address, bytes: u64) -> Touched {
+    Touched {
+        at,
+        bytes,
+        written: false,
+    }
+}
+
+/// Bytes that are written.
+pub(super) fn written(at: Address, bytes: u64) -> Touched {
+    Touched {
+        at,
+        bytes,
+        written: true,
+    }
+}

@@ -1,0 +1,369 @@
+//! Generated kernels: what they are launched over, and with what.
+
+use super::code::Loaded;
+use super::driver::{Address, DriverError, Launch};
+use super::gpu::{Gpu, bytes};
+use super::moments::Moments;
+use super::station::Station;
+use super::touched::touched;
+use crate::executor::Fault;
+use crate::part::Walkable;
+use crate::steps::Step;
+use gnnc_codegen::cuda::{Hubs, Parameter, Size};
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::kernel::End;
+use gnnc_ir::program::{self, Extent, Instr, Product};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A range of rows that a kernel is launched over.
+pub(super) struct Section {
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) rows: Range<u64>,
+    pub(super) size: Size,
+    hubs: OnDevice,
+}
+
+/// Hubs of sections, by the address of the first arcs of the rows and by the rows.
+pub(super) struct Tables {
+    /// Arcs from which a row is a hub.
+    most: u64,
+    known: BTreeMap<(Address, u64, u64), (OnDevice, u64, u64)>,
+}
+
+/// Where [`Hubs`] lie.
+#[derive(Clone, Copy, Default)]
+struct OnDevice {
+    rows: Address,
+    first_chunks: Address,
+    chunk_rows: Address,
+    chunk_arcs: Address,
+}
+
+/// The arcs that a kernel walks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Arcs<'a> {
+    pub(super) indptr: &'a [u64],
+    pub(super) indices: &'a [u32],
+    pub(super) positions: &'a [u32],
+}
+
+/// What the arguments of a launch are taken from, but for its rows.
+#[derive(Default)]
+pub(super) struct Operands {
+    pub(super) inputs: Vec<Address>,
+    pub(super) outputs: Vec<Address>,
+    pub(super) ids: Address,
+    pub(super) scalars: Address,
+    pub(super) keys: Address,
+}
+
+/// Why a launch was not made.
+pub(super) enum Stop {
+    Fault(Fault),
+    Driver(DriverError),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<DriverError> for Stop {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Driver(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Stop> for crate::RuntimeError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Fault(fault) => Self::Program(fault.to_string()),
+            Stop::Driver(error) => Self::Device(error),
+        }
+    }
+}
+
+impl Tables {
+    pub(super) fn new(most: u64) -> Self {
+        Self {
+            most,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The hubs among rows, copied to the device where they are not there yet; with their number and that
+    /// of their chunks.
+    fn of(
+        &mut self,
+        gpu: &mut Gpu,
+        indptr: &[u64],
+        rows: &Range<u64>,
+    ) -> Result<(OnDevice, u64, u64), DriverError> {
+        let key = (gpu.at(indptr), rows.start, rows.end);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
+        }
+        let range = rows.start as usize..rows.end as usize;
+        let hubs = Hubs::of(indptr, range, self.most);
+        let mut put = |bytes: Vec<u8>| -> Result<Address, DriverError> {
+            if hubs.rows.is_empty() {
+                return Ok(Address::default());
+            }
+            let at = gpu.driver.allocate(bytes.len() as u64)?;
+            gpu.driver.upload(gpu.main, &bytes, at)?;
+            Ok(at)
+        };
+        let there = OnDevice {
+            rows: put(bytes(&hubs.rows))?,
+            first_chunks: put(bytes(&hubs.first_chunks))?,
+            chunk_rows: put(bytes(&hubs.chunk_rows))?,
+            chunk_arcs: put(bytes(&hubs.chunk_arcs))?,
+        };
+        let found = (there, hubs.rows.len() as u64, hubs.chunk_rows.len() as u64);
+        self.known.insert(key, found);
+        Ok(found)
+    }
+}
+
+impl<'a> Arcs<'a> {
+    fn of((walkable, positions): (&'a Walkable, &'a [u32])) -> Self {
+        Self {
+            indptr: &walkable.csr.indptr,
+            indices: &walkable.csr.indices,
+            positions,
+        }
+    }
+}
+
+impl Station {
+    /// What an instruction launches generated kernels over; nothing for those that do not.
+    pub(super) fn sections(&mut self, gpu: &mut Gpu, step: &Step) -> Result<Vec<Section>, Stop> {
+        let missing = || Stop::Fault(Fault::Missing("a kernel"));
+        let (loaded, ranges) = match step.instr {
+            Instr::Launch(launch)
+            | Instr::MatMul {
+                finish: Some(launch),
+                ..
+            } => {
+                let number = launch.kernel.0 as usize;
+                let loaded = gpu.code.kernel(self.program, number).ok_or_else(missing)?;
+                (loaded, self.own.ranges(launch)?)
+            }
+            Instr::SparseMatMul {
+                product,
+                values,
+                b,
+                out,
+                columns,
+                ..
+            } if *columns > 0 => {
+                let key = (*product, *columns, b.stride, out.stride);
+                let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
+                let rows = match product {
+                    Product::Tn => {
+                        let columns = self.sparse_arcs(*product, *values)?.indptr.len();
+                        0..columns.saturating_sub(1) as u64
+                    }
+                    Product::Nn | Product::Nt => self.sparse_rows(*values),
+                };
+                (loaded, vec![rows])
+            }
+            _ => return Ok(Vec::new()),
+        };
+        let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
+        let sections = self.arcs(&loaded, step.instr).and_then(|arcs| {
+            let section = |rows: Range<u64>| section(gpu, &mut tables, &loaded, arcs, rows);
+            ranges.into_iter().map(section).collect()
+        });
+        self.tables = tables;
+        sections
+    }
+
+    /// The arcs that the kernel of an instruction walks; none if it walks rows.
+    pub(super) fn arcs(&self, loaded: &Loaded, instr: &Instr) -> Result<Arcs<'_>, Stop> {
+        let body = &loaded.kernel.body;
+        let (walk, set) = (Walk::of(body), body.edge_set());
+        match (instr, set) {
+            (
+                Instr::SparseMatMul {
+                    product, values, ..
+                },
+                _,
+            ) => Ok(self.sparse_arcs(*product, *values)?),
+            (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {
+                let end = match walk {
+                    Walk::ArcsBySource => End::Src,
+                    _ => End::Dst,
+                };
+                let arcs = self.own.part.arcs(launch.rows, set);
+                let arcs = arcs.and_then(|arcs| arcs.by(end));
+                Ok(Arcs::of(arcs.ok_or(Fault::Missing("arcs"))?))
+            }
+            _ => Ok(Arcs::default()),
+        }
+    }
+
+    /// The non-zeros of sparse features by row, or, for a transposed product, by column.
+    pub(super) fn sparse_arcs(
+        &self,
+        product: Product,
+        values: program::Ref,
+    ) -> Result<Arcs<'_>, Fault> {
+        let extent = self.own.program.buffer(values.buffer).extent;
+        let features = self.own.part.features(extent);
+        let features = features.ok_or(Fault::Missing("sparse features"))?;
+        match (product, &features.by_column) {
+            (Product::Tn, Some((walkable, positions))) => Ok(Arcs::of((walkable, positions))),
+            (Product::Tn, None) => Err(Fault::Missing("features by column")),
+            _ => Ok(Arcs::of((&features.by_row, &[]))),
+        }
+    }
+
+    /// The rows of sparse features that are at hand.
+    pub(super) fn sparse_rows(&self, values: program::Ref) -> Range<u64> {
+        match self.own.program.sparse_rows(values) {
+            Extent::All => 0..self.own.part.sizes.vertices,
+            _ => self.rows_at_hand(),
+        }
+    }
+
+    /// The operands of a launch.
+    pub(super) fn operands(
+        &self,
+        gpu: &Gpu,
+        launch: &program::Launch,
+        iteration: u32,
+        moments: &Moments,
+    ) -> Operands {
+        let slots = |refs: &[program::Ref]| -> Vec<Address> {
+            refs.iter().map(|at| self.slot(*at, iteration)).collect()
+        };
+        Operands {
+            inputs: slots(&launch.inputs),
+            outputs: slots(&launch.outputs),
+            ids: gpu.at(self.own.part.ids(launch.rows)),
+            scalars: moments.scalars(&launch.scalars),
+            keys: moments.keys(&launch.sites, iteration),
+        }
+    }
+
+    /// Launches the kernel of an instruction over all of its sections.
+    pub(super) fn launch(
+        &mut self,
+        gpu: &mut Gpu,
+        step: &Step,
+        operands: &Operands,
+    ) -> Result<(), Stop> {
+        for section in self.sections(gpu, step)? {
+            self.launch_section(gpu, step.instr, &section, operands)?;
+        }
+        Ok(())
+    }
+
+    fn launch_section(
+        &self,
+        gpu: &mut Gpu,
+        instr: &Instr,
+        section: &Section,
+        operands: &Operands,
+    ) -> Result<(), Stop> {
+        let Section {
+            loaded, rows, size, ..
+        } = section;
+        let schedule = &loaded.source.schedule;
+        let launches = schedule.launches(size);
+        if launches.is_empty() {
+            return Ok(());
+        }
+        let alignment = schedule.alignment() as u64;
+        if loaded.misplaced(alignment, &operands.inputs, &operands.outputs) {
+            return Err(Fault::Alignment(alignment).into());
+        }
+        let arcs = self.arcs(loaded, instr)?;
+        let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
+        let hubs = section.hubs;
+        let argument = |parameter: &Parameter| match *parameter {
+            Parameter::Indptr => gpu.at(arcs.indptr).0,
+            Parameter::Indices => gpu.at(arcs.indices).0,
+            Parameter::Positions => gpu.at(arcs.positions).0,
+            Parameter::Ids => operands.ids.0,
+            Parameter::List => 0,
+            Parameter::Scalars => operands.scalars.0,
+            Parameter::Keys => operands.keys.0,
+            Parameter::Begin => rows.start,
+            Parameter::End => rows.end,
+            Parameter::Input(n) => pointer(&operands.inputs, n),
+            Parameter::Output(n) => pointer(&operands.outputs, n),
+            Parameter::HubArcs => self.tables.most,
+            Parameter::HubRows => hubs.rows.0,
+            Parameter::HubCount => size.hubs,
+            Parameter::FirstChunks => hubs.first_chunks.0,
+            Parameter::ChunkRows => hubs.chunk_rows.0,
+            Parameter::ChunkArcs => hubs.chunk_arcs.0,
+            Parameter::ChunkCount => size.chunks,
+            Parameter::Scratch => self.scratch.0,
+            Parameter::PartialItems => schedule.partial_items(size),
+            Parameter::PartialCount => schedule.partials(size),
+        };
+        let arguments: Vec<u64> = loaded.source.parameters.iter().map(argument).collect();
+        let touched = match gpu.checks {
+            true => {
+                let mut all = touched(&loaded.kernel, arcs, rows, operands);
+                let scratch = 4 * schedule.scratch_floats(size);
+                all.extend((scratch > 0).then(|| super::gpu::written(self.scratch, scratch)));
+                all
+            }
+            false => Vec::new(),
+        };
+        for launch in launches {
+            let function = loaded.entry(&launch.entry);
+            let launch = Launch {
+                function: function.ok_or(Fault::Missing("an entry point"))?,
+                grid: launch.grid,
+                block: launch.block,
+                arguments: &arguments,
+                touched: &touched,
+            };
+            gpu.driver.launch(self.streams.compute, &launch)?;
+        }
+        Ok(())
+    }
+}
+
+fn section(
+    gpu: &mut Gpu,
+    tables: &mut Tables,
+    loaded: &Arc<Loaded>,
+    arcs: Arcs,
+    rows: Range<u64>,
+) -> Result<Section, Stop> {
+    let first = |row: u64| arcs.indptr.get(row as usize).copied().unwrap_or(0);
+    let (hubs, count, chunks) = match arcs.indptr.is_empty() {
+        true => Default::default(),
+        false => tables.of(gpu, arcs.indptr, &rows)?,
+    };
+    let size = Size {
+        rows: rows.end - rows.start,
+        arcs: first(rows.end) - first(rows.start),
+        chunks,
+        hubs: count,
+    };
+    Ok(Section {
+        loaded: Arc::clone(loaded),
+        rows,
+        size,
+        hubs,
+    })
+}

@@ -1,0 +1,212 @@
+//! Messages between the ranks of a device and to other processes: memory that is filled on the sender's stream
+//! of messages and emptied on the receiver's stream of kernels.
+
+use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
+use super::gpu::Gpu;
+use super::moves::Rows;
+use crate::exchange::moves::Write;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// What messages lie in.
+struct Stage {
+    at: Address,
+    bytes: u64,
+    /// Reached when the message is there.
+    filled: Event,
+    /// Reached when it was taken.
+    emptied: Event,
+    /// Whether it held another message in this run.
+    used: bool,
+}
+
+/// All messages that are under way, and the memory of those that were.
+pub(super) struct Mail {
+    /// The ranks of this process.
+    here: Range<u32>,
+    stages: Vec<Stage>,
+    /// Stages by their bytes that hold no message. Only messages of the same size follow each other in one, so
+    /// that a second run like the first needs no other memory.
+    free: BTreeMap<u64, VecDeque<usize>>,
+    /// By sender, receiver and tag, in order.
+    letters: BTreeMap<(u32, u32, u32), VecDeque<usize>>,
+    /// Numbers that the processor knows, likewise: ranks of one process need no memory to tell them.
+    told: BTreeMap<(u32, u32, u32), VecDeque<f32>>,
+}
+
+/// The streams of a rank.
+#[derive(Clone, Copy)]
+pub(super) struct Streams {
+    /// Of kernels.
+    pub(super) compute: Stream,
+    /// Of what is packed and sent.
+    pub(super) messages: Stream,
+}
+
+/// What one rank sends and waits for at once.
+pub(super) struct Round {
+    pub(super) tag: u32,
+    pub(super) sends: Vec<(u32, Vec<Rows>)>,
+    /// Other ranks, each with the floats of its message.
+    pub(super) expects: Vec<(u32, u64)>,
+}
+
+/// A message to be taken.
+pub(super) struct Landing {
+    pub(super) tag: u32,
+    pub(super) from: u32,
+    pub(super) to: Vec<Rows>,
+    pub(super) write: Write,
+}
+
+impl Mail {
+    pub(super) fn new(here: Range<u32>) -> Self {
+        Self {
+            here,
+            stages: Vec::new(),
+            free: BTreeMap::new(),
+            letters: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a run: everything of earlier ones is over.
+    pub(super) fn begin(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.used = false);
+    }
+
+    /// Whether all messages were taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.values().all(VecDeque::is_empty)
+    }
+
+    /// Bytes of memory for messages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.bytes).sum()
+    }
+
+    /// Packs and sends what other ranks wait for; the bytes of it. What is packed was computed before on the
+    /// rank's stream of kernels, which `computed` is recorded on.
+    pub(super) fn send(
+        &mut self,
+        gpu: &mut Gpu,
+        (rank, streams, computed): (u32, Streams, Event),
+        round: &Round,
+    ) -> Result<u64, DriverError> {
+        let Streams { compute, messages } = streams;
+        gpu.driver.record(computed, compute)?;
+        gpu.driver.wait(messages, computed)?;
+        let (mut bytes_sent, mut sent, mut received) = (0, Vec::new(), Vec::new());
+        for (peer, rows) in &round.sends {
+            let bytes = 4 * rows.iter().map(Rows::floats).sum::<u64>();
+            bytes_sent += bytes;
+            let stage = self.take(&mut *gpu.driver, messages, bytes)?;
+            gpu.pack(messages, rows, self.stages[stage].at)?;
+            match self.here.contains(peer) {
+                true => {
+                    let filled = self.stages[stage].filled;
+                    gpu.driver.record(filled, messages)?;
+                    self.post((rank, *peer, round.tag), stage);
+                }
+                false => sent.push((stage, self.message(*peer, stage, bytes))),
+            }
+        }
+        for (peer, floats) in &round.expects {
+            if !self.here.contains(peer) {
+                let bytes = 4 * floats;
+                let stage = self.take(&mut *gpu.driver, messages, bytes)?;
+                received.push((stage, self.message(*peer, stage, bytes)));
+            }
+        }
+        if sent.is_empty() && received.is_empty() {
+            return Ok(bytes_sent);
+        }
+        let only = |all: &[(usize, Message)]| -> Vec<Message> {
+            all.iter().map(|(_, message)| *message).collect()
+        };
+        gpu.driver
+            .exchange(messages, &only(&sent), &only(&received))?;
+        for (stage, _) in sent {
+            gpu.driver.record(self.stages[stage].emptied, messages)?;
+            self.give_back(stage);
+        }
+        for (stage, message) in received {
+            gpu.driver.record(self.stages[stage].filled, messages)?;
+            self.post((message.peer, rank, round.tag), stage);
+        }
+        Ok(bytes_sent)
+    }
+
+    /// Takes a message, if it was sent; whether it was.
+    pub(super) fn land(
+        &mut self,
+        gpu: &mut Gpu,
+        (rank, on): (u32, Stream),
+        landing: &Landing,
+    ) -> Result<bool, DriverError> {
+        let key = (landing.from, rank, landing.tag);
+        let Some(stage) = self.letters.get_mut(&key).and_then(VecDeque::pop_front) else {
+            return Ok(false);
+        };
+        let Stage {
+            at,
+            filled,
+            emptied,
+            ..
+        } = self.stages[stage];
+        gpu.driver.wait(on, filled)?;
+        gpu.unpack(on, at, &landing.to, landing.write)?;
+        gpu.driver.record(emptied, on)?;
+        self.give_back(stage);
+        Ok(true)
+    }
+
+    /// Tells a rank of this process a number.
+    pub(super) fn tell(&mut self, from: u32, to: u32, tag: u32, number: f32) {
+        let queue = self.told.entry((from, to, tag)).or_default();
+        queue.push_back(number);
+    }
+
+    /// The next number that a rank was told; none if it was not yet.
+    pub(super) fn hear(&mut self, from: u32, to: u32, tag: u32) -> Option<f32> {
+        self.told.get_mut(&(from, to, tag))?.pop_front()
+    }
+
+    fn message(&self, peer: u32, stage: usize, bytes: u64) -> Message {
+        let at = self.stages[stage].at;
+        Message { peer, at, bytes }
+    }
+
+    fn post(&mut self, key: (u32, u32, u32), stage: usize) {
+        self.letters.entry(key).or_default().push_back(stage);
+    }
+
+    /// Memory for a message that a stream writes.
+    fn take(
+        &mut self,
+        driver: &mut dyn Driver,
+        on: Stream,
+        bytes: u64,
+    ) -> Result<usize, DriverError> {
+        if let Some(stage) = self.free.get_mut(&bytes).and_then(VecDeque::pop_front) {
+            if self.stages[stage].used {
+                driver.wait(on, self.stages[stage].emptied)?;
+            }
+            return Ok(stage);
+        }
+        self.stages.push(Stage {
+            at: driver.allocate(bytes)?,
+            bytes,
+            filled: driver.event(false)?,
+            emptied: driver.event(false)?,
+            used: false,
+        });
+        Ok(self.stages.len() - 1)
+    }
+
+    fn give_back(&mut self, stage: usize) {
+        self.stages[stage].used = true;
+        let bytes = self.stages[stage].bytes;
+        self.free.entry(bytes).or_default().push_back(stage);
+    }
+}

@@ -1,0 +1,171 @@
+//! Rows of matrices, and how they are copied or added.
+
+use super::driver::{Address, DriverError, Stream, Touched};
+use super::gpu::Gpu;
+use crate::exchange::moves::{Columns, Write};
+use gnnc_codegen::cuda::library::{Entry, lanes};
+
+/// Rows of a matrix: those of a list, or the first ones, each with runs of floats.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// The first float of row 0 that is meant.
+    pub(super) at: Address,
+    /// The list on the device, and here where the driver wants to know what is touched.
+    pub(super) list: Option<(Address, Vec<u32>)>,
+    /// How many rows.
+    pub(super) count: u64,
+    /// Floats from a row to the next.
+    pub(super) stride: u64,
+    /// The floats of a row, the first of them at 0.
+    pub(super) columns: Columns,
+}
+
+impl Rows {
+    /// Consecutive rows of `columns` floats without gaps.
+    pub(super) fn dense(at: Address, count: u64, columns: u64) -> Self {
+        Self {
+            at,
+            list: None,
+            count,
+            stride: columns,
+            columns: Columns::one(0, columns as usize),
+        }
+    }
+
+    /// Consecutive floats.
+    pub(super) fn floats_at(at: Address, floats: u64) -> Self {
+        Self::dense(at, 1, floats)
+    }
+
+    /// Floats of all rows.
+    pub(super) fn floats(&self) -> u64 {
+        self.count * self.columns.floats() as u64
+    }
+
+    /// The same rows in a message.
+    fn packed(&self, at: Address) -> Self {
+        Self::dense(at, self.count, self.columns.floats() as u64)
+    }
+
+    /// Whether the floats lie one after the other.
+    fn contiguous(&self) -> bool {
+        let dense = self.columns.floats() as u64 == self.stride || self.count == 1;
+        self.list.is_none() && dense && self.columns.runs == 1
+    }
+
+    fn touched(&self, written: bool, into: &mut Vec<Touched>) {
+        if self.contiguous() {
+            into.push(Touched {
+                at: self.at,
+                bytes: 4 * self.floats(),
+                written,
+            });
+            return;
+        }
+        let Columns {
+            runs, len, step, ..
+        } = self.columns;
+        for n in 0..self.count {
+            let row = match &self.list {
+                Some((_, rows)) => rows.get(n as usize).copied().unwrap_or(0).into(),
+                None => n,
+            };
+            into.extend((0..runs).map(|run| Touched {
+                at: self.at.plus(4 * (row * self.stride + (run * step) as u64)),
+                bytes: 4 * len as u64,
+                written,
+            }));
+        }
+    }
+}
+
+impl Gpu {
+    /// Copies rows to a message, one after the other.
+    pub(super) fn pack(
+        &mut self,
+        on: Stream,
+        from: &[Rows],
+        message: Address,
+    ) -> Result<(), DriverError> {
+        let mut at = message;
+        for rows in from {
+            self.put(on, rows, &rows.packed(at), Write::Replace)?;
+            at = at.plus(4 * rows.floats());
+        }
+        Ok(())
+    }
+
+    /// Copies or adds a message to rows.
+    pub(super) fn unpack(
+        &mut self,
+        on: Stream,
+        message: Address,
+        to: &[Rows],
+        write: Write,
+    ) -> Result<(), DriverError> {
+        let mut at = message;
+        for rows in to {
+            self.put(on, &rows.packed(at), rows, write)?;
+            at = at.plus(4 * rows.floats());
+        }
+        Ok(())
+    }
+
+    /// Copies or adds rows to as many others.
+    pub(super) fn put(
+        &mut self,
+        on: Stream,
+        from: &Rows,
+        to: &Rows,
+        write: Write,
+    ) -> Result<(), DriverError> {
+        if to.floats() == 0 {
+            return Ok(());
+        }
+        if write == Write::Replace && from.contiguous() && to.contiguous() {
+            return self.driver.copy(on, from.at, to.at, 4 * to.floats());
+        }
+        let runs = from.columns.runs.max(to.columns.runs);
+        let (source, target) = (from.columns.cut(runs), to.columns.cut(runs));
+        let (len, runs) = (target.len as u64, runs as u64);
+        let ends = [to.at.0, from.at.0];
+        let floats = [
+            len,
+            to.stride,
+            from.stride,
+            target.step as u64,
+            source.step as u64,
+        ];
+        let wide = ends.iter().all(|at| at.is_multiple_of(16))
+            && floats.iter().all(|n| n.is_multiple_of(4));
+        let (entry, unit) = if wide {
+            (Entry::Move4, 4)
+        } else {
+            (Entry::Move, 1)
+        };
+        let list = |rows: &Rows| rows.list.as_ref().map_or(0, |(at, _)| at.0);
+        let lanes = lanes(len / unit);
+        let arguments = [
+            to.at.0,
+            list(to),
+            to.stride / unit,
+            target.step as u64 / unit,
+            from.at.0,
+            list(from),
+            from.stride / unit,
+            source.step as u64 / unit,
+            to.count,
+            runs,
+            len / unit,
+            lanes,
+            u64::from(write == Write::Add),
+        ];
+        let mut touched = Vec::new();
+        if self.checks {
+            from.touched(false, &mut touched);
+            to.touched(true, &mut touched);
+        }
+        let items = to.count * runs * lanes;
+        self.library(on, entry, items, &arguments, &touched)
+    }
+}

@@ -1,0 +1,230 @@
+//! Exchanges in which ranks leave out their block of rows while the others have copies of it.
+
+use super::communicate::{Act, Halves, land, run};
+use super::driver::{Address, DriverError};
+use super::gpu::{Gpu, read, written};
+use super::launch::Stop;
+use super::moves::Rows;
+use super::station::Station;
+use crate::exchange::moves::Write;
+use crate::exchange::skip::{Clock, SENT, Timing, history};
+use crate::executor::Fault;
+use crate::moment::Moment;
+use gnnc_codegen::cuda::library::Entry;
+use gnnc_ir::program::{Ref, Skip};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One exchange.
+struct Exchange {
+    /// Number of the history that the copies are, and its slot.
+    place: [usize; 2],
+    timing: Timing,
+    /// Own rows, then halo rows.
+    rows: Address,
+    /// Copies of halo rows, behind the own rows where those are kept too.
+    copies: Address,
+    columns: u64,
+    name: String,
+    tag: u32,
+}
+
+/// A block of which a rank is told whether it is sent.
+pub(super) struct Hearing {
+    pub(super) tag: u32,
+    /// Who tells it.
+    pub(super) from: u32,
+    /// The same among the ranks of the stage.
+    block: u32,
+    place: [usize; 2],
+    timing: Timing,
+    name: String,
+    copies: Rows,
+    target: Rows,
+}
+
+impl Station {
+    /// Own rows that may be left out; copies stand for those of others that are.
+    pub(super) fn skipping(
+        &mut self,
+        gpu: &mut Gpu,
+        at: Ref,
+        skip: &Skip,
+        (tag, iteration): (u32, u32),
+        moment: &Moment,
+        [begins, finishes]: [bool; 2],
+    ) -> Result<Halves, Stop> {
+        let program = Arc::clone(&self.own.program);
+        let number = history(&program, skip).ok_or_else(missing)?;
+        let slots = program.buffer(skip.copies.buffer).slots;
+        let buffer = program.buffer(at.buffer);
+        let exchange = Exchange {
+            place: [number, skip.copies.slot(iteration, slots) as usize],
+            timing: Timing {
+                rule: skip.rule,
+                epoch: moment.epoch,
+                began: self.own.clocks.began,
+            },
+            rows: self.slot(at, iteration),
+            copies: self.slot(skip.copies, iteration),
+            columns: u64::from(buffer.columns),
+            name: buffer.name.clone(),
+            tag,
+        };
+        let mut halves = Halves::default();
+        if begins {
+            halves.begin = self.leave_out(gpu, &exchange)?;
+        }
+        if finishes {
+            halves.finish = self.fill_in(&exchange)?;
+        }
+        Ok(halves)
+    }
+
+    /// Sends the own block, or leaves it out.
+    fn leave_out(&mut self, gpu: &mut Gpu, exchange: &Exchange) -> Result<Vec<Act>, Stop> {
+        let Exchange {
+            timing,
+            columns,
+            tag,
+            rows,
+            copies,
+            ..
+        } = exchange;
+        let own = self.in_group();
+        let floats = self.own.part.inner as u64 * columns;
+        let known = self.clock(exchange.place)?.sent[own as usize].is_some();
+        let gap = match timing.rule.limit() {
+            Some(_) => {
+                let (norm, distance) = self.distance(gpu, [*rows, *copies], floats)?;
+                Some(Timing::gap(&exchange.name, norm, distance, known)?)
+            }
+            None => None,
+        };
+        let clock = self.clock(exchange.place)?;
+        clock.active = timing.sends(clock, own, gap);
+        let clock = clock.clone();
+        let mut acts = Vec::new();
+        let all = self.own_rows(gpu, None, own, *rows, *columns);
+        if let Some(gap) = gap {
+            let told = if clock.active { SENT } else { gap };
+            acts.extend(all.iter().map(|(other, _)| Act::Tell(*tag, *other, told)));
+        }
+        let sends = if clock.active { all } else { Vec::new() };
+        // Where values decide all ranks are here, and nothing is to be expected from elsewhere.
+        let due = self.own.part.halo(None, own);
+        let due = due.filter(|(other, _)| timing.too_old(&clock, *other));
+        let expects = due.map(|(other, rows)| (self.absolute(other), rows.len() as u64 * columns));
+        acts.push(Act::Send(self.round(*tag, sends, expects.collect())));
+        if clock.active && gap.is_some() {
+            let own = |at| Rows::floats_at(at, floats);
+            acts.push(Act::Put(own(*rows), own(*copies), Write::Replace));
+        }
+        Ok(acts)
+    }
+
+    /// Takes the blocks that are sent, and fills the halo rows with the newest copies.
+    fn fill_in(&mut self, exchange: &Exchange) -> Result<Vec<Act>, Stop> {
+        let (timing, tag) = (exchange.timing, exchange.tag);
+        let own = self.in_group();
+        let halo: Vec<(u32, Range<usize>)> = self.own.part.halo(None, own).collect();
+        let before = match timing.rule.limit() {
+            Some(_) => 0,
+            None => self.own.part.inner,
+        };
+        let mut acts = vec![Act::Packed(tag)];
+        for (block, rows) in halo {
+            let kept = rows.start - before..rows.end - before;
+            let hearing = Hearing {
+                tag,
+                from: self.absolute(block),
+                block,
+                place: exchange.place,
+                timing,
+                name: exchange.name.clone(),
+                copies: run(exchange.copies, kept, exchange.columns),
+                target: run(exchange.rows, rows, exchange.columns),
+            };
+            if timing.rule.limit().is_some() {
+                acts.push(Act::Hear(hearing));
+                continue;
+            }
+            let due = timing.too_old(self.clock(exchange.place)?, block);
+            acts.extend(self.heard(hearing, if due { SENT } else { 0.0 })?);
+        }
+        let clock = self.clock(exchange.place)?;
+        if clock.active {
+            clock.sent[own as usize] = Some(timing.epoch);
+        }
+        Ok(acts)
+    }
+
+    /// What follows from what a rank was told of a block: that it was sent, or how far copies are.
+    pub(super) fn heard(&mut self, hearing: Hearing, told: f32) -> Result<Vec<Act>, Stop> {
+        let Hearing {
+            tag,
+            from,
+            block,
+            place,
+            timing,
+            name,
+            copies,
+            target,
+        } = hearing;
+        let mut acts = Vec::new();
+        if told == SENT {
+            acts.extend(land(tag, from, vec![copies.clone()], Write::Replace));
+            self.clock(place)?.sent[block as usize] = Some(timing.epoch);
+        }
+        let age = timing.age(self.clock(place)?, block);
+        timing.fresh(&name, block, age, told)?;
+        let layer = self.own.staleness.layers.get_mut(place[0]);
+        let layer = layer.ok_or_else(missing)?;
+        layer.read(age.unwrap_or(0), copies.count);
+        if timing.rule.limit().is_some() {
+            layer.reach(told.max(0.0));
+        }
+        acts.push(Act::Put(copies, target, Write::Replace));
+        Ok(acts)
+    }
+
+    fn clock(&mut self, [number, slot]: [usize; 2]) -> Result<&mut Clock, Stop> {
+        let clocks = self.own.clocks.of.get_mut(number);
+        clocks.and_then(|of| of.get_mut(slot)).ok_or_else(missing)
+    }
+
+    /// The squares of rows, and of their differences from others, summed.
+    fn distance(
+        &self,
+        gpu: &mut Gpu,
+        [now, then]: [Address; 2],
+        floats: u64,
+    ) -> Result<(f64, f64), DriverError> {
+        let blocks = u64::from(Entry::Distance.blocks(floats));
+        let arguments = [now.0, then.0, floats, self.scratch.0];
+        let touched = [
+            read(now, 4 * floats),
+            read(then, 4 * floats),
+            written(self.scratch, 16 * blocks),
+        ];
+        let on = self.streams.compute;
+        gpu.library(on, Entry::Distance, floats, &arguments, &touched)?;
+        let mut parts = vec![0; 16 * blocks as usize];
+        if !parts.is_empty() {
+            gpu.driver.download(on, self.scratch, &mut parts)?;
+        }
+        let double = |bytes: &[u8]| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(bytes);
+            f64::from_ne_bytes(eight)
+        };
+        let add = |sums: (f64, f64), part: &[u8]| {
+            (sums.0 + double(&part[..8]), sums.1 + double(&part[8..]))
+        };
+        Ok(parts.chunks_exact(16).fold((0.0, 0.0), add))
+    }
+}
+
+fn missing() -> Stop {
+    Stop::Fault(Fault::Missing("clocks of copies"))
+}

@@ -1,0 +1,264 @@
+//! One rank on a device: its memory there, and where everything lies.
+
+use super::driver::{Address, DriverError, Event, Stream};
+use super::gpu::Gpu;
+use super::launch::{Section, Tables};
+use super::mail::Streams;
+use super::moments::Moments;
+use crate::RuntimeError;
+use crate::rank::Rank;
+use crate::start::Beginning;
+use gnnc_codegen::cuda::library::Entry;
+use gnnc_graph::{GraphData, Labels};
+use gnnc_ir::program::{BufferId, Instr, METRICS, Matrix, Ref};
+use gnnc_ir::trace::Phase;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A rank of a device.
+pub(super) struct Station {
+    pub(super) own: Rank,
+    /// Its program's number.
+    pub(super) program: usize,
+    pub(super) streams: Streams,
+    arena: Address,
+    /// Bytes of buffers and scratch memory.
+    pub(super) arena_bytes: u64,
+    /// Memory for partial results of one instruction.
+    pub(super) scratch: Address,
+    /// The sections of rows that kernels over arcs are launched over, with their hubs.
+    pub(super) tables: Tables,
+    /// For each own vertex a bit for each of the training, validation and test set.
+    pub(super) sets: Vec<u32>,
+    /// A number for each time that a history is kept in a run: whether it was not finite.
+    pub(super) flags: Address,
+    /// Bytes of these.
+    pub(super) flag_bytes: u64,
+    /// What to say of each of them.
+    pub(super) flagged: Vec<crate::Failure>,
+    /// Recorded where messages may be packed.
+    pub(super) computed: Event,
+    /// Reached where the messages of a tag are packed.
+    packed: BTreeMap<u32, Event>,
+    /// Payload bytes sent.
+    pub(super) sent: u64,
+}
+
+/// What a rank's instructions need beside buffers.
+#[derive(Default)]
+struct Needs {
+    scratch_bytes: u64,
+    flags: u64,
+}
+
+impl Station {
+    /// Gives a rank memory on the device, with all that it keeps and starts from.
+    ///
+    /// # Errors
+    /// The device has not enough memory, or fails.
+    pub(super) fn new(
+        gpu: &mut Gpu,
+        beginning: Beginning,
+        program: usize,
+        (data, seed, hub_arcs): (&GraphData, u64, u64),
+        moments: &mut Moments,
+    ) -> Result<Self, RuntimeError> {
+        let rank = &beginning.rank;
+        let set = |v: usize| {
+            let bits = rank.part.splits.iter().enumerate();
+            bits.map(|(n, set)| u32::from(set.get(v) == Some(&true)) << n)
+                .sum()
+        };
+        let sets: Vec<u32> = (0..rank.part.inner).map(set).collect();
+        gpu.keep(&sets)?;
+        match &rank.part.labels {
+            Labels::None => {}
+            Labels::Single(labels) => gpu.keep(labels)?,
+            Labels::Multi { values, .. } => gpu.keep(values)?,
+        }
+        let (lists, offsets) = rank.part.lists();
+        lists.into_iter().try_for_each(|list| gpu.keep(list))?;
+        offsets.into_iter().try_for_each(|list| gpu.keep(list))?;
+        let streams = Streams {
+            compute: gpu.driver.stream()?,
+            messages: gpu.driver.stream()?,
+        };
+        let mut station = Self {
+            program,
+            streams,
+            arena: Address::default(),
+            arena_bytes: 0,
+            scratch: Address::default(),
+            tables: Tables::new(hub_arcs),
+            sets,
+            flags: Address::default(),
+            flag_bytes: 0,
+            flagged: Vec::new(),
+            computed: gpu.driver.event(false)?,
+            packed: BTreeMap::new(),
+            sent: 0,
+            own: beginning.rank,
+        };
+        let needs = station.needs(gpu, moments)?;
+        station.flag_bytes = 4 * needs.flags;
+        if needs.flags > 0 {
+            station.flags = gpu.driver.allocate(station.flag_bytes)?;
+        }
+        let layout = &station.own.layout;
+        let scratch = 4 * layout.scratch;
+        station.arena_bytes = layout.total_bytes.max(scratch + needs.scratch_bytes);
+        station.arena = gpu.driver.allocate(station.arena_bytes.max(4))?;
+        station.scratch = station.arena.plus(scratch);
+        let persistent = layout.persistent_bytes;
+        if persistent > 0 {
+            gpu.driver.clear(gpu.main, station.arena, persistent)?;
+        }
+        let degrees = beginning.degrees;
+        for id in (0..station.own.program.buffers.len() as u32).map(BufferId) {
+            if let Some(floats) = degrees.first(&station.own, id, data, seed) {
+                station.upload(gpu, id, &floats)?;
+            }
+        }
+        Ok(station)
+    }
+
+    /// Notes what every instruction needs, and copies the hubs of all sections to the device.
+    fn needs(&mut self, gpu: &mut Gpu, moments: &mut Moments) -> Result<Needs, RuntimeError> {
+        let program = Arc::clone(&self.own.program);
+        let chunks = program.pipeline.as_ref().map_or(0, |p| p.chunks);
+        let mut needs = Needs::default();
+        for phase in [Phase::Setup, Phase::Step, Phase::Eval] {
+            let (mut flags, order) = (0, (0..chunks).collect());
+            for step in crate::steps::Steps::new(program.list(phase), order) {
+                self.own.place.chunk = step.chunk;
+                let rows = self.own.part.own(step.chunk).len() as u64;
+                let instr = match step.instr {
+                    Instr::Begin(transfer) => &*transfer.what,
+                    instr => instr,
+                };
+                let scratch = match instr {
+                    Instr::AllReduce { buffers } => {
+                        let bytes = buffers
+                            .iter()
+                            .map(|id| 4 * self.own.buffer(*id).len() as u64);
+                        bytes.sum()
+                    }
+                    Instr::Loss { .. } => 8 * u64::from(Entry::Loss.blocks(rows)),
+                    Instr::Metrics { .. } => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
+                    Instr::HaloExchange {
+                        buffer,
+                        skip: Some(skip),
+                    } if skip.rule.limit().is_some() => {
+                        let columns = self.own.program.buffer(buffer.buffer).columns;
+                        16 * u64::from(Entry::Distance.blocks(rows * u64::from(columns)))
+                    }
+                    Instr::Remember { .. } => {
+                        flags += self.own.part.halo_of.len() as u64 + 1;
+                        0
+                    }
+                    Instr::SparseDropout { site, .. } => {
+                        moments.add(&[], &[*site], step.iteration);
+                        0
+                    }
+                    _ => 0,
+                };
+                needs.scratch_bytes = needs.scratch_bytes.max(scratch);
+                if let Instr::Launch(launch)
+                | Instr::MatMul {
+                    finish: Some(launch),
+                    ..
+                } = step.instr
+                {
+                    moments.add(&launch.scalars, &launch.sites, step.iteration);
+                }
+                for section in self.sections(gpu, &step)? {
+                    let Section { loaded, size, .. } = &section;
+                    let floats = loaded.source.schedule.scratch_floats(size);
+                    needs.scratch_bytes = needs.scratch_bytes.max(4 * floats);
+                }
+            }
+            needs.flags = needs.flags.max(flags);
+        }
+        self.own.place.chunk = None;
+        Ok(needs)
+    }
+
+    /// An address in the rank's buffers.
+    fn float(&self, place: usize) -> Address {
+        self.arena.plus(4 * place as u64)
+    }
+
+    /// Where a buffer lies, with its bytes.
+    pub(super) fn buffer(&self, id: BufferId) -> (Address, u64) {
+        let floats = self.own.buffer(id);
+        (self.float(floats.start), 4 * floats.len() as u64)
+    }
+
+    /// The first float of a buffer's slot.
+    pub(super) fn slot(&self, at: Ref, iteration: u32) -> Address {
+        self.float(self.own.slot(at, iteration).start)
+    }
+
+    /// The first float of a matrix.
+    pub(super) fn matrix(&self, matrix: &Matrix, iteration: u32) -> Address {
+        self.slot(matrix.at, iteration)
+            .plus(4 * u64::from(matrix.offset))
+    }
+
+    /// The own rows at hand.
+    pub(super) fn rows_at_hand(&self) -> Range<u64> {
+        let own = self.own.part.own(self.own.place.chunk);
+        own.start as u64..own.end as u64
+    }
+
+    /// Copies a buffer's floats to the device.
+    pub(super) fn upload(
+        &self,
+        gpu: &mut Gpu,
+        id: BufferId,
+        floats: &[f32],
+    ) -> Result<(), DriverError> {
+        let (at, _) = self.buffer(id);
+        match floats.is_empty() {
+            true => Ok(()),
+            false => {
+                let bytes = super::gpu::bytes(floats);
+                gpu.driver.upload(gpu.main, &bytes, at)
+            }
+        }
+    }
+
+    /// Copies a buffer's floats from the device.
+    pub(super) fn download(&self, gpu: &mut Gpu, id: BufferId) -> Result<Vec<f32>, DriverError> {
+        let (at, bytes) = self.buffer(id);
+        let mut found = vec![0; bytes as usize];
+        if bytes > 0 {
+            gpu.driver.download(gpu.main, at, &mut found)?;
+        }
+        let float = |bytes: &[u8]| {
+            let mut four = [0; 4];
+            four.copy_from_slice(bytes);
+            f32::from_ne_bytes(four)
+        };
+        Ok(found.chunks_exact(4).map(float).collect())
+    }
+
+    /// The stream on which an instruction ends.
+    pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
+        match instr {
+            Instr::Begin(_) | Instr::Send(_) => self.streams.messages,
+            _ => self.streams.compute,
+        }
+    }
+
+    /// The event where messages of a tag are packed.
+    pub(super) fn packed(&mut self, gpu: &mut Gpu, tag: u32) -> Result<Event, DriverError> {
+        if let Some(event) = self.packed.get(&tag) {
+            return Ok(*event);
+        }
+        let event = gpu.driver.event(false)?;
+        self.packed.insert(tag, event);
+        Ok(event)
+    }
+}

@@ -1,0 +1,121 @@
+//! What a generated kernel reads and writes, to the byte: for drivers that check.
+
+use super::driver::{Address, Touched};
+use super::launch::{Arcs, Operands};
+use gnnc_codegen::walk::{Walk, result_shape};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use std::ops::Range;
+
+/// The rows that a kernel over `rows` uses of its operands.
+struct Reach<'a> {
+    walk: Walk,
+    rows: &'a Range<u64>,
+    arcs: Arcs<'a>,
+}
+
+/// What a launch over `rows` touches.
+pub(super) fn touched(
+    kernel: &Kernel,
+    arcs: Arcs,
+    rows: &Range<u64>,
+    operands: &Operands,
+) -> Vec<Touched> {
+    let walk = Walk::of(&kernel.body);
+    let reach = Reach { walk, rows, arcs };
+    let mut found = Vec::new();
+    for (operand, at) in kernel.inputs.iter().zip(&operands.inputs) {
+        let shape = (kernel.heads, kernel.width);
+        add(
+            &mut found,
+            *at,
+            operand,
+            shape,
+            &reach.of(operand.at),
+            false,
+        );
+    }
+    let (heads, width) = result_shape(kernel);
+    for (operand, at) in kernel.outputs.iter().zip(&operands.outputs) {
+        match kernel.body {
+            // Without steps or an offset.
+            Body::ColReduce { .. } => found.push(Touched {
+                at: *at,
+                bytes: 4 * u64::from(heads) * u64::from(width),
+                written: true,
+            }),
+            _ => add(
+                &mut found,
+                *at,
+                operand,
+                (heads, width),
+                &reach.of(operand.at),
+                true,
+            ),
+        }
+    }
+    found
+}
+
+impl Reach<'_> {
+    /// Ascending, each once.
+    fn of(&self, at: At) -> Vec<u64> {
+        let own = || -> Vec<u64> { self.rows.clone().collect() };
+        let arcs = self.range();
+        let listed = |list: &[u32]| {
+            let part = list.get(arcs.start as usize..arcs.end as usize);
+            let mut rows: Vec<u64> = part.unwrap_or(&[]).iter().map(|v| u64::from(*v)).collect();
+            rows.sort_unstable();
+            rows.dedup();
+            rows
+        };
+        let by_source = self.walk == Walk::ArcsBySource;
+        match at {
+            At::One => vec![0],
+            At::List => Vec::new(),
+            At::Row if self.walk == Walk::Arcs => arcs.collect(),
+            At::Row => own(),
+            At::Src if by_source => own(),
+            At::Dst if by_source => listed(self.arcs.indices),
+            At::Src => listed(self.arcs.indices),
+            At::Dst => own(),
+            At::Edge if by_source => listed(self.arcs.positions),
+            At::Edge => arcs.collect(),
+        }
+    }
+
+    fn range(&self) -> Range<u64> {
+        let first = |row: u64| self.arcs.indptr.get(row as usize).copied().unwrap_or(0);
+        first(self.rows.start)..first(self.rows.end)
+    }
+}
+
+/// Adds the floats of rows of an operand; rows that meet are one piece.
+fn add(
+    found: &mut Vec<Touched>,
+    at: Address,
+    operand: &Operand,
+    (heads, width): (u32, u32),
+    rows: &[u64],
+    written: bool,
+) {
+    let steps = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
+    let floats = steps(heads, operand.head_step) + steps(width, operand.column_step) + 1;
+    let begin = found.len();
+    for row in rows {
+        let stride = match operand.at {
+            At::One => 0,
+            _ => u64::from(operand.stride),
+        };
+        let first = at.plus(4 * (row * stride + u64::from(operand.offset)));
+        match found[begin..].last_mut() {
+            Some(last) if last.at.plus(last.bytes) >= first => {
+                last.bytes = first.0 + 4 * floats - last.at.0;
+            }
+            _ => found.push(Touched {
+                at: first,
+                bytes: 4 * floats,
+                written,
+            }),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What there is of a rank wherever its floats lie: its program, its share of the data, and what it knows of
+//! earlier epochs.
+
+use crate::error::Failure;
+use crate::exchange::skip::Clocks;
+use crate::executor::Fault;
+use crate::moment::Moment;
+use crate::part::Part;
+use crate::staleness::{LayerStaleness, Staleness};
+use crate::steps::{Step, Steps};
+use crate::transport::Group;
+use gnnc_graph::rng::Stream;
+use gnnc_ir::memory::Layout;
+use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role};
+use gnnc_ir::trace::{Event, Peer, Phase, Resource};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Sets the order of chunks apart from other draws of a seed.
+const ORDER: u64 = 0x6368_756e_6b73;
+
+/// The chunks of an epoch, which is counted from 1, in their order: the same on all ranks.
+pub fn chunk_order(pipeline: &Pipeline, seed: u64, epoch: u64) -> Vec<u32> {
+    match pipeline.shuffle {
+        false => (0..pipeline.chunks).collect(),
+        true => Stream::new(seed, ORDER.wrapping_add(epoch)).permutation(pipeline.chunks),
+    }
+}
+
+/// A rank without its memory.
+pub(crate) struct Rank {
+    pub(crate) number: u32,
+    /// Ranks of the session, those of other processes too.
+    pub(crate) ranks: u32,
+    pub(crate) program: Arc<Program>,
+    pub(crate) part: Part,
+    pub(crate) layout: Layout,
+    pub(crate) events: Option<Vec<Event>>,
+    pub(crate) place: Place,
+    pub(crate) clocks: Clocks,
+    pub(crate) staleness: Staleness,
+    /// The ranks of its stage.
+    pub(crate) group: Group,
+    /// Epoch in which each history was kept last.
+    pub(crate) kept: BTreeMap<BufferId, u64>,
+}
+
+/// The instruction at hand.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) phase: Option<Phase>,
+    /// Indices through loop bodies.
+    path: Vec<usize>,
+    name: &'static str,
+    /// The order of the chunks.
+    order: Vec<u32>,
+    /// The chunk at hand, if not all rows are.
+    pub(crate) chunk: Option<u32>,
+    turn: u32,
+}
+
+/// When an instruction was run, in microseconds, and what it sent.
+pub(crate) struct Run {
+    pub(crate) begin_us: f64,
+    pub(crate) end_us: f64,
+    pub(crate) bytes_sent: u64,
+}
+
+impl Rank {
+    /// Begins an instruction list; how old what it reads is.
+    ///
+    /// # Errors
+    /// A history that is older than the program says.
+    pub(crate) fn begin(&mut self, phase: Phase, moment: &Moment) -> Result<Staleness, Fault> {
+        self.place = Place {
+            phase: Some(phase),
+            order: self.order(moment),
+            ..Place::default()
+        };
+        match phase {
+            Phase::Step => self.stale(moment),
+            Phase::Setup | Phase::Eval => Ok(Staleness::default()),
+        }
+    }
+
+    /// The order of the chunks in the epoch at hand; empty where there are no stages.
+    fn order(&self, moment: &Moment) -> Vec<u32> {
+        let pipeline = self.program.pipeline.as_ref();
+        pipeline.map_or(Vec::new(), |p| {
+            chunk_order(p, moment.seed, moment.epoch + 1)
+        })
+    }
+
+    /// The instructions of a list, in the order that it began with.
+    pub(crate) fn steps<'a>(&self, program: &'a Program, phase: Phase) -> Steps<'a> {
+        Steps::new(program.list(phase), self.place.order.clone())
+    }
+
+    /// Notes the instruction at hand.
+    pub(crate) fn at(&mut self, step: &Step, path: impl Iterator<Item = usize>) {
+        let place = &mut self.place;
+        place.path.clear();
+        place.path.extend(path);
+        place.name = step.instr.name(&self.program);
+        (place.chunk, place.turn) = (step.chunk, step.turn);
+    }
+
+    /// What to say about a failure of the instruction at hand.
+    pub(crate) fn failure(&self, reason: String) -> Failure {
+        let phase = self.place.phase.unwrap_or(Phase::Setup);
+        let instruction = format!("{phase} {} ({})", self.place.at(), self.place.name);
+        Failure {
+            rank: self.number,
+            instruction,
+            reason,
+        }
+    }
+
+    /// When the instruction at hand was run, for traces.
+    pub(crate) fn event(&self, step: &Step, moment: &Moment, run: Run) -> Event {
+        Event {
+            rank: self.number,
+            phase: self.place.phase.unwrap_or(Phase::Setup),
+            epoch: moment.epoch + u64::from(self.place.phase == Some(Phase::Step)),
+            at: self.place.at(),
+            iteration: step.iteration + step.turn,
+            name: self.place.name.to_owned(),
+            resource: Resource::of(step.instr, &self.program),
+            begin_us: run.begin_us,
+            end_us: run.end_us,
+            bytes_sent: run.bytes_sent,
+            stage: self.program.pipeline.map_or(0, |pipeline| pipeline.stage),
+            peer: self.peer(step.instr),
+        }
+    }
+
+    /// The rank at the other end of an instruction that passes rows between stages.
+    fn peer(&self, instr: &Instr) -> Option<Peer> {
+        match instr {
+            Instr::Send(passage) => self.beside(passage).ok().map(Peer::To),
+            Instr::Receive(passage) => self.beside(passage).ok().map(Peer::From),
+            _ => None,
+        }
+    }
+
+    /// The floats of a buffer, all slots.
+    pub(crate) fn buffer(&self, id: BufferId) -> Range<usize> {
+        let floats = self.program.buffer(id).floats(&self.part.sizes);
+        let begin = self.layout.offsets[id.0 as usize] as usize;
+        begin..begin + floats as usize
+    }
+
+    /// The floats of a buffer's slot.
+    pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Range<usize> {
+        let buffer = self.program.buffer(at.buffer);
+        let floats = buffer.slot_floats(&self.part.sizes) as usize;
+        let slot = at.slot(iteration, buffer.slots) as usize;
+        let begin = self.buffer(at.buffer).start + slot * floats;
+        begin..begin + floats
+    }
+
+    /// The rows that a launch runs over: those of its chunk, or those at hand.
+    pub(crate) fn ranges(&self, launch: &Launch) -> Result<Vec<Range<u64>>, Fault> {
+        let mut ranges = Vec::new();
+        self.fill_ranges(launch, &mut ranges)?;
+        Ok(ranges)
+    }
+
+    /// The same into memory that there is.
+    pub(crate) fn fill_ranges(
+        &self,
+        launch: &Launch,
+        ranges: &mut Vec<Range<u64>>,
+    ) -> Result<(), Fault> {
+        if let Some(chunk) = launch.chunk {
+            ranges.clear();
+            ranges.push(self.part.whole.chunks.rows(chunk.index));
+            return Ok(());
+        }
+        self.rows(launch.rows, ranges)
+    }
+
+    /// The rows of an extent that belong to the chunk at hand, or all.
+    pub(crate) fn rows(&self, extent: Extent, ranges: &mut Vec<Range<u64>>) -> Result<(), Fault> {
+        let found = self.part.rows(extent, self.place.chunk, ranges);
+        found.ok_or(Fault::Missing("arcs or features"))
+    }
+
+    /// Bytes of the share of the graph and of what all ranks keep once.
+    pub(crate) fn graph_bytes(&self) -> u64 {
+        let whole = self.part.whole.bytes() as u64;
+        self.part.bytes() + whole / u64::from(self.ranks.max(1))
+    }
+
+    /// The rank at the other end of a passage.
+    pub(crate) fn beside(&self, passage: &Passage) -> Result<u32, Fault> {
+        let pipeline = self.program.pipeline.as_ref();
+        let peer =
+            pipeline.and_then(|pipeline| passage.with.rank(pipeline, self.ranks, self.number));
+        peer.ok_or(Fault::Missing("a stage beside it"))
+    }
+
+    /// The epoch in which histories are kept now; none if they are not.
+    pub(crate) fn keeps(&self, moment: &Moment) -> Option<u64> {
+        let setup = self.place.phase == Some(Phase::Setup);
+        let epoch = moment.epoch + u64::from(!setup);
+        let pipeline = self.program.pipeline.as_ref();
+        let interval = pipeline.map_or(1, |pipeline| u64::from(pipeline.interval.max(1)));
+        (setup || epoch.is_multiple_of(interval)).then_some(epoch)
+    }
+
+    /// The rows of the chunk at hand that are kept of a tensor.
+    pub(crate) fn remembered(
+        &self,
+        from: Ref,
+        history: Ref,
+        ranges: &mut Vec<Range<u64>>,
+    ) -> Result<(), Fault> {
+        let extent = |at: Ref| self.program.buffer(at.buffer).extent;
+        match (extent(from), extent(history)) {
+            (Extent::Local, Extent::Local) => self.rows(Extent::Local, ranges),
+            _ => self.rows(Extent::Inner, ranges),
+        }
+    }
+
+    /// What to say of a history that would keep values that are no numbers, of a chunk.
+    pub(crate) fn not_finite(&self, history: Ref, epoch: u64, chunk: Option<u32>) -> Fault {
+        Fault::NotFinite {
+            history: self.program.buffer(history.buffer).name.clone(),
+            epoch,
+            chunk: chunk.map_or("all".to_owned(), |chunk| chunk.to_string()),
+        }
+    }
+
+    /// How old what the epoch at hand reads is.
+    fn stale(&self, moment: &Moment) -> Result<Staleness, Fault> {
+        let (mut found, epoch) = (Staleness::default(), moment.epoch + 1);
+        let Some(pipeline) = &self.program.pipeline else {
+            return Ok(found);
+        };
+        let all = self.part.between.iter().sum::<u64>();
+        let old = self.arcs_from_later();
+        for (buffer, n) in self.program.buffers.iter().zip(0..) {
+            if !matches!(buffer.role, Role::History(_)) {
+                continue;
+            }
+            let kept = self.kept.get(&BufferId(n)).copied();
+            let age = epoch.saturating_sub(kept.unwrap_or(0));
+            if age > u64::from(pipeline.interval) {
+                return Err(Fault::TooOld {
+                    history: buffer.name.clone(),
+                    age,
+                    epoch,
+                    interval: pipeline.interval,
+                });
+            }
+            let mut layer = LayerStaleness {
+                name: buffer.name.clone(),
+                ..LayerStaleness::default()
+            };
+            let reads = [(0, all - old), (age, old)];
+            let reads = reads.into_iter().filter(|(_, reads)| *reads > 0);
+            reads.for_each(|(age, reads)| layer.read(age, reads));
+            found.layers.push(layer);
+        }
+        Ok(found)
+    }
+
+    /// Arcs into own vertices from chunks that come later in the order.
+    fn arcs_from_later(&self) -> u64 {
+        let order = &self.place.order;
+        let arcs = |d: u32, s: u32| {
+            let place = d as usize * order.len() + s as usize;
+            self.part.between.get(place).copied().unwrap_or(0)
+        };
+        let chunks = order.iter().enumerate();
+        let later = chunks.flat_map(|(n, &d)| order[n + 1..].iter().map(move |&s| (d, s)));
+        later.map(|(d, s)| arcs(d, s)).sum()
+    }
+}
+
+impl Place {
+    fn at(&self) -> String {
+        let parts: Vec<String> = self.path.iter().map(usize::to_string).collect();
+        parts.join(".")
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_epoch_has_its_own_order() {
+        let pipeline = Pipeline {
+            stages: 2,
+            stage: 0,
+            chunks: 6,
+            shuffle: true,
+            interval: 1,
+        };
+        let orders: Vec<Vec<u32>> = (1..20)
+            .map(|epoch| chunk_order(&pipeline, 3, epoch))
+            .collect();
+        for (n, one) in orders.iter().enumerate() {
+            let mut sorted = one.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
+            assert_eq!(
+                *one,
+                chunk_order(
+                    &Pipeline {
+                        stage: 1,
+                        ..pipeline
+                    },
+                    3,
+                    n as u64 + 1
+                )
+            );
+        }
+        assert!(orders.windows(2).filter(|pair| pair[0] == pair[1]).count() < 3);
+        assert_ne!(
+            orders,
+            (1..20)
+                .map(|epoch| chunk_order(&pipeline, 4, epoch))
+                .collect::<Vec<_>>()
+        );
+        let fixed = Pipeline {
+            shuffle: false,
+            ..pipeline
+        };
+        assert_eq!(chunk_order(&fixed, 3, 7), [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,38 @@
+//! What a session cannot do alone whose ranks are in several processes.
+
+use super::Session;
+use crate::RuntimeError;
+use gnnc_ir::program::{Program, Role};
+
+impl Session {
+    /// Whether ranks are in other processes.
+    fn divided(&self) -> bool {
+        let here = self.crew.map(|rank| rank.rank().ranks);
+        here.first()
+            .is_some_and(|ranks| *ranks as usize > here.len())
+    }
+
+    /// Refuses what needs rows of ranks that are elsewhere.
+    pub(super) fn needs_all_ranks(&self, what: &str) -> Result<(), RuntimeError> {
+        match self.divided() {
+            false => Ok(()),
+            true => Err(RuntimeError::Program(format!(
+                "{what} of all ranks are asked for, and this process has only some of the ranks; run all of \
+                 them in one process"
+            ))),
+        }
+    }
+
+    /// Refuses parameters and histories of which other processes have a part.
+    pub(super) fn needs_all_parts(&self) -> Result<(), RuntimeError> {
+        let shared = |program: &Program| {
+            let shards = program.params.iter().any(|spec| spec.shard.is_some());
+            let kept = |role: Role| matches!(role, Role::History(_));
+            shards || program.pipeline.is_some() || program.buffers.iter().any(|b| kept(b.role))
+        };
+        match self.programs.all().iter().any(|program| shared(program)) {
+            true => self.needs_all_ranks("parameters or histories"),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The instructions of a list one after the other, through its loops.
+
+use gnnc_ir::program::Instr;
+
+/// Walks a list. Loops are not among what is visited, only what is in them.
+pub(crate) struct Steps<'a> {
+    levels: Vec<Level<'a>>,
+    order: Vec<u32>,
+}
+
+/// One instruction at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) instr: &'a Instr,
+    /// The index of the enclosing repetitions.
+    pub(crate) iteration: u32,
+    /// The chunk at hand, if not all rows are.
+    pub(crate) chunk: Option<u32>,
+    /// Its place in what is run of the order; 0 outside.
+    pub(crate) turn: u32,
+}
+
+/// A list and how far it is done.
+struct Level<'a> {
+    list: &'a [Instr],
+    next: usize,
+    around: Loop,
+    /// Times that the list was run before.
+    turn: u32,
+    /// The index of the repetitions outside of it.
+    outer: u32,
+}
+
+/// What a list is the body of.
+#[derive(Clone, Copy)]
+enum Loop {
+    None,
+    Repeat { count: u32, reverse: bool },
+    Chunks { reverse: bool },
+}
+
+impl<'a> Steps<'a> {
+    /// Those of a list whose chunks have this order.
+    pub(crate) fn new(list: &'a [Instr], order: Vec<u32>) -> Self {
+        let level = Level {
+            list,
+            next: 0,
+            around: Loop::None,
+            turn: 0,
+            outer: 0,
+        };
+        Self {
+            levels: vec![level],
+            order,
+        }
+    }
+
+    /// The indices of the instruction at hand through loop bodies.
+    pub(crate) fn path(&self) -> impl Iterator<Item = usize> + '_ {
+        self.levels.iter().map(|level| level.next.saturating_sub(1))
+    }
+}
+
+impl<'a> Iterator for Steps<'a> {
+    type Item = Step<'a>;
+
+    fn next(&mut self) -> Option<Step<'a>> {
+        loop {
+            let chunks = self.order.len() as u32;
+            let level = self.levels.last_mut()?;
+            let list = level.list;
+            let Some(instr) = list.get(level.next) else {
+                level.turn += 1;
+                level.next = 0;
+                if level.turn >= level.around.turns(chunks) {
+                    self.levels.pop();
+                }
+                continue;
+            };
+            level.next += 1;
+            let iteration = level.iteration();
+            let (around, body) = match instr {
+                Instr::Repeat {
+                    count,
+                    reverse,
+                    body,
+                } => (
+                    Loop::Repeat {
+                        count: *count,
+                        reverse: *reverse,
+                    },
+                    body,
+                ),
+                Instr::Chunks { reverse, body } => (Loop::Chunks { reverse: *reverse }, body),
+                _ => {
+                    let (chunk, turn) = level.chunk(&self.order);
+                    return Some(Step {
+                        instr,
+                        iteration,
+                        chunk,
+                        turn,
+                    });
+                }
+            };
+            if around.turns(chunks) > 0 {
+                self.levels.push(Level {
+                    list: body,
+                    next: 0,
+                    around,
+                    turn: 0,
+                    outer: iteration,
+                });
+            }
+        }
+    }
+}
+
+impl Loop {
+    fn turns(self, chunks: u32) -> u32 {
+        match self {
+            Self::None => 1,
+            Self::Repeat { count, .. } => count,
+            Self::Chunks { .. } => chunks,
+        }
+    }
+}
+
+impl Level<'_> {
+    fn iteration(&self) -> u32 {
+        match self.around {
+            Loop::Repeat { count, reverse } => {
+                let index = if reverse {
+                    count - 1 - self.turn
+                } else {
+                    self.turn
+                };
+                self.outer * count + index
+            }
+            Loop::None | Loop::Chunks { .. } => self.outer,
+        }
+    }
+
+    fn chunk(&self, order: &[u32]) -> (Option<u32>, u32) {
+        let Loop::Chunks { reverse } = self.around else {
+            return (None, 0);
+        };
+        let place = match reverse {
+            true => order.len() - 1 - self.turn as usize,
+            false => self.turn as usize,
+        };
+        (order.get(place).copied(), self.turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::program::{BufferId, Passage};
+
+    fn leaf(n: u32) -> Instr {
+        Instr::AllReduce {
+            buffers: vec![BufferId(n)],
+        }
+    }
+
+    fn visited(list: &[Instr], order: Vec<u32>) -> Vec<(Vec<usize>, u32, Option<u32>, u32)> {
+        let mut steps = Steps::new(list, order);
+        let mut found = Vec::new();
+        while let Some(step) = steps.next() {
+            found.push((
+                steps.path().collect(),
+                step.iteration,
+                step.chunk,
+                step.turn,
+            ));
+        }
+        found
+    }
+
+    #[test]
+    fn loops_are_run_in_their_order() {
+        let inner = Instr::Repeat {
+            count: 2,
+            reverse: true,
+            body: vec![leaf(1)],
+        };
+        let outer = Instr::Repeat {
+            count: 2,
+            reverse: false,
+            body: vec![leaf(0), inner],
+        };
+        let found = visited(&[leaf(2), outer, leaf(3)], Vec::new());
+        let expected = [
+            (vec![0], 0),
+            (vec![1, 0], 0),
+            (vec![1, 1, 0], 1),
+            (vec![1, 1, 0], 0),
+            (vec![1, 0], 1),
+            (vec![1, 1, 0], 3),
+            (vec![1, 1, 0], 2),
+            (vec![2], 0),
+        ];
+        let expected = expected.map(|(path, iteration)| (path, iteration, None, 0));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn chunks_are_run_in_the_order_of_the_epoch() {
+        let body = vec![Instr::Send(Passage {
+            with: gnnc_ir::program::Neighbour::Next,
+            tensors: Vec::new(),
+        })];
+        let list = [
+            Instr::Chunks {
+                reverse: true,
+                body: body.clone(),
+            },
+            Instr::Chunks {
+                reverse: false,
+                body,
+            },
+        ];
+        let chunks: Vec<_> = visited(&list, vec![2, 0, 1])
+            .into_iter()
+            .map(|(_, _, chunk, turn)| (chunk, turn))
+            .collect();
+        let expected = [(1, 0), (0, 1), (2, 2), (2, 0), (0, 1), (1, 2)];
+        assert_eq!(chunks, expected.map(|(chunk, turn)| (Some(chunk), turn)));
+        assert_eq!(visited(&list, Vec::new()), []);
+    }
+}

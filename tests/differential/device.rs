@@ -1,0 +1,220 @@
+//! Whole programs on a device that computes on the processor: against the interpreter, and against sessions
+//! that run on the processor.
+
+#[path = "device/clocks.rs"]
+mod clocks;
+#[path = "device/failures.rs"]
+mod failures;
+#[path = "device/fake.rs"]
+mod fake;
+#[path = "device/finds.rs"]
+mod finds;
+#[path = "device/host.rs"]
+mod host;
+#[path = "device/runs.rs"]
+mod runs;
+
+use crate::check::{Case, Way};
+use crate::data::{Shape, planted, with_several_labels};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
+use fake::{Fake, Seen};
+use gnnc::graph::partition::{self, Partition};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::Program;
+use gnnc::runtime::device::cuda::driver::Driver;
+use gnnc::runtime::{RunOptions, Session};
+use gnnc::{TrainOptions, place};
+use std::sync::{Arc, Mutex};
+
+/// Arcs from which a row is a hub here: some are.
+const HUB_ARCS: u64 = 6;
+
+const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
+     repeat l in 2..=4 { h = res_plus(h, conv = sage_conv, dropout = 0.3) }
+     let z = h |> layer_norm |> relu |> dropout(0.3) |> linear(classes, init = kaiming)
+     loss cross_entropy(z, labels, on = train)";
+
+/// What sessions of a trainer's options are made from.
+pub struct Again<'a> {
+    case: &'a Case,
+    pub programs: Vec<Program>,
+    pub partition: Partition,
+    pub options: RunOptions,
+}
+
+impl<'a> Again<'a> {
+    pub fn new(case: &'a Case, options: &TrainOptions) -> Self {
+        let data = case.loaded.data.as_ref().unwrap();
+        let place = place(&case.loaded, &case.compiled, options).unwrap();
+        let stages = place.stages.as_ref();
+        let parts = stages.map_or(place.ranks, |stages| stages.width(place.ranks));
+        let partition = match parts {
+            1 => Partition::whole(data.vertices()),
+            parts => partition::by_name(&options.partitioner, 0)
+                .unwrap()
+                .partition(&data.topology, parts)
+                .unwrap(),
+        };
+        let partition = match stages {
+            Some(stages) => partition
+                .cut_chunks(&data.topology, stages.chunks, 0)
+                .unwrap(),
+            None => partition,
+        };
+        let train = &case.loaded.model.train;
+        Self {
+            programs: case.compiled.programs(&place).unwrap(),
+            partition,
+            options: RunOptions {
+                seed: train.seed,
+                learning_rate: train.optimizer.learning_rate(),
+                hub_arcs: HUB_ARCS,
+                trace: options.trace,
+                ..RunOptions::default()
+            },
+            case,
+        }
+    }
+
+    /// As the trainer has it.
+    pub fn on_processor(&self) -> Session {
+        let data = self.case.loaded.data.as_ref().unwrap();
+        let options = self.options.clone();
+        Session::new(self.programs.clone(), data, &self.partition, options).unwrap()
+    }
+
+    pub fn on_device(&self, seen: &Arc<Mutex<Seen>>) -> Session {
+        self.try_on_device(Box::new(Fake::new(seen))).unwrap()
+    }
+
+    pub fn try_on_device(
+        &self,
+        driver: Box<dyn Driver>,
+    ) -> Result<Session, gnnc::runtime::RuntimeError> {
+        let data = self.case.loaded.data.as_ref().unwrap();
+        let options = self.options.clone();
+        Session::on_device(
+            self.programs.clone(),
+            data,
+            &self.partition,
+            options,
+            driver,
+        )
+    }
+
+    /// One rank of several processes.
+    pub fn on_device_of(
+        &self,
+        rank: u32,
+        driver: Box<dyn Driver>,
+    ) -> Result<Session, gnnc::runtime::RuntimeError> {
+        let data = self.case.loaded.data.as_ref().unwrap();
+        let options = self.options.clone();
+        let here = rank..rank + 1;
+        Session::on_device_of(
+            self.programs.clone(),
+            data,
+            &self.partition,
+            options,
+            driver,
+            here,
+        )
+    }
+}
+
+pub fn shape(sparse: bool) -> Shape {
+    Shape {
+        vertices: 50,
+        arcs: 260,
+        directed: sparse,
+        sparse,
+        seed: 3,
+    }
+}
+
+fn case(body: &str, sparse: bool) -> Case {
+    let mut case = Case::new("", body, planted(shape(sparse)));
+    case.device = true;
+    case
+}
+
+fn way(placement: Placement, ranks: u32) -> Way {
+    Way {
+        placement,
+        ranks,
+        partitioner: if ranks == 3 { "hash" } else { "metis" },
+        threads: 1,
+    }
+}
+
+/// Every placement that computes the model, but pipelines.
+const EXACT: [Placement; 6] = [
+    Placement::Graph,
+    Placement::Tensor,
+    Placement::PushPull,
+    Placement::Broadcast,
+    Placement::Mixed,
+    Placement::SkipBroadcast,
+];
+
+/// Checks a model on one rank and on several, with dense and sparse features.
+fn check(body: &str) {
+    for sparse in [false, true] {
+        let mut case = case(body, sparse);
+        case.check(way(Placement::Graph, 1));
+        for (n, placement) in EXACT.into_iter().enumerate() {
+            let ranks = 2 + (n as u32 + u32::from(sparse)) % 3;
+            case.check(way(placement, ranks));
+        }
+        if let Ok(mut case) = case.decoupled() {
+            case.check(way(Placement::TensorDecoupled, 3));
+        }
+    }
+}
+
+#[test]
+fn device_gcn() {
+    check(GCN);
+}
+
+#[test]
+fn device_sage() {
+    check(SAGE);
+}
+
+#[test]
+fn device_gat() {
+    check(GAT);
+}
+
+#[test]
+fn device_gin() {
+    check(GIN);
+}
+
+#[test]
+fn device_gcnii() {
+    check(GCNII);
+}
+
+#[test]
+fn device_appnp() {
+    check(APPNP);
+}
+
+#[test]
+fn device_res_plus() {
+    check(RES_PLUS);
+}
+
+#[test]
+fn device_several_labels() {
+    let body = "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+         loss bce_with_logits(h |> gcn_conv(classes), labels, on = train)";
+    for ranks in [1, 3] {
+        let data = with_several_labels(planted(shape(ranks == 3)));
+        let mut case = Case::new("", body, data);
+        case.device = true;
+        case.check(way(Placement::Graph, ranks));
+    }
+}

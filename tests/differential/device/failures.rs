@@ -1,0 +1,92 @@
+//! A device that fails at any call.
+
+use super::Again;
+use super::case;
+use super::fake::{Fake, Seen};
+use super::runs::options;
+use crate::models::GCN;
+use gnnc::ir::plan::Placement;
+use gnnc::runtime::RuntimeError;
+use std::sync::{Arc, Mutex};
+
+/// Everything that asks the device for something.
+fn all(again: &Again, seen: &Arc<Mutex<Seen>>) -> Result<(), RuntimeError> {
+    let mut session = again.try_on_device(Box::new(Fake::new(seen)))?;
+    let run = |session: &mut gnnc::runtime::Session| -> Result<(), RuntimeError> {
+        for _ in 0..3 {
+            session.epoch()?;
+        }
+        session.evaluate()?;
+        session.logits()?;
+        let parameters = session.parameters()?;
+        session.set_parameters(&parameters)
+    };
+    let Err(first) = run(&mut session) else {
+        return Ok(());
+    };
+    // It does not come back.
+    let RuntimeError::Rank(first) = first else {
+        return Err(first);
+    };
+    for again in [
+        session.epoch().err(),
+        session.evaluate().err(),
+        session.parameters().err(),
+    ] {
+        assert!(
+            matches!(&again, Some(RuntimeError::Rank(again)) if *again == first),
+            "{again:?}, first {first:?}"
+        );
+    }
+    Err(first.into())
+}
+
+#[test]
+fn device_failures_are_reported() {
+    let case = case(GCN, true);
+    let again = Again::new(&case, &options(Placement::Graph, 2));
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    all(&again, &seen).unwrap();
+    let calls = seen.lock().unwrap().calls;
+    assert!(calls > 500, "{calls}");
+    // Some, which meet all kinds.
+    for n in (1..=calls).step_by(11) {
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        seen.lock().unwrap().fails = Some(n);
+        let error = all(&again, &seen).unwrap_err().to_string();
+        let told = format!("call {n} was told to");
+        assert!(error.contains(&told), "{n}: {error}");
+    }
+}
+
+/// What is no number is not kept as history.
+#[test]
+fn device_histories_are_finite() {
+    use gnnc::TrainOptions;
+    use gnnc::planner::placement::Stages;
+    let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
+    let options = TrainOptions {
+        stages: Some(Stages {
+            chunks: 3,
+            interval: 1,
+            ..Stages::new(2)
+        }),
+        ..options(Placement::Pipeline, 2)
+    };
+    let again = Again::new(&case, &options);
+    let fail = |mut session: gnnc::runtime::Session| {
+        session.epoch().unwrap();
+        let mut parameters = session.parameters().unwrap();
+        for tensor in &mut parameters {
+            tensor.values.fill(1e38);
+        }
+        session.set_parameters(&parameters).unwrap();
+        session.epoch().unwrap_err().to_string()
+    };
+    let here = fail(again.on_device(&Arc::default()));
+    assert!(
+        here.contains("would keep a value that is not finite in epoch 2"),
+        "{here}"
+    );
+    assert!(fail(again.on_processor()).contains("would keep a value"));
+}

@@ -1,0 +1,218 @@
+//! Work as the processor does it, with what it must not do.
+
+use super::{Fake, Work};
+use gnnc::runtime::device::cuda::driver::{Address, Function, Matrix, Product, Stream, Touched};
+use std::fmt::Write;
+
+impl Fake {
+    pub(super) fn perform(&mut self, on: Stream, work: &Work) -> Result<(), String> {
+        let name = self.name(work);
+        if let Some(listed) = &mut self.seen.lock().unwrap().listed {
+            listed.push(format!("{}: {name}", on.0));
+        }
+        match work {
+            Work::Record(event) => return self.clocks.record(*event, on),
+            Work::Wait(event) => return self.clocks.wait(on, *event),
+            _ => self.clocks.work(on, name),
+        }
+        let read = |at, bytes| Touched {
+            at,
+            bytes,
+            written: false,
+        };
+        let written = |at, bytes| Touched {
+            at,
+            bytes,
+            written: true,
+        };
+        match work {
+            Work::Launch(function, grid, arguments, touched) => {
+                self.launched(on, *function, *grid, arguments, touched)
+            }
+            Work::Multiply(product) => self.multiplied(on, product),
+            Work::Copy(from, to, bytes) => {
+                if from.0 < to.0 + bytes && to.0 < from.0 + bytes {
+                    return Err("what is copied overlaps".to_owned());
+                }
+                self.touch(on, read(*from, *bytes))?;
+                self.touch(on, written(*to, *bytes))?;
+                let copied = self.bytes(*from, *bytes)?.to_vec();
+                self.bytes(*to, *bytes)?.copy_from_slice(&copied);
+                Ok(())
+            }
+            Work::Clear(at, bytes) => {
+                self.touch(on, written(*at, *bytes))?;
+                self.bytes(*at, *bytes)?.fill(0);
+                Ok(())
+            }
+            Work::Exchange(sent, received) => {
+                for message in sent {
+                    self.touch(on, read(message.at, message.bytes))?;
+                    let bytes = self.bytes(message.at, message.bytes)?.to_vec();
+                    let mut all = self.wires.messages.lock().unwrap();
+                    let queue = all.entry((self.rank, message.peer)).or_default();
+                    queue.push_back(bytes);
+                    self.wires.sent.notify_all();
+                }
+                for message in received {
+                    self.touch(on, written(message.at, message.bytes))?;
+                    let bytes = self.receive(message.peer);
+                    let to = self.bytes(message.at, message.bytes)?;
+                    if bytes.len() != to.len() {
+                        return Err("a message has another length".to_owned());
+                    }
+                    to.copy_from_slice(&bytes);
+                }
+                Ok(())
+            }
+            Work::Record(_) | Work::Wait(_) => Ok(()),
+        }
+    }
+
+    fn receive(&self, from: u32) -> Vec<u8> {
+        let mut all = self.wires.messages.lock().unwrap();
+        loop {
+            let queue = all.entry((from, self.rank)).or_default();
+            if let Some(bytes) = queue.pop_front() {
+                return bytes;
+            }
+            all = self.wires.sent.wait(all).unwrap();
+        }
+    }
+
+    /// Runs a kernel; it may write nothing but what was said.
+    fn launched(
+        &mut self,
+        on: Stream,
+        function: Function,
+        grid: [u32; 2],
+        arguments: &[u64],
+        touched: &[Touched],
+    ) -> Result<(), String> {
+        for one in touched {
+            self.touch(on, *one)?;
+        }
+        let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (begin, block) in &self.memory {
+            // SAFETY: the block lives as long as the driver.
+            let bytes = unsafe { std::slice::from_raw_parts(*begin as *const u8, block.bytes) };
+            before.push((*begin, bytes.to_vec()));
+        }
+        let (module, entry) = self.functions[function.0 as usize];
+        // SAFETY: the arguments are those of the entry point; memory is there.
+        unsafe { self.modules[module].run(entry, arguments, grid) }?;
+        let may = |at: u64| {
+            let inside = |t: &&Touched| t.written && t.at.0 <= at && at < t.at.0 + t.bytes;
+            touched.iter().any(|t| inside(&t))
+        };
+        for (begin, old) in before {
+            // SAFETY: as above.
+            let new = unsafe { std::slice::from_raw_parts(begin as *const u8, old.len()) };
+            if new == old {
+                continue;
+            }
+            let changed = (0..old.len()).filter(|i| old[*i] != new[*i]);
+            if let Some(place) = changed.map(|i| begin + i as u64).find(|at| !may(*at)) {
+                return Err(format!(
+                    "{} wrote to {}, which it did not say",
+                    self.modules[module].entries[entry],
+                    self.place(Address(place))
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn multiplied(&mut self, on: Stream, product: &Product) -> Result<(), String> {
+        let &Product {
+            rows,
+            inner,
+            columns,
+            ..
+        } = product;
+        let turned = |turned: bool, a, b| if turned { (b, a) } else { (a, b) };
+        let a = turned(product.a_transposed, rows, inner);
+        let b = turned(product.b_transposed, inner, columns);
+        let shapes = [
+            (product.a, a),
+            (product.b, b),
+            (product.out, (rows, columns)),
+        ];
+        for (n, (matrix, (rows, columns))) in shapes.into_iter().enumerate() {
+            if inner == 0 && n < 2 {
+                continue;
+            }
+            for row in 0..rows {
+                self.touch(
+                    on,
+                    Touched {
+                        at: matrix.at.plus(4 * row * matrix.stride),
+                        bytes: 4 * columns,
+                        written: n == 2,
+                    },
+                )?;
+            }
+        }
+        let at = |matrix: Matrix, row: u64, column: u64| {
+            matrix.at.plus(4 * (row * matrix.stride + column)).0 as *mut f32
+        };
+        for row in 0..rows {
+            for column in 0..columns {
+                let mut sum = 0.0;
+                for k in 0..inner {
+                    let (i, j) = turned(product.a_transposed, row, k);
+                    let (m, n) = turned(product.b_transposed, k, column);
+                    // SAFETY: `touch` found all of it in memory that was allocated.
+                    sum += unsafe { *at(product.a, i, j) * *at(product.b, m, n) };
+                }
+                // SAFETY: as above.
+                unsafe { *at(product.out, row, column) = sum };
+            }
+        }
+        Ok(())
+    }
+
+    /// An address as the block that it is in and the bytes behind its begin.
+    fn place(&self, at: Address) -> String {
+        match self.memory.range(..=at.0).next_back() {
+            Some((begin, block)) if at.0 < begin + block.bytes as u64 => {
+                format!("{}+{}", block.number, at.0 - begin)
+            }
+            _ => "nowhere".to_owned(),
+        }
+    }
+
+    fn name(&self, work: &Work) -> String {
+        let mut text = String::new();
+        let written = match work {
+            Work::Launch(function, grid, ..) => {
+                let (module, entry) = self.functions[function.0 as usize];
+                let entry = &self.modules[module].entries[entry];
+                write!(text, "launch {entry} {}x{}", grid[0], grid[1])
+            }
+            Work::Multiply(product) => {
+                let turned = |turned| if turned { "'" } else { "" };
+                let Product {
+                    rows,
+                    inner,
+                    columns,
+                    ..
+                } = product;
+                let (a, b) = (turned(product.a_transposed), turned(product.b_transposed));
+                write!(text, "multiply a{a} b{b} {rows}x{inner}x{columns}")
+            }
+            Work::Copy(from, to, bytes) => {
+                let (from, to) = (self.place(*from), self.place(*to));
+                write!(text, "copy {bytes} bytes from {from} to {to}")
+            }
+            Work::Clear(at, bytes) => write!(text, "clear {bytes} bytes at {}", self.place(*at)),
+            Work::Exchange(sent, received) => {
+                write!(text, "send {}, receive {}", sent.len(), received.len())
+            }
+            Work::Record(event) => write!(text, "record {}", event.0),
+            Work::Wait(event) => write!(text, "wait for {}", event.0),
+        };
+        written.unwrap();
+        text
+    }
+}
