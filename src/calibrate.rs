@@ -4,11 +4,13 @@
 mod fit;
 mod runs;
 
-use crate::{Error, Loaded, Source};
+use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, seconds};
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
+use gnnc_ir::cluster::{
+    Basis, Cluster, Costs, DeviceKind, MESSAGES, Measured, MessageCost, SharedBy,
+};
 use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::units::{Bytes, Seconds};
@@ -31,6 +33,8 @@ pub struct CalibrateOptions {
     pub quick: bool,
     /// Memory of the machine, shared by the ranks.
     pub memory: Bytes,
+    /// What is measured; a GPU is measured with one rank.
+    pub device: Device,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
 }
@@ -331,6 +335,12 @@ const SPREAD: f64 = 1.9;
 fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
     let mut cluster = Cluster::named("cpu")?.resized(Some(options.ranks.max(1)), Some(1))?;
     cluster.name = "this-machine".to_owned();
+    if let Device::Cuda(_) = options.device {
+        cluster.device.kind = DeviceKind::Gpu;
+        cluster.device.name = options.machine.clone();
+        cluster.device.memory = options.memory;
+        return Ok(cluster);
+    }
     cluster.device.name = "core".to_owned();
     cluster.device.memory = Bytes(options.memory.0 / u64::from(options.ranks.max(1)));
     cluster.inside.name = "threads".to_owned();

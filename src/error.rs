@@ -49,6 +49,9 @@ pub enum Error {
     /// Running failed.
     #[error(transparent)]
     Runtime(#[from] gnnc_runtime::RuntimeError),
+    /// A GPU, or what it needs, is not here or refuses.
+    #[error(transparent)]
+    Device(#[from] gnnc_runtime::device::cuda::driver::DriverError),
     /// Something does not fit into the memory of this machine.
     #[error("{what} needs about {} of memory, and this machine has {} available; ask for less, or free memory", Bytes(*needed), Bytes(*available))]
     Memory {
@@ -102,6 +105,7 @@ impl Error {
             Self::Form(_)
             | Self::Lower(_)
             | Self::Runtime(_)
+            | Self::Device(_)
             | Self::Memory { .. }
             | Self::Bytes { .. } => 2,
         }

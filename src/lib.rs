@@ -20,7 +20,9 @@
 
 mod calibrate;
 mod compile;
+pub mod device;
 mod error;
+pub mod kernels;
 mod plan;
 mod replay;
 mod source;
@@ -29,6 +31,7 @@ mod training;
 
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
 pub use compile::{Compiled, Relaxed, compile, compile_explained};
+pub use device::Device;
 pub use error::Error;
 pub use gnnc_codegen as codegen;
 pub use gnnc_graph as graph;

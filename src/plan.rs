@@ -149,6 +149,10 @@ pub fn best(
     }
 }
 
+/// Arcs up to which a graph is cut into the chunks of pipelines to plan; beyond, that takes seconds, and chunks
+/// are taken to be even.
+const CHUNKED_ARCS: u64 = 4_000_000;
+
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
         // How vertices are divided makes no other program.
@@ -299,6 +303,11 @@ impl<'a> Planner<'a> {
         let partitioners = candidates.iter().map(|s| s.partitioner);
         let grows = partitioners.filter(|p| *p != Partitioner::Range);
         wanted.extend(grows.flat_map(|p| [(node, p), (all, p)]));
+        // How much of the arcs each chunk of a pipeline has.
+        if data.topology.edges() <= CHUNKED_ARCS {
+            let chunks = candidates.iter().filter_map(|s| s.stages.as_ref());
+            wanted.extend(chunks.map(|stages| (stages.chunks, Partitioner::Metis)));
+        }
         wanted.sort_unstable();
         wanted.dedup();
         for (count, partitioner) in wanted {

@@ -1,19 +1,21 @@
 //! Training runs.
 
-use crate::{Compiled, Error, Loaded, PlanOptions, Summary};
-use gnnc_graph::partition::{self, Partition};
-use gnnc_graph::{GraphData, LocalPart};
+mod place;
+
+pub use place::place;
+
+use crate::{Compiled, Device, Error, Loaded, Summary};
+use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
-use gnnc_ir::plan::{Partitioner, Placement};
+use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Program, RankSizes, Rule};
 use gnnc_ir::trace::{Phase, median};
 use gnnc_ir::traffic::{Sent, beyond, traffic};
 use gnnc_planner::layout::Layouts;
-use gnnc_planner::lower::chunks::MOST_CHUNKS;
-use gnnc_planner::placement::{self, Flow, Place, Stages};
-use gnnc_planner::search::{Pin, relaxations};
+use gnnc_planner::placement::{Flow, Stages};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
+use place::{divide, permitted};
 use std::path::{Path, PathBuf};
 
 /// How to train.
@@ -25,8 +27,10 @@ pub struct TrainOptions {
     pub seed: Option<u64>,
     /// Ranks.
     pub workers: u32,
-    /// Threads of each rank.
+    /// Threads of each rank on a processor.
     pub threads: usize,
+    /// What ranks run on.
+    pub device: Device,
     /// How the work is placed on several ranks.
     pub placement: Placement,
     /// Relaxations that are permitted beside those that the model permits.
@@ -64,6 +68,7 @@ impl Default for TrainOptions {
             seed: None,
             workers: 1,
             threads: 1,
+            device: Device::default(),
             placement: Placement::Graph,
             allow: Vec::new(),
             layouts: Layouts::default(),
@@ -105,6 +110,8 @@ pub struct Trainer {
     program: Program,
     /// What each rank owns.
     sizes: Vec<RankSizes>,
+    /// Whether all ranks are in this process, so that it knows what is sent.
+    whole: bool,
 }
 
 impl Trainer {
@@ -137,6 +144,9 @@ impl Trainer {
             )));
         }
         permitted(loaded, options)?;
+        // First: what is not here is said before anything is read or divided.
+        let device = options.device.open(options.cache_dir.clone())?;
+        let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
         let partition = divide(data, options, &place)?;
         let programs = compiled.programs(&place)?;
@@ -173,7 +183,17 @@ impl Trainer {
         };
         Ok(Self {
             program: programs.first().cloned().unwrap_or_default(),
-            session: Session::new(programs, data, &partition, run)?,
+            session: match (device, rank) {
+                (None, _) => Session::new(programs, data, &partition, run)?,
+                (Some(live), None) => {
+                    Session::on_device(programs, data, &partition, run, Box::new(live))?
+                }
+                (Some(live), Some(rank)) => {
+                    let here = rank..rank + 1;
+                    Session::on_device_of(programs, data, &partition, run, Box::new(live), here)?
+                }
+            },
+            whole: rank.is_none(),
             step_bytes,
             eval_bytes,
             sizes,
@@ -207,7 +227,7 @@ impl Trainer {
     /// A rank that failed, or [`Error::Bytes`].
     pub fn epoch(&mut self) -> Result<EpochReport, Error> {
         let report = self.session.epoch()?;
-        sent(report.bytes_sent, self.predicted())?;
+        self.sent(report.bytes_sent, self.predicted())?;
         Ok(report)
     }
 
@@ -217,154 +237,18 @@ impl Trainer {
     /// As [`Trainer::epoch`].
     pub fn evaluate(&mut self) -> Result<Metrics, Error> {
         let metrics = self.session.evaluate()?;
-        sent(metrics.bytes_sent, self.eval_bytes)?;
+        self.sent(metrics.bytes_sent, self.eval_bytes)?;
         Ok(metrics)
     }
-}
 
-fn sent(sent: u64, predicted: u64) -> Result<(), Error> {
-    if sent == predicted {
-        Ok(())
-    } else {
-        Err(Error::Bytes { sent, predicted })
-    }
-}
-
-fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
-    let allow = [&options.allow[..], &loaded.model.train.allow].concat();
-    let needed = relaxations(options.placement);
-    match needed.iter().find(|r| !allow.contains(&r.permission())) {
-        None => Ok(()),
-        Some(relaxation) => {
-            let (placement, name) = (options.placement, relaxation.permission().name());
-            Err(Error::Input(format!(
-                "placement {placement} trains another function than the model; permit it with \
-                 --allow {name}, or with `allow = [{name}]` in the model's train block"
-            )))
+    /// Checks what was sent against the program's; of one of several processes it is a part.
+    fn sent(&self, sent: u64, predicted: u64) -> Result<(), Error> {
+        if sent == predicted || (!self.whole && sent < predicted) {
+            Ok(())
+        } else {
+            Err(Error::Bytes { sent, predicted })
         }
     }
-}
-
-/// What is lowered, with the layouts that are best where none are given.
-///
-/// # Errors
-/// As [`crate::plan`].
-pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Result<Place, Error> {
-    let mut place = Place {
-        placement: options.placement,
-        ranks: options.workers,
-        layouts: options.layouts.clone(),
-        flow: options.flow,
-        skip: options.skip,
-        stages: None,
-    };
-    let skips = placement::row(place.placement).is_some_and(|row| row.skips);
-    if let Some(rule) = options.skip.filter(|_| !skips) {
-        return Err(Error::Input(format!(
-            "found the rule {rule} with placement {}, which leaves no exchange out; take the rule away \
-             or train with placement {}",
-            place.placement,
-            Placement::SkipBroadcast
-        )));
-    }
-    let row = placement::row(place.placement);
-    let staged = row.is_some_and(|row| row.staged());
-    if !staged && place.flow.chunks > MOST_CHUNKS {
-        return Err(Error::Input(format!(
-            "found {} chunks, expected at most {MOST_CHUNKS} where columns are sliced",
-            place.flow.chunks
-        )));
-    }
-    if staged {
-        place.stages = Some(
-            options
-                .stages
-                .clone()
-                .unwrap_or_else(|| Stages::of(place.placement, place.ranks)),
-        );
-    }
-    let chosen = |stages: &Stages| (stages.count > 0).then_some(stages.count);
-    let counted = place.stages.as_ref().and_then(chosen);
-    if let Some(count) = counted.filter(|count| !place.ranks.is_multiple_of(*count)) {
-        return Err(Error::Input(format!(
-            "found {count} stages on {} workers, expected a number that divides {}",
-            place.ranks, place.ranks
-        )));
-    }
-    if place.placement == Placement::Hybrid {
-        ends(&mut place, counted)?;
-    }
-    let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count != 1;
-    let mixes = row.is_some_and(|row| row.mixes) && place.layouts == Layouts::default();
-    let open = mixes || place.stages.as_ref().is_some_and(undivided);
-    if open && place.ranks > 1 {
-        let cluster = match &options.cluster {
-            Some(cluster) => cluster.clone(),
-            None => Cluster::named("cpu")?,
-        };
-        let all = Partitioner::ALL.iter();
-        let partitioner = all.copied().find(|p| p.name() == options.partitioner);
-        let planned = PlanOptions {
-            pin: Pin {
-                partitioner,
-                stages: place.stages.as_ref().and_then(chosen),
-                ..Pin::default()
-            },
-            ..PlanOptions::new(cluster)
-        };
-        let best = crate::best(loaded, compiled, &planned, (place.placement, place.ranks))?;
-        place.layouts = best.layouts;
-        if let (Some(stages), Some(best)) = (&mut place.stages, best.stages) {
-            (stages.count, stages.layers) = (best.count, best.layers);
-            if stages.chunks == 0 {
-                stages.chunks = best.chunks;
-            }
-        }
-    }
-    Ok(place)
-}
-
-/// A hybrid of one stage is graph parallelism, and one of groups of one rank is a pipeline.
-fn ends(place: &mut Place, stages: Option<u32>) -> Result<(), Error> {
-    let ranks = place.ranks;
-    match stages {
-        Some(1) => (place.placement, place.stages) = (Placement::Graph, None),
-        Some(count) if count == ranks => place.placement = Placement::Pipeline,
-        None if !(2..ranks).any(|count| ranks.is_multiple_of(count)) => {
-            return Err(Error::Input(format!(
-                "found placement {} on {ranks} workers, expected a number that can be divided into groups, such \
-                 as 4; or use placement {} or {}",
-                place.placement,
-                Placement::Pipeline,
-                Placement::Graph
-            )));
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn divide(data: &GraphData, options: &TrainOptions, place: &Place) -> Result<Partition, Error> {
-    let stages = place.stages.as_ref();
-    let parts = stages.map_or(place.ranks, |stages| stages.width(place.ranks));
-    let partition = parted(data, options, parts)?;
-    Ok(match stages {
-        Some(stages) => partition.cut_chunks(&data.topology, stages.chunks, 0)?,
-        None => partition,
-    })
-}
-
-fn parted(data: &GraphData, options: &TrainOptions, parts: u32) -> Result<Partition, Error> {
-    if parts == 1 {
-        return Ok(Partition::whole(data.vertices()));
-    }
-    let partitioner = partition::by_name(&options.partitioner, 0).ok_or_else(|| {
-        let found = &options.partitioner;
-        Error::Input(format!(
-            "unknown partitioner `{found}`, expected metis, hash or range"
-        ))
-    })?;
-    Ok(partitioner.partition(&data.topology, parts)?)
 }
 
 /// Refuses a seed that is not the one that a checkpoint's run began with.

@@ -9,6 +9,7 @@
     reason = "a test may stop, and says what it skips"
 )]
 
+use gnnc::codegen::cuda::cubin::Cubins;
 use gnnc::codegen::cuda::library::{self, Entry};
 use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
 use gnnc::codegen::cuda::{Source, generate, module};
@@ -166,7 +167,7 @@ fn compile(arch: &str) {
         )
         .unwrap();
     }
-    let version = nvrtc.version().unwrap();
+    let version = nvrtc.version();
     if version == VERSION {
         insta::assert_snapshot!(format!("registers-{arch}"), summary);
     } else {
@@ -174,6 +175,37 @@ fn compile(arch: &str) {
             "skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}"
         );
     }
+}
+
+/// Machine code is found on the disk by its text and architecture; a damaged file is written anew.
+#[test]
+fn machine_code_is_kept() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cubins");
+    let _ = std::fs::remove_dir_all(&folder);
+    let text = module(kernels().iter().take(1).map(|(_, source)| source));
+    let code = |text: &str, arch: &str| {
+        let mut cubins = Cubins::new(nvrtc("machine_code_is_kept")?, Some(folder.clone()));
+        let code = cubins.machine_code(text, arch).unwrap();
+        Some((code, cubins.compiled(), cubins.found()))
+    };
+    let Some((first, 1, 0)) = code(&text, "sm_90") else {
+        assert!(nvrtc("machine_code_is_kept").is_none());
+        return;
+    };
+    assert!(first.starts_with(b"\x7fELF"));
+    assert_eq!(code(&text, "sm_90"), Some((first.clone(), 0, 1)));
+    let other = code(&text, "sm_80").unwrap();
+    assert_ne!(other.0, first);
+    assert_eq!(other.1, 1, "another architecture");
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert_eq!(code(&text, "sm_90"), Some((first.clone(), 1, 0)));
+    assert_eq!(code(&text, "sm_90"), Some((first, 0, 1)), "written anew");
 }
 
 /// The text of one kernel of every kind, from a model with attention.

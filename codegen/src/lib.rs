@@ -62,6 +62,7 @@
 //! ```
 
 pub mod args;
+pub mod cache;
 pub mod cpu;
 pub mod cuda;
 pub mod flatten;

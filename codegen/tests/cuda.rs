@@ -14,14 +14,13 @@ mod support;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, generate, module};
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::op::Unary;
 use libloading::{Library, Symbol};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::kernels::{Form, SHAPES, forms, random_kernel};
+use support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, random_kernel};
 use support::{Case, Part, Random};
 
 /// Floats at addresses that vectors may be loaded from.
@@ -260,99 +259,14 @@ fn graphs_without_arcs_or_rows() {
     }
 }
 
-/// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
-/// bias where there is a finishing expression.
-fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
-    let arcs = !matches!(
-        form,
-        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
-    );
-    let (near, far) = if arcs {
-        (At::Dst, At::Src)
-    } else {
-        (At::Row, At::List)
-    };
-    let mut value = Expr::default();
-    let [a, b] = [0, 1].map(|input| value.push(Value::Load(input)));
-    let kept = value.push(Value::Mask(0));
-    let product = value.push(Value::Binary(Binary::Mul, a, b));
-    value.push(Value::Binary(Binary::Mul, product, kept));
-    let (shape, bias) = match form {
-        Form::RowReduce(_, Axis::Width, _) => ((heads, 1), Operand::dense(At::One, heads, 1)),
-        Form::RowReduce(_, Axis::Heads, _) => ((1, width), Operand::dense(At::One, 1, width)),
-        _ => ((heads, width), Operand::dense(At::One, heads, width)),
-    };
-    let mut finish = Expr::default();
-    let [acc, bias_value] = [Value::Acc, Value::Load(2)].map(|term| finish.push(term));
-    finish.push(Value::Binary(Binary::Add, acc, bias_value));
-    let mut out = At::Row;
-    let set = EdgeSet::Plain;
-    let body = match form {
-        Form::Map(over) => Body::Map {
-            over,
-            values: vec![value],
-        },
-        Form::Gather(to, reduce) => Body::Gather {
-            set,
-            to,
-            reduce,
-            value,
-            finish,
-        },
-        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
-            over,
-            axis,
-            reduce,
-            value,
-            finish,
-        },
-        Form::ColReduce(over) => {
-            out = At::One;
-            Body::ColReduce { over, value }
-        }
-        Form::Softmax => Body::EdgeSoftmax { set, value },
-    };
-    Kernel {
-        body,
-        heads,
-        width,
-        inputs: vec![
-            Operand::dense(far, heads, width),
-            Operand::dense(near, heads, width),
-            bias,
-        ],
-        outputs: vec![Operand::dense(out, shape.0, shape.1)],
-        masks: vec![Mask {
-            p: 0.25,
-            at: if arcs { At::Edge } else { At::Row },
-            first: 5,
-            head_step: if heads > 1 { width } else { 0 },
-            column_step: u32::from(width > 1),
-        }],
-        scalars: 0,
-    }
-}
-
 /// Vectors of all sizes, groups that share arcs, several tiles and several slabs.
 #[test]
 fn contiguous_rows_agree_with_the_oracle() {
     let random = &mut Random(7);
     let part = Part::random(random, 20, 5, 150);
-    let shapes = [
-        (1, 1),
-        (1, 2),
-        (1, 4),
-        (1, 6),
-        (1, 16),
-        (8, 8),
-        (4, 1),
-        (1, 130),
-        (1, 260),
-        (3, 400),
-    ];
     let mut kernels = Vec::new();
     for form in forms() {
-        for (heads, width) in shapes {
+        for (heads, width) in DENSE_SHAPES {
             let width = if form == Form::Softmax { 1 } else { width };
             let name = format!("{form:?} {heads} x {width} contiguous");
             kernels.push((name, dense_kernel(form, heads, width)));

@@ -1,13 +1,17 @@
 //! From statistics of a graph to what every rank holds and sends.
 
+mod chunks;
 mod replication;
 
+pub use chunks::ChunkShare;
+use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Halo, Program, RankSizes};
-use gnnc_ir::workload::{Origin, PartitionSummary, Workload};
+use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 pub use replication::Degrees;
 use replication::replication;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Edges of the largest part over the mean where METIS balances edges too (measured: 1.03).
@@ -40,6 +44,9 @@ pub struct Parts {
     pub basis: Basis,
     /// Degrees of the vertices.
     pub degrees: Degrees,
+    /// What each chunk has where METIS's parts of the whole graph were counted, by their number. Chunks of
+    /// other numbers, and those of a part, are taken to be even and to be like those of the whole graph.
+    pub chunks: BTreeMap<u32, Vec<ChunkShare>>,
 }
 
 /// Rows between ranks.
@@ -149,6 +156,7 @@ pub fn parts(
             edge_imbalance_basis: AlphaBasis::Measured,
             basis: origin,
             degrees: Degrees::of(workload),
+            chunks: chunk_shares(workload),
         });
     }
     match workload.partition(ranks, partitioner.name()) {
@@ -176,7 +184,7 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
-    let size = |(rank, load): (u32, &gnnc_ir::workload::PartLoad)| RankSizes {
+    let size = |(rank, load): (u32, &PartLoad)| RankSizes {
         inner: load.inner,
         halo: load.halo,
         edges: load.edges,
@@ -212,6 +220,7 @@ fn measured(
         sizes,
         basis,
         degrees: Degrees::of(workload),
+        chunks: chunk_shares(workload),
     })
 }
 
@@ -263,6 +272,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         edge_imbalance_basis: AlphaBasis::Estimated,
         basis: Basis::Declared,
         degrees,
+        chunks: chunk_shares(workload),
     }
 }
 

@@ -62,6 +62,7 @@ impl Heap {
         let run = TrainOptions {
             workers: self.ranks,
             placement,
+            device: options.device.clone(),
             cache_dir: options.cache_dir.clone(),
             // Names are random, so that a range is as good as any other part, and quick to make.
             partitioner: "range".to_owned(),

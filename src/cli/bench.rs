@@ -1,5 +1,6 @@
 //! `gnnc bench-epoch`: the times of training epochs, for benchmarks.
 
+use super::device::{DeviceArgs, ProcessArgs};
 use super::files::cache_dir;
 use super::inputs::ModelArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
@@ -26,8 +27,8 @@ pub struct BenchEpoch {
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
     /// Ranks that the graph is divided among.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
-    workers: u32,
+    #[arg(long, value_name = "N", value_parser = within(WORKERS))]
+    workers: Option<u32>,
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
@@ -40,6 +41,10 @@ pub struct BenchEpoch {
     /// Compile every kernel anew and keep none.
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    processes: ProcessArgs,
 }
 
 impl BenchEpoch {
@@ -47,8 +52,10 @@ impl BenchEpoch {
     pub fn run(&self, out: &Output) -> Answer {
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let (device, workers) = self.processes.device(&self.device, self.workers)?;
         let options = TrainOptions {
-            workers: self.workers,
+            workers: workers.unwrap_or(1),
+            device,
             placement: self.placement,
             allow: self.allow.clone(),
             threads: self.threads,
@@ -82,7 +89,7 @@ impl BenchEpoch {
             &json!({
                 "model": loaded.model.name,
                 "graph": loaded.workload.name,
-                "workers": self.workers,
+                "workers": options.workers,
                 "threads": self.threads,
                 "epoch_seconds": &seconds,
                 "losses": &losses,

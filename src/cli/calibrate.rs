@@ -1,11 +1,13 @@
 //! `gnnc calibrate`: what this machine needs for what instructions ask of it.
 
+use super::device::DeviceArgs;
 use super::files::{cache_dir, replace, writable};
 use super::output::{Answer, Output, input};
 use super::text::{Table, facts, percent};
 use clap::Args;
 use gnnc::ir::units::{Bytes, Seconds};
-use gnnc::{CalibrateOptions, Calibrated};
+use gnnc::runtime::device::cuda::live::gpu;
+use gnnc::{CalibrateOptions, Calibrated, Device, Error};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -21,7 +23,8 @@ pub struct Calibrate {
     /// Write the machine to this file; `gnnc plan --cluster FILE` plans for it.
     #[arg(long, value_name = "FILE", default_value = "machine.toml")]
     out: PathBuf,
-    /// Ranks that run at once when contention is measured; the number of cores if not given.
+    /// Ranks that run at once when contention is measured; the number of cores if not given. A GPU is
+    /// measured with one.
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
     /// Write every measurement to this file, as JSON.
@@ -30,6 +33,8 @@ pub struct Calibrate {
     /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 impl Calibrate {
@@ -46,12 +51,21 @@ impl Calibrate {
                 "found --ranks {ranks}, expected 1 to {MOST_RANKS}"
             )));
         }
+        let device = self.device.device();
+        let (machine, bytes, ranks) = match &device {
+            Device::Cpu => (machine_name(), memory(), ranks),
+            Device::Cuda(options) => {
+                let gpu = gpu(options.gpu, &options.folders).map_err(Error::from)?;
+                (format!("{}, {}", gpu.name, gpu.arch), gpu.memory_bytes, 1)
+            }
+        };
         let options = CalibrateOptions {
-            machine: machine_name(),
+            machine,
             date: today(),
             ranks,
             quick: self.quick,
-            memory: Bytes(memory()),
+            memory: Bytes(bytes),
+            device,
             cache_dir: cache_dir(),
         };
         let bar = bar(out);
@@ -141,7 +155,7 @@ pub fn machine_name() -> String {
 }
 
 /// Bytes of memory of the machine; 8 GiB where the system does not say.
-fn memory() -> u64 {
+pub fn memory() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = info.lines().find_map(|line| {
         let rest = line.strip_prefix("MemTotal:")?;

@@ -4,8 +4,11 @@
 //! `--format json` an error is an object on standard output.
 
 mod bench;
+mod bench_kernel;
 mod calibrate;
 mod check;
+mod device;
+mod devices;
 mod diff;
 mod emit;
 mod explain;
@@ -65,6 +68,8 @@ enum Command {
     Plan(plan::PlanCommand),
     /// Measure this machine, so that plans for it are forecasts.
     Calibrate(calibrate::Calibrate),
+    /// List the processor, the GPUs and NVIDIA's libraries that are here, or what is missing.
+    Devices(devices::Devices),
     /// Lay two plans side by side.
     Diff(diff::Diff),
     /// Say how many devices a model needs.
@@ -84,6 +89,9 @@ enum Command {
     /// Time training epochs, without evaluations between them (for benchmarks).
     #[command(hide = true)]
     BenchEpoch(bench::BenchEpoch),
+    /// Time single kernels on a GPU (for benchmarks).
+    #[command(hide = true)]
+    BenchKernel(bench_kernel::BenchKernel),
 }
 
 /// Runs the command that the arguments name.
@@ -98,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
         Command::Calibrate(command) => command.run(&out),
+        Command::Devices(command) => command.run(&out),
         Command::Diff(command) => command.run(&out),
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
@@ -106,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),
         Command::BenchEpoch(command) => command.run(&out),
+        Command::BenchKernel(command) => command.run(&out),
     };
     // Nothing that was half changed is used after a panic.
     match std::panic::catch_unwind(AssertUnwindSafe(run)) {

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use gnnc::Error;
 use gnnc::ir::Diagnostic;
 use gnnc::ir::diagnostic::{render, to_json};
+use gnnc::runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -104,6 +105,15 @@ impl Output {
             serde_json::to_string_pretty(value).map_err(|e| Failure::from(io::Error::other(e)))?;
         text.push('\n');
         self.text(&text)
+    }
+
+    /// Writes a value as one line of JSON to standard output.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub fn line(&self, value: &impl Serialize) -> Answer {
+        let text = serde_json::to_string(value).map_err(|e| Failure::from(io::Error::other(e)))?;
+        self.text(&format!("{text}\n"))
     }
 
     /// Writes a report in the format that was asked for.
@@ -227,6 +237,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Form(_) => "form",
         Error::Lower(_) => "lower",
         Error::Plan(_) => "plan",
+        Error::Device(_) | Error::Runtime(RuntimeError::Device(_)) => "device",
         Error::Runtime(_) => "runtime",
         Error::Bytes { .. } => "bytes",
         Error::Memory { .. } => "memory",

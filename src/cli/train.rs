@@ -1,5 +1,6 @@
 //! `gnnc train`: training runs.
 
+use super::device::{DeviceArgs, ProcessArgs};
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
@@ -84,6 +85,10 @@ pub struct Train {
     no_cache: bool,
     #[command(flatten)]
     flow: FlowArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    processes: ProcessArgs,
 }
 
 impl Train {
@@ -151,11 +156,15 @@ impl Train {
         choice: Option<&Candidate>,
     ) -> Result<TrainOptions, Failure> {
         let planned = choice.map(|c| &c.parameters);
+        let workers = planned.map(|p| p.ranks).or(self.workers);
+        let (device, workers) = self.processes.device(&self.device, workers)?;
+        let workers = workers.unwrap_or(1);
         let partitioner = planned.and_then(|p| p.partitioner).map(|p| p.to_string());
         Ok(TrainOptions {
             epochs: self.epochs,
             seed,
-            workers: planned.map(|p| p.ranks).or(self.workers).unwrap_or(1),
+            workers,
+            device,
             placement: choice
                 .map(|c| c.placement)
                 .or(self.placement)
@@ -175,10 +184,10 @@ impl Train {
             skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
             stages: match choice {
                 Some(choice) => PlacementSpec::of(choice).stages,
-                None => Some(self.flow.stages(
-                    self.placement.unwrap_or(Placement::Graph),
-                    self.workers.unwrap_or(1),
-                )),
+                None => Some(
+                    self.flow
+                        .stages(self.placement.unwrap_or(Placement::Graph), workers),
+                ),
             },
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),

@@ -6,6 +6,7 @@ mod bad_input;
 mod calibration;
 mod commands;
 mod data;
+mod devices;
 mod examples;
 mod graphs;
 mod memory;

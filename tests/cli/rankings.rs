@@ -283,3 +283,35 @@ fn the_best_few_are_those_of_all() {
         }
     }
 }
+
+/// Chunks of a graph of hubs have very different numbers of arcs, which a plan knows if it has the graph: stages
+/// wait longer for each other than where chunks are alike.
+#[test]
+fn uneven_chunks_make_longer_bubbles() {
+    let folder = Folder::new();
+    let (squirrel, stats) = (example("data/squirrel.npz"), folder.join("squirrel.json"));
+    let declared = gnnc(["graph", "stats", &squirrel, "--format", "json"]).json();
+    std::fs::write(&stats, declared.to_string()).unwrap();
+    let model = example("gcn_8_squirrel.gir");
+    let pin = "placement=pipeline,ranks=4,stages=4,chunks=16";
+    let bubble = |more: [&str; 2]| {
+        let args = [
+            "plan",
+            &model,
+            "--allow",
+            "stale",
+            "--pin",
+            pin,
+            "--cluster",
+            "a5000x4",
+            "--format",
+            "json",
+        ];
+        let plan = gnnc(args.iter().chain(&more)).json();
+        let best = &plan["candidates"][0];
+        best["bubble_seconds"].as_f64().unwrap() / best["epoch_seconds"].as_f64().unwrap()
+    };
+    let uneven = bubble(["--graph", &squirrel]);
+    let even = bubble(["--workload", text(&stats)]);
+    assert!(uneven > 1.2 * even, "{uneven} {even}");
+}

@@ -1,10 +1,10 @@
 //! The compiler: kernels in, callable code out, each compiled once.
 
-use super::cache::Cache;
 use super::function::Emit;
 use super::jit::Code;
 use crate::CodegenError;
 use crate::args::{ArgsError, KernelArgs, RawArgs};
+use crate::cache::Cache;
 use crate::flatten::{elementwise, flatten};
 use crate::verify::verify;
 use cranelift_codegen::control::ControlPlane;

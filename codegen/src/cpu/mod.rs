@@ -1,6 +1,5 @@
 //! The Cranelift back end: kernels to machine code of the running processor.
 
-pub mod cache;
 pub mod compiler;
 mod emit_gather;
 mod emit_map;

@@ -11,12 +11,14 @@
 //! strides allow; every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of
 //! a buffer are (their stride is a multiple of the vector).
 
+pub mod cubin;
 mod emit;
 mod emit_gather;
 mod emit_map;
 mod emit_reduce;
 mod emit_softmax;
 mod exprs;
+pub mod libraries;
 pub mod library;
 mod math;
 pub mod nvrtc;

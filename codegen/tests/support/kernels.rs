@@ -2,7 +2,8 @@
 
 use super::{Random, expression, mask, operand, output};
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
+use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
+use gnnc_ir::op::Binary;
 use gnnc_ir::types::EdgeSet;
 
 /// Heads and widths.
@@ -177,5 +178,93 @@ pub fn random_kernel(
         outputs,
         masks,
         scalars: 2,
+    }
+}
+
+/// Heads and widths of contiguous operands: vectors of all sizes, groups that share arcs, several tiles
+/// and several slabs.
+pub const DENSE_SHAPES: [(u32, u32); 10] = [
+    (1, 1),
+    (1, 2),
+    (1, 4),
+    (1, 6),
+    (1, 16),
+    (8, 8),
+    (4, 1),
+    (1, 130),
+    (1, 260),
+    (3, 400),
+];
+
+/// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
+/// bias where there is a finishing expression.
+pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
+    let arcs = !matches!(
+        form,
+        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
+    );
+    let (near, far) = if arcs {
+        (At::Dst, At::Src)
+    } else {
+        (At::Row, At::List)
+    };
+    let mut value = Expr::default();
+    let [a, b] = [0, 1].map(|input| value.push(Value::Load(input)));
+    let kept = value.push(Value::Mask(0));
+    let product = value.push(Value::Binary(Binary::Mul, a, b));
+    value.push(Value::Binary(Binary::Mul, product, kept));
+    let (shape, bias) = match form {
+        Form::RowReduce(_, Axis::Width, _) => ((heads, 1), Operand::dense(At::One, heads, 1)),
+        Form::RowReduce(_, Axis::Heads, _) => ((1, width), Operand::dense(At::One, 1, width)),
+        _ => ((heads, width), Operand::dense(At::One, heads, width)),
+    };
+    let mut finish = Expr::default();
+    let [acc, bias_value] = [Value::Acc, Value::Load(2)].map(|term| finish.push(term));
+    finish.push(Value::Binary(Binary::Add, acc, bias_value));
+    let mut out = At::Row;
+    let set = EdgeSet::Plain;
+    let body = match form {
+        Form::Map(over) => Body::Map {
+            over,
+            values: vec![value],
+        },
+        Form::Gather(to, reduce) => Body::Gather {
+            set,
+            to,
+            reduce,
+            value,
+            finish,
+        },
+        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
+            over,
+            axis,
+            reduce,
+            value,
+            finish,
+        },
+        Form::ColReduce(over) => {
+            out = At::One;
+            Body::ColReduce { over, value }
+        }
+        Form::Softmax => Body::EdgeSoftmax { set, value },
+    };
+    Kernel {
+        body,
+        heads,
+        width,
+        inputs: vec![
+            Operand::dense(far, heads, width),
+            Operand::dense(near, heads, width),
+            bias,
+        ],
+        outputs: vec![Operand::dense(out, shape.0, shape.1)],
+        masks: vec![Mask {
+            p: 0.25,
+            at: if arcs { At::Edge } else { At::Row },
+            first: 5,
+            head_step: if heads > 1 { width } else { 0 },
+            column_step: u32::from(width > 1),
+        }],
+        scalars: 0,
     }
 }

@@ -61,8 +61,14 @@ fn busy(steps: &[Step], class: usize) -> [f64; 2] {
         let [rank, links] = match step {
             Step::Compute { seconds, .. } => [seconds[class], 0.0],
             Step::Transfer { half, cost, .. } => transfer(*half, cost, class),
-            Step::Loop { count, body, .. } | Step::Chunks { count, body } => {
+            Step::Loop { count, body, .. } => {
                 busy(body, class).map(|seconds| f64::from(*count) * seconds)
+            }
+            Step::Chunks { count, bodies } => {
+                let times = f64::from(*count) / bodies.len().max(1) as f64;
+                let bodies = bodies.iter().map(|body| busy(body, class));
+                let all = bodies.fold([0.0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
+                all.map(|seconds| times * seconds)
             }
             // Rows that go to another stage keep nobody busy but their links.
             Step::Passage { .. } => [0.0; 2],

@@ -3,7 +3,7 @@
 mod exchange;
 
 use super::fabric::Fabric;
-use crate::parts::{Degrees, Parts};
+use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
 use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Ref};
@@ -11,6 +11,7 @@ use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work, demand, work};
+use std::collections::BTreeMap;
 
 /// What instructions are called, and what those of that name keep busy.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +42,8 @@ pub(super) enum Step {
         reverse: bool,
         body: Vec<Step>,
     },
-    /// The same for every chunk.
-    Chunks { count: u32, body: Vec<Step> },
+    /// What is done for every chunk, in the order of the chunks; one body where they are alike.
+    Chunks { count: u32, bodies: Vec<Vec<Step>> },
     /// Rows for another stage, or from one.
     Passage {
         at: String,
@@ -118,9 +119,8 @@ impl Step {
             Self::Compute { .. } => false,
             Self::Transfer { .. } => true,
             Self::Passage { .. } => true,
-            Self::Loop { body, .. } | Self::Chunks { body, .. } => {
-                body.iter().any(Self::communicates)
-            }
+            Self::Loop { body, .. } => body.iter().any(Self::communicates),
+            Self::Chunks { bodies, .. } => bodies.iter().flatten().any(Self::communicates),
         }
     }
 }
@@ -135,8 +135,10 @@ pub(super) struct Compiler<'a> {
     degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
-    /// Chunks that the rows at hand are one of.
-    chunks: u32,
+    /// What chunks have that were counted.
+    chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
+    /// What the chunk at hand has; all where there is none.
+    share: ChunkShare,
 }
 
 impl<'a> Compiler<'a> {
@@ -155,7 +157,8 @@ impl<'a> Compiler<'a> {
             degrees: &parts.degrees,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
-            chunks: 1,
+            chunks: &parts.chunks,
+            share: ChunkShare::even(1),
         }
     }
 
@@ -197,15 +200,26 @@ impl<'a> Compiler<'a> {
                 reverse: *reverse,
                 body: self.list(body, &at),
             },
-            Instr::Chunks { body, .. } => {
+            Instr::Chunks { reverse, body } => {
                 let count = self
                     .program
                     .pipeline
                     .map_or(1, |pipeline| pipeline.chunks.max(1));
-                let before = std::mem::replace(&mut self.chunks, count);
-                let body = self.list(body, &at);
-                self.chunks = before;
-                Step::Chunks { count, body }
+                let mut shares = match self.chunks.get(&count) {
+                    Some(counted) => counted.clone(),
+                    None => vec![ChunkShare::even(count)],
+                };
+                if *reverse {
+                    shares.reverse();
+                }
+                let before = self.share;
+                let bodies = shares.into_iter().map(|share| {
+                    self.share = share;
+                    self.list(body, &at)
+                });
+                let bodies = bodies.collect();
+                self.share = before;
+                Step::Chunks { count, bodies }
             }
             Instr::Send(passage) => self.passage(passage, true, at, name),
             Instr::Receive(passage) => self.passage(passage, false, at, name),
@@ -239,25 +253,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What a chunk has of a rank's rows and arcs: an even share.
-    fn chunk(&self, sizes: &RankSizes) -> RankSizes {
-        let of = |total: u64| total.div_ceil(u64::from(self.chunks));
-        RankSizes {
-            inner: of(sizes.inner),
-            halo: of(sizes.halo),
-            edges: of(sizes.edges),
-            feature_nonzeros: of(sizes.feature_nonzeros),
-            ..*sizes
-        }
-    }
-
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
         let columns = |at: &Ref| u64::from(self.program.buffer(at.buffer).columns);
         let row = 4 * passage.tensors.iter().map(columns).sum::<u64>();
-        let share = f64::from(self.chunks);
         let classes = self.fabric.classes.iter();
         let bytes: Vec<f64> = classes
-            .map(|c| (c.sizes.inner * row) as f64 / share)
+            .map(|c| (c.sizes.inner * row) as f64 * self.share.rows)
             .collect();
         Step::Passage {
             at,
@@ -292,7 +293,7 @@ impl<'a> Compiler<'a> {
     /// The time of an instruction on a rank: what was measured for what it asks, or else what
     /// peaks and efficiencies say.
     fn instruction(&self, instr: &Instr, held: &RankSizes) -> f64 {
-        let sizes = &self.chunk(held);
+        let sizes = &self.share.of(held);
         let measured = self.costs.and_then(|costs| {
             let demand = demand(self.program, instr, sizes, held)?;
             costs.seconds(&demand)

@@ -196,7 +196,10 @@ impl<'a> Run<'a> {
                 reverse,
                 body,
             } => self.repeat(*count, *reverse, body),
-            Step::Chunks { count, body } => self.repeat(*count, false, body),
+            Step::Chunks { count, bodies } => match &bodies[..] {
+                [body] => self.repeat(*count, false, body),
+                bodies => bodies.iter().for_each(|body| self.all(body)),
+            },
             // Between stages: see `stages`.
             Step::Passage { .. } => {}
         }

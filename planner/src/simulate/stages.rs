@@ -215,7 +215,12 @@ fn run(
 fn flatten<'a>(steps: &'a [Step], iteration: u32, out: &mut Vec<(u32, &'a Step)>) {
     for step in steps {
         match step {
-            Step::Chunks { count, body } => (0..*count).for_each(|place| flatten(body, place, out)),
+            Step::Chunks { count, bodies } => {
+                let bodies = bodies.iter().cycle();
+                (0..*count)
+                    .zip(bodies)
+                    .for_each(|(place, body)| flatten(body, place, out));
+            }
             step => out.push((iteration, step)),
         }
     }

@@ -41,6 +41,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,
         degrees: Default::default(),
+        chunks: Default::default(),
         edge_imbalance: 1.0,
         edge_imbalance_basis: AlphaBasis::Measured,
         basis: Basis::Measured,

@@ -16,7 +16,7 @@ impl Compiler<'_> {
     ) -> TransferCost {
         let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
         let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
-        let row = row / f64::from(self.chunks);
+        let row = row * self.share.rows;
         let measured = self.measured(name);
         let cost = |class: &Class| {
             let flow = &class.flow;

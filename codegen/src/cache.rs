@@ -1,9 +1,9 @@
-//! Compiled code on disk, one file for each kernel, found by content.
+//! Compiled code on disk, one file for each text that was compiled, found by content.
 //!
-//! The key is the generated function's text with everything else that determines its
-//! machine code. A file holds a magic number, the whole key, the code and a checksum; one
+//! The key is the generated text with everything else that determines its machine code, of a
+//! processor or of a GPU. A file holds a magic number, the whole key, the code and a checksum; one
 //! that does not match in every byte is treated as absent. Files are written aside and
-//! renamed. No failure here is an error: a kernel is then compiled again.
+//! renamed. No failure here is an error: it is then compiled again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: &[u8; 8] = b"gnnc-k01";
 
-/// A folder of compiled kernels.
+/// A folder of compiled code.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
 }
 
 impl Cache {
-    /// A cache in `folder`, which is made when the first kernel is stored.
+    /// A cache in `folder`, which is made when the first code is stored.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }

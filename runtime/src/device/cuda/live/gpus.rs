@@ -1,0 +1,151 @@
+//! The GPUs of this machine, and the context that work runs in.
+
+use super::calls::{missing, said, words};
+use crate::device::cuda::driver::DriverError;
+use cudarc::driver::result::{self, ctx, device, primary_ctx};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use gnnc_codegen::cuda::libraries::{Found, Part};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Functions that drivers before CUDA 12.8 do not have.
+const NEW: [&std::ffi::CStr; 2] = [c"cuEventElapsedTime_v2", c"cuFuncLoad"];
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gpu {
+    /// Its number.
+    pub number: u32,
+    /// As NVIDIA calls it.
+    pub name: String,
+    /// The architecture that code is compiled for, such as `sm_90`.
+    pub arch: String,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+}
+
+/// The GPUs of this machine, by number; at least one.
+///
+/// # Errors
+/// No driver, an old driver, no GPU.
+pub fn gpus(folders: &[PathBuf]) -> Result<Vec<Gpu>, DriverError> {
+    start(folders)?;
+    let count = said("cuDeviceGetCount", device::get_count())?;
+    (0..count).map(about).collect()
+}
+
+/// The GPU of a number.
+///
+/// # Errors
+/// As [`gpus`]; a number that no GPU has.
+pub fn gpu(number: u32, folders: &[PathBuf]) -> Result<Gpu, DriverError> {
+    let mut all = gpus(folders)?;
+    if number as usize >= all.len() {
+        let last = all.len().saturating_sub(1);
+        return Err(DriverError::Missing(format!(
+            "found GPU number {number}, expected 0 to {last}; `gnnc devices` lists them"
+        )));
+    }
+    Ok(all.swap_remove(number as usize))
+}
+
+/// Loads the driver and sets it up.
+fn start(folders: &[PathBuf]) -> Result<Found, DriverError> {
+    let driver = Part::Driver.load(folders).map_err(missing)?;
+    driver.require(&NEW).map_err(missing)?;
+    match result::init() {
+        Ok(()) => Ok(driver),
+        Err(error) => Err(DriverError::Missing(no_gpu(&driver, error))),
+    }
+}
+
+fn no_gpu(driver: &Found, error: result::DriverError) -> String {
+    let advice = match error.0 {
+        CUresult::CUDA_ERROR_NO_DEVICE => {
+            "no GPU is seen; check that `nvidia-smi` lists one, and CUDA_VISIBLE_DEVICES"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the library does not fit the driver in the kernel; restart after an update"
+        }
+        CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            "this is the toolkit's stub; name the driver's own library first"
+        }
+        _ => "check `nvidia-smi`",
+    };
+    format!(
+        "the GPU cannot be used: {}, version {}, says {}; {advice}, or train with --device cpu",
+        driver.file().display(),
+        driver.version().map(|n| n.to_string()).join("."),
+        words(error)
+    )
+}
+
+fn about(number: i32) -> Result<Gpu, DriverError> {
+    let gpu = said("cuDeviceGet", device::get(number))?;
+    let attribute = |which| {
+        // SAFETY: the device was just asked for.
+        let value = unsafe { device::get_attribute(gpu, which) };
+        said("cuDeviceGetAttribute", value)
+    };
+    let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    // SAFETY: as above.
+    let memory = said("cuDeviceTotalMem", unsafe { device::total_mem(gpu) })?;
+    Ok(Gpu {
+        number: number as u32,
+        name: said("cuDeviceGetName", device::get_name(gpu))?,
+        arch: format!("sm_{major}{minor}"),
+        memory_bytes: memory as u64,
+        multiprocessors: multiprocessors as u32,
+    })
+}
+
+/// The primary context of a GPU, which cuBLAS and NCCL use too.
+#[derive(Debug)]
+pub struct Context {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    /// What it is of.
+    pub gpu: Gpu,
+}
+
+impl Context {
+    /// The context of GPU `number`.
+    ///
+    /// # Errors
+    /// As [`gpus`]; a number that no GPU has.
+    pub fn new(number: u32, folders: &[PathBuf]) -> Result<Self, DriverError> {
+        let gpu = gpu(number, folders)?;
+        let device = said("cuDeviceGet", device::get(number as i32))?;
+        // SAFETY: the device was just asked for.
+        let context = said("cuDevicePrimaryCtxRetain", unsafe {
+            primary_ctx::retain(device)
+        })?;
+        let made = Self {
+            device,
+            context,
+            gpu,
+        };
+        made.enter()?;
+        Ok(made)
+    }
+
+    /// Lets the calls of this thread mean this context.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn enter(&self) -> Result<(), DriverError> {
+        // SAFETY: the context is kept until this value is dropped.
+        said("cuCtxSetCurrent", unsafe { ctx::set_current(self.context) })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once. Nobody is left to be told if it fails.
+        let _ = unsafe { primary_ctx::release(self.device) };
+    }
+}

@@ -1,0 +1,496 @@
+//! A GPU of NVIDIA's, by the driver's own interface, cuBLAS and NCCL.
+//!
+//! Everything lies in the primary context of one device, which calls may come to from any one
+//! thread. Every answer of a library is looked at; what fails becomes a [`DriverError`] with the
+//! function's name and the library's words. What was made is given back when the driver is dropped.
+
+mod calls;
+mod gpus;
+mod nccl;
+mod products;
+mod rendezvous;
+mod staging;
+
+pub use gpus::{Gpu, gpu, gpus};
+pub use rendezvous::Processes;
+
+use super::driver::{
+    Address, Captured, Driver, DriverError, Event, Function, Launch, Message, Product, Stream,
+};
+use calls::{compiling, missing, said, unknown};
+use cudarc::driver::result::{self, event, graph, module, stream};
+use cudarc::driver::sys::{
+    self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
+    CUgraphInstantiate_flags, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+};
+use gnnc_codegen::cuda::cubin::Cubins;
+use gnnc_codegen::cuda::libraries::Part;
+use gnnc_codegen::cuda::nvrtc::Nvrtc;
+use gpus::Context;
+use nccl::Communicator;
+use products::Products;
+use staging::Staging;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_void};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Between two looks at a stream that waits for other processes.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// Which GPU, and where its libraries are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// The GPU's number.
+    pub gpu: u32,
+    /// Folders in which libraries are looked for, before those of the system; see
+    /// [`gnnc_codegen::cuda::libraries::folders`].
+    pub folders: Vec<PathBuf>,
+    /// Where machine code is kept; `None` keeps none.
+    pub cache_dir: Option<PathBuf>,
+    /// The processes that this one trains with, if there are any.
+    pub processes: Option<Processes>,
+}
+
+/// A stream with what computes products on it.
+#[derive(Debug)]
+struct Queue {
+    stream: CUstream,
+    products: Option<Products>,
+}
+
+/// An event, and the capture in which it was recorded last.
+#[derive(Debug)]
+struct Mark {
+    event: CUevent,
+    capture: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    function: CUfunction,
+    arguments: usize,
+}
+
+/// A GPU. Fields are dropped in order: the context last.
+pub struct Live {
+    communicator: Option<Communicator>,
+    queues: Vec<Queue>,
+    marks: Vec<Mark>,
+    modules: Vec<CUmodule>,
+    entries: Vec<Entry>,
+    graphs: Vec<CUgraphExec>,
+    /// Number of the capture under way; those that are over have smaller ones.
+    capturing: Option<u32>,
+    captures: u32,
+    /// Bytes of what was allocated, by address.
+    memory: BTreeMap<u64, u64>,
+    staging: Staging,
+    cubins: Cubins,
+    context: Context,
+}
+
+// SAFETY: the pointers are handles of the driver, which any thread may use while the context is its
+// current one; every call makes it so first. No handle is used by two threads at once, as the driver
+// is borrowed mutably.
+unsafe impl Send for Live {}
+
+impl Live {
+    /// Opens a GPU and loads what is needed to work on it.
+    ///
+    /// # Errors
+    /// [`DriverError::Missing`] for libraries, GPUs and processes that are not there.
+    pub fn open(options: &LiveOptions) -> Result<Self, DriverError> {
+        let context = Context::new(options.gpu, &options.folders)?;
+        let nvrtc = Nvrtc::load(&options.folders).map_err(compiling)?;
+        Part::Cublas.load(&options.folders).map_err(missing)?;
+        let connect = |processes| Communicator::connect(processes, &options.folders);
+        Ok(Self {
+            communicator: options.processes.as_ref().map(connect).transpose()?,
+            queues: Vec::new(),
+            marks: Vec::new(),
+            modules: Vec::new(),
+            entries: Vec::new(),
+            graphs: Vec::new(),
+            capturing: None,
+            captures: 0,
+            memory: BTreeMap::new(),
+            staging: Staging::default(),
+            cubins: Cubins::new(nvrtc, options.cache_dir.clone()),
+            context,
+        })
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Gpu {
+        &self.context.gpu
+    }
+
+    /// Bytes that are allocated.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.memory.values().sum()
+    }
+
+    /// Translation units that were compiled, and that were found on the disk.
+    pub fn compiled(&self) -> [u64; 2] {
+        [self.cubins.compiled(), self.cubins.found()]
+    }
+
+    fn queue(&self, on: Stream) -> Result<CUstream, DriverError> {
+        let queue = self.queues.get(on.0 as usize);
+        let queue = queue.ok_or_else(|| unknown("a call on a stream", "stream", on.0))?;
+        self.context.enter()?;
+        Ok(queue.stream)
+    }
+
+    fn mark(&self, event: Event) -> Result<&Mark, DriverError> {
+        let mark = self.marks.get(event.0 as usize);
+        mark.ok_or_else(|| unknown("a call with an event", "event", event.0))
+    }
+
+    /// Refuses what is not allowed while work is captured.
+    fn not_capturing(&self, call: &'static str) -> Result<(), DriverError> {
+        match self.capturing {
+            None => Ok(()),
+            Some(_) => Err(DriverError::Call {
+                call,
+                message: "work is being captured: a bug, please report it".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Waits for a stream; other processes that it waits for may be gone, so they are asked meanwhile.
+fn finish(communicator: &mut Option<Communicator>, queue: CUstream) -> Result<(), DriverError> {
+    let Some(communicator) = communicator else {
+        // SAFETY: the stream exists.
+        return said("cuStreamSynchronize", unsafe { stream::synchronize(queue) });
+    };
+    let begin = Instant::now();
+    loop {
+        // SAFETY: the stream exists.
+        match unsafe { sys::cuStreamQuery(queue) } {
+            CUresult::CUDA_ERROR_NOT_READY => communicator.look()?,
+            answer => return said("cuStreamQuery", answer.result()),
+        }
+        if begin.elapsed() > communicator.patience() {
+            communicator.abort();
+            return Err(DriverError::Call {
+                call: "cuStreamQuery",
+                message: format!(
+                    "the work was not done after {} s; another process may hang",
+                    communicator.patience().as_secs()
+                ),
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+impl Driver for Live {
+    fn name(&self) -> String {
+        format!("{}, {}", self.context.gpu.name, self.context.gpu.arch)
+    }
+
+    fn free_bytes(&mut self) -> Result<u64, DriverError> {
+        self.context.enter()?;
+        let (free, _) = said("cuMemGetInfo", result::mem_get_info())?;
+        Ok(free as u64)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
+        self.context.enter()?;
+        // SAFETY: memory is asked for, nothing is read. The driver aligns to 256 bytes or more, and
+        // refuses to allocate nothing.
+        match unsafe { result::malloc_sync(bytes.max(1) as usize) } {
+            Ok(address) => {
+                self.memory.insert(address, bytes);
+                Ok(Address(address))
+            }
+            Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let free = self.free_bytes()?;
+                Err(DriverError::Memory { bytes, free })
+            }
+            Err(error) => said("cuMemAlloc", Err(error)),
+        }
+    }
+
+    fn release(&mut self, at: Address) -> Result<(), DriverError> {
+        self.context.enter()?;
+        if self.memory.remove(&at.0).is_none() {
+            return Err(DriverError::Call {
+                call: "cuMemFree",
+                message: format!("nothing was allocated at {at}: a bug, please report it"),
+            });
+        }
+        // SAFETY: allocated above, given back once, and the caller says that nothing uses it.
+        said("cuMemFree", unsafe { result::free_sync(at.0) })
+    }
+
+    fn load(
+        &mut self,
+        text: &str,
+        entries: &[(&str, usize)],
+    ) -> Result<Vec<Function>, DriverError> {
+        self.context.enter()?;
+        let arch = self.context.gpu.arch.clone();
+        let cubin = self.cubins.machine_code(text, &arch).map_err(compiling)?;
+        // SAFETY: the bytes are machine code that NVRTC made; the driver copies them.
+        let loaded = unsafe { module::load_data(cubin.as_ptr().cast()) };
+        let loaded = said("cuModuleLoadData", loaded)?;
+        self.modules.push(loaded);
+        let mut found = Vec::new();
+        for (name, arguments) in entries {
+            let name = CString::new(*name).map_err(|_| {
+                DriverError::Code(format!("the entry point {name:?} holds a zero byte"))
+            })?;
+            // SAFETY: the module is loaded. The code is brought to the device now: it may be launched
+            // first while work is captured.
+            let function = unsafe {
+                let function = said("cuModuleGetFunction", module::get_function(loaded, name))?;
+                said("cuFuncLoad", sys::cuFuncLoad(function).result())?;
+                function
+            };
+            found.push(Function(self.entries.len() as u32));
+            self.entries.push(Entry {
+                function,
+                arguments: *arguments,
+            });
+        }
+        Ok(found)
+    }
+
+    fn stream(&mut self) -> Result<Stream, DriverError> {
+        self.context.enter()?;
+        let queue = said(
+            "cuStreamCreate",
+            stream::create(stream::StreamKind::NonBlocking),
+        )?;
+        self.queues.push(Queue {
+            stream: queue,
+            products: None,
+        });
+        Ok(Stream(self.queues.len() as u32 - 1))
+    }
+
+    fn event(&mut self, timed: bool) -> Result<Event, DriverError> {
+        self.context.enter()?;
+        let flags = match timed {
+            true => CUevent_flags::CU_EVENT_DEFAULT,
+            false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        };
+        self.marks.push(Mark {
+            event: said("cuEventCreate", event::create(flags))?,
+            capture: None,
+        });
+        Ok(Event(self.marks.len() as u32 - 1))
+    }
+
+    fn record(&mut self, event: Event, on: Stream) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let mark = self.mark(event)?;
+        // SAFETY: event and stream exist.
+        said("cuEventRecord", unsafe { event::record(mark.event, queue) })?;
+        self.marks[event.0 as usize].capture = self.capturing;
+        Ok(())
+    }
+
+    fn wait(&mut self, on: Stream, event: Event) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let mark = self.mark(event)?;
+        // What was recorded before the capture was over when it began, see `capture`; the driver
+        // refuses to wait for it.
+        if self.capturing.is_some() && mark.capture != self.capturing {
+            return Ok(());
+        }
+        let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and stream exist.
+        let answer = unsafe { stream::wait_event(queue, mark.event, flags) };
+        said("cuStreamWaitEvent", answer)
+    }
+
+    fn launch(&mut self, on: Stream, launch: &Launch) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let entry = self.entries.get(launch.function.0 as usize);
+        let entry =
+            entry.ok_or_else(|| unknown("cuLaunchKernel", "function", launch.function.0))?;
+        if entry.arguments != launch.arguments.len() {
+            return Err(DriverError::Code(format!(
+                "found {} arguments of a launch, expected {}: a bug, please report it",
+                launch.arguments.len(),
+                entry.arguments
+            )));
+        }
+        let [across, down] = launch.grid;
+        if across == 0 || down == 0 {
+            return Ok(());
+        }
+        let pointer = |argument: &u64| std::ptr::from_ref(argument).cast_mut().cast::<c_void>();
+        let mut pointers: Vec<*mut c_void> = launch.arguments.iter().map(pointer).collect();
+        // SAFETY: the arguments are as many as the entry point has, all of 8 bytes, and are read
+        // before this returns; the caller says what they mean.
+        let answer = unsafe {
+            result::launch_kernel(
+                entry.function,
+                (across, down, 1),
+                (launch.block, 1, 1),
+                0,
+                queue,
+                &mut pointers,
+            )
+        };
+        said("cuLaunchKernel", answer)
+    }
+
+    fn multiply(&mut self, on: Stream, product: &Product) -> Result<(), DriverError> {
+        let stream = self.queue(on)?;
+        let products = &mut self.queues[on.0 as usize].products;
+        let products = match products {
+            Some(products) => products,
+            None => products.insert(Products::new(stream)?),
+        };
+        products.multiply(stream, product)
+    }
+
+    fn copy(
+        &mut self,
+        on: Stream,
+        from: Address,
+        to: Address,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says that the bytes are there.
+        let answer = unsafe { result::memcpy_dtod_async(to.0, from.0, bytes as usize, queue) };
+        said("cuMemcpyDtoDAsync", answer)
+    }
+
+    fn clear(&mut self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says that the bytes are there.
+        let answer = unsafe { result::memset_d8_async(at.0, 0, bytes as usize, queue) };
+        said("cuMemsetD8Async", answer)
+    }
+
+    fn upload(&mut self, on: Stream, from: &[u8], to: Address) -> Result<(), DriverError> {
+        self.not_capturing("an upload")?;
+        let queue = self.queue(on)?;
+        self.staging.upload(queue, from, to)
+    }
+
+    fn download(&mut self, on: Stream, from: Address, to: &mut [u8]) -> Result<(), DriverError> {
+        self.not_capturing("a download")?;
+        let queue = self.queue(on)?;
+        let communicator = &mut self.communicator;
+        let wait = || finish(communicator, queue);
+        self.staging.download(queue, from, to, wait)
+    }
+
+    fn exchange(
+        &mut self,
+        on: Stream,
+        sent: &[Message],
+        received: &[Message],
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        match &mut self.communicator {
+            Some(communicator) => communicator.exchange(queue, sent, received),
+            None => Err(DriverError::Call {
+                call: "an exchange with another process",
+                message: "there is no other process: a bug, please report it".to_owned(),
+            }),
+        }
+    }
+
+    fn capture(&mut self, on: Stream) -> Result<(), DriverError> {
+        self.not_capturing("cuStreamBeginCapture")?;
+        for number in 0..self.queues.len() as u32 {
+            self.synchronize(Stream(number))?;
+        }
+        let queue = self.queue(on)?;
+        // Relaxed: the first product of a stream allocates.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream exists.
+        let answer = unsafe { stream::begin_capture(queue, mode) };
+        said("cuStreamBeginCapture", answer)?;
+        self.captures += 1;
+        self.capturing = Some(self.captures);
+        Ok(())
+    }
+
+    fn captured(&mut self, on: Stream) -> Result<Captured, DriverError> {
+        let queue = self.queue(on)?;
+        // Whatever is answered, the capture is over.
+        self.capturing = None;
+        // SAFETY: the stream exists. The graph is not needed once it can be launched.
+        let launchable = unsafe {
+            let captured = said("cuStreamEndCapture", stream::end_capture(queue))?;
+            let flags = CUgraphInstantiate_flags(0);
+            let launchable = said("cuGraphInstantiate", graph::instantiate(captured, flags));
+            said("cuGraphDestroy", graph::destroy(captured))?;
+            launchable?
+        };
+        self.graphs.push(launchable);
+        Ok(Captured(self.graphs.len() as u32 - 1))
+    }
+
+    fn replay(&mut self, on: Stream, what: Captured) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let graph = self.graphs.get(what.0 as usize);
+        let graph = graph.ok_or_else(|| unknown("cuGraphLaunch", "captured work", what.0))?;
+        // SAFETY: graph and stream exist.
+        said("cuGraphLaunch", unsafe { graph::launch(*graph, queue) })
+    }
+
+    fn synchronize(&mut self, on: Stream) -> Result<(), DriverError> {
+        self.not_capturing("cuStreamSynchronize")?;
+        let queue = self.queue(on)?;
+        finish(&mut self.communicator, queue)
+    }
+
+    fn seconds(&mut self, from: Event, to: Event) -> Result<f64, DriverError> {
+        self.context.enter()?;
+        let (from, to) = (self.mark(from)?.event, self.mark(to)?.event);
+        // SAFETY: both events exist.
+        let milliseconds = said("cuEventElapsedTime", unsafe { event::elapsed(from, to) })?;
+        Ok(f64::from(milliseconds) / 1e3)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Nobody is left to be told if something fails here; after an error everything does.
+        let _ = self.context.enter();
+        if let Some(communicator) = &mut self.communicator {
+            communicator.abort();
+        }
+        // SAFETY: everything was made by this value and is given back once, after the work is over.
+        unsafe {
+            for queue in &self.queues {
+                let _ = stream::synchronize(queue.stream);
+            }
+            for graph in &self.graphs {
+                let _ = graph::exec_destroy(*graph);
+            }
+            for mark in &self.marks {
+                let _ = event::destroy(mark.event);
+            }
+            for queue in &mut self.queues {
+                queue.products = None;
+                let _ = stream::destroy(queue.stream);
+            }
+            for module in &self.modules {
+                let _ = module::unload(*module);
+            }
+            for address in self.memory.keys() {
+                let _ = result::free_sync(*address);
+            }
+        }
+    }
+}

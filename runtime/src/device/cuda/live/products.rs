@@ -1,0 +1,240 @@
+//! Dense products by cuBLAS.
+//!
+//! cuBLAS takes matrices by columns. A matrix by rows is its own transpose by columns, so
+//! `out = a b` by rows is `out^T = b^T a^T` by columns: the operands change places and nothing is
+//! copied. Sums are of 32-bit floats: TF32 is off (`CUBLAS_DEFAULT_MATH`), and atomics are not
+//! allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
+//! results are not the same bit for bit in every run.
+
+use super::calls::{product_said, said};
+use crate::device::cuda::driver::{Address, DriverError, Product};
+use cudarc::cublas::{result, sys};
+use cudarc::driver::{result as driver, sys::CUstream};
+
+/// Bytes of a workspace: what NVIDIA recommends for Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+/// A call of `cublasSgemm`: `c = op(a) op(b)` by columns, `m` by `n`, `k` summed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gemm {
+    transposed: [bool; 2],
+    sizes: [i32; 3],
+    a: (Address, i32),
+    b: (Address, i32),
+    c: (Address, i32),
+}
+
+/// The call that computes a product of matrices by rows.
+///
+/// # Errors
+/// A size of 2^31 or more.
+pub fn by_columns(product: &Product) -> Result<Gemm, DriverError> {
+    let number = |what: &str, n: u64| {
+        i32::try_from(n).map_err(|_| DriverError::Call {
+            call: "cublasSgemm",
+            message: format!("found {what} of {n}, expected less than 2^31; use more ranks"),
+        })
+    };
+    Ok(Gemm {
+        transposed: [product.b_transposed, product.a_transposed],
+        sizes: [
+            number("columns", product.columns)?,
+            number("rows", product.rows)?,
+            number("a sum", product.inner)?,
+        ],
+        a: (product.b.at, number("a stride", product.b.stride)?),
+        b: (product.a.at, number("a stride", product.a.stride)?),
+        c: (product.out.at, number("a stride", product.out.stride)?),
+    })
+}
+
+/// The handle of one stream.
+#[derive(Debug)]
+pub struct Products {
+    handle: sys::cublasHandle_t,
+    workspace: u64,
+}
+
+impl Products {
+    /// A handle with its workspace.
+    ///
+    /// # Errors
+    /// If cuBLAS or the driver refuse.
+    pub fn new(stream: CUstream) -> Result<Self, DriverError> {
+        let handle = product_said("cublasCreate", result::create_handle())?;
+        let mut made = Self {
+            handle,
+            workspace: 0,
+        };
+        // SAFETY: memory is asked for, nothing is read.
+        made.workspace = said("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
+        // SAFETY: handle, stream and workspace exist; setting a stream forgets a workspace.
+        unsafe {
+            product_said("cublasSetStream", result::set_stream(handle, stream.cast()))?;
+            let workspace = made.workspace as *mut _;
+            let set = sys::cublasSetWorkspace_v2(handle, workspace, WORKSPACE).result();
+            product_said("cublasSetWorkspace", set)?;
+            let mode = sys::cublasMath_t::CUBLAS_DEFAULT_MATH;
+            product_said(
+                "cublasSetMathMode",
+                sys::cublasSetMathMode(handle, mode).result(),
+            )?;
+        }
+        Ok(made)
+    }
+
+    /// Puts a product on the stream.
+    ///
+    /// # Errors
+    /// Sizes that cuBLAS does not take, or whatever it refuses.
+    pub fn multiply(&self, stream: CUstream, product: &Product) -> Result<(), DriverError> {
+        if product.rows == 0 || product.columns == 0 {
+            return Ok(());
+        }
+        if product.inner == 0 {
+            return cleared(stream, product);
+        }
+        let gemm = by_columns(product)?;
+        let op = |transposed: bool| match transposed {
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        };
+        let [m, n, k] = gemm.sizes;
+        let pointer = |address: Address| address.0 as *mut f32;
+        // SAFETY: the caller says that the matrices are there; the scalars are read at once.
+        let answer = unsafe {
+            result::sgemm(
+                self.handle,
+                op(gemm.transposed[0]),
+                op(gemm.transposed[1]),
+                m,
+                n,
+                k,
+                &1.0,
+                pointer(gemm.a.0),
+                gemm.a.1,
+                pointer(gemm.b.0),
+                gemm.b.1,
+                &0.0,
+                pointer(gemm.c.0),
+                gemm.c.1,
+            )
+        };
+        product_said("cublasSgemm", answer)
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `new`. Nobody is left to be told if it fails.
+        unsafe {
+            let _ = result::destroy_handle(self.handle);
+            if self.workspace != 0 {
+                let _ = driver::free_sync(self.workspace);
+            }
+        }
+    }
+}
+
+/// A sum of nothing.
+fn cleared(stream: CUstream, product: &Product) -> Result<(), DriverError> {
+    let (pitch, width) = (product.out.stride as usize * 4, product.columns as usize);
+    // SAFETY: the caller says that the matrix is there.
+    let answer = unsafe {
+        cudarc::driver::sys::cuMemsetD2D32Async(
+            product.out.at.0,
+            pitch,
+            0,
+            width,
+            product.rows as usize,
+            stream,
+        )
+    };
+    said("cuMemsetD2D32Async", answer.result())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cuda::driver::Matrix;
+
+    /// What `cublasSgemm` does, by its documentation; addresses are places in `memory`.
+    fn run(gemm: &Gemm, memory: &mut [f32]) {
+        let [m, n, k] = gemm.sizes.map(|s| s as usize);
+        let at = |(start, stride): (Address, i32), row: usize, column: usize| {
+            start.0 as usize + column * stride as usize + row
+        };
+        for i in 0..m {
+            for j in 0..n {
+                let term = |l: usize| {
+                    let (ar, ac) = if gemm.transposed[0] { (l, i) } else { (i, l) };
+                    let (br, bc) = if gemm.transposed[1] { (j, l) } else { (l, j) };
+                    memory[at(gemm.a, ar, ac)] * memory[at(gemm.b, br, bc)]
+                };
+                memory[at(gemm.c, i, j)] = (0..k).map(term).sum();
+            }
+        }
+    }
+
+    #[test]
+    fn operands_change_places() {
+        let (rows, inner, columns) = (3, 4, 2);
+        for (a_transposed, b_transposed) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let matrix = |at, stride| Matrix {
+                at: Address(at),
+                stride,
+            };
+            // Strides beyond the width: what lies between rows must stay.
+            let product = Product {
+                a_transposed,
+                b_transposed,
+                a: matrix(0, 7),
+                b: matrix(50, 6),
+                out: matrix(100, 5),
+                rows,
+                inner,
+                columns,
+            };
+            let mut memory: Vec<f32> = (0..150).map(|i| (i * i % 17) as f32).collect();
+            let before = memory.clone();
+            run(&by_columns(&product).expect("small"), &mut memory);
+            for r in 0..rows {
+                for c in 0..5 {
+                    let place = (100 + r * 5 + c) as usize;
+                    if c >= columns {
+                        assert_eq!(memory[place], before[place]);
+                        continue;
+                    }
+                    let term = |l: u64| {
+                        let a = if a_transposed { l * 7 + r } else { r * 7 + l };
+                        let b = if b_transposed { c * 6 + l } else { l * 6 + c };
+                        before[a as usize] * before[50 + b as usize]
+                    };
+                    assert_eq!(memory[place], (0..inner).map(term).sum::<f32>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_said() {
+        let matrix = Matrix {
+            at: Address(0),
+            stride: 1,
+        };
+        let product = Product {
+            a_transposed: false,
+            b_transposed: false,
+            a: matrix,
+            b: matrix,
+            out: matrix,
+            rows: 1 << 31,
+            inner: 1,
+            columns: 1,
+        };
+        let error = by_columns(&product).expect_err("too many rows").to_string();
+        assert!(error.contains("rows of 2147483648"), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! What to run on, and where NVIDIA's libraries may be.
+
+use super::numbers::{WORKERS, within};
+use super::output::{Failure, input};
+use clap::Args;
+use gnnc::device::{Device, library_folders};
+use gnnc::runtime::device::cuda::live::{LiveOptions, Processes};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long processes wait for each other.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What to run on.
+#[derive(Args)]
+pub struct DeviceArgs {
+    /// What to run on: cpu, cuda, or cuda:N for the GPU of that number.
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = chosen)]
+    device: Chosen,
+    #[command(flatten)]
+    libraries: LibraryArgs,
+}
+
+/// Processes that train together.
+#[derive(Args)]
+pub struct ProcessArgs {
+    /// Number of this process among those that train together, each on a GPU, from 0.
+    #[arg(long, value_name = "N", requires = "ranks")]
+    rank: Option<u32>,
+    /// How many processes train together; each is one worker.
+    #[arg(long, value_name = "N", requires_all = ["rank", "rendezvous"], value_parser = within(WORKERS))]
+    ranks: Option<u32>,
+    /// A file, not there yet, by which these processes find each other.
+    #[arg(long, value_name = "FILE", requires = "ranks")]
+    rendezvous: Option<PathBuf>,
+}
+
+/// Where NVIDIA's libraries may be.
+#[derive(Args)]
+pub struct LibraryArgs {
+    /// Folder in which NVIDIA's libraries are looked for first: of libraries, a toolkit, Python
+    /// packages or a Python environment. GNNC_CUDA_LIBRARIES if not given.
+    #[arg(long, value_name = "DIR")]
+    cuda_libraries: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chosen {
+    Cpu,
+    Cuda(u32),
+}
+
+fn chosen(text: &str) -> Result<Chosen, String> {
+    match text.split_once(':').unwrap_or((text, "0")) {
+        ("cpu", "0") if text == "cpu" => Some(Chosen::Cpu),
+        ("cuda", number) => number.parse().ok().map(Chosen::Cuda),
+        _ => None,
+    }
+    .ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
+}
+
+impl DeviceArgs {
+    /// The same as the library takes it.
+    pub fn device(&self) -> Device {
+        match self.device {
+            Chosen::Cuda(gpu) => Device::Cuda(LiveOptions {
+                gpu,
+                folders: self.libraries.folders(),
+                ..LiveOptions::default()
+            }),
+            Chosen::Cpu => Device::Cpu,
+        }
+    }
+}
+
+impl ProcessArgs {
+    /// The device of this process, and how many workers all of them are: `workers`, or the number of
+    /// processes.
+    ///
+    /// # Errors
+    /// Processes without a GPU, or with another number of workers than `workers`.
+    pub fn device(
+        &self,
+        device: &DeviceArgs,
+        workers: Option<u32>,
+    ) -> Result<(Device, Option<u32>), Failure> {
+        let mut device = device.device();
+        let Some(processes) = self.processes()? else {
+            return Ok((device, workers));
+        };
+        let ranks = processes.ranks;
+        if let Some(workers) = workers.filter(|workers| *workers != ranks) {
+            return Err(input(format!(
+                "found {workers} workers and {ranks} processes, expected a process for each worker; \
+                 leave out --workers"
+            )));
+        }
+        match &mut device {
+            Device::Cuda(options) => options.processes = Some(processes),
+            Device::Cpu => {
+                return Err(input(
+                    "processes that train together have a GPU each; add --device cuda, or use \
+                     --workers for ranks in one process",
+                ));
+            }
+        }
+        Ok((device, Some(ranks)))
+    }
+
+    fn processes(&self) -> Result<Option<Processes>, Failure> {
+        let (Some(rank), Some(ranks), Some(file)) = (self.rank, self.ranks, &self.rendezvous)
+        else {
+            return Ok(None);
+        };
+        if rank >= ranks {
+            return Err(input(format!(
+                "found --rank {rank}, expected 0 to {}",
+                ranks - 1
+            )));
+        }
+        Ok(Some(Processes {
+            rank,
+            ranks,
+            rendezvous: file.clone(),
+            patience: PATIENCE,
+        }))
+    }
+}
+
+impl LibraryArgs {
+    /// The folders that libraries are looked for in.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        library_folders(self.cuda_libraries.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        assert_eq!(chosen("cpu"), Ok(Chosen::Cpu));
+        assert_eq!(chosen("cuda"), Ok(Chosen::Cuda(0)));
+        assert_eq!(chosen("cuda:3"), Ok(Chosen::Cuda(3)));
+        for wrong in ["gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", ""] {
+            assert!(chosen(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Aggregations by themselves on a GPU: how long they take, and whether they are right.
+//!
+//! The kernels are those that models become: a weighted sum over in-arcs (`spmm`), a product of the
+//! two ends of each arc (`sddmm`), and attention with heads (`softmax` over the arcs of a vertex,
+//! then `attend`, a sum weighted by head).
+
+use crate::Error;
+use gnnc_codegen::cuda::schedule::HUB_ARCS;
+use gnnc_graph::Topology;
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
+use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::types::EdgeSet;
+use gnnc_runtime::device::cuda::driver::Driver;
+use gnnc_runtime::device::cuda::single::{Arrays, Loaded, SingleError};
+use serde::{Deserialize, Serialize};
+
+/// Rows (or arcs) whose results are computed again in double precision.
+const CHECKED: usize = 300;
+/// The slope of attention's scores below 0.
+const SLOPE: f32 = 0.2;
+/// Bytes of the copy that bandwidth is measured with.
+const COPIED: u64 = 1 << 30;
+
+/// An aggregation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregation {
+    /// Weighted sums over in-arcs.
+    Spmm,
+    /// Products of the rows at both ends of each arc.
+    Sddmm,
+    /// Scores of arcs, normalised over the in-arcs of each vertex, by head.
+    Softmax,
+    /// Sums over in-arcs, weighted by head.
+    Attend,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Which aggregation.
+    pub kernel: Aggregation,
+    /// Columns of the rows, all heads together.
+    pub width: u32,
+    /// Heads; 1 for `spmm` and `sddmm`.
+    pub heads: u32,
+    /// How many times it runs between two looks at the clock.
+    pub times: u32,
+    /// How many such measurements.
+    pub rounds: u32,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// Seconds of one run, by measurement.
+    pub seconds: Vec<f64>,
+    /// Bytes that a run has to move if rows of sources are read once for each arc.
+    pub bytes: u64,
+    /// Bytes on the device.
+    pub memory_bytes: u64,
+    /// The largest difference from results in double precision, relative to the largest of these.
+    pub error: f64,
+}
+
+/// The kernel of an aggregation.
+///
+/// # Errors
+/// Heads that do not divide the width, or that the aggregation does not have.
+pub fn kernel(request: &Request) -> Result<Kernel, Error> {
+    let Request {
+        kernel,
+        width,
+        heads,
+        ..
+    } = *request;
+    let single = matches!(kernel, Aggregation::Spmm | Aggregation::Sddmm);
+    if width == 0 || heads == 0 || !width.is_multiple_of(heads) || (single && heads > 1) {
+        return Err(Error::Input(format!(
+            "found width {width} and {heads} heads for {kernel:?}, expected heads that divide the \
+             width, and 1 where there are none"
+        )));
+    }
+    let product = || {
+        let mut value = Expr::leaf(Value::Load(0));
+        let other = value.push(Value::Load(1));
+        value.push(Value::Binary(Binary::Mul, 0, other));
+        value
+    };
+    let finish = || Expr::leaf(Value::Acc);
+    let set = EdgeSet::Plain;
+    let of = |body, heads, width, inputs: [Operand; 2], output| Kernel {
+        body,
+        heads,
+        width,
+        inputs: inputs.to_vec(),
+        outputs: vec![output],
+        masks: vec![],
+        scalars: 0,
+    };
+    let per_head = width / heads;
+    let sum = Body::Gather {
+        set,
+        to: End::Dst,
+        reduce: Reduce::Sum,
+        value: product(),
+        finish: finish(),
+    };
+    // One value for all columns of a head.
+    let weight = Operand {
+        at: At::Edge,
+        stride: heads,
+        offset: 0,
+        head_step: u32::from(heads > 1),
+        column_step: 0,
+    };
+    let dense = |at, heads, width| Operand::dense(at, heads, width);
+    Ok(match kernel {
+        Aggregation::Spmm | Aggregation::Attend => {
+            let inputs = [dense(At::Src, heads, per_head), weight];
+            of(
+                sum,
+                heads,
+                per_head,
+                inputs,
+                dense(At::Row, heads, per_head),
+            )
+        }
+        Aggregation::Sddmm => {
+            let body = Body::RowReduce {
+                over: Over::Edges(set),
+                axis: Axis::Width,
+                reduce: Reduce::Sum,
+                value: product(),
+                finish: finish(),
+            };
+            let inputs = [dense(At::Src, 1, width), dense(At::Dst, 1, width)];
+            of(body, 1, width, inputs, dense(At::Row, 1, 1))
+        }
+        Aggregation::Softmax => {
+            let mut value = Expr::leaf(Value::Load(0));
+            let other = value.push(Value::Load(1));
+            let score = value.push(Value::Binary(Binary::Add, 0, other));
+            value.push(Value::Unary(Unary::LeakyRelu(SLOPE), score));
+            let inputs = [dense(At::Src, heads, 1), dense(At::Dst, heads, 1)];
+            let body = Body::EdgeSoftmax { set, value };
+            of(body, heads, 1, inputs, dense(At::Row, heads, 1))
+        }
+    })
+}
+
+/// Runs an aggregation over a graph.
+///
+/// # Errors
+/// A request without meaning, or what the device refuses.
+pub fn measure(
+    driver: &mut dyn Driver,
+    topology: &Topology,
+    request: &Request,
+) -> Result<Answer, Error> {
+    let kernel = kernel(request)?;
+    let ids: Vec<u32> = (0..topology.vertices()).collect();
+    let rows = topology.vertices() as usize;
+    let arcs = topology.indices().len();
+    let length = |operand: &Operand| match operand.at {
+        At::Edge => arcs * operand.stride as usize,
+        _ => rows * operand.stride as usize,
+    };
+    let inputs: Vec<Vec<f32>> = kernel
+        .inputs
+        .iter()
+        .zip(0..)
+        .map(|(operand, seed)| floats(length(operand), seed))
+        .collect();
+    let by_arcs = matches!(request.kernel, Aggregation::Sddmm | Aggregation::Softmax);
+    let count = if by_arcs { arcs } else { rows };
+    let output = vec![0.0; count * kernel.outputs[0].stride as usize];
+    let arrays = Arrays {
+        indptr: topology.indptr(),
+        indices: topology.indices(),
+        ids: &ids,
+        inputs: inputs.iter().map(Vec::as_slice).collect(),
+        outputs: vec![&output],
+        rows: rows as u64,
+        hub_arcs: HUB_ARCS,
+        ..Arrays::default()
+    };
+    let loaded = Loaded::new(driver, std::slice::from_ref(&kernel)).map_err(single)?;
+    let free = driver.free_bytes()?;
+    let on_device = loaded.single(driver, 0, &arrays).map_err(single)?;
+    let memory_bytes = free.saturating_sub(driver.free_bytes()?);
+    on_device.enqueue(driver)?;
+    let found = on_device.outputs(driver)?;
+    let found = found.first().map_or(&[][..], Vec::as_slice);
+    let mut seconds = Vec::new();
+    for _ in 0..request.rounds {
+        seconds.push(on_device.seconds(driver, request.times.max(1))?);
+    }
+    on_device.release(driver)?;
+    let check = Check {
+        request,
+        topology,
+        inputs: &inputs,
+    };
+    Ok(Answer {
+        seconds,
+        bytes: bytes(request, rows as u64, arcs as u64),
+        memory_bytes,
+        error: check.error(found),
+    })
+}
+
+/// Bytes a second of a copy inside of the device's memory: read and written, by measurement.
+///
+/// # Errors
+/// What the device refuses.
+pub fn copy_bandwidth(driver: &mut dyn Driver, rounds: u32) -> Result<Vec<f64>, Error> {
+    let bytes = COPIED.min(driver.free_bytes()? / 4);
+    let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
+    let stream = driver.stream()?;
+    let (begin, end) = (driver.event(true)?, driver.event(true)?);
+    driver.clear(stream, from, bytes)?;
+    driver.copy(stream, from, to, bytes)?;
+    let mut found = Vec::new();
+    for _ in 0..rounds {
+        driver.record(begin, stream)?;
+        driver.copy(stream, from, to, bytes)?;
+        driver.record(end, stream)?;
+        driver.synchronize(stream)?;
+        found.push(2.0 * bytes as f64 / driver.seconds(begin, end)?);
+    }
+    driver.release(from)?;
+    driver.release(to)?;
+    Ok(found)
+}
+
+fn single(error: SingleError) -> Error {
+    match error {
+        SingleError::Driver(error) => Error::Device(error),
+        error => Error::Input(error.to_string()),
+    }
+}
+
+/// Floats between -1 and 1, the same everywhere.
+fn floats(count: usize, seed: u64) -> Vec<f32> {
+    let float = |n: usize| {
+        let mixed = (n as u64 + (seed << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    (0..count).map(float).collect()
+}
+
+fn bytes(request: &Request, rows: u64, arcs: u64) -> u64 {
+    let (width, heads) = (u64::from(request.width), u64::from(request.heads));
+    let index = arcs * 4 + rows * 8;
+    index
+        + 4 * match request.kernel {
+            Aggregation::Spmm | Aggregation::Attend => arcs * (width + heads) + rows * width,
+            Aggregation::Sddmm => arcs * (width + 1) + rows * width,
+            Aggregation::Softmax => arcs * 2 * heads + rows * heads,
+        }
+}
+
+/// Some results in double precision.
+struct Check<'a> {
+    request: &'a Request,
+    topology: &'a Topology,
+    inputs: &'a [Vec<f32>],
+}
+
+impl Check<'_> {
+    /// The largest difference, relative to the largest result.
+    fn error(&self, found: &[f32]) -> f64 {
+        let (mut largest, mut worst) = (f64::MIN_POSITIVE, 0.0f64);
+        for (place, expected) in self.expected() {
+            let found = found.get(place).copied().map_or(f64::NAN, f64::from);
+            largest = largest.max(expected.abs());
+            // What is no number is as wrong as can be.
+            let difference = (found - expected).abs();
+            worst = if difference.is_nan() {
+                f64::INFINITY
+            } else {
+                worst.max(difference)
+            };
+        }
+        worst / largest
+    }
+
+    /// Places in the output and what is expected there: of rows that lie apart, and of the longest.
+    fn expected(&self) -> Vec<(usize, f64)> {
+        let indptr = self.topology.indptr();
+        let rows = indptr.len() - 1;
+        let longest = (0..rows).max_by_key(|&v| indptr[v + 1] - indptr[v]);
+        let step = rows.div_ceil(CHECKED).max(1);
+        let some = (0..rows).step_by(step).chain(longest);
+        some.flat_map(|v| self.row(v)).collect()
+    }
+
+    fn row(&self, v: usize) -> Vec<(usize, f64)> {
+        let indptr = self.topology.indptr();
+        let arcs = indptr[v] as usize..indptr[v + 1] as usize;
+        let (width, heads) = (self.request.width as usize, self.request.heads as usize);
+        let source = |arc: usize| self.topology.indices()[arc] as usize;
+        let load = |input: usize, place: usize| f64::from(self.inputs[input][place]);
+        match self.request.kernel {
+            Aggregation::Spmm | Aggregation::Attend => {
+                let per_head = width / heads;
+                let column = |c: usize| {
+                    let weight = |arc: usize| load(1, arc * heads + c / per_head);
+                    let term = |arc: usize| load(0, source(arc) * width + c) * weight(arc);
+                    (v * width + c, arcs.clone().map(term).sum())
+                };
+                (0..width).map(column).collect()
+            }
+            Aggregation::Sddmm => {
+                let product = |arc: usize| {
+                    let term = |c: usize| load(0, source(arc) * width + c) * load(1, v * width + c);
+                    (arc, (0..width).map(term).sum())
+                };
+                arcs.map(product).collect()
+            }
+            Aggregation::Softmax => {
+                let mut found = Vec::new();
+                for head in 0..heads {
+                    let score = |arc: usize| {
+                        let sum = load(0, source(arc) * heads + head) + load(1, v * heads + head);
+                        (if sum > 0.0 {
+                            sum
+                        } else {
+                            f64::from(SLOPE) * sum
+                        })
+                        .exp()
+                    };
+                    let total: f64 = arcs.clone().map(score).sum();
+                    let share = |arc: usize| (arc * heads + head, score(arc) / total);
+                    found.extend(arcs.clone().map(share));
+                }
+                found
+            }
+        }
+    }
+}

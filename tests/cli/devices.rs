@@ -1,0 +1,159 @@
+//! What is here to train on, and what is said where something is missing.
+
+use crate::support::{Folder, example, gnnc, refused, text};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Whether this machine has a GPU; then tests of its absence are skipped, and say so.
+fn has_gpu(test: &str) -> bool {
+    let listed: Value = serde_json::from_str(&gnnc(["devices", "--format", "json"]).ok()).unwrap();
+    let here = !listed["gpus"].as_array().unwrap().is_empty();
+    if here {
+        #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+        {
+            println!("skipped {test}: there is a GPU");
+        }
+    }
+    here
+}
+
+/// A library made of C; nothing, with the reason said, without a C compiler.
+fn library(folder: &Folder, name: &str, source: &str) -> Option<PathBuf> {
+    let (file, library) = (folder.file("stub.c", source), folder.join(name));
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-w", "-o"])
+        .arg(&library)
+        .arg(&file);
+    // The name by which the loader knows it once it is loaded.
+    cc.arg(format!("-Wl,-soname,{name}"));
+    match cc.status() {
+        Ok(status) if status.success() => Some(library),
+        _ => {
+            #[allow(clippy::print_stdout, reason = "a skipped test says so")]
+            {
+                println!("skipped a test with {name}: there is no C compiler `cc`");
+            }
+            None
+        }
+    }
+}
+
+/// Trains on a GPU with the libraries of a folder, which fails for a reason of the machine's.
+#[track_caller]
+fn cuda_is_refused(libraries: &Path, parts: &[&str]) {
+    let cora = example("gcn_cora.gir");
+    let words = ["--device", "cuda", "--cuda-libraries", text(libraries)];
+    refused(2, &[&["train", &cora], &words[..]].concat(), parts);
+    refused(2, &[&["bench-epoch", &cora], &words[..]].concat(), parts);
+}
+
+#[test]
+fn devices_are_listed() {
+    let report = gnnc(["devices"]).report();
+    for word in [
+        "processor",
+        "GPU",
+        "NVIDIA driver",
+        "NVRTC",
+        "cuBLAS",
+        "NCCL",
+    ] {
+        assert!(report.contains(word), "{report}");
+    }
+    let json = gnnc(["devices", "--format", "json"]).ok();
+    let listed: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(listed["libraries"].as_array().unwrap().len(), 4);
+    let none = listed["gpus"].as_array().unwrap().is_empty();
+    assert_eq!(none, listed["no_gpu"].is_string(), "{json}");
+    assert!(listed["memory_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_missing_driver_is_said() {
+    if has_gpu("a_missing_driver_is_said") {
+        return;
+    }
+    let folder = Folder::new();
+    let named = folder.join("nowhere");
+    cuda_is_refused(
+        &named,
+        &[
+            "NVIDIA driver is not here",
+            "libcuda.so.1",
+            text(&named),
+            "--cuda-libraries",
+        ],
+    );
+    let environment = "GNNC_CUDA_LIBRARIES";
+    let mut command = crate::support::command();
+    command.args(["train", &example("gcn_cora.gir"), "--device", "cuda"]);
+    let output = command.env(environment, &named).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains(text(&named)), "{said}");
+}
+
+/// A driver that is there, but older than what is needed, or without a GPU.
+#[test]
+fn a_driver_that_is_no_use_is_said() {
+    if has_gpu("a_driver_that_is_no_use_is_said") {
+        return;
+    }
+    let version = "int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\n";
+    let old = Folder::new();
+    let source = format!("int cuInit(unsigned f) {{ return 0; }}\n{version}");
+    if library(&old, "libcuda.so.1", &source).is_none() {
+        return;
+    }
+    cuda_is_refused(
+        &old.join("."),
+        &[
+            "lacks the function",
+            "cuEventElapsedTime_v2",
+            "version 12.4",
+            "12.8",
+        ],
+    );
+    let none = Folder::new();
+    let source = format!(
+        "{version}int cuInit(unsigned f) {{ return 100; }}\n\
+         int cuGetErrorName(int e, const char **s) {{ *s = \"CUDA_ERROR_NO_DEVICE\"; return 0; }}\n\
+         int cuGetErrorString(int e, const char **s) {{ *s = \"no device\"; return 0; }}\n\
+         void cuEventElapsedTime_v2(void) {{}}\nvoid cuFuncLoad(void) {{}}\n"
+    );
+    library(&none, "libcuda.so.1", &source).unwrap();
+    cuda_is_refused(
+        &none.join("."),
+        &[
+            "CUDA_ERROR_NO_DEVICE (no device)",
+            "nvidia-smi",
+            "--device cpu",
+        ],
+    );
+    let listed = gnnc(["devices", "--cuda-libraries", text(&none.join("."))]).ok();
+    assert!(listed.contains("12.4"), "{listed}");
+}
+
+#[test]
+fn devices_and_processes_that_make_no_sense_are_refused() {
+    let cora = example("gcn_cora.gir");
+    let folder = Folder::new();
+    let file = folder.join("rendezvous");
+    let train = |words: &[&str], parts: &[&str]| {
+        refused(1, &[&["train", &cora], words].concat(), parts);
+    };
+    train(&["--device", "gpu"], &["cpu, cuda or cuda:N"]);
+    let processes = ["--ranks", "2", "--rendezvous", text(&file)];
+    let with = |words: &[&str], parts: &[&str]| train(&[&processes, words].concat(), parts);
+    with(&["--rank", "0"], &["--device cuda", "--workers"]);
+    with(
+        &["--rank", "2", "--device", "cuda"],
+        &["--rank 2", "0 to 1"],
+    );
+    let both = ["--rank", "1", "--device", "cuda", "--workers", "3"];
+    with(&both, &["3 workers", "2 processes"]);
+    train(&["--rank", "0", "--device", "cuda"], &["--ranks"]);
+    train(&["--ranks", "2", "--rank", "0"], &["--rendezvous"]);
+    assert!(!file.exists());
+}

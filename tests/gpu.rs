@@ -1,0 +1,43 @@
+//! A GPU beside the interpreter and the processor: memory, products, captured work, every kind of
+//! kernel, and whole programs.
+//!
+//! Where there is no GPU, every test is skipped and says why; `scripts/gpu_check` counts them. NVIDIA's
+//! libraries are looked for as by the command line, beginning with `GNNC_CUDA_LIBRARIES`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may stop, and says what it skips"
+)]
+
+#[path = "../codegen/tests/support/mod.rs"]
+mod support;
+
+#[path = "gpu/kernels.rs"]
+mod kernels;
+#[path = "gpu/memory.rs"]
+mod memory;
+#[path = "gpu/open.rs"]
+mod open;
+#[path = "gpu/products.rs"]
+mod products;
+#[path = "gpu/programs.rs"]
+mod programs;
+
+use gnnc::Device;
+use gnnc::device::library_folders;
+use gnnc::runtime::device::cuda::live::LiveOptions;
+use open::{Open, open};
+
+/// The GPU of number 0, or nothing with the reason said.
+fn live(test: &str) -> Option<Open> {
+    open(test, library_folders(None))
+}
+
+/// The same, to be opened by whoever trains on it.
+fn device(test: &str) -> Option<Device> {
+    live(test)?;
+    Some(Device::Cuda(LiveOptions {
+        folders: library_folders(None),
+        ..LiveOptions::default()
+    }))
+}

@@ -1,0 +1,61 @@
+//! The device of a test, which it has for itself.
+
+use gnnc::runtime::device::cuda::driver::DriverError;
+use gnnc::runtime::device::cuda::live::{Live, LiveOptions};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A device that no other test of this process uses meanwhile.
+pub struct Open {
+    live: Live,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Deref for Open {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl DerefMut for Open {
+    fn deref_mut(&mut self) -> &mut Live {
+        &mut self.live
+    }
+}
+
+/// Where machine code is kept.
+pub fn cache() -> PathBuf {
+    let named = std::env::var_os("GNNC_CACHE").map(PathBuf::from);
+    named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels"))
+}
+
+/// Waits until no other test of this process uses a device.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The GPU of number 0 with the libraries of some folders, or nothing with the reason said.
+pub fn open(test: &str, folders: Vec<PathBuf>) -> Option<Open> {
+    let alone = alone();
+    let options = LiveOptions {
+        gpu: 0,
+        folders,
+        cache_dir: Some(cache()),
+        processes: None,
+    };
+    match Live::open(&options) {
+        Ok(live) => Some(Open {
+            live,
+            _alone: alone,
+        }),
+        Err(DriverError::Missing(why)) => {
+            println!("skipped {test}: {why}");
+            None
+        }
+        Err(error) => panic!("{test}: {error}"),
+    }
+}

@@ -1,0 +1,99 @@
+//! Dense products of every kind, beside plain loops in double precision.
+
+use crate::live;
+use crate::support::Random;
+use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product};
+
+fn bytes(floats: &[f32]) -> Vec<u8> {
+    floats.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+#[test]
+fn products_agree_with_loops() {
+    let Some(mut live) = live("products_agree_with_loops") else {
+        return;
+    };
+    let stream = live.stream().unwrap();
+    let random = &mut Random(11);
+    let shapes = [
+        (1, 1, 1),
+        (3, 0, 5),
+        (7, 5, 3),
+        (64, 16, 33),
+        (1000, 7, 1),
+        (1, 300, 40),
+        (130, 602, 41),
+    ];
+    for (rows, inner, columns) in shapes {
+        for (a_transposed, b_transposed) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let [a_rows, a_columns] = if a_transposed {
+                [inner, rows]
+            } else {
+                [rows, inner]
+            };
+            let [b_rows, b_columns] = if b_transposed {
+                [columns, inner]
+            } else {
+                [inner, columns]
+            };
+            // Rows lie further apart than they are wide; what is between them stays.
+            let [a_stride, b_stride, stride] = [a_columns + 3, b_columns + 1, columns + 2];
+            let mut floats = |n: u64| (0..n).map(|_| random.float()).collect::<Vec<f32>>();
+            let (a, b) = (floats(a_rows * a_stride + 1), floats(b_rows * b_stride + 1));
+            let before = floats(rows * stride);
+            let addresses = [&a, &b, &before].map(|x| {
+                let at = live.allocate(x.len() as u64 * 4).unwrap();
+                live.upload(stream, &bytes(x), at).unwrap();
+                at
+            });
+            let matrix = |at: Address, stride: u64| Matrix { at, stride };
+            let product = Product {
+                a_transposed,
+                b_transposed,
+                a: matrix(addresses[0], a_stride),
+                b: matrix(addresses[1], b_stride),
+                out: matrix(addresses[2], stride),
+                rows,
+                inner,
+                columns,
+            };
+            live.multiply(stream, &product).unwrap();
+            let mut found = vec![0; before.len() * 4];
+            live.download(stream, addresses[2], &mut found).unwrap();
+            let (found, _) = found.as_chunks::<4>();
+            for r in 0..rows {
+                for c in 0..stride {
+                    let place = (r * stride + c) as usize;
+                    let value = f64::from(f32::from_le_bytes(found[place]));
+                    if c >= columns {
+                        assert_eq!(value, f64::from(before[place]), "between rows");
+                        continue;
+                    }
+                    let term = |l: u64| {
+                        let x = if a_transposed {
+                            l * a_stride + r
+                        } else {
+                            r * a_stride + l
+                        };
+                        let y = if b_transposed {
+                            c * b_stride + l
+                        } else {
+                            l * b_stride + c
+                        };
+                        f64::from(a[x as usize]) * f64::from(b[y as usize])
+                    };
+                    let expected: f64 = (0..inner).map(term).sum();
+                    let largest: f64 = (0..inner).map(|l| term(l).abs()).sum();
+                    let close = (value - expected).abs() <= 1e-6 * largest;
+                    assert!(
+                        close,
+                        "{product:?}: [{r}, {c}] is {value}, expected {expected}"
+                    );
+                }
+            }
+            addresses.iter().for_each(|at| live.release(*at).unwrap());
+        }
+    }
+}

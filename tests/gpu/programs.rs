@@ -1,0 +1,309 @@
+//! Whole training runs on a device beside the same on the processor: models, placements on several
+//! ranks, checkpoints.
+
+use crate::{device, open};
+use gnnc::graph::generate::{Attributes, PlantedPartition};
+use gnnc::graph::summary;
+use gnnc::ir::model::{GraphFacts, Relaxation};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::{Distance, Rule};
+use gnnc::planner::placement::{Flow, Stages};
+use gnnc::runtime::{Metrics, Tensor};
+use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};
+use std::path::Path;
+
+const EPOCHS: usize = 4;
+/// Largest difference of losses and parameters, relative to 1 and the largest parameter.
+const CLOSE: f64 = 2e-4;
+
+const GCN: &str = "let h = x |> dropout(0.4) |> gcn_conv(12) |> relu
+  let z = h |> dropout(0.4) |> gcn_conv(classes)";
+const SAGE: &str = "let h = x |> sage_conv(10) |> relu |> dropout(0.5)
+  let z = h |> sage_conv(classes)";
+const GAT: &str = "let h = x |> dropout(0.3) |> gat_conv(4, heads = 2, dropout = 0.3) |> elu
+  let z = h |> gat_conv(classes, concat = false)";
+const GIN: &str = "let h = x |> gin_conv(8) |> relu |> dropout(0.2)
+  let z = h |> linear(classes)";
+const GCNII: &str = "let h0 = x |> linear(8) |> relu
+  let h = h0
+  repeat i in 1..=4 {
+    let beta = log(0.5 / i + 1)
+    h = h |> dropout(0.4) |> gcnii_conv(h0, alpha = 0.1, beta = beta) |> relu
+  }
+  let z = h |> linear(classes)";
+const APPNP: &str = "let u = x |> dropout(0.5) |> linear(8) |> relu |> linear(classes)
+  let z = u
+  repeat k in 1..=3 {
+    z = z |> appnp_step(u, alpha = 0.1, dropout = 0.5)
+  }";
+const RES: &str = "let h = x |> linear(8) |> gcn_conv(8)
+  repeat l in 2..=4 {
+    h = res_plus(h, conv = gcn_conv, dropout = 0.5)
+  }
+  let z = h |> layer_norm |> relu |> linear(classes)";
+
+/// A model on a small graph that it can learn.
+fn loaded(body: &str) -> Loaded {
+    let graph = PlantedPartition {
+        vertices: 150,
+        arcs: 1_400,
+        attributes: Attributes {
+            features: 12,
+            classes: 4,
+            ..Attributes::default()
+        },
+        ..PlantedPartition::default()
+    };
+    let data = graph.generate().unwrap();
+    let text = format!(
+        "graph g {{ vertices = 2  edges = 1  features = 1  classes = 2 }}\n\
+         model m() on g {{\n  {body}\n  loss cross_entropy(z, labels, on = train)\n}}\n\
+         train {{ optimizer = adam(lr = 0.01)  epochs = 1 }}\n"
+    );
+    let source = Source::new("test.gir", text);
+    let facts = GraphFacts {
+        features: 12,
+        classes: 4,
+    };
+    let (model, diagnostics) = source.check(&facts, &[]);
+    Loaded {
+        model: model.unwrap_or_else(|| panic!("{body}: {diagnostics:?}")),
+        workload: summary::summarise(&data, &[]).unwrap(),
+        data: Some(data),
+        diagnostics: Vec::new(),
+        not_used: Vec::new(),
+    }
+}
+
+/// What a run leaves.
+struct Run {
+    losses: Vec<f64>,
+    metrics: Metrics,
+    parameters: Vec<Tensor>,
+    bytes: u64,
+}
+
+fn run(loaded: &Loaded, options: &TrainOptions, epochs: usize) -> Run {
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    let mut trainer = Trainer::new(loaded, &compiled, options).unwrap();
+    if let Some(path) = &options.resume {
+        trainer.session.resume(path).unwrap();
+    }
+    let mut bytes = 0;
+    let mut epoch = |_| {
+        let epoch = trainer.epoch().unwrap();
+        bytes += epoch.bytes_sent;
+        epoch.loss
+    };
+    let losses = (0..epochs).map(&mut epoch).collect();
+    let metrics = trainer.evaluate().unwrap();
+    if let Some(path) = &options.checkpoint {
+        trainer.session.save(path).unwrap();
+    }
+    Run {
+        losses,
+        metrics,
+        parameters: trainer.session.parameters().unwrap(),
+        bytes,
+    }
+}
+
+#[track_caller]
+fn same(name: &str, own: &Run, other: &Run) {
+    for (a, b) in own.losses.iter().zip(&other.losses) {
+        let apart = (a - b).abs();
+        assert!(
+            apart <= CLOSE * b.abs().max(1.0),
+            "{name}: losses {:?} and {:?}",
+            own.losses,
+            other.losses
+        );
+    }
+    assert_eq!(own.losses.len(), other.losses.len());
+    assert_eq!(own.bytes, other.bytes, "{name}: bytes");
+    assert_eq!(own.metrics.train.total, other.metrics.train.total, "{name}");
+    for (a, b) in own.parameters.iter().zip(&other.parameters) {
+        assert_eq!((&a.name, &a.shape), (&b.name, &b.shape), "{name}");
+        let largest = b.values.iter().fold(1.0f32, |m, x| m.max(x.abs()));
+        for (x, y) in a.values.iter().zip(&b.values) {
+            // Adam divides by small numbers: a few steps of size 0.01 may differ.
+            let close = (x - y).abs() <= 2e-3 * largest;
+            assert!(close, "{name}: {} has {x} and {y}", a.name);
+        }
+    }
+}
+
+/// The same on the device and on the processor, and twice on the device.
+fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
+    let loaded = loaded(body);
+    let on_device = TrainOptions {
+        device: device.clone(),
+        ..options.clone()
+    };
+    let own = run(&loaded, &on_device, EPOCHS);
+    same(name, &own, &run(&loaded, options, EPOCHS));
+    let again = run(&loaded, &on_device, EPOCHS);
+    assert_eq!(own.losses, again.losses, "{name} differs from run to run");
+    assert!(
+        own.parameters == again.parameters,
+        "{name} differs from run to run"
+    );
+}
+
+fn options() -> TrainOptions {
+    TrainOptions {
+        seed: Some(3),
+        cache_dir: Some(open::cache()),
+        ..TrainOptions::default()
+    }
+}
+
+#[test]
+fn models_train_as_on_the_processor() {
+    let Some(device) = device("models_train_as_on_the_processor") else {
+        return;
+    };
+    let _alone = open::alone();
+    for (name, body) in [
+        ("gcn", GCN),
+        ("sage", SAGE),
+        ("gat", GAT),
+        ("gin", GIN),
+        ("gcnii", GCNII),
+        ("appnp", APPNP),
+        ("res", RES),
+    ] {
+        compare(name, &device, body, &options());
+    }
+}
+
+#[test]
+fn placements_train_as_on_the_processor() {
+    let Some(device) = device("placements_train_as_on_the_processor") else {
+        return;
+    };
+    let _alone = open::alone();
+    let stages = |count, chunks| {
+        Some(Stages {
+            count,
+            chunks,
+            ..Stages::new(count)
+        })
+    };
+    let several = |placement| TrainOptions {
+        workers: 3,
+        placement,
+        ..options()
+    };
+    let stale = |placement| TrainOptions {
+        workers: 4,
+        allow: vec![Relaxation::Stale],
+        ..several(placement)
+    };
+    let all = [
+        ("graph gcn", GCN, several(Placement::Graph)),
+        ("graph gat", GAT, several(Placement::Graph)),
+        ("graph gcnii", GCNII, several(Placement::Graph)),
+        ("tensor gcn", GCN, several(Placement::Tensor)),
+        ("tensor gat", GAT, several(Placement::Tensor)),
+        (
+            "tensor gcn in chunks",
+            GCN,
+            TrainOptions {
+                flow: Flow {
+                    overlap: true,
+                    chunks: 3,
+                },
+                ..several(Placement::Tensor)
+            },
+        ),
+        ("broadcast sage", SAGE, several(Placement::Broadcast)),
+        ("push-pull gcn", GCN, several(Placement::PushPull)),
+        ("mixed gcn", GCN, several(Placement::Mixed)),
+        (
+            "tensor-decoupled gcn",
+            GCN,
+            TrainOptions {
+                allow: vec![Relaxation::Decouple],
+                ..several(Placement::TensorDecoupled)
+            },
+        ),
+        (
+            "skip-broadcast gcn",
+            GCN,
+            TrainOptions {
+                skip: Some(Rule::Fixed(1)),
+                ..stale(Placement::SkipBroadcast)
+            },
+        ),
+        (
+            "skip-broadcast gcn by distance",
+            GCN,
+            TrainOptions {
+                skip: Some(Rule::Gap(Distance(0.02), Some(3))),
+                ..stale(Placement::SkipBroadcast)
+            },
+        ),
+        (
+            "pipeline gcnii",
+            GCNII,
+            TrainOptions {
+                stages: stages(4, 5),
+                ..stale(Placement::Pipeline)
+            },
+        ),
+        (
+            "hybrid gcnii",
+            GCNII,
+            TrainOptions {
+                stages: stages(2, 3),
+                ..stale(Placement::Hybrid)
+            },
+        ),
+    ];
+    for (name, body, options) in all {
+        compare(name, &device, body, &options);
+    }
+}
+
+/// A checkpoint of one device goes on on the other.
+#[test]
+fn checkpoints_change_devices() {
+    let Some(device) = device("checkpoints_change_devices") else {
+        return;
+    };
+    let _alone = open::alone();
+    let loaded = loaded(GCN);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if folder.is_dir() {
+        folder
+    } else {
+        Path::new(".")
+    };
+    let file = folder.join(format!("gpu-{}.safetensors", std::process::id()));
+    let whole = run(&loaded, &options(), 2 * EPOCHS);
+    for (first, second) in [(&device, &Device::Cpu), (&Device::Cpu, &device)] {
+        let begun = TrainOptions {
+            device: first.clone(),
+            checkpoint: Some(file.clone()),
+            workers: 2,
+            ..options()
+        };
+        run(&loaded, &begun, EPOCHS);
+        let resumed = TrainOptions {
+            device: second.clone(),
+            resume: Some(file.clone()),
+            ..options()
+        };
+        let rest = run(&loaded, &resumed, EPOCHS);
+        for (a, b) in rest.losses.iter().zip(&whole.losses[EPOCHS..]) {
+            assert!(
+                (a - b).abs() <= 1e-3,
+                "{:?} and {:?}",
+                rest.losses,
+                whole.losses
+            );
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+}
