@@ -245,7 +245,8 @@ impl Way {
     fn options(self) -> TrainOptions {
         TrainOptions {
             workers: self.ranks,
-            placement: match self.stages == self.ranks {
+            // A hybrid of one stage is graph parallelism, and has no chunks.
+            placement: match self.stages == self.ranks || self.stages == 1 {
                 true => Placement::Pipeline,
                 false => Placement::Hybrid,
             },

@@ -82,7 +82,8 @@ fn close(a: &Found, b: &Found, what: &str) {
 
 /// Runs that the interpreter has no word for: old rows, chunks in all orders, several stages.
 fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
-    let placement = match stages == ranks {
+    // A hybrid of one stage is graph parallelism, and has no chunks.
+    let placement = match stages == ranks || stages == 1 {
         true => Placement::Pipeline,
         false => Placement::Hybrid,
     };
