@@ -11,7 +11,14 @@ use std::path::PathBuf;
 
 /// What a text is compiled with, beside the architecture. Which of `h` and `c` a kernel uses depends on
 /// its operands: 177 says that one is unused.
-pub const OPTIONS: [&str; 3] = ["--std=c++17", "--ptxas-options=-v", "--diag-suppress=177"];
+/// Products and sums are rounded each by itself: what one kernel computes and another computes again, as gradients of
+/// maxima do, has to be equal, whatever else the kernels do.
+pub const OPTIONS: [&str; 4] = [
+    "--std=c++17",
+    "--ptxas-options=-v",
+    "--diag-suppress=177",
+    "--fmad=false",
+];
 
 /// Why nothing was compiled.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@
 //! function's name and the library's words. What was made is given back when the driver is dropped.
 
 mod calls;
+mod ending;
 mod gpus;
 mod nccl;
 mod products;
@@ -23,6 +24,7 @@ use cudarc::driver::sys::{
     self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
     CUgraphInstantiate_flags, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
+use ending::finish;
 use gnnc_codegen::cuda::cubin::Cubins;
 use gnnc_codegen::cuda::libraries::Part;
 use gnnc_codegen::cuda::nvrtc::Nvrtc;
@@ -33,10 +35,6 @@ use staging::Staging;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// Between two looks at a stream that waits for other processes.
-const PAUSE: Duration = Duration::from_micros(20);
 
 /// Which GPU, and where its libraries are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +80,8 @@ pub struct Live {
     graphs: Vec<CUgraphExec>,
     /// Number of the capture under way; those that are over have smaller ones.
     capturing: Option<u32>,
+    /// The stream that it began on.
+    captured_on: CUstream,
     captures: u32,
     /// Bytes of what was allocated, by address.
     memory: BTreeMap<u64, u64>,
@@ -113,6 +113,7 @@ impl Live {
             entries: Vec::new(),
             graphs: Vec::new(),
             capturing: None,
+            captured_on: std::ptr::null_mut(),
             captures: 0,
             memory: BTreeMap::new(),
             staging: Staging::default(),
@@ -157,33 +158,6 @@ impl Live {
                 message: "work is being captured: a bug, please report it".to_owned(),
             }),
         }
-    }
-}
-
-/// Waits for a stream; other processes that it waits for may be gone, so they are asked meanwhile.
-fn finish(communicator: &mut Option<Communicator>, queue: CUstream) -> Result<(), DriverError> {
-    let Some(communicator) = communicator else {
-        // SAFETY: the stream exists.
-        return said("cuStreamSynchronize", unsafe { stream::synchronize(queue) });
-    };
-    let begin = Instant::now();
-    loop {
-        // SAFETY: the stream exists.
-        match unsafe { sys::cuStreamQuery(queue) } {
-            CUresult::CUDA_ERROR_NOT_READY => communicator.look()?,
-            answer => return said("cuStreamQuery", answer.result()),
-        }
-        if begin.elapsed() > communicator.patience() {
-            communicator.abort();
-            return Err(DriverError::Call {
-                call: "cuStreamQuery",
-                message: format!(
-                    "the work was not done after {} s; another process may hang",
-                    communicator.patience().as_secs()
-                ),
-            });
-        }
-        std::thread::sleep(PAUSE);
     }
 }
 
@@ -389,7 +363,8 @@ impl Driver for Live {
         let queue = self.queue(on)?;
         let communicator = &mut self.communicator;
         let wait = || finish(communicator, queue);
-        self.staging.download(queue, from, to, wait)
+        let answer = self.staging.download(queue, from, to, wait);
+        self.told(answer)
     }
 
     fn exchange(
@@ -400,7 +375,10 @@ impl Driver for Live {
     ) -> Result<(), DriverError> {
         let queue = self.queue(on)?;
         match &mut self.communicator {
-            Some(communicator) => communicator.exchange(queue, sent, received),
+            Some(communicator) => {
+                let answer = communicator.exchange(queue, sent, received);
+                self.told(answer)
+            }
             None => Err(DriverError::Call {
                 call: "an exchange with another process",
                 message: "there is no other process: a bug, please report it".to_owned(),
@@ -421,6 +399,7 @@ impl Driver for Live {
         said("cuStreamBeginCapture", answer)?;
         self.captures += 1;
         self.capturing = Some(self.captures);
+        self.captured_on = queue;
         Ok(())
     }
 
@@ -451,7 +430,8 @@ impl Driver for Live {
     fn synchronize(&mut self, on: Stream) -> Result<(), DriverError> {
         self.not_capturing("cuStreamSynchronize")?;
         let queue = self.queue(on)?;
-        finish(&mut self.communicator, queue)
+        let answer = finish(&mut self.communicator, queue);
+        self.told(answer)
     }
 
     fn seconds(&mut self, from: Event, to: Event) -> Result<f64, DriverError> {
@@ -460,37 +440,5 @@ impl Driver for Live {
         // SAFETY: both events exist.
         let milliseconds = said("cuEventElapsedTime", unsafe { event::elapsed(from, to) })?;
         Ok(f64::from(milliseconds) / 1e3)
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        // Nobody is left to be told if something fails here; after an error everything does.
-        let _ = self.context.enter();
-        if let Some(communicator) = &mut self.communicator {
-            communicator.abort();
-        }
-        // SAFETY: everything was made by this value and is given back once, after the work is over.
-        unsafe {
-            for queue in &self.queues {
-                let _ = stream::synchronize(queue.stream);
-            }
-            for graph in &self.graphs {
-                let _ = graph::exec_destroy(*graph);
-            }
-            for mark in &self.marks {
-                let _ = event::destroy(mark.event);
-            }
-            for queue in &mut self.queues {
-                queue.products = None;
-                let _ = stream::destroy(queue.stream);
-            }
-            for module in &self.modules {
-                let _ = module::unload(*module);
-            }
-            for address in self.memory.keys() {
-                let _ = result::free_sync(*address);
-            }
-        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The communicator does not block: every call that NCCL puts off is waited for with a limit, and
 //! what went wrong at the other end is asked for while a stream is waited for. After an error the
-//! communicator is given up, which ends what is under way on the device.
+//! communicator has failed, and whoever has it gives it up, which ends what is under way on the device; captured
+//! work has to be destroyed before. In the end the communicator is finished, so that what is on its way arrives.
 //!
 //! NCCL refuses several processes on one GPU unless each says that it is on a machine of its own:
 //! the environment variable `NCCL_HOSTID`, different for each process, does. They then talk over
@@ -26,6 +27,8 @@ const IN_PROGRESS: c_int = 7;
 const BYTES: c_int = 1;
 /// A setting that is left to NCCL.
 const UNDEFINED: c_int = c_int::MIN;
+/// How long the others are waited for in the end.
+const CLOSING: Duration = Duration::from_secs(5);
 /// Between two questions whether something is done.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -50,6 +53,8 @@ struct Functions {
     init: unsafe extern "C" fn(*mut ncclComm_t, c_int, ncclUniqueId, c_int, *mut Config) -> c_int,
     async_error: unsafe extern "C" fn(ncclComm_t, *mut c_int) -> c_int,
     abort: unsafe extern "C" fn(ncclComm_t) -> c_int,
+    finalize: unsafe extern "C" fn(ncclComm_t) -> c_int,
+    destroy: unsafe extern "C" fn(ncclComm_t) -> c_int,
     group_start: unsafe extern "C" fn() -> c_int,
     group_end: unsafe extern "C" fn() -> c_int,
     send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, ncclComm_t, CUstream) -> c_int,
@@ -65,6 +70,8 @@ impl Functions {
             init: nccl.symbol(c"ncclCommInitRankConfig")?,
             async_error: nccl.symbol(c"ncclCommGetAsyncError")?,
             abort: nccl.symbol(c"ncclCommAbort")?,
+            finalize: nccl.symbol(c"ncclCommFinalize")?,
+            destroy: nccl.symbol(c"ncclCommDestroy")?,
             group_start: nccl.symbol(c"ncclGroupStart")?,
             group_end: nccl.symbol(c"ncclGroupEnd")?,
             send: nccl.symbol(c"ncclSend")?,
@@ -81,6 +88,7 @@ pub struct Communicator {
     /// Null after it was given up.
     communicator: ncclComm_t,
     patience: Duration,
+    failed: bool,
 }
 
 impl Communicator {
@@ -94,6 +102,7 @@ impl Communicator {
             functions: Functions::of(&nccl).map_err(missing)?,
             communicator: ptr::null_mut(),
             patience: processes.patience,
+            failed: false,
         };
         let id = match processes.rank {
             0 => {
@@ -154,7 +163,7 @@ impl Communicator {
     /// Puts messages on a stream, all at once.
     ///
     /// # Errors
-    /// Whatever NCCL refuses; an error of an earlier exchange; the communicator is then given up.
+    /// Whatever NCCL refuses; an error of an earlier exchange; the communicator has then failed.
     pub fn exchange(
         &mut self,
         stream: CUstream,
@@ -194,13 +203,13 @@ impl Communicator {
         // SAFETY: it was begun above.
         let ended = unsafe { (functions.group_end)() };
         let done = first.and_then(|()| self.done("ncclGroupEnd", ended));
-        done.inspect_err(|_| self.abort())
+        done.inspect_err(|_| self.fail())
     }
 
     /// Asks for errors of what is under way.
     ///
     /// # Errors
-    /// One that NCCL found, such as a process that is gone; the communicator is then given up.
+    /// One that NCCL found, such as a process that is gone; the communicator has then failed.
     pub fn look(&mut self) -> Result<(), DriverError> {
         self.alive()?;
         let status = self.state();
@@ -208,7 +217,7 @@ impl Communicator {
             return Ok(());
         }
         self.check("an exchange with another process", status)
-            .inspect_err(|_| self.abort())
+            .inspect_err(|_| self.fail())
     }
 
     /// How long other processes are waited for.
@@ -216,7 +225,40 @@ impl Communicator {
         self.patience
     }
 
-    /// Gives the communicator up, which ends what is under way.
+    /// Notes that it is to be given up.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether it is to be given up.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Lets what is on its way to other processes arrive, and ends the connection; gives it up if it has failed or
+    /// that takes too long. No captured work is left.
+    pub fn close(&mut self) {
+        if self.communicator.is_null() {
+            return;
+        }
+        let patience = std::mem::replace(&mut self.patience, CLOSING);
+        // SAFETY: made by `init`.
+        let finished = !self.failed && {
+            let status = unsafe { (self.functions.finalize)(self.communicator) };
+            self.done("ncclCommFinalize", status).is_ok()
+        };
+        self.patience = patience;
+        match finished {
+            true => {
+                // SAFETY: finished above, destroyed once. Nobody is left to be told if it fails.
+                unsafe { (self.functions.destroy)(self.communicator) };
+                self.communicator = ptr::null_mut();
+            }
+            false => self.abort(),
+        }
+    }
+
+    /// Gives the communicator up, which ends what is under way. No captured work is left.
     pub fn abort(&mut self) {
         if !self.communicator.is_null() {
             // SAFETY: made by `init`, given up once. Nobody is left to be told if it fails.
@@ -240,7 +282,7 @@ impl Communicator {
         let begin = Instant::now();
         while status == IN_PROGRESS {
             if begin.elapsed() > self.patience {
-                self.abort();
+                self.fail();
                 return Err(DriverError::Call {
                     call,
                     message: format!(
@@ -290,7 +332,7 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        // Destroying waits for the other processes; what was put on streams is done by now.
+        // Only one that was never used, or is closed already.
         self.abort();
     }
 }
