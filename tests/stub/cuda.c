@@ -32,6 +32,9 @@ static int block_count, hosts, streams, events, modules, graphs, contexts;
 static size_t used;
 static __thread int current;
 static struct capture *capturing;
+/* What captured work begins with, each as often as it was captured. */
+static const void *held[MOST];
+static int held_count;
 
 int stub_fails(const char *name)
 {
@@ -67,9 +70,28 @@ int stub_enqueue(void *handle, int (*work)(const void *), const void *data, size
     op->work = work;
     op->bytes = bytes;
     memcpy(op->data, data, bytes);
+    if (bytes >= sizeof *held && held_count < MOST)
+        memcpy(&held[held_count++], data, sizeof *held);
     *stream->capture->graph->last = op;
     stream->capture->graph->last = &op->next;
     return OK;
+}
+
+int stub_holds(const void *first)
+{
+    for (int i = 0; i < held_count; ++i)
+        if (held[i] == first)
+            return 1;
+    return 0;
+}
+
+static void let_go(const struct op *op)
+{
+    for (int i = 0; op->bytes >= sizeof *held && i < held_count; ++i)
+        if (!memcmp(&held[i], op->data, sizeof *held)) {
+            held[i] = held[--held_count];
+            return;
+        }
 }
 
 int cuInit(unsigned flags) { ENTER; return flags ? INVALID_VALUE : OK; }
@@ -297,6 +319,7 @@ int cuGraphDestroy(struct graph *graph)
 {
     for (struct op *op = graph->first, *next; op; op = next) {
         next = op->next;
+        let_go(op);
         free(op);
     }
     free(graph);

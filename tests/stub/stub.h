@@ -30,6 +30,9 @@ int stub_enqueue(void *stream, int (*work)(const void *), const void *data, size
 /* Whether these bytes were allocated on the device. */
 int stub_is_device(uint64_t at, size_t bytes);
 
+/* Whether captured work that was not destroyed begins with this pointer. */
+int stub_holds(const void *first);
+
 /* Whether this call is the one that GNNC_STUB_FAIL=NAME:N names. */
 int stub_fails(const char *name);
 
