@@ -242,8 +242,8 @@ impl Communicator {
             return;
         }
         let patience = std::mem::replace(&mut self.patience, CLOSING);
-        // SAFETY: made by `init`.
         let finished = !self.failed && {
+            // SAFETY: made by `init`.
             let status = unsafe { (self.functions.finalize)(self.communicator) };
             self.done("ncclCommFinalize", status).is_ok()
         };
