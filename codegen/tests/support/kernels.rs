@@ -42,6 +42,31 @@ pub enum Form {
     Softmax,
 }
 
+/// The body of a kind of kernel; only maps have more than one value.
+fn body(form: Form, values: Vec<Expr>, finish: Expr) -> Body {
+    let set = EdgeSet::Plain;
+    let value = values.first().cloned().unwrap_or_default();
+    match form {
+        Form::Map(over) => Body::Map { over, values },
+        Form::Gather(to, reduce) => Body::Gather {
+            set,
+            to,
+            reduce,
+            value,
+            finish,
+        },
+        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
+            over,
+            axis,
+            reduce,
+            value,
+            finish,
+        },
+        Form::ColReduce(over) => Body::ColReduce { over, value },
+        Form::Softmax => Body::EdgeSoftmax { set, value },
+    }
+}
+
 /// Every kind of kernel.
 pub fn forms() -> Vec<Form> {
     let overs = [Over::Rows, Over::Edges(EdgeSet::Plain)];
@@ -137,39 +162,21 @@ pub fn random_kernel(
     } else {
         expression(random, &finish_leaves, size / 2)
     };
-    let set = EdgeSet::Plain;
     let mut outputs = vec![output(random, At::Row, finish_heads, finish_width)];
-    let body = match form {
-        Form::Map(over) => {
-            let values: Vec<Expr> = (0..1 + random.below(3))
-                .map(|_| expression(random, &value_leaves, size))
-                .collect();
-            outputs = values
-                .iter()
-                .map(|_| output(random, At::Row, heads, width))
-                .collect();
-            Body::Map { over, values }
-        }
-        Form::Gather(to, reduce) => Body::Gather {
-            set,
-            to,
-            reduce,
-            value,
-            finish,
-        },
-        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
-            over,
-            axis,
-            reduce,
-            value,
-            finish,
-        },
-        Form::ColReduce(over) => {
-            outputs[0] = Operand::dense(At::One, heads, width);
-            Body::ColReduce { over, value }
-        }
-        Form::Softmax => Body::EdgeSoftmax { set, value },
-    };
+    let mut values = vec![value];
+    if let Form::Map(_) = form {
+        values = (0..1 + random.below(3))
+            .map(|_| expression(random, &value_leaves, size))
+            .collect();
+        outputs = values
+            .iter()
+            .map(|_| output(random, At::Row, heads, width))
+            .collect();
+    }
+    if let Form::ColReduce(_) = form {
+        outputs[0] = Operand::dense(At::One, heads, width);
+    }
+    let body = body(form, values, finish);
     Kernel {
         body,
         heads,
@@ -221,33 +228,11 @@ pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
     let mut finish = Expr::default();
     let [acc, bias_value] = [Value::Acc, Value::Load(2)].map(|term| finish.push(term));
     finish.push(Value::Binary(Binary::Add, acc, bias_value));
-    let mut out = At::Row;
-    let set = EdgeSet::Plain;
-    let body = match form {
-        Form::Map(over) => Body::Map {
-            over,
-            values: vec![value],
-        },
-        Form::Gather(to, reduce) => Body::Gather {
-            set,
-            to,
-            reduce,
-            value,
-            finish,
-        },
-        Form::RowReduce(over, axis, reduce) => Body::RowReduce {
-            over,
-            axis,
-            reduce,
-            value,
-            finish,
-        },
-        Form::ColReduce(over) => {
-            out = At::One;
-            Body::ColReduce { over, value }
-        }
-        Form::Softmax => Body::EdgeSoftmax { set, value },
+    let out = match form {
+        Form::ColReduce(_) => At::One,
+        _ => At::Row,
     };
+    let body = body(form, vec![value], finish);
     Kernel {
         body,
         heads,

@@ -1,3 +1,30 @@
+static __device__ __forceinline__ float gnnc_add(float a, float b)
+{
+    return a + b;
+}
+
+static __device__ __forceinline__ float4 gnnc_add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* What both moves do with their arguments. */
+#define GNNC_MOVE(NUMBER, ADD) \
+    const u64 teams = 256u / lanes; \
+    const u64 lane = threadIdx.x % lanes; \
+    for (u64 item = blockIdx.x * teams + threadIdx.x / lanes; item < rows * runs; \
+         item += gridDim.x * teams) { \
+        const u64 row = item / runs; \
+        const u64 run = item % runs; \
+        const u64 target = to_list ? to_list[row] : row; \
+        const u64 source = from_list ? from_list[row] : row; \
+        NUMBER *y = to + target * to_stride + run * to_step; \
+        const NUMBER *x = from + source * from_stride + run * from_step; \
+        for (u64 i = lane; i < len; i += lanes) { \
+            y[i] = add ? ADD(y[i], x[i]) : x[i]; \
+        } \
+    }
+
 /* Copies (or adds) `rows` rows of `runs` runs of `len` floats each from one matrix to another. Rows are those
  * of a list, or the first ones where a list is null. A run is moved by `lanes` threads, a power of 2. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move(
@@ -5,20 +32,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move(
     const float *from, const u32 *from_list, u64 from_stride, u64 from_step,
     u64 rows, u64 runs, u64 len, u64 lanes, u64 add)
 {
-    const u64 teams = 256u / lanes;
-    const u64 lane = threadIdx.x % lanes;
-    for (u64 item = blockIdx.x * teams + threadIdx.x / lanes; item < rows * runs;
-         item += gridDim.x * teams) {
-        const u64 row = item / runs;
-        const u64 run = item % runs;
-        const u64 target = to_list ? to_list[row] : row;
-        const u64 source = from_list ? from_list[row] : row;
-        float *y = to + target * to_stride + run * to_step;
-        const float *x = from + source * from_stride + run * from_step;
-        for (u64 i = lane; i < len; i += lanes) {
-            y[i] = add ? y[i] + x[i] : x[i];
-        }
-    }
+    GNNC_MOVE(float, gnnc_add)
 }
 
 /* The same where all addresses, strides and lengths are multiples of 4 floats; `len` and all strides count
@@ -28,26 +42,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move4(
     const float4 *from, const u32 *from_list, u64 from_stride, u64 from_step,
     u64 rows, u64 runs, u64 len, u64 lanes, u64 add)
 {
-    const u64 teams = 256u / lanes;
-    const u64 lane = threadIdx.x % lanes;
-    for (u64 item = blockIdx.x * teams + threadIdx.x / lanes; item < rows * runs;
-         item += gridDim.x * teams) {
-        const u64 row = item / runs;
-        const u64 run = item % runs;
-        const u64 target = to_list ? to_list[row] : row;
-        const u64 source = from_list ? from_list[row] : row;
-        float4 *y = to + target * to_stride + run * to_step;
-        const float4 *x = from + source * from_stride + run * from_step;
-        for (u64 i = lane; i < len; i += lanes) {
-            const float4 a = x[i];
-            if (add) {
-                const float4 b = y[i];
-                y[i] = make_float4(b.x + a.x, b.y + a.y, b.z + a.z, b.w + a.w);
-            } else {
-                y[i] = a;
-            }
-        }
-    }
+    GNNC_MOVE(float4, gnnc_add4)
 }
 
 /* Sets `*flag` to 1 if one of the floats is infinite or no number; else leaves it. */
