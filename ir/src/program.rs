@@ -109,7 +109,7 @@ pub struct Buffer {
 }
 
 /// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ref {
     /// The buffer.
     pub buffer: BufferId,
