@@ -7,6 +7,8 @@
 mod beginnings;
 #[path = "differential/check.rs"]
 mod check;
+#[path = "differential/clip.rs"]
+mod clip;
 #[path = "differential/data.rs"]
 mod data;
 #[path = "differential/decoupled.rs"]

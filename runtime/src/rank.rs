@@ -201,6 +201,14 @@ impl Rank {
         peer.ok_or(Fault::Missing("a stage beside it"))
     }
 
+    /// The rows of a tensor that a passage moves: own ones at hand, or all of fixed ones.
+    pub(crate) fn passed(&self, at: Ref) -> Range<usize> {
+        match self.program.buffer(at.buffer).extent {
+            Extent::Fixed(rows) => 0..rows as usize,
+            _ => self.part.own(self.place.chunk),
+        }
+    }
+
     /// The epoch in which histories are kept now; none if they are not.
     pub(crate) fn keeps(&self, moment: &Moment) -> Option<u64> {
         let setup = self.place.phase == Some(Phase::Setup);
