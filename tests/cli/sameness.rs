@@ -94,6 +94,29 @@ fn hybrids_end_in_graph_and_pipeline() {
     assert_ne!(trained("hybrid", "3"), trained("graph", "1"));
 }
 
+/// Attention in stages, the second of which reads histories.
+#[test]
+fn attention_is_trained_in_stages() {
+    let trained = |more: &[&str]| {
+        let cora = example("gat_cora.gir");
+        let args = [
+            "train", &cora, "--epochs", "40", "--allow", "stale", "--format", "json",
+        ];
+        let run = gnnc(args.iter().chain(more)).json();
+        let share = |name: &str| run[name].as_f64().unwrap();
+        (share("train_loss"), share("val_accuracy"))
+    };
+    let (alone, _) = trained(&[]);
+    for more in [
+        &["--workers", "2", "--placement", "pipeline"][..],
+        &["--workers", "4", "--placement", "hybrid", "--stages", "2"],
+    ] {
+        let (loss, accuracy) = trained(more);
+        assert!((loss - alone).abs() < 0.1 * alone, "{loss} {alone}");
+        assert!(loss != alone && accuracy > 0.7, "{loss} {accuracy}");
+    }
+}
+
 #[test]
 fn a_hybrid_without_groups_is_refused_with_what_to_do() {
     let cora = example("gcnii_cora.gir");

@@ -6,7 +6,7 @@ use gnnc::graph::GraphData;
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::model::Relaxation;
+use gnnc::ir::model::{Optimizer, Relaxation};
 use gnnc::ir::op::{Input, Op};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Pipeline;
@@ -478,5 +478,38 @@ fn stages_clip_by_the_length_of_all_gradients() {
             interval: 2,
         };
         check_case(case(RES_PLUS).with_clip(clip), RES_PLUS, way);
+    }
+}
+
+/// Rows of an earlier epoch are those of the epoch at hand if nothing was learned in between.
+#[test]
+fn frozen_weights_make_histories_exact() {
+    for body in MODELS {
+        let body = body.replace("0.3", "0");
+        let mut frozen = case(&body);
+        frozen.loaded.model.train.optimizer = Optimizer::Sgd {
+            lr: 0.0,
+            momentum: 0.0,
+        };
+        let run = |ranks, stages, chunks| {
+            let interval = 2;
+            let way = Way {
+                ranks,
+                stages,
+                chunks,
+                interval,
+            };
+            let mut trainer =
+                Trainer::new(&frozen.loaded, &frozen.compiled, &way.options()).unwrap();
+            let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
+            losses.collect::<Vec<f64>>()
+        };
+        let exact = run(1, 1, 1)[0];
+        for loss in [run(1, 1, 5), run(4, 2, 3)].concat() {
+            assert!(
+                (loss - exact).abs() <= 2e-6 * exact,
+                "{loss} {exact}\n{body}"
+            );
+        }
     }
 }

@@ -205,7 +205,12 @@ impl Region<'_> {
     pub fn keep_blends(&mut self, lowerer: &Lowerer) {
         if lowerer.distributed {
             self.embeddings.from = between(self.graph);
-            for (from, read) in self.embeddings.from.iter().zip(&mut self.facts.read_at_source) {
+            for (from, read) in self
+                .embeddings
+                .from
+                .iter()
+                .zip(&mut self.facts.read_at_source)
+            {
                 *read |= !from.is_empty();
             }
         }

@@ -86,7 +86,9 @@ pub fn arrange(
 
     let zeros: Vec<BufferId> = order.zeroed.iter().copied().collect();
     let seen = order.seen_again();
-    let again = before.iter().filter(|fill| writes(fill).iter().any(|at| seen.contains(at)));
+    let again = before
+        .iter()
+        .filter(|fill| writes(fill).iter().any(|at| seen.contains(at)));
     let again: Vec<Instr> = again.cloned().collect();
     let needed = order.read_late(&again);
     let mut lists: [Vec<Instr>; 4] = Default::default();
@@ -407,7 +409,9 @@ impl Order {
         let across = backward.flat_map(|(facts, _)| &facts.reads);
         let across = across.filter(|(_, reading)| *reading == Reading::Across);
         let buffers = across.map(|(buffer, _)| *buffer);
-        buffers.filter(|buffer| self.blends.contains(buffer)).collect()
+        buffers
+            .filter(|buffer| self.blends.contains(buffer))
+            .collect()
     }
 
     /// All that is read after the forward chunks, histories among it; `again` is what fills blends once more.

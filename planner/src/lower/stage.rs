@@ -5,14 +5,14 @@ use crate::lower::phases::{Borders, arrange};
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer, Training, canonical, optimizer, partial, without_dropout};
 use crate::stale::Stage;
-use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::{Rows, Type};
 use gnnc_ir::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::{Graph, NodeId};
+use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{History, Input, Op};
 use gnnc_ir::program::{
     BufferId, Extent, Instr, METRICS, Neighbour, Passage, Pipeline, Program, Ref, Role,
 };
+use gnnc_ir::{Rows, Type};
 
 /// Lowers one stage for the ranks of its group.
 ///

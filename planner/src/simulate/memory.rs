@@ -57,7 +57,10 @@ fn worst(
             seen.push((*sizes, sent, messages, sharers));
             let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
-            let own = messages.saturating_add(fixed).saturating_mul(4).saturating_add(own);
+            let own = messages
+                .saturating_add(fixed)
+                .saturating_mul(4)
+                .saturating_add(own);
             peak = peak.max(buffers(sizes).saturating_add(own));
         }
     }

@@ -44,7 +44,12 @@ pub fn factor(
         false => code.push(map(lowerer, zero.clone(), &[], total)),
     }
     let cut = |lowerer: &Lowerer, n: usize| lowerer.program.params[n].shard.is_some();
-    let all = || grads.iter().enumerate().filter_map(|(n, g)| Some((n, (*g)?)));
+    let all = || {
+        grads
+            .iter()
+            .enumerate()
+            .filter_map(|(n, g)| Some((n, (*g)?)))
+    };
     for (n, grad) in all().filter(|(n, _)| !cut(lowerer, *n)).collect::<Vec<_>>() {
         squares(lowerer, n, grad, total, code);
     }
@@ -86,7 +91,10 @@ pub fn factor(
 /// Adds the squares of a parameter's gradient to a number.
 fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut Vec<Instr>) {
     let ty = lowerer.program.params[n].ty;
-    let part = scalar(lowerer, &format!("{}.squares", lowerer.program.params[n].name));
+    let part = scalar(
+        lowerer,
+        &format!("{}.squares", lowerer.program.params[n].name),
+    );
     let value = Terms::build(|t| {
         let g = t.load(0);
         t.binary(Binary::Mul, g, g)
