@@ -19,6 +19,8 @@ mod device;
 mod examples;
 #[path = "differential/flow.rs"]
 mod flow;
+#[path = "differential/frozen.rs"]
+mod frozen;
 #[path = "differential/layouts.rs"]
 mod layouts;
 #[path = "differential/messages.rs"]

@@ -118,6 +118,45 @@ fn attention_is_trained_in_stages() {
 }
 
 #[test]
+fn numbers_of_a_pipeline_that_are_seldom_meant_are_warned_of() {
+    let cora = example("gcnii_cora.gir");
+    let warned = |more: &[&str]| {
+        let args = [
+            "train",
+            &cora,
+            "--set",
+            "depth=6",
+            "--epochs",
+            "3",
+            "--allow",
+            "stale",
+            "--workers",
+            "3",
+        ];
+        gnnc(args.iter().chain(more)).stderr
+    };
+    let staged = ["--placement", "pipeline", "--chunks", "2"];
+    let found = warned(&staged);
+    for part in [
+        "warning: with 2 chunks for 3 stages",
+        "histories stay for 10 epochs, but there are only 3",
+    ] {
+        assert!(found.contains(part), "{found}");
+    }
+    let staged = [
+        "--placement",
+        "pipeline",
+        "--chunks",
+        "3",
+        "--interval",
+        "3",
+    ];
+    for found in [warned(&staged), warned(&["--placement", "graph"])] {
+        assert!(!found.contains("warning"), "{found}");
+    }
+}
+
+#[test]
 fn a_hybrid_without_groups_is_refused_with_what_to_do() {
     let cora = example("gcnii_cora.gir");
     refused(

@@ -2,6 +2,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
+use crate::pipeline::{self, RES_PLUS, check_case};
 use gnnc::ir::plan::Placement;
 
 /// A stack of parameters, some that are cut, one without a gradient, and one that a rank has whole.
@@ -41,5 +42,24 @@ fn all_placements_scale_by_the_same() {
                 case(clip).check(way);
             }
         }
+    }
+}
+
+#[test]
+fn stages_clip_by_the_length_of_all_gradients() {
+    for (ranks, stages, clip) in [
+        (1, 1, 0.05),
+        (3, 3, 0.05),
+        (4, 2, 0.05),
+        (6, 3, 0.05),
+        (3, 3, 1e6),
+    ] {
+        let way = pipeline::Way {
+            ranks,
+            stages,
+            chunks: 3,
+            interval: 2,
+        };
+        check_case(pipeline::case(RES_PLUS).with_clip(clip), RES_PLUS, way);
     }
 }
