@@ -25,7 +25,7 @@ mod uses;
 
 pub use chunk::{Chunk, Moved};
 pub use pipeline::{Neighbour, Passage, Pipeline};
-pub use skip::{Distance, RULES, Rule, Skip};
+pub use skip::{Distance, Norm, RULES, Rule, Skip};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.

@@ -6,7 +6,7 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Ref};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -262,11 +262,11 @@ impl<'a> Compiler<'a> {
     }
 
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let columns = |at: &Ref| u64::from(self.program.buffer(at.buffer).columns);
-        let row = 4 * passage.tensors.iter().map(columns).sum::<u64>();
+        let (row, fixed) = passage.floats(self.program);
         let classes = self.fabric.classes.iter();
+        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
         let bytes: Vec<f64> = classes
-            .map(|c| (c.sizes.inner * row) as f64 * self.share.rows)
+            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
             .collect();
         Step::Passage {
             at,
