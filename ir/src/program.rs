@@ -13,6 +13,7 @@
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
 use crate::op::{Loss, Redistribute, Site};
+use crate::storage::Storage;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
@@ -93,19 +94,22 @@ pub enum Role {
     Temp,
 }
 
-/// A block of 32-bit floats on every rank.
+/// A block of floats on every rank. A slot begins at a multiple of four bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     /// Name of the tensor, for traces.
     pub name: String,
     /// Rows.
     pub extent: Extent,
-    /// Floats in a row.
+    /// Elements of a row.
     pub columns: u32,
     /// Tensors of this size that lie one after the other.
     pub slots: u32,
     /// What it is for.
     pub role: Role,
+    /// How its elements lie in memory.
+    #[serde(default, skip_serializing_if = "Storage::is_f32")]
+    pub storage: Storage,
 }
 
 /// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
@@ -124,9 +128,9 @@ pub struct Ref {
 pub struct Matrix {
     /// The buffer.
     pub at: Ref,
-    /// First float.
+    /// First element.
     pub offset: u32,
-    /// Floats from one row to the next.
+    /// Elements from one row to the next.
     pub stride: u32,
 }
 
@@ -431,17 +435,33 @@ impl Extent {
 }
 
 impl Buffer {
-    /// Floats of one slot on a rank.
-    pub fn slot_floats(&self, sizes: &RankSizes) -> u64 {
+    /// Elements of one slot on a rank.
+    pub fn slot_elements(&self, sizes: &RankSizes) -> u64 {
         sizes
             .rows(self.extent)
             .saturating_mul(u64::from(self.columns))
     }
 
-    /// Floats on a rank.
-    pub fn floats(&self, sizes: &RankSizes) -> u64 {
-        self.slot_floats(sizes)
-            .saturating_mul(u64::from(self.slots))
+    /// Four bytes each, of one slot on a rank.
+    pub fn slot_words(&self, sizes: &RankSizes) -> u64 {
+        let elements = self.slot_elements(sizes);
+        elements.div_ceil(u64::from(self.storage.in_word()))
+    }
+
+    /// Four bytes each, on a rank.
+    pub fn words(&self, sizes: &RankSizes) -> u64 {
+        self.slot_words(sizes).saturating_mul(u64::from(self.slots))
+    }
+
+    /// Four bytes each, of a row that is moved, which is a whole number of them.
+    pub fn row_words(&self) -> u32 {
+        self.columns / self.storage.in_word()
+    }
+
+    /// Bytes of the elements of one slot on a rank.
+    pub fn slot_bytes(&self, sizes: &RankSizes) -> u64 {
+        let elements = self.slot_elements(sizes);
+        elements.saturating_mul(self.storage.bytes())
     }
 }
 

@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Nest, launched, loads, stored};
+use super::{Nest, element, launched, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -106,6 +106,9 @@ pub fn demand(
         Instr::Launch(launch) => terms.launch(program, launch, sizes),
         Instr::MatMul {
             product,
+            a,
+            b,
+            out,
             rows,
             inner,
             columns,
@@ -122,17 +125,25 @@ pub fn demand(
                 terms.counts[SLOW] += vectors * exprs.iter().map(|e| slow(e)).sum::<f64>();
                 terms.counts[EXP] += vectors * exprs.iter().map(|e| exponentials(e)).sum::<f64>();
             }
-            terms.product(*product, sizes.rows(*rows), inner, columns)
+            let beside = match product {
+                Product::Nn | Product::Nt => out,
+                Product::Tn => b,
+            };
+            let row = inner * element(program, a.at) + columns * element(program, beside.at);
+            terms.product(*product, sizes.rows(*rows), (inner, columns), row)
         }
         Instr::SparseMatMul {
             product,
             values,
             inner,
             columns,
-            ..
+            b,
+            out,
         } => {
             let stored = stored(program, *values, sizes);
-            terms.sparse(*product, u64::from(*inner), u64::from(*columns), stored)
+            let bytes = [b, out].map(|matrix| element(program, matrix.at));
+            let shape = (u64::from(*inner), u64::from(*columns));
+            terms.sparse(*product, shape, stored, bytes)
         }
         Instr::SparseDropout { values, .. } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
@@ -202,21 +213,24 @@ impl Terms {
         }
     }
 
-    fn product(&mut self, product: Product, rows: u64, inner: u64, columns: u64) -> &'static str {
+    /// `row` bytes are streamed for each of the rows.
+    fn product(
+        &mut self,
+        product: Product,
+        rows: u64,
+        (inner, columns): (u64, u64),
+        row: u64,
+    ) -> &'static str {
         let result = match product {
             Product::Nn | Product::Nt => rows,
             Product::Tn => inner,
         };
         self.counts[ROW] = rows as f64;
         self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
-        let streamed = match product {
-            Product::Nn | Product::Nt => rows * (inner + columns),
-            Product::Tn => rows * (inner + columns),
-        };
         // What is packed or added up again: one matrix of `inner` rows.
         self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
-        self.stream(4 * streamed);
+        self.stream(rows * row);
         match (product, columns > NARROW) {
             (Product::Nn, false) => "gemm-nn",
             (Product::Nt, false) => "gemm-nt",
@@ -230,9 +244,9 @@ impl Terms {
     fn sparse(
         &mut self,
         product: Product,
-        inner: u64,
-        columns: u64,
+        (inner, columns): (u64, u64),
         (vertices, nonzeros): (u64, u64),
+        [read, written]: [u64; 2],
     ) -> &'static str {
         let (rows, others) = match product {
             Product::Tn => (inner, vertices),
@@ -241,8 +255,8 @@ impl Terms {
         self.counts[ROW] = rows as f64;
         self.counts[ARC] = nonzeros as f64;
         self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
-        self.stream(8 * nonzeros + 4 * rows * columns);
-        self.pick(nonzeros, 4 * columns, 4 * others * columns);
+        self.stream(8 * nonzeros + written * rows * columns);
+        self.pick(nonzeros, read * columns, read * others * columns);
         match product {
             Product::Tn => {
                 self.pick(nonzeros, 4, 4 * nonzeros);
@@ -348,16 +362,14 @@ impl Terms {
             }
         }
         let outputs = kernel.outputs.iter();
-        let written: u64 = outputs
-            .map(|o| nest.output_bytes(kernel, o.head_step, o.column_step))
-            .sum();
+        let written: u64 = outputs.map(|o| nest.output_bytes(kernel, o)).sum();
         self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
     }
 }
 
 /// Bytes of one slot of a buffer.
 fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
-    4 * program.buffer(at.buffer).slot_floats(sizes)
+    program.buffer(at.buffer).slot_bytes(sizes)
 }
 
 /// Bytes of everything that an instruction touches, each once.

@@ -254,8 +254,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let columns = |at: &Ref| u64::from(self.program.buffer(at.buffer).columns);
-        let row = 4 * passage.tensors.iter().map(columns).sum::<u64>();
+        let words = |at: &Ref| u64::from(self.program.buffer(at.buffer).row_words());
+        let row = 4 * passage.tensors.iter().map(words).sum::<u64>();
         let classes = self.fabric.classes.iter();
         let bytes: Vec<f64> = classes
             .map(|c| (c.sizes.inner * row) as f64 * self.share.rows)
@@ -360,14 +360,16 @@ impl<'a> Compiler<'a> {
             }
             Instr::Redistribute {
                 how,
+                to,
                 heads,
                 width,
                 moved,
                 ..
             } => {
                 let shape = (*heads, *width);
-                let floats = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
-                let cost = self.all_to_all(*how, self.moved(4 * floats, *moved));
+                let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
+                let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
+                let cost = self.all_to_all(*how, self.moved(bytes, *moved));
                 TransferCost::Everyone(self.as_measured(cost, name))
             }
             _ => TransferCost::Everyone(CollectiveCost::default()),

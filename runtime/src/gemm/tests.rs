@@ -43,6 +43,8 @@ fn case(product: Product, rows: usize, inner: usize, columns: usize, pad: usize)
     }
     let dense = |at: Span, columns: usize| Dense {
         at,
+        first: 0,
+        storage: Storage::F32,
         stride: columns + pad,
     };
     let multiply = Multiply {

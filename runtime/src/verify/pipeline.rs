@@ -127,7 +127,10 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
 impl Check<'_> {
     /// Rows of own vertices that go between stages.
     pub(super) fn passage(&self, passage: &Passage) -> Checked {
-        let tensor = |at: &Ref| self.rows("a tensor", *at);
+        let tensor = |at: &Ref| {
+            self.rows("a tensor", *at)?;
+            self.moved_rows("a tensor", *at)
+        };
         passage.tensors.iter().try_for_each(tensor)
     }
 
@@ -142,6 +145,8 @@ impl Check<'_> {
         if !matches!(target.role, Role::History(_)) || from.buffer == history.buffer {
             return Err(format!("`{}` is no history of another buffer", target.name));
         }
+        self.moved_rows("what is kept", from)?;
+        self.stored_as("the history", history, source.storage)?;
         if source.columns != target.columns {
             return Err(format!(
                 "`{}` has {} columns, its history {}",
