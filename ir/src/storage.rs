@@ -59,7 +59,7 @@ impl Storage {
     pub fn roundoff(self) -> f64 {
         match self {
             Self::F32 => 2f64.powi(-24),
-            Self::Bf16 => 2f64.powi(-9),
+            Self::Bf16 => 2f64.powi(-8),
             Self::F16 => 2f64.powi(-11),
         }
     }
@@ -233,6 +233,18 @@ mod tests {
                     assert_eq!(found(middle.next_up()), bits + 1, "{storage} {bits:#x}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn roundoff_is_the_largest_relative_error() {
+        for storage in HALVES {
+            let error = |n: u32| {
+                let x = f64::from(n) / 65536.0 + 1.0;
+                (f64::from(storage.round(x as f32)) - x).abs() / x
+            };
+            let largest = (0..65536).map(error).fold(0.0, f64::max);
+            assert!(largest <= storage.roundoff() && largest > 0.98 * storage.roundoff());
         }
     }
 
