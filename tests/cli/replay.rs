@@ -88,7 +88,7 @@ fn plans_say_how_tensors_lie_in_memory() {
     let cora = example("gcn_cora.gir");
     for command in ["train", "plan", "bench-epoch"] {
         let run = gnnc([command, &cora, "--storage", "bf8"]);
-        run.fails(2, &["bf8", "expected one of f32, bf16, f16"]);
+        run.fails(1, &["bf8", "expected one of f32, bf16, f16"]);
     }
     let listed = gnnc(["emit", "program", &cora, "--storage", "bf16"]).report();
     assert!(listed.contains("inner x 16 bf16"), "{listed}");
