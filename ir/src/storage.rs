@@ -89,6 +89,28 @@ impl Storage {
         }
     }
 
+    /// The 16 bits of many numbers.
+    pub fn encode_all(self, numbers: &[f32], bits: &mut [u16]) {
+        let all = bits.iter_mut().zip(numbers);
+        // Apart from each other, so that each is done for several numbers at once.
+        match self {
+            Self::F32 => all.for_each(|(bits, x)| *bits = self.encode(*x)),
+            Self::Bf16 => all.for_each(|(bits, x)| *bits = to_bf16(*x)),
+            Self::F16 => all.for_each(|(bits, x)| *bits = to_f16(*x)),
+        }
+    }
+
+    /// The numbers of 16 bits each.
+    pub fn decode_all(self, bits: &[u16], numbers: &mut [f32]) {
+        let all = numbers.iter_mut().zip(bits);
+        match self {
+            Self::F32 | Self::Bf16 => {
+                all.for_each(|(x, bits)| *x = f32::from_bits(u32::from(*bits) << 16));
+            }
+            Self::F16 => all.for_each(|(x, bits)| *x = from_f16(*bits)),
+        }
+    }
+
     /// Writes numbers as they are stored, behind each other; what is left of the last four bytes is 0.
     pub fn pack(self, numbers: &[f32], words: &mut [f32]) {
         if self.is_f32() {
@@ -159,12 +181,20 @@ fn to_bf16(x: f32) -> u16 {
 fn to_f16(x: f32) -> u16 {
     let sign = x.to_bits() & 0x8000_0000;
     let bits = x.to_bits() ^ sign;
-    let rounded = match bits {
-        0x7f80_0001.. => 0x7e00,
-        0x4780_0000.. => 0x7c00,
-        // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
-        ..0x3880_0000 => (f32::from_bits(bits) + 0.5).to_bits() - 0x3f00_0000,
-        _ => (bits - 0x3800_0000 + 0xfff + (bits >> 13 & 1)) >> 13,
+    // All of them and then one, so that no number needs a branch of its own.
+    let special = 0x7c00 | if x.is_nan() { 0x0200 } else { 0 };
+    // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
+    let small = (f32::from_bits(bits) + 0.5)
+        .to_bits()
+        .wrapping_sub(0x3f00_0000);
+    let even = bits >> 13 & 1;
+    let normal = bits.wrapping_add(0xfff + even).wrapping_sub(0x3800_0000) >> 13;
+    let signed = bits as i32;
+    let rounded = if signed < 0x3880_0000 { small } else { normal };
+    let rounded = if signed < 0x4780_0000 {
+        rounded
+    } else {
+        special
     };
     (sign >> 16 | rounded) as u16
 }

@@ -148,9 +148,7 @@ impl Multiply {
             // SAFETY: spans were checked; blocks have their own results.
             unsafe {
                 if !self.a.storage.is_f32() {
-                    let a = self.a.numbers(begin, k, m);
-                    let b = self.b.numbers(begin, k, n);
-                    block_product((m, n, k), dst, stride, (a.as_ptr(), m), (b.as_ptr(), n));
+                    self.half_block((begin, k), dst, stride);
                     return;
                 }
                 let (lhs, rhs) = (self.a.row(begin, m), self.b.row(begin, n));

@@ -9,9 +9,10 @@ use crate::check::Case;
 use crate::data::{Shape, planted};
 use crate::device::{Again, runs};
 use gnnc::ir::plan::Placement;
-use gnnc::ir::program::{Extent, Role, Rule};
+use gnnc::ir::program::{Buffer, Extent, Program, Role, Rule};
 use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::Stages;
+use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
 use std::sync::Arc;
 
@@ -282,4 +283,81 @@ fn halves_do_not_depend_on_threads() {
         };
         assert_eq!(bits(1), bits(3), "{placement} x {ranks}");
     }
+}
+
+/// Parameters are saved as they are, and histories, which lie in 16 bits, lose nothing on the way.
+#[test]
+fn a_run_in_16_bits_goes_on_from_its_checkpoint() {
+    let case = case(GCN, false);
+    for (placement, ranks) in [
+        (Placement::Graph, 4),
+        (Placement::SkipBroadcast, 4),
+        (Placement::Pipeline, 3),
+        (Placement::PushPull, 4),
+    ] {
+        let options = options(placement, ranks, Storage::Bf16);
+        let start = || {
+            let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options).unwrap();
+            trainer.session.set_learning_rate(0.02);
+            trainer
+        };
+        let losses = |trainer: &mut Trainer, epochs: usize| -> Vec<u64> {
+            let epochs = (0..epochs).map(|_| trainer.epoch().unwrap().loss.to_bits());
+            epochs.collect()
+        };
+        let expected = losses(&mut start(), 5);
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = path.join(format!("halves-{placement}.safetensors"));
+        let mut first = start();
+        let mut found = losses(&mut first, 3);
+        first.session.save(&path).unwrap();
+        let mut second = start();
+        second.session.resume(&path).unwrap();
+        second.session.set_learning_rate(0.02);
+        found.extend(losses(&mut second, 2));
+        assert_eq!(found, expected, "{placement}");
+    }
+}
+
+/// A program whose buffers and kernels do not agree on how numbers lie is refused before it runs.
+#[test]
+fn programs_that_mix_storages_up_are_refused() {
+    let case = case(GCN, false);
+    let again = Again::new(&case, &options(Placement::Graph, 4, Storage::Bf16));
+    let refused = |change: &dyn Fn(&mut Program)| {
+        let mut programs = again.programs.clone();
+        programs.iter_mut().for_each(change);
+        let data = case.loaded.data.as_ref().unwrap();
+        let session = Session::new(programs, data, &again.partition, again.options.clone());
+        session.err().unwrap().to_string()
+    };
+    let half = |buffer: &&mut Buffer| !buffer.storage.is_f32();
+    let whole = |program: &mut Program| {
+        let mut buffers = program.buffers.iter_mut();
+        buffers.find(half).unwrap().storage = Storage::F32;
+    };
+    assert!(refused(&whole).contains("expected"), "{}", refused(&whole));
+    let other = |program: &mut Program| {
+        let operands = program
+            .kernels
+            .iter_mut()
+            .flat_map(|kernel| &mut kernel.outputs);
+        let halves = operands.filter(|operand| !operand.storage.is_f32());
+        halves.for_each(|operand| operand.storage = Storage::F16);
+    };
+    let message = refused(&other);
+    assert!(message.contains("in bf16, expected f16"), "{message}");
+    let parameter = |program: &mut Program| {
+        let mut buffers = program.buffers.iter_mut();
+        let found = buffers.find(|b| matches!(b.role, Role::Param(_)));
+        found.unwrap().storage = Storage::Bf16;
+    };
+    let message = refused(&parameter);
+    assert!(message.contains("bf16) does not fit its role"), "{message}");
+    let logits = |program: &mut Program| {
+        let logits = program.logits.unwrap().buffer;
+        program.buffers[logits.0 as usize].storage = Storage::Bf16;
+    };
+    let message = refused(&logits);
+    assert!(message.contains("expected f32"), "{message}");
 }
