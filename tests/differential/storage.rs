@@ -361,3 +361,31 @@ fn programs_that_mix_storages_up_are_refused() {
     let message = refused(&logits);
     assert!(message.contains("expected f32"), "{message}");
 }
+
+/// Rules that look at values: distances of rows in 16 bits from what was sent last.
+#[test]
+fn copies_in_16_bits_are_as_close_as_a_rule_says() {
+    let case = case(GCN, false);
+    for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+        let options = TrainOptions {
+            skip: Some("gap:0.3:2".parse().unwrap()),
+            ..options(Placement::SkipBroadcast, 3, storage)
+        };
+        let again = Again::new(&case, &options);
+        let gaps = [again.on_device(&Arc::default()), again.on_processor()].map(|mut session| {
+            session.set_learning_rate(0.02);
+            for _ in 0..EPOCHS {
+                session.epoch().unwrap();
+            }
+            let layers = session.staleness().layers;
+            let gaps = layers.iter().map(|layer| layer.gap.unwrap_or(0.0));
+            gaps.fold(0.0, f64::max)
+        });
+        let apart = (gaps[0] - gaps[1]).abs();
+        assert!(gaps[1] > 0.0 && gaps[1] <= 0.3, "{storage}: {gaps:?}");
+        assert!(
+            apart <= 4.0 * storage.roundoff().max(1e-5),
+            "{storage}: {gaps:?}"
+        );
+    }
+}

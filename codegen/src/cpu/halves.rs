@@ -15,7 +15,7 @@ impl Emit<'_, '_> {
     pub fn load_halves(&mut self, pointer: Value, offsets: &[u32], storage: Storage) -> Value {
         let bits = self.load_bits(pointer, offsets);
         match storage {
-            Storage::F16 => self.from_f16(bits),
+            Storage::F16 => self.f16_number(bits),
             Storage::F32 | Storage::Bf16 => {
                 let shifted = self.up(bits, 16);
                 self.cast(types::F32X4, shifted)
@@ -32,8 +32,8 @@ impl Emit<'_, '_> {
         storage: Storage,
     ) {
         let bits = match storage {
-            Storage::F16 => self.to_f16(vector),
-            Storage::F32 | Storage::Bf16 => self.to_bf16(vector),
+            Storage::F16 => self.f16_bits(vector),
+            Storage::F32 | Storage::Bf16 => self.bf16_bits(vector),
         };
         self.store_bits(pointer, offsets, bits);
     }
@@ -101,7 +101,7 @@ impl Emit<'_, '_> {
         self.b.ins().ushr(vector, bits)
     }
 
-    fn to_bf16(&mut self, vector: Value) -> Value {
+    fn bf16_bits(&mut self, vector: Value) -> Value {
         let bits = self.cast(types::I32X4, vector);
         let upper = self.down(bits, 16);
         let (one, below) = (self.isplat(1), self.isplat(0x7fff));
@@ -115,7 +115,7 @@ impl Emit<'_, '_> {
         self.b.ins().bitselect(is_none, none, rounded)
     }
 
-    fn to_f16(&mut self, vector: Value) -> Value {
+    fn f16_bits(&mut self, vector: Value) -> Value {
         let all = self.cast(types::I32X4, vector);
         let (top, below_top) = (self.isplat(0x8000_0000), self.isplat(0x7fff_ffff));
         let sign = self.b.ins().band(all, top);
@@ -149,7 +149,7 @@ impl Emit<'_, '_> {
         self.b.ins().bor(sign, rounded)
     }
 
-    fn from_f16(&mut self, all: Value) -> Value {
+    fn f16_number(&mut self, all: Value) -> Value {
         let (top, below_top) = (self.isplat(0x8000), self.isplat(0x7fff));
         let sign = self.b.ins().band(all, top);
         let sign = self.up(sign, 16);
