@@ -115,6 +115,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
         offset: 0,
         head_step: u32::from(heads > 1),
         column_step: 0,
+        storage: Default::default(),
     };
     let dense = |at, heads, width| Operand::dense(at, heads, width);
     Ok(match kernel {

@@ -10,6 +10,7 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Program, RankSizes, Rule};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Phase, median};
 use gnnc_ir::traffic::{Sent, beyond, traffic};
 use gnnc_planner::layout::Layouts;
@@ -47,6 +48,8 @@ pub struct TrainOptions {
     pub skip: Option<Rule>,
     /// Stages of a pipeline: one for each rank if none are given; layers as they are fastest on `cluster`.
     pub stages: Option<Stages>,
+    /// How tensors lie in memory.
+    pub storage: Storage,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
     /// File that the state is written to, every so many epochs and at the end.
@@ -77,6 +80,7 @@ impl Default for TrainOptions {
             flow: Flow::default(),
             skip: None,
             stages: None,
+            storage: Storage::F32,
             cache_dir: None,
             checkpoint: None,
             checkpoint_every: 100,

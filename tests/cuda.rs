@@ -15,6 +15,7 @@ use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
 use gnnc::codegen::cuda::{Source, generate, module};
 use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded};
 use std::collections::BTreeMap;
@@ -27,11 +28,12 @@ const PLACEMENTS: [Placement; 2] = [Placement::Graph, Placement::Tensor];
 /// The version that the summaries of registers were made with.
 const VERSION: [i32; 2] = [13, 0];
 
-/// The different kernels of all examples, on one rank and on four, under a name that starts with
-/// the kind of kernel.
-fn kernels() -> &'static [(&'static str, Source)] {
-    static KERNELS: OnceLock<Vec<(&'static str, Source)>> = OnceLock::new();
-    KERNELS.get_or_init(|| {
+/// The different kernels of all examples, on one rank and on four, with tensors in a storage, under a name
+/// that starts with the kind of kernel.
+fn kernels(storage: Storage) -> &'static [(&'static str, Source)] {
+    type Kernels = OnceLock<Vec<(&'static str, Source)>>;
+    static KERNELS: [Kernels; 3] = [const { OnceLock::new() }; 3];
+    KERNELS[storage as usize].get_or_init(|| {
         // Equal kernels have equal texts.
         let mut texts: BTreeMap<String, Kernel> = BTreeMap::new();
         for entry in std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap() {
@@ -43,7 +45,10 @@ fn kernels() -> &'static [(&'static str, Source)] {
             let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
             let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
             for (placement, ranks) in PLACEMENTS.into_iter().flat_map(|p| [(p, 1), (p, 4)]) {
-                let place = Place::new(placement, ranks);
+                let place = Place {
+                    storage,
+                    ..Place::new(placement, ranks)
+                };
                 for program in compiled.programs(&place).unwrap() {
                     for kernel in program.kernels {
                         let text = generate(&kernel, "kernel").unwrap().text;
@@ -80,7 +85,7 @@ fn nvrtc(test: &str) -> Option<Nvrtc> {
 
 #[test]
 fn the_examples_have_many_kernels() {
-    let kernels = kernels();
+    let kernels = kernels(Storage::F32);
     for kind in [
         "map",
         "edge-map",
@@ -98,12 +103,33 @@ fn the_examples_have_many_kernels() {
 
 #[test]
 fn kernels_of_the_examples_compile_for_sm_80() {
-    compile("sm_80");
+    compile("sm_80", Storage::F32);
 }
 
 #[test]
 fn kernels_of_the_examples_compile_for_sm_90() {
-    compile("sm_90");
+    compile("sm_90", Storage::F32);
+}
+
+#[test]
+fn kernels_of_the_examples_in_16_bits_compile() {
+    compile("sm_80", Storage::Bf16);
+    compile("sm_90", Storage::Bf16);
+    compile("sm_90", Storage::F16);
+}
+
+/// 16 bytes at once are 8 elements.
+#[test]
+fn rows_of_16_bits_are_read_16_bytes_at_a_time() {
+    let texts = || {
+        kernels(Storage::Bf16)
+            .iter()
+            .map(|(_, source)| &source.text)
+    };
+    assert!(texts().any(|text| text.contains("*(const uint4 *)(in")));
+    assert!(texts().any(|text| text.contains("make_uint4(")));
+    let mut floats = kernels(Storage::F32).iter().map(|(_, source)| &source.text);
+    assert!(floats.all(|text| !text.contains("u16") && !text.contains("bf16")));
 }
 
 /// What is the same for every model.
@@ -126,14 +152,14 @@ fn the_library_compiles() {
 }
 
 /// Compiles all kernels; a summary of what they take is kept.
-fn compile(arch: &str) {
+fn compile(arch: &str, storage: Storage) {
     let Some(nvrtc) = nvrtc(arch) else {
         return;
     };
     let mut kinds: BTreeMap<&str, (usize, u32, u32, u32)> = BTreeMap::new();
     let mut spilled = String::new();
     // Some at a time: the compiler's work grows faster than the text.
-    for some in kernels().chunks(64) {
+    for some in kernels(storage).chunks(64) {
         let text = module(some.iter().map(|(_, source)| source));
         let binary = nvrtc.compile(&text, "examples.cu", arch).unwrap();
         let ptx = String::from_utf8_lossy(&binary.ptx).into_owned();
@@ -169,7 +195,11 @@ fn compile(arch: &str) {
     }
     let version = nvrtc.version();
     if version == VERSION {
-        insta::assert_snapshot!(format!("registers-{arch}"), summary);
+        let name = match storage {
+            Storage::F32 => format!("registers-{arch}"),
+            storage => format!("registers-{storage}-{arch}"),
+        };
+        insta::assert_snapshot!(name, summary);
     } else {
         println!(
             "skipped the summary of registers: made with NVRTC {VERSION:?}, this is {version:?}"
@@ -182,7 +212,12 @@ fn compile(arch: &str) {
 fn machine_code_is_kept() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cubins");
     let _ = std::fs::remove_dir_all(&folder);
-    let text = module(kernels().iter().take(1).map(|(_, source)| source));
+    let text = module(
+        kernels(Storage::F32)
+            .iter()
+            .take(1)
+            .map(|(_, source)| source),
+    );
     let code = |text: &str, arch: &str| {
         let mut cubins = Cubins::new(nvrtc("machine_code_is_kept")?, Some(folder.clone()));
         let code = cubins.machine_code(text, arch).unwrap();

@@ -37,5 +37,7 @@ mod sameness;
 mod skip;
 #[path = "differential/stages.rs"]
 mod stages;
+#[path = "differential/storage.rs"]
+mod storage;
 #[path = "differential/volumes.rs"]
 mod volumes;

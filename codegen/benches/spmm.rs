@@ -79,6 +79,7 @@ impl Bench {
                     offset: 0,
                     head_step: 0,
                     column_step: 0,
+                    storage: Default::default(),
                 },
                 Operand::dense(At::One, 1, w),
             ],
@@ -119,6 +120,7 @@ impl Bench {
             offset: 0,
             head_step: u32::from(heads > 1),
             column_step: 0,
+            storage: Default::default(),
         };
         let kernel = Kernel {
             body: Body::Gather {

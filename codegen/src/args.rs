@@ -2,6 +2,7 @@
 
 use crate::walk::{self, Walk};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
 /// The arguments that machine code reads; the layout is part of the calling convention.
@@ -32,9 +33,9 @@ pub struct RawArgs {
     pub ids: *const u32,
     /// The row list of [`At::List`].
     pub list: *const u32,
-    /// First float of each input.
+    /// First element of each input.
     pub inputs: *const *const f32,
-    /// First float of each output.
+    /// First element of each output.
     pub outputs: *const *mut f32,
     /// The run-time scalars.
     pub scalars: *const f32,
@@ -42,7 +43,7 @@ pub struct RawArgs {
     pub keys: *const u64,
 }
 
-/// A buffer of floats that a kernel reads or writes.
+/// A buffer of floats that a kernel reads or writes, or of words that hold two elements of 16 bits each.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     ptr: *mut f32,
@@ -86,15 +87,15 @@ pub enum ArgsError {
         found: u64,
     },
     /// A buffer ends before the last element that the kernel touches.
-    #[error("{what} {index} has {found} floats, the kernel touches {needed}")]
+    #[error("{what} {index} has {found} elements, the kernel touches {needed}")]
     Short {
         /// `input` or `output`.
         what: &'static str,
         /// Which one.
         index: usize,
-        /// Floats needed.
+        /// Elements needed.
         needed: u64,
-        /// Floats given.
+        /// Elements given.
         found: u64,
     },
     /// The row offsets are not ascending.
@@ -185,7 +186,7 @@ impl KernelArgs<'_> {
         at_least("mask keys", kernel.masks.len(), self.keys.len())?;
         let dense = u64::from(kernel.heads) * u64::from(kernel.width);
         if matches!(kernel.body, Body::ColReduce { .. }) {
-            self.fits("output", 0, dense)?;
+            self.fits(("output", 0), Storage::F32, dense)?;
         }
         if begin == end {
             return Ok(());
@@ -193,18 +194,16 @@ impl KernelArgs<'_> {
         let reach = self.reach(kernel, end, begin)?;
         for (index, operand) in kernel.inputs.iter().enumerate() {
             if let Some(last) = reach.last(operand.at) {
-                self.fits(
-                    "input",
-                    index,
-                    floats(operand, kernel.heads, kernel.width, last),
-                )?;
+                let needed = elements(operand, kernel.heads, kernel.width, last);
+                self.fits(("input", index), operand.storage, needed)?;
             }
         }
         if !matches!(kernel.body, Body::ColReduce { .. }) {
             let (heads, width) = walk::result_shape(kernel);
             for (index, operand) in kernel.outputs.iter().enumerate() {
                 if let Some(last) = reach.last(operand.at) {
-                    self.fits("output", index, floats(operand, heads, width, last))?;
+                    let needed = elements(operand, heads, width, last);
+                    self.fits(("output", index), operand.storage, needed)?;
                 }
             }
         }
@@ -222,13 +221,19 @@ impl KernelArgs<'_> {
         Ok(())
     }
 
-    fn fits(&self, what: &'static str, index: usize, needed: u64) -> Result<(), ArgsError> {
+    fn fits(
+        &self,
+        (what, index): (&'static str, usize),
+        storage: Storage,
+        needed: u64,
+    ) -> Result<(), ArgsError> {
         let buffers = if what == "input" {
             &self.inputs
         } else {
             &self.outputs
         };
-        let found = buffers.get(index).map_or(0, |b| b.len as u64);
+        let words = buffers.get(index).map_or(0, |b| b.len as u64);
+        let found = words * u64::from(storage.in_word());
         if found < needed {
             Err(ArgsError::Short {
                 what,
@@ -311,8 +316,8 @@ impl Reach {
     }
 }
 
-/// Floats of a buffer up to the last element of row `last`.
-fn floats(operand: &Operand, heads: u32, width: u32, last: u64) -> u64 {
+/// Elements of a buffer up to the last one of row `last`.
+fn elements(operand: &Operand, heads: u32, width: u32, last: u64) -> u64 {
     let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
     let row = if operand.at == At::One {
         0

@@ -110,6 +110,7 @@ mod tests {
             offset: 0,
             head_step: 1,
             column_step: 0,
+            storage: Default::default(),
         };
         let kernel = flatten(&map(8, 4, weight));
         assert_eq!((kernel.heads, kernel.width), (8, 4));
@@ -124,6 +125,7 @@ mod tests {
             offset: 8,
             head_step: 4,
             column_step: 1,
+            storage: Default::default(),
         };
         let kernel = flatten(&map(8, 4, slice));
         assert_eq!((kernel.heads, kernel.width), (1, 32));

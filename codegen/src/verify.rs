@@ -3,6 +3,7 @@
 use crate::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel};
+use gnnc_ir::storage::Storage;
 
 /// Largest number of floats from the start of a row to any of its elements, and largest
 /// stride: byte offsets must fit a signed 32-bit displacement.
@@ -105,6 +106,16 @@ pub enum SpecError {
         /// Outputs expected.
         expected: usize,
     },
+    /// Results that are added or divided where they lie, in 16 bits.
+    #[error(
+        "a {body} kernel writes {storage}, expected f32: it keeps sums or scores in its result"
+    )]
+    Storage {
+        /// Short name of the body.
+        body: &'static str,
+        /// That of the result.
+        storage: Storage,
+    },
     /// An edge softmax over more than one column.
     #[error("an edge softmax of width {width}, expected 1: fold columns into heads")]
     SoftmaxWidth {
@@ -139,6 +150,14 @@ pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
             found: kernel.outputs.len(),
             expected,
         });
+    }
+    if matches!(
+        kernel.body,
+        Body::EdgeSoftmax { .. } | Body::ColReduce { .. }
+    ) && !kernel.outputs[0].storage.is_f32()
+    {
+        let storage = kernel.outputs[0].storage;
+        return Err(SpecError::Storage { body, storage });
     }
     if matches!(kernel.body, Body::EdgeSoftmax { .. }) && width != 1 {
         return Err(SpecError::SoftmaxWidth { width });

@@ -16,12 +16,13 @@ use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::op::Unary;
+use gnnc_ir::storage::Storage;
 use libloading::{Library, Symbol};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, random_kernel};
-use support::{Case, Part, Random};
+use support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, in_halves, random_kernel};
+use support::{Case, Part, Random, packed, unpacked};
 
 /// Floats at addresses that vectors may be loaded from.
 #[derive(Clone)]
@@ -135,8 +136,13 @@ impl Host {
             hubs: hubs.rows.len() as u64,
         };
         let schedule = &source.schedule;
-        let inputs: Vec<Aligned> = case.inputs.iter().map(|x| Aligned::new(x)).collect();
-        let mut outputs: Vec<Aligned> = case.outputs().iter().map(|x| Aligned::new(x)).collect();
+        let aligned = |operands: &[Operand], numbers: &[Vec<f32>]| -> Vec<Aligned> {
+            let all = operands.iter().zip(numbers);
+            all.map(|(o, x)| Aligned::new(&packed(o, x))).collect()
+        };
+        let inputs = aligned(&case.kernel.inputs, &case.inputs);
+        let before = case.outputs();
+        let mut outputs = aligned(&case.kernel.outputs, &before);
         let starts = |x: &mut Aligned| x.quads.as_mut_ptr() as u64;
         let output_starts: Vec<u64> = outputs.iter_mut().map(starts).collect();
         let mut scratch = vec![f32::NAN; schedule.scratch_floats(&size) as usize];
@@ -178,7 +184,10 @@ impl Host {
                 source.text
             );
         }
-        outputs.iter().map(Aligned::floats).collect()
+        let outputs = case.kernel.outputs.iter().zip(&outputs).zip(&before);
+        outputs
+            .map(|((o, words), before)| unpacked(o, &words.floats(), before.len()))
+            .collect()
     }
 
     /// Compares a kernel with the oracle, with and without hubs, threads in both orders.
@@ -229,6 +238,51 @@ fn deep_expressions_agree_with_the_oracle() {
         }
     }
     check_all("deep", &part, kernels, random);
+}
+
+/// All shapes and layouts with operands in 16 bits, some or all of them.
+#[test]
+fn halves_agree_with_the_oracle() {
+    let random = &mut Random(8);
+    let part = Part::random(random, 13, 6, 60);
+    let mut kernels = Vec::new();
+    for form in forms() {
+        for (heads, width) in SHAPES {
+            let size = 1 + random.below(3);
+            let name = format!("{form:?} {heads} x {width} halves");
+            let kernel = random_kernel(random, form, heads, width, size);
+            kernels.push((name, in_halves(random, kernel)));
+        }
+        for (heads, width) in DENSE_SHAPES {
+            let width = if form == Form::Softmax { 1 } else { width };
+            let name = format!("{form:?} {heads} x {width} contiguous halves");
+            let kernel = in_halves(random, dense_kernel(form, heads, width));
+            kernels.push((name, kernel));
+        }
+    }
+    check_all("halves", &part, kernels, random);
+}
+
+/// Every number of 16 bits to 32 and back, and numbers between, beyond and far below them: bit for bit.
+#[test]
+fn halves_are_rounded_as_they_are_defined() {
+    let random = &mut Random(9);
+    let numbers = support::awkward();
+    let part = Part::random(random, numbers.len(), 0, 0);
+    for storage in [Storage::Bf16, Storage::F16] {
+        let every: Vec<f32> = (0..=u16::MAX).map(|bits| storage.decode(bits)).collect();
+        let every = &every[..numbers.len()];
+        for (name, numbers) in [("between", &numbers[..]), ("every", every)] {
+            let kernel = support::kernels::rounding(storage);
+            let case = Case::new(&kernel, &part, vec![numbers.to_vec(); 2], random);
+            let kernels = std::slice::from_ref(&kernel);
+            let Some(host) = Host::compile(&format!("rounding_{storage}_{name}"), kernels) else {
+                return;
+            };
+            let found = host.run(0, &case, 7, false);
+            support::rounded(storage, numbers, &found);
+        }
+    }
 }
 
 /// Several blocks, several partial sums, and rows longer than a block's threads.

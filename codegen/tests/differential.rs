@@ -8,9 +8,10 @@ use gnnc_codegen::cpu::Compiler;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Over, Reduce};
 use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::types::EdgeSet;
-use support::kernels::{SHAPES, forms, random_kernel};
-use support::{Part, Random, check, check_with};
+use support::kernels::{Form, SHAPES, all_halves, dense_kernel, forms, in_halves, random_kernel};
+use support::{Part, Random, check, check_with, packed, unpacked};
 
 #[test]
 fn every_body_and_shape_agrees_with_the_oracle() {
@@ -46,6 +47,73 @@ fn deep_expressions_agree_with_the_oracle() {
                 &part,
                 seed,
             );
+        }
+    }
+}
+
+/// All shapes and layouts with operands in 16 bits, some or all of them.
+#[test]
+fn halves_agree_with_the_oracle() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(8);
+    let part = Part::random(random, 13, 6, 60);
+    for form in forms() {
+        for (heads, width) in SHAPES {
+            for seed in 0..2 {
+                let size = 1 + random.below(3);
+                let kernel = random_kernel(random, form, heads, width, size);
+                let kernel = in_halves(random, kernel);
+                let name = format!("{form:?} {heads} x {width} halves {seed}");
+                check(&compiler, &name, &kernel, &part, seed);
+            }
+        }
+    }
+}
+
+/// A row with more neighbours than fit into a block of arcs: its sums must not be rounded in between.
+#[test]
+fn sums_of_many_arcs_are_rounded_once() {
+    let compiler = Compiler::new(None).unwrap();
+    let random = &mut Random(10);
+    let part = Part::random(random, 40, 10, 3000);
+    for (heads, width) in [(1, 64), (1, 130), (1, 602), (8, 40)] {
+        for reduce in [Reduce::Sum, Reduce::Max] {
+            let kernel = dense_kernel(Form::Gather(End::Dst, reduce), heads, width);
+            let kernel = all_halves(kernel, Storage::Bf16);
+            let name = format!("{reduce:?} {heads} x {width}");
+            check(&compiler, &name, &kernel, &part, 1);
+        }
+    }
+}
+
+/// Every number of 16 bits to 32 and back, and numbers between, beyond and far below them: bit for bit.
+#[test]
+fn halves_are_rounded_as_they_are_defined() {
+    let compiler = Compiler::new(None).unwrap();
+    for storage in [Storage::Bf16, Storage::F16] {
+        let compiled = compiler
+            .compile(&support::kernels::rounding(storage))
+            .unwrap();
+        let every: Vec<f32> = (0..=u16::MAX).map(|bits| storage.decode(bits)).collect();
+        for numbers in [support::awkward(), every] {
+            let [float, half] = [Storage::F32, storage].map(|storage| Operand {
+                storage,
+                ..Operand::dense(At::Row, 1, 1)
+            });
+            let rounded: Vec<f32> = numbers.iter().map(|x| storage.round(*x)).collect();
+            let inputs = [packed(&float, &numbers), packed(&half, &rounded)];
+            let mut outputs = [packed(&half, &numbers), packed(&float, &numbers)];
+            outputs.iter_mut().for_each(|words| words.fill(0.0));
+            let args = KernelArgs {
+                inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
+                outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
+                ..KernelArgs::default()
+            };
+            // SAFETY: the buffers have as many rows.
+            unsafe { compiled.run_args(&args, 0..numbers.len() as u64) }.unwrap();
+            let found = [(half, &outputs[0]), (float, &outputs[1])];
+            let found = found.map(|(o, words)| unpacked(&o, words, numbers.len()));
+            support::rounded(storage, &numbers, &found);
         }
     }
 }

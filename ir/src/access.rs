@@ -300,6 +300,7 @@ mod tests {
             columns: 4,
             slots,
             role: Role::Temp,
+            storage: Default::default(),
         };
         Program {
             ranks: 2,

@@ -6,6 +6,7 @@
 //! specification, row counts are not.
 
 use crate::expr::Expr;
+use crate::storage::Storage;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
@@ -29,20 +30,23 @@ pub enum At {
 
 /// An operand: where its rows lie and how its elements follow the kernel's index `(row, head, column)`.
 ///
-/// Element `(row, h, c)` is at float `row * stride + offset + h * head_step + c * column_step`.
+/// Element `(row, h, c)` is number `row * stride + offset + h * head_step + c * column_step`.
 /// A step of 0 broadcasts; `column_step` is 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operand {
     /// Which row.
     pub at: At,
-    /// Floats from one row to the next.
+    /// Elements from one row to the next.
     pub stride: u32,
-    /// First float of the row that is used.
+    /// First element of the row that is used.
     pub offset: u32,
-    /// Floats from one head to the next; 0 if all heads share the value.
+    /// Elements from one head to the next; 0 if all heads share the value.
     pub head_step: u32,
     /// 1, or 0 if all columns of a head share the value.
     pub column_step: u32,
+    /// How elements lie in memory; they are computed with in 32 bits.
+    #[serde(default, skip_serializing_if = "Storage::is_f32")]
+    pub storage: Storage,
 }
 
 /// A dropout mask of a kernel. See [`keep`] for the function.
@@ -296,6 +300,7 @@ impl Operand {
             offset: 0,
             head_step,
             column_step,
+            storage: Storage::F32,
         }
     }
 }

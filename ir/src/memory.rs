@@ -59,7 +59,7 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
     let floats: Vec<u64> = program
         .buffers
         .iter()
-        .map(|b| aligned(b.floats(sizes)))
+        .map(|b| aligned(b.words(sizes)))
         .collect();
     let mut offsets = vec![0; floats.len()];
     let mut end = 0u64;
@@ -101,7 +101,7 @@ pub fn least(program: &Program, sizes: &RankSizes) -> u64 {
     // Where floats begin to live (true) and where they have ceased to.
     let mut changes: Vec<(u32, bool, u64)> = Vec::new();
     for (buffer, lifetime) in program.buffers.iter().zip(lifetimes(program)) {
-        let floats = aligned(buffer.floats(sizes));
+        let floats = aligned(buffer.words(sizes));
         match lifetime {
             Lifetime::Always => persistent = persistent.saturating_add(floats),
             Lifetime::During(stretches) => {

@@ -17,6 +17,7 @@ pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
 use crate::program::Rule;
+use crate::storage::Storage;
 use crate::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -69,6 +70,9 @@ pub struct Parameters {
     /// When exchanges are left out, where they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Rule>,
+    /// How tensors lie in memory.
+    #[serde(default, skip_serializing_if = "Storage::is_f32")]
+    pub storage: Storage,
     /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
     /// does; rows if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,9 +13,11 @@
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
 use crate::op::{Loss, Redistribute, Site};
+use crate::storage::Storage;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+mod buffer;
 mod chunk;
 mod lists;
 mod pipeline;
@@ -93,19 +95,22 @@ pub enum Role {
     Temp,
 }
 
-/// A block of 32-bit floats on every rank.
+/// A block of floats on every rank. A slot begins at a multiple of four bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     /// Name of the tensor, for traces.
     pub name: String,
     /// Rows.
     pub extent: Extent,
-    /// Floats in a row.
+    /// Elements of a row.
     pub columns: u32,
     /// Tensors of this size that lie one after the other.
     pub slots: u32,
     /// What it is for.
     pub role: Role,
+    /// How its elements lie in memory.
+    #[serde(default, skip_serializing_if = "Storage::is_f32")]
+    pub storage: Storage,
 }
 
 /// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
@@ -124,9 +129,9 @@ pub struct Ref {
 pub struct Matrix {
     /// The buffer.
     pub at: Ref,
-    /// First float.
+    /// First element.
     pub offset: u32,
-    /// Floats from one row to the next.
+    /// Elements from one row to the next.
     pub stride: u32,
 }
 
@@ -427,21 +432,6 @@ impl Extent {
             Self::All | Self::AllEdges(_) => Self::AllEdges(set),
             _ => Self::Edges(set),
         }
-    }
-}
-
-impl Buffer {
-    /// Floats of one slot on a rank.
-    pub fn slot_floats(&self, sizes: &RankSizes) -> u64 {
-        sizes
-            .rows(self.extent)
-            .saturating_mul(u64::from(self.columns))
-    }
-
-    /// Floats on a rank.
-    pub fn floats(&self, sizes: &RankSizes) -> u64 {
-        self.slot_floats(sizes)
-            .saturating_mul(u64::from(self.slots))
     }
 }
 

@@ -48,7 +48,7 @@ pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
 pub fn beyond(instrs: &[Instr], program: &Program, sizes: &[RankSizes], sent: &Sent) -> i64 {
     let mut more = 0;
     for_each_skip(instrs, &mut |buffer, skip, count| {
-        let row = 4 * u64::from(program.buffer(buffer.buffer).columns);
+        let row = row_bytes(program, buffer);
         let others = sizes.len().saturating_sub(1) as u64;
         let block = |rank: usize| sizes[rank].inner * others * row;
         let mean = exchanged((0..sizes.len()).map(block).sum(), Some(skip));
@@ -104,7 +104,7 @@ pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
 pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
     buffers
         .iter()
-        .map(|&b| program.buffer(b).floats(&RankSizes::default()))
+        .map(|&b| program.buffer(b).words(&RankSizes::default()))
         .fold(0, u64::saturating_add)
 }
 
@@ -165,11 +165,17 @@ pub fn redistribute_total(
     }
 }
 
+/// Bytes of a row of a buffer.
+fn row_bytes(program: &Program, at: Ref) -> u64 {
+    let buffer = program.buffer(at.buffer);
+    u64::from(buffer.columns) * buffer.storage.bytes()
+}
+
 fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traffic {
     let mut traffic = Traffic::default();
     match instr {
         Instr::HaloExchange { buffer, skip } => {
-            let bytes = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+            let bytes = rows * row_bytes(program, *buffer);
             // Everyone who has a block says what it does with it.
             let blocks = sizes.iter().filter(|s| s.inner > 0).count() as u64;
             let pairs = blocks * u64::from(program.ranks.saturating_sub(1));
@@ -177,7 +183,7 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * pairs;
         }
         Instr::HaloReduce { buffer } => {
-            traffic.halo_reduce = rows * u64::from(program.buffer(buffer.buffer).columns) * 4;
+            traffic.halo_reduce = rows * row_bytes(program, *buffer);
         }
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
@@ -189,6 +195,7 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
         }
         Instr::Redistribute {
             how,
+            to,
             heads,
             width,
             moved,
@@ -201,11 +208,12 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             };
             let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
             let shape = (*heads, *width);
-            traffic.redistribute = redistribute_total(*how, shape, program.ranks, &sizes) * 4;
+            let elements = redistribute_total(*how, shape, program.ranks, &sizes);
+            traffic.redistribute = elements * program.buffer(to.buffer).storage.bytes();
         }
         Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
         Instr::Send(passage) => {
-            let (row, fixed) = passage.floats(program);
+            let (row, fixed) = passage.words(program);
             let own: u64 = sizes.iter().map(|s| s.inner).sum();
             traffic.passage = (own * row + fixed * sizes.len() as u64) * 4;
         }
@@ -329,6 +337,7 @@ mod tests {
             columns,
             slots,
             role: Role::Temp,
+            storage: Default::default(),
         };
         let program = Program {
             ranks: 2,
@@ -374,6 +383,7 @@ mod tests {
             columns: 2,
             slots,
             role,
+            storage: Default::default(),
         };
         let program = Program {
             ranks: 2,

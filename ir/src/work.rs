@@ -16,7 +16,7 @@ pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
 pub use reuse::{Far, reuse};
 
 use crate::expr::{Expr, Value};
-use crate::kernel::{At, Axis, Body, End, Kernel, Over};
+use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Loss, Unary};
 use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
 use crate::units::{Bytes, Flops};
@@ -70,8 +70,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
             let mut total = Work {
                 class: KernelClass::Gemm,
                 flops: Flops(2.0 * rows as f64 * inner as f64 * columns as f64),
-                read: Bytes((rows * inner + right) * FLOAT),
-                written: Bytes(result * FLOAT),
+                read: Bytes(rows * inner * element(program, a.at) + right * element(program, b.at)),
+                written: Bytes(result * element(program, out.at)),
             };
             if let Some(launch) = finish {
                 add_finish(&mut total, program, launch, [a, b, out], sizes);
@@ -83,7 +83,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
             inner,
             columns,
             product,
-            ..
+            b,
+            out,
         } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             let columns = u64::from(*columns);
@@ -94,8 +95,11 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
             Work {
                 class: KernelClass::SparseGemm,
                 flops: Flops(2.0 * nonzeros as f64 * columns as f64),
-                read: Bytes((rows + 1) * OFFSET + nonzeros * (INDEX + FLOAT + columns * FLOAT)),
-                written: Bytes(result * columns * FLOAT),
+                read: Bytes(
+                    (rows + 1) * OFFSET
+                        + nonzeros * (INDEX + FLOAT + columns * element(program, b.at)),
+                ),
+                written: Bytes(result * columns * element(program, out.at)),
             }
         }
         Instr::SparseDropout { values, .. } => {
@@ -110,7 +114,7 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         Instr::Densify { values, out } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
-            copy(read, program.buffer(out.buffer).slot_floats(sizes) * FLOAT)
+            copy(read, program.buffer(out.buffer).slot_bytes(sizes))
         }
         Instr::Loss {
             loss,
@@ -148,12 +152,17 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Chunks { .. }
         | Instr::Repeat { .. } => return None,
         Instr::Remember { from, history } => {
-            let floats = |at: &Ref| program.buffer(at.buffer).slot_floats(sizes);
-            let bytes = floats(from).min(floats(history)) * FLOAT;
+            let of = |at: &Ref| program.buffer(at.buffer).slot_bytes(sizes);
+            let bytes = of(from).min(of(history));
             copy(bytes, bytes)
         }
     };
     Some(counted)
+}
+
+/// Bytes of an element of a buffer.
+fn element(program: &Program, at: Ref) -> u64 {
+    program.buffer(at.buffer).storage.bytes()
 }
 
 fn copy(read: u64, written: u64) -> Work {
@@ -168,7 +177,7 @@ fn copy(read: u64, written: u64) -> Work {
 /// Rows and non-zeros of the sparse features whose values a buffer holds.
 fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
     let rows = sizes.rows(program.sparse_rows(values));
-    (rows, program.buffer(values.buffer).slot_floats(sizes))
+    (rows, program.buffer(values.buffer).slot_elements(sizes))
 }
 
 /// The sizes that an instruction works on: those of a chunk where it runs over one.
@@ -210,11 +219,11 @@ fn add_finish(
     let outputs = kernel.outputs.iter().zip(&launch.outputs);
     let written: u64 = outputs
         .filter(|(_, at): &(_, &Ref)| **at != result)
-        .map(|(operand, _)| nest.rows * distinct(kernel, operand.head_step, operand.column_step))
+        .map(|(o, _)| nest.rows * distinct(kernel, o) * o.storage.bytes())
         .sum();
     total.flops += nest.flops(kernel);
     total.read += Bytes(read);
-    total.written += Bytes(written * FLOAT);
+    total.written += Bytes(written);
 }
 
 fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
@@ -225,7 +234,7 @@ fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
     let written: u64 = kernel
         .outputs
         .iter()
-        .map(|o| nest.output_bytes(kernel, o.head_step, o.column_step))
+        .map(|o| nest.output_bytes(kernel, o))
         .sum();
     // The softmax is written, then read and written again to be divided by the sum.
     let (again, class) = match &kernel.body {
@@ -285,7 +294,7 @@ impl Nest {
         let Some(operand) = kernel.inputs.get(n as usize) else {
             return 0;
         };
-        let floats = distinct(kernel, operand.head_step, operand.column_step);
+        let bytes = distinct(kernel, operand) * operand.storage.bytes();
         // The vertex that arcs are grouped by is read once for all of its arcs.
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
@@ -298,13 +307,13 @@ impl Nest {
             At::Src if grouped == End::Src => self.rows,
             At::Dst if grouped == End::Dst => self.rows,
             At::Src | At::Dst => self.arcs,
-            At::List => return self.rows * (floats * FLOAT + INDEX),
+            At::List => return self.rows * (bytes + INDEX),
         };
-        times * floats * FLOAT
+        times * bytes
     }
 
-    /// Bytes written for an output of the given steps.
-    fn output_bytes(&self, kernel: &Kernel, head_step: u32, column_step: u32) -> u64 {
+    /// Bytes written for an output.
+    fn output_bytes(&self, kernel: &Kernel, operand: &Operand) -> u64 {
         let rows = match &kernel.body {
             Body::ColReduce { .. } => 1,
             _ => self.row_count(kernel),
@@ -318,9 +327,9 @@ impl Nest {
                 axis: Axis::Heads, ..
             } => width,
             Body::EdgeSoftmax { .. } => heads,
-            _ => distinct(kernel, head_step, column_step),
+            _ => distinct(kernel, operand),
         };
-        rows * floats * FLOAT
+        rows * floats * operand.storage.bytes()
     }
 
     /// Bytes of offsets, indices and permutation that walking the arcs reads.
@@ -381,13 +390,13 @@ impl Nest {
 }
 
 /// Different floats of one row that an operand's steps reach.
-fn distinct(kernel: &Kernel, head_step: u32, column_step: u32) -> u64 {
-    let heads = if head_step == 0 {
+fn distinct(kernel: &Kernel, operand: &Operand) -> u64 {
+    let heads = if operand.head_step == 0 {
         1
     } else {
         u64::from(kernel.heads)
     };
-    let width = if column_step == 0 {
+    let width = if operand.column_step == 0 {
         1
     } else {
         u64::from(kernel.width)

@@ -151,6 +151,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
         flow: Flow::default(),
         skip: None,
         stages: Some(each),
+        storage: request.pin.storage,
     };
     let parts = divided(request, &spec)?;
     let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
@@ -403,8 +404,8 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
     let kept = program.buffers.iter();
     let kept = kept.filter(|b| matches!(b.role, Role::History(_)));
     let most = |buffer: &Buffer| {
-        let floats = parts.sizes.iter().map(|sizes| buffer.floats(sizes));
-        Bytes(floats.max().unwrap_or(0).saturating_mul(4))
+        let words = parts.sizes.iter().map(|sizes| buffer.words(sizes));
+        Bytes(words.max().unwrap_or(0).saturating_mul(4))
     };
     kept.map(|buffer| (buffer.name.clone(), most(buffer)))
         .collect()
@@ -437,6 +438,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         },
         overlap: (divided && !spec.flow.overlap).then_some(false),
         skip: spec.skip,
+        storage: spec.storage,
     }
 }
 

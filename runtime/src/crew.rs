@@ -95,12 +95,14 @@ impl AtRest for Worker {
 
     fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
         // SAFETY: the rank is locked and does not run.
-        Ok(unsafe { self.buffer(id).read() }.to_vec())
+        let words = unsafe { self.buffer(id).read() }.to_vec();
+        Ok(self.own.unpacked(id, words))
     }
 
     fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
+        let words = self.own.packed(id, floats);
         // SAFETY: the rank is locked and does not run.
-        unsafe { self.buffer(id).write() }.copy_from_slice(floats);
+        unsafe { self.buffer(id).write() }.copy_from_slice(&words);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::device::cpu::Span;
 use crate::part::Part;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::traffic::chunk;
 use std::ops::Range;
 
@@ -31,7 +32,9 @@ impl Reduction {
 #[derive(Clone, Copy)]
 pub(crate) struct Exchanged {
     pub(crate) matrix: Span,
+    /// Words of a row.
     pub(crate) columns: usize,
+    pub(crate) storage: Storage,
     pub(crate) chunk: Option<u32>,
 }
 
@@ -109,6 +112,7 @@ pub(crate) unsafe fn add_own(
     let Exchanged {
         matrix,
         columns,
+        storage,
         chunk,
     } = rows;
     wire.wait_for(&mut part.sent(chunk, 0).map(|(other, _)| other))?;
@@ -122,9 +126,7 @@ pub(crate) unsafe fn add_own(
                         // SAFETY: the rows of a list differ from each other.
                         let row =
                             unsafe { matrix.part(rows[i] as usize * columns, columns).write() };
-                        row.iter_mut()
-                            .zip(&message[i * columns..])
-                            .for_each(|(own, x)| *own += x);
+                        storage.add(row, &message[i * columns..]);
                     }
                 },
             );

@@ -127,13 +127,13 @@ impl Worker {
             + self.transport.memory_bytes()
     }
 
-    /// The floats of a buffer, all slots.
+    /// The words of a buffer, all slots.
     pub(crate) fn buffer(&self, id: BufferId) -> Span {
         let floats = self.own.buffer(id);
         self.arena.span(floats.start, floats.len())
     }
 
-    /// The floats of a buffer's slot.
+    /// The words of a buffer's slot.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Span {
         let floats = self.own.slot(at, iteration);
         self.arena.span(floats.start, floats.len())
@@ -220,11 +220,9 @@ impl Worker {
                     ..
                 } => {
                     let features = self.features(program, *values)?;
-                    let (key, values) = (
-                        (*product, *columns, b.stride, out.stride),
-                        self.slot(*values, iteration),
-                    );
-                    let (b, out) = (self.dense(b, iteration).at, self.dense(out, iteration).at);
+                    let key = sparse::key(program, *product, *columns, [b, out]);
+                    let values = self.slot(*values, iteration);
+                    let [b, out] = [b, out].map(|matrix| self.dense(matrix, iteration).words());
                     if *columns > 0 {
                         let kernel = self
                             .sparse
@@ -337,11 +335,11 @@ impl Worker {
     }
 
     fn dense(&self, matrix: &Matrix, iteration: u32) -> Dense {
-        let slot = self.slot(matrix.at, iteration);
-        let offset = (matrix.offset as usize).min(slot.len);
         Dense {
-            at: slot.part(offset, slot.len - offset),
+            at: self.slot(matrix.at, iteration),
+            first: matrix.offset as usize,
             stride: matrix.stride as usize,
+            storage: self.own.program.buffer(matrix.at.buffer).storage,
         }
     }
 

@@ -1,6 +1,9 @@
 //! Dense products, cut into panels and blocks that never depend on the number of threads,
 //! so that results do not either.
+//!
+//! Factors in 16 bits become 32-bit floats a panel or block at a time, beside the plan's memory; sums are the same.
 
+mod halves;
 mod skinny;
 
 use crate::device::cpu::Span;
@@ -8,6 +11,7 @@ use crate::team::Team;
 use gemm::Parallelism;
 use gnnc_ir::memory::product_block;
 use gnnc_ir::program::Product;
+use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
 /// Floats of a panel of the result, which a finishing kernel finds in the cache.
@@ -20,10 +24,14 @@ const FEWEST: usize = 4;
 /// A row-major matrix.
 #[derive(Clone, Copy)]
 pub(crate) struct Dense {
-    /// From its first float.
+    /// The words that it lies in.
     pub(crate) at: Span,
-    /// Floats from one row to the next.
+    /// The element that it begins at.
+    pub(crate) first: usize,
+    /// Elements from one row to the next.
     pub(crate) stride: usize,
+    /// How elements lie in memory.
+    pub(crate) storage: Storage,
 }
 
 /// A product: the sizes are those of [`gnnc_ir::program::Instr::MatMul`].
@@ -69,6 +77,10 @@ impl Multiply {
             }
             return;
         }
+        if !self.a.storage.is_f32() {
+            // SAFETY: as the caller promised.
+            return unsafe { self.halves(team, work, finish) };
+        }
         let panel = panel(self.rows, self.columns);
         team.each(self.rows.div_ceil(panel) as usize, work, |i| {
             let begin = i as u64 * panel;
@@ -105,13 +117,13 @@ impl Multiply {
                 skinny::rows(
                     (m, n, k),
                     rows(lhs, self.a.stride),
-                    rows(self.b.at.ptr, self.b.stride),
+                    rows(self.b.first(), self.b.stride),
                     self.product == Product::Nt,
                     rows(self.out.row(begin, n), self.out.stride),
                 );
                 return;
             }
-            let rhs = (self.b.at.ptr.cast_const(), rhs_steps.0, rhs_steps.1);
+            let rhs = (self.b.first().cast_const(), rhs_steps.0, rhs_steps.1);
             let out = self.out.row(begin, n);
             if m < FEWEST {
                 padded((m, n, k), out, self.out.stride, (lhs, self.a.stride), rhs);
@@ -133,39 +145,29 @@ impl Multiply {
         let partial = |i: usize, dst: *mut f32, stride: usize| {
             let begin = i as u64 * block;
             let k = (self.rows - begin).min(block) as usize;
-            let (lhs, rhs) = (self.a.row(begin, m), self.b.row(begin, n));
-            if narrow((m, n, k)) {
-                let rows = |at, stride| skinny::Rows { at, stride };
-                let (a, b) = (rows(lhs, self.a.stride), rows(rhs, self.b.stride));
-                // SAFETY: spans were checked; blocks have their own results.
-                unsafe { skinny::columns((k, n, m), a, b, rows(dst, stride)) };
-                return;
-            }
             // SAFETY: spans were checked; blocks have their own results.
             unsafe {
-                multiply(
-                    (m, n, k),
-                    dst,
-                    stride,
-                    (lhs, 1, self.a.stride),
-                    (rhs, self.b.stride, 1),
-                )
-            };
+                if !self.a.storage.is_f32() {
+                    self.half_block((begin, k), dst, stride);
+                    return;
+                }
+                let (lhs, rhs) = (self.a.row(begin, m), self.b.row(begin, n));
+                let (a, b) = (
+                    (lhs.cast_const(), self.a.stride),
+                    (rhs.cast_const(), self.b.stride),
+                );
+                block_product((m, n, k), dst, stride, a, b);
+            }
         };
         if blocks <= 1 {
             if self.rows == 0 {
                 // SAFETY: in range; nothing else uses the result.
                 unsafe {
-                    multiply(
-                        (m, n, 0),
-                        self.out.at.ptr,
-                        self.out.stride,
-                        (self.out.at.ptr, 1, 0),
-                        (self.out.at.ptr, 0, 1),
-                    )
+                    let out = self.out.first();
+                    multiply((m, n, 0), out, self.out.stride, (out, 1, 0), (out, 0, 1))
                 };
             } else {
-                partial(0, self.out.at.ptr, self.out.stride);
+                partial(0, self.out.first(), self.out.stride);
             }
             return;
         }
@@ -178,7 +180,7 @@ impl Multiply {
         team.each(m.div_ceil(ROWS), (blocks * m * n) as u64, |piece| {
             for row in piece * ROWS..((piece + 1) * ROWS).min(m) {
                 // SAFETY: pieces are disjoint rows of the result, inside of it.
-                let out = unsafe { self.out.at.part(row * self.out.stride, n).write() };
+                let out = unsafe { self.out.span(row, n).write() };
                 out.copy_from_slice(&partials[row * n..][..n]);
                 for block in 1..blocks {
                     let partial = &partials[(block * m + row) * n..][..n];
@@ -192,30 +194,45 @@ impl Multiply {
 impl Dense {
     /// The matrix from a row on.
     fn after(self, row: u64) -> Self {
-        let begin = (row as usize * self.stride).min(self.at.len);
         Self {
-            at: self.at.part(begin, self.at.len - begin),
+            first: self.first + row as usize * self.stride,
             ..self
         }
+    }
+
+    /// The word that it begins in.
+    pub(crate) fn words(&self) -> Span {
+        let begin = (self.first / self.storage.in_word() as usize).min(self.at.len);
+        self.at.part(begin, self.at.len - begin)
+    }
+
+    /// Its first float, of 32 bits.
+    fn first(&self) -> *mut f32 {
+        self.words().ptr
+    }
+
+    /// `columns` floats of a row, of 32 bits.
+    fn span(&self, row: usize, columns: usize) -> Span {
+        self.at.part(self.first + row * self.stride, columns)
     }
 
     /// The first float of a row that has `columns` floats.
     fn row(&self, row: u64, columns: usize) -> *mut f32 {
         match columns {
             0 => self.at.ptr,
-            _ => self.at.part(row as usize * self.stride, columns).ptr,
+            _ => self.span(row as usize, columns).ptr,
         }
     }
 
     /// Panics unless the matrix holds `rows` rows of `columns`.
     fn need(&self, rows: usize, columns: usize) {
-        let floats = if rows == 0 || columns == 0 {
+        let elements = if rows == 0 || columns == 0 {
             0
         } else {
-            (rows - 1) * self.stride + columns
+            self.first + (rows - 1) * self.stride + columns
         };
         assert!(
-            floats <= self.at.len,
+            elements <= self.at.len * self.storage.in_word() as usize,
             "a matrix of {rows} x {columns} outside of its buffer"
         );
     }
@@ -234,6 +251,31 @@ fn panel(rows: u64, columns: u64) -> u64 {
 /// Whether a product of these sizes of result and sum is one for [`skinny`].
 fn narrow((m, n, k): (usize, usize, usize)) -> bool {
     m > 0 && k > 0 && (1..=skinny::WIDEST).contains(&n)
+}
+
+/// `dst[m x n] = a^T . b` of `k` rows each, with their strides.
+///
+/// # Safety
+/// As [`multiply`].
+unsafe fn block_product(
+    (m, n, k): (usize, usize, usize),
+    dst: *mut f32,
+    stride: usize,
+    a: (*const f32, usize),
+    b: (*const f32, usize),
+) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        if narrow((m, n, k)) {
+            let rows = |(at, stride): (*const f32, usize)| skinny::Rows {
+                at: at.cast_mut(),
+                stride,
+            };
+            skinny::columns((k, n, m), rows(a), rows(b), rows((dst, stride)));
+        } else {
+            multiply((m, n, k), dst, stride, (a.0, 1, a.1), (b.0, b.1, 1));
+        }
+    }
 }
 
 /// [`multiply`] of fewer than [`FEWEST`] rows, as the first ones of as many.

@@ -32,7 +32,7 @@ impl Copies {
     fn add(&mut self, program: &Program, sizes: &RankSizes) {
         let kept = program.buffers.iter();
         for buffer in kept.filter(|b| matches!(b.role, Role::History(_))) {
-            let bytes = buffer.floats(sizes).saturating_mul(4);
+            let bytes = buffer.words(sizes).saturating_mul(4);
             match self.0.iter_mut().find(|(name, _)| *name == buffer.name) {
                 Some((_, sum)) => *sum = sum.saturating_add(bytes),
                 None => self.0.push((buffer.name.clone(), bytes)),

@@ -7,6 +7,7 @@ use gnnc_graph::Partition;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
+use gnnc_ir::storage::Storage;
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, one for each rank where
@@ -211,12 +212,12 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns of the exchanged rows, and when they are left out.
-    Halo(Option<u32>, Option<Rule>),
+    /// Columns of the exchanged rows with their storage, and when they are left out.
+    Halo(Option<(u32, Storage)>, Option<Rule>),
     /// Floats of the buffers.
     Sum(Vec<Option<u64>>),
-    /// How, with rank 0's slice in place of the own, heads and width of the whole, and which rows.
-    Rows(Redistribute, u32, u32, Moved),
+    /// How, with rank 0's slice in place of the own, heads and width of the whole, which rows, and their storage.
+    Rows(Redistribute, u32, u32, Moved, Option<Storage>),
     /// The tag of one half, and the whole.
     Half(u32, Box<Message>),
 }
@@ -226,18 +227,19 @@ fn message(program: &Program, instr: &Instr) -> Message {
     let none = RankSizes::default();
     match instr {
         Instr::HaloExchange { buffer: at, skip } => Message::Halo(
-            buffer(at.buffer).map(|b| b.columns),
+            buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.rule),
         ),
         Instr::HaloReduce { buffer: at } => {
-            Message::Halo(buffer(at.buffer).map(|b| b.columns), None)
+            Message::Halo(buffer(at.buffer).map(|b| (b.columns, b.storage)), None)
         }
         Instr::AllReduce { buffers } => {
-            let floats = |id: &_| buffer(*id).map(|b| b.floats(&none));
+            let floats = |id: &_| buffer(*id).map(|b| b.words(&none));
             Message::Sum(buffers.iter().map(floats).collect())
         }
         Instr::Redistribute {
             how,
+            to,
             heads,
             width,
             moved,
@@ -247,7 +249,8 @@ fn message(program: &Program, instr: &Instr) -> Message {
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
                 *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
             }
-            Message::Rows(how, *heads, *width, *moved)
+            let storage = buffer(to.buffer).map(|b| b.storage);
+            Message::Rows(how, *heads, *width, *moved, storage)
         }
         Instr::Begin(transfer) | Instr::Finish(transfer) => {
             Message::Half(transfer.tag, Box::new(message(program, &transfer.what)))
@@ -271,6 +274,7 @@ mod tests {
             columns,
             slots: 1,
             role,
+            storage: Default::default(),
         };
         let split = Instr::Redistribute {
             how: Redistribute::Split(slice),

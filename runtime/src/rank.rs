@@ -12,7 +12,9 @@ use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -167,20 +169,60 @@ impl Rank {
         }
     }
 
-    /// The floats of a buffer, all slots.
+    /// The words of a buffer, all slots.
     pub(crate) fn buffer(&self, id: BufferId) -> Range<usize> {
-        let floats = self.program.buffer(id).floats(&self.part.sizes);
+        let words = self.program.buffer(id).words(&self.part.sizes);
         let begin = self.layout.offsets[id.0 as usize] as usize;
-        begin..begin + floats as usize
+        begin..begin + words as usize
     }
 
-    /// The floats of a buffer's slot.
+    /// The words of a buffer's slot.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Range<usize> {
         let buffer = self.program.buffer(at.buffer);
-        let floats = buffer.slot_floats(&self.part.sizes) as usize;
+        let words = buffer.slot_words(&self.part.sizes) as usize;
         let slot = at.slot(iteration, buffer.slots) as usize;
-        let begin = self.buffer(at.buffer).start + slot * floats;
-        begin..begin + floats
+        let begin = self.buffer(at.buffer).start + slot * words;
+        begin..begin + words
+    }
+
+    /// The numbers of a buffer, all slots, whose words these are.
+    pub(crate) fn unpacked(&self, id: BufferId, words: Vec<f32>) -> Vec<f32> {
+        let (storage, elements, of_slot) = self.packing(id);
+        if storage.is_f32() {
+            return words;
+        }
+        let mut numbers = vec![0.0; words.len() / of_slot.max(1) * elements];
+        let slots = numbers.chunks_mut(elements.max(1));
+        (slots.zip(words.chunks(of_slot.max(1))))
+            .for_each(|(numbers, words)| storage.unpack(words, numbers));
+        numbers
+    }
+
+    /// The words of a buffer, all slots, whose numbers these are.
+    pub(crate) fn packed<'a>(&self, id: BufferId, numbers: &'a [f32]) -> Cow<'a, [f32]> {
+        let (storage, elements, of_slot) = self.packing(id);
+        if storage.is_f32() {
+            return Cow::Borrowed(numbers);
+        }
+        let mut words = vec![0.0; numbers.len() / elements.max(1) * of_slot];
+        let slots = words.chunks_mut(of_slot.max(1));
+        (slots.zip(numbers.chunks(elements.max(1))))
+            .for_each(|(words, numbers)| storage.pack(numbers, words));
+        Cow::Owned(words)
+    }
+
+    /// How many numbers a buffer has, all slots.
+    pub(crate) fn elements(&self, id: BufferId) -> usize {
+        let (_, elements, _) = self.packing(id);
+        elements * self.program.buffer(id).slots as usize
+    }
+
+    /// How a buffer's numbers lie in memory, and the elements and words of a slot.
+    fn packing(&self, id: BufferId) -> (Storage, usize, usize) {
+        let (buffer, sizes) = (self.program.buffer(id), &self.part.sizes);
+        let of_slot = [buffer.slot_elements(sizes), buffer.slot_words(sizes)];
+        let [elements, words] = of_slot.map(|n| n as usize);
+        (buffer.storage, elements, words)
     }
 
     /// The rows that a launch runs over: those of its chunk, or those at hand.

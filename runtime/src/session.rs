@@ -479,7 +479,7 @@ impl Session {
         };
         // Stages before the last one may be in other processes.
         let program = self.programs.each().nth(first);
-        let length = program.and_then(|p| Some(p.buffer(of(p)?).floats(&RankSizes::default())));
+        let length = program.and_then(|p| Some(p.buffer(of(p)?).words(&RankSizes::default())));
         let mut floats = found.unwrap_or_else(|| vec![0.0; length.unwrap_or(0) as usize]);
         self.crew.tell(first as u32, &mut floats)?;
         Ok(floats)

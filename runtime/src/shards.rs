@@ -68,7 +68,7 @@ pub(crate) fn store(crew: &dyn Crew, tensors: &[Tensor]) -> Result<(), Failure> 
                 continue;
             };
             if let Some(Tensor { values, .. }) = tensors.iter().find(|t| t.name == name) {
-                let floats = rank.rank().buffer(BufferId(id)).len();
+                let floats = rank.rank().elements(BufferId(id));
                 let mut own = vec![0.0; floats];
                 for (to, at) in places(&program, BufferId(id), spec, floats, values.len()) {
                     let len = to.len();

@@ -11,13 +11,14 @@ use gnnc_ir::Binary;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce, draw, drop_threshold, vertex_hash};
-use gnnc_ir::program::{Instr, Product, Program};
+use gnnc_ir::program::{Instr, Matrix, Product, Program};
+use gnnc_ir::storage::Storage;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What distinguishes a sparse product's kernel: product, columns, strides of operand and result.
-pub(crate) type Key = (Product, u32, u32, u32);
+/// What distinguishes a sparse product's kernel: product, columns, strides and storage of operand and result.
+pub(crate) type Key = (Product, u32, [(u32, Storage); 2]);
 
 /// The kernels of a program's sparse products: gathers over the non-zeros as arcs, whose
 /// sources are features and whose destinations are vertices.
@@ -45,12 +46,12 @@ impl SparseKernels {
 pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
     let mut keys = Vec::new();
     for instrs in [&program.setup, &program.step, &program.eval] {
-        collect(instrs, &mut keys);
+        collect(program, instrs, &mut keys);
     }
     keys
 }
 
-fn collect(instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
+fn collect(program: &Program, instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
     for (at, instr) in instrs.iter().enumerate() {
         match instr {
             Instr::SparseMatMul {
@@ -59,26 +60,35 @@ fn collect(instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
                 out,
                 columns,
                 ..
-            } if *columns > 0 => keys.push((at, (*product, *columns, b.stride, out.stride))),
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => collect(body, keys),
+            } if *columns > 0 => keys.push((at, key(program, *product, *columns, [b, out]))),
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                collect(program, body, keys);
+            }
             _ => {}
         }
     }
 }
 
+/// The key of a product with its operand and result.
+pub(crate) fn key(program: &Program, product: Product, columns: u32, ends: [&Matrix; 2]) -> Key {
+    let of = |matrix: &Matrix| (matrix.stride, program.buffer(matrix.at.buffer).storage);
+    (product, columns, ends.map(of))
+}
+
 /// `out[row] = sum over the non-zeros of the row (column) of value * b[other end]`.
-pub(crate) fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
+pub(crate) fn kernel((product, columns, [b, out]): Key) -> Kernel {
     let (to, other) = match product {
         Product::Tn => (End::Src, At::Dst),
         Product::Nn | Product::Nt => (End::Dst, At::Src),
     };
     let column_step = u32::from(columns > 1);
-    let row = |at, stride| Operand {
+    let row = |at, (stride, storage)| Operand {
         at,
         stride,
         offset: 0,
         head_step: 0,
         column_step,
+        storage,
     };
     let mut value = Expr::default();
     let (weight, dense) = (value.push(Value::Load(0)), value.push(Value::Load(1)));
@@ -100,10 +110,11 @@ pub(crate) fn kernel((product, columns, b_stride, out_stride): Key) -> Kernel {
                 offset: 0,
                 head_step: 0,
                 column_step: 0,
+                storage: Default::default(),
             },
-            row(other, b_stride),
+            row(other, b),
         ],
-        outputs: vec![row(At::Row, out_stride)],
+        outputs: vec![row(At::Row, out)],
         masks: vec![],
         scalars: 0,
     }

@@ -129,8 +129,13 @@ pub(crate) fn workers(
         };
         for id in (0..worker.own.program.buffers.len() as u32).map(BufferId) {
             // SAFETY: the rank does not run yet.
-            let floats = unsafe { worker.buffer(id).write() };
-            fill((&worker.own, &degrees), id, data, options.seed, floats);
+            let words = unsafe { worker.buffer(id).write() };
+            let (rank, seed) = (&worker.own, options.seed);
+            if rank.program.buffer(id).storage.is_f32() {
+                fill((rank, &degrees), id, data, seed, words);
+            } else if let Some(numbers) = degrees.first(rank, id, data, seed) {
+                words.copy_from_slice(&rank.packed(id, &numbers));
+            }
         }
         workers.push(worker);
     }
@@ -185,7 +190,7 @@ impl Degrees {
         data: &GraphData,
         seed: u64,
     ) -> Option<Vec<f32>> {
-        let mut floats = vec![0.0; rank.buffer(id).len()];
+        let mut floats = vec![0.0; rank.elements(id)];
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }
 

@@ -7,9 +7,11 @@ mod labels;
 mod pipeline;
 mod redistribute;
 mod skip;
+mod storage;
 
 use self::features::element;
 use self::labels::verify_labels;
+use self::storage::always_floats;
 use crate::RuntimeError;
 use crate::part::Part;
 use crate::whole::over_all;
@@ -96,10 +98,12 @@ impl Check<'_> {
                 }
                 Role::Static | Role::Result | Role::Temp => true,
             };
+            let rounded = !buffer.storage.is_f32();
+            let fits = fits && !(rounded && always_floats(buffer.role));
             if !fits || buffer.slots == 0 {
                 return Err(format!(
-                    "buffer `{name}` ({:?} x {}) does not fit its role {:?}",
-                    buffer.extent, buffer.columns, buffer.role
+                    "buffer `{name}` ({:?} x {} {}) does not fit its role {:?}",
+                    buffer.extent, buffer.columns, buffer.storage, buffer.role
                 ));
             }
         }
@@ -164,6 +168,7 @@ impl Check<'_> {
                 self.matrix("a", a, (rows, inner))?;
                 self.matrix("b", b, b_size)?;
                 self.matrix("out", out, out_size)?;
+                self.factors([a.at, b.at, out.at])?;
                 let Some(finish) = finish else { return Ok(()) };
                 self.launch(finish)?;
                 let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
@@ -200,11 +205,14 @@ impl Check<'_> {
                 } else {
                     vertices
                 };
-                self.matrix("out", out, (rows, columns))
+                self.matrix("out", out, (rows, columns))?;
+                self.in_words("b", b.at, &[b.offset])?;
+                self.in_words("out", out.at, &[out.offset])
             }
             Instr::SparseDropout { values, out, p, .. } => {
                 self.sparse(*values)?;
                 self.at_least("out", *out, self.stored(*values))?;
+                self.floats("out", *out)?;
                 if (0.0..1.0).contains(p) {
                     Ok(())
                 } else {
@@ -213,10 +221,12 @@ impl Check<'_> {
             }
             Instr::Densify { values, out } => {
                 let (rows, features) = self.sparse(*values)?;
+                self.floats("out", *out)?;
                 self.at_least("out", *out, rows.saturating_mul(features))
             }
             Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
                 self.at_least("buffer", *buffer, 0)?;
+                self.moved_rows("buffer", *buffer)?;
                 match self.program.buffer(buffer.buffer).extent {
                     Extent::Local => Ok(()),
                     other => Err(format!(
@@ -226,6 +236,7 @@ impl Check<'_> {
             }
             Instr::AllReduce { buffers } => buffers.iter().try_for_each(|&id| {
                 self.at_least("buffer", Ref::first(id), 0)?;
+                self.floats("buffer", Ref::first(id))?;
                 match self.program.buffer(id).extent {
                     Extent::Fixed(_) => Ok(()),
                     other => Err(format!(
@@ -253,6 +264,9 @@ impl Check<'_> {
                 ..
             } => {
                 self.logits("logits", *logits, *classes)?;
+                for (what, at) in [("out", *out), ("grad", *grad)] {
+                    at.map_or(Ok(()), |at| self.floats(what, at))?;
+                }
                 out.map_or(Ok(()), |out| self.at_least("out", out, 1))?;
                 grad.map_or(Ok(()), |grad| self.logits("grad", grad, *classes))
             }
@@ -263,6 +277,7 @@ impl Check<'_> {
                 ..
             } => {
                 self.logits("logits", *logits, *classes)?;
+                self.floats("out", *out)?;
                 self.at_least("out", *out, METRICS.into())
             }
             Instr::Repeat { .. } | Instr::Chunks { .. } => Ok(()),
@@ -288,7 +303,9 @@ impl Check<'_> {
         let reach = self.reach(launch, kernel)?;
         for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
             let floats = reach.floats(operand, kernel.heads, kernel.width)?;
-            self.at_least(&format!("input {n}"), *at, floats)?;
+            let what = format!("input {n}");
+            self.at_least(&what, *at, floats)?;
+            self.stored_as(&what, *at, operand.storage)?;
         }
         let (heads, width) = result_shape(kernel);
         for (n, (operand, at)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
@@ -296,7 +313,9 @@ impl Check<'_> {
                 Body::ColReduce { .. } => Reach::one(operand, heads, width),
                 _ => reach.floats(operand, heads, width)?,
             };
-            self.at_least(&format!("output {n}"), *at, floats)?;
+            let what = format!("output {n}");
+            self.at_least(&what, *at, floats)?;
+            self.stored_as(&what, *at, operand.storage)?;
         }
         Ok(())
     }
@@ -375,6 +394,7 @@ impl Check<'_> {
 
     fn logits(&self, what: &str, at: Ref, classes: u32) -> Checked {
         self.rows(what, at)?;
+        self.floats(what, at)?;
         match self.program.buffer(at.buffer).columns {
             columns if columns == classes => Ok(()),
             columns => Err(format!(
@@ -397,7 +417,7 @@ impl Check<'_> {
                 self.program.buffers.len()
             ));
         };
-        let found = buffer.slot_floats(&self.part.sizes);
+        let found = buffer.slot_elements(&self.part.sizes);
         match found >= floats {
             true => Ok(()),
             false => Err(format!(

@@ -250,7 +250,7 @@ fn memory_is_what_the_layout_says() {
         .program()
         .buffers
         .iter()
-        .map(|b| b.floats(&sizes).next_multiple_of(16) * 4)
+        .map(|b| b.words(&sizes).next_multiple_of(16) * 4)
         .sum();
     assert!(layout.total_bytes < all);
 }

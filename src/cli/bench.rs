@@ -9,6 +9,7 @@ use super::text::{count, facts};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::storage::Storage;
 use gnnc::ir::trace::median;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::runtime::resident_memory;
@@ -44,6 +45,9 @@ pub struct BenchEpoch {
     /// Seed of every random draw, in place of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
+    /// How tensors lie in memory: f32, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    storage: Storage,
     /// Compile every kernel anew and keep none.
     #[arg(long)]
     no_cache: bool,
@@ -66,6 +70,7 @@ impl BenchEpoch {
             allow: self.allow.clone(),
             threads: self.threads,
             seed: self.seed,
+            storage: self.storage,
             cache_dir: if self.no_cache { None } else { cache_dir() },
             ..TrainOptions::default()
         };

@@ -63,6 +63,7 @@ impl Emit {
             placement: self.placement,
             flow: self.flow.flow(),
             skip: self.flow.skip(),
+            storage: self.flow.storage(),
             stages: Some(self.flow.stages(self.placement, self.workers)),
             ..TrainOptions::default()
         };

@@ -7,6 +7,7 @@ use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::ir::program::Rule;
+use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::{Flow, Stages, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
@@ -59,12 +60,20 @@ pub struct FlowArgs {
     /// Take a pipeline's chunks in the same order in every epoch.
     #[arg(long)]
     no_shuffle: bool,
+    /// How tensors lie in memory: f32 if not given, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    #[arg(long, value_name = "NAME", value_parser = storage)]
+    pub storage: Option<Storage>,
 }
 
 impl FlowArgs {
     /// When exchanges are left out.
     pub fn skip(&self) -> Option<Rule> {
         self.skip
+    }
+
+    /// How tensors lie in memory.
+    pub fn storage(&self) -> Storage {
+        self.storage.unwrap_or_default()
     }
 
     /// The same as the library takes it.
@@ -218,6 +227,15 @@ pub fn placement(name: &str) -> Result<Placement, String> {
         .into_iter()
         .find(|placement| placement.name() == name)
         .ok_or_else(|| format!("expected one of {}", names().join(", ")))
+}
+
+/// A storage by its name.
+pub fn storage(name: &str) -> Result<Storage, String> {
+    let found = Storage::ALL.iter().find(|storage| storage.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<_> = Storage::ALL.iter().map(|s| s.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 /// A relaxation by its name.

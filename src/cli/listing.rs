@@ -203,7 +203,10 @@ fn matrix(matrix: &Matrix) -> String {
 }
 
 fn shape(buffer: &Buffer) -> String {
-    let rows = format!("{} x {}", extent(buffer.extent), buffer.columns);
+    let mut rows = format!("{} x {}", extent(buffer.extent), buffer.columns);
+    if !buffer.storage.is_f32() {
+        rows = format!("{rows} {}", buffer.storage);
+    }
     match buffer.slots {
         1 => rows,
         slots => format!("{rows}, {slots} slots"),

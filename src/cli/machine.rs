@@ -8,6 +8,7 @@ use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Layout, Objective, Partitioner, Placement};
 use gnnc::ir::program::{RULES, Rule};
+use gnnc::ir::storage::Storage;
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -46,6 +47,9 @@ pub struct SearchArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
+    /// How tensors lie in memory: f32, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    storage: Storage,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -95,7 +99,10 @@ impl SearchArgs {
     }
 
     fn pin(&self) -> Result<Pin, Failure> {
-        let mut pin = Pin::default();
+        let mut pin = Pin {
+            storage: self.storage,
+            ..Pin::default()
+        };
         for text in &self.pin {
             let (key, value) = text.split_once('=').unwrap_or((text, ""));
             let (key, value) = (key.trim(), value.trim());

@@ -145,6 +145,12 @@ impl Train {
                 file.display()
             )));
         }
+        if let Some(storage) = self.flow.storage {
+            return Err(input(format!(
+                "{} says how tensors lie in memory; leave out --storage {storage}, or plan again with it",
+                file.display()
+            )));
+        }
         let loaded = load_planned(&plan, file, &self.model.changes, out)?;
         Ok((loaded, Some(plan)))
     }
@@ -201,6 +207,7 @@ impl Train {
                 .unwrap_or_else(|| "metis".to_owned()),
             flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
             skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
+            storage: choice.map_or(self.flow.storage(), |c| c.parameters.storage),
             stages: match choice {
                 Some(choice) => PlacementSpec::of(choice).stages,
                 None => Some(

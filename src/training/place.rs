@@ -39,6 +39,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
         flow: options.flow,
         skip: options.skip,
         stages: None,
+        storage: options.storage,
     };
     let skips = placement::row(place.placement).is_some_and(|row| row.skips);
     if let Some(rule) = options.skip.filter(|_| !skips) {
@@ -90,6 +91,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             pin: Pin {
                 partitioner,
                 stages: place.stages.as_ref().and_then(chosen),
+                storage: options.storage,
                 ..Pin::default()
             },
             ..PlanOptions::new(cluster)

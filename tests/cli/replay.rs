@@ -52,6 +52,48 @@ fn a_plan_is_run_as_it_says() {
     gnnc(["train", &plan, "--epochs", "2", "--seeds", "2"]).report();
 }
 
+/// The storage is in the plan, and what is planned in 16 bits is run so.
+#[test]
+fn plans_say_how_tensors_lie_in_memory() {
+    let folder = Folder::new();
+    let pin = ["--pin", "placement=graph,ranks=2,partitioner=metis"];
+    let floats = value(&plan(&folder, &pin))["candidates"][0].clone();
+    assert!(floats["parameters"]["storage"].is_null(), "{floats}");
+    let bytes = |candidate: &Value, what: &str| candidate[what].as_u64().unwrap();
+    for storage in ["bf16", "f16"] {
+        let plan = plan(&folder, &[&pin[..], &["--storage", storage]].concat());
+        let planned = value(&plan)["candidates"][0].clone();
+        assert_eq!(planned["parameters"]["storage"], storage);
+        for what in ["bytes", "peak_memory_bytes"] {
+            assert!(bytes(&planned, what) < bytes(&floats, what), "{what}");
+        }
+        let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
+        assert_eq!(run["bytes_sent"], 3 * bytes(&planned, "bytes"));
+        let cora = example("gcn_cora.gir");
+        let args = ["train", &cora, "--workers", "2", "--storage", storage];
+        let by_hand = gnnc(args.iter().chain(&["--epochs", "3", "--format", "json"])).json();
+        assert_eq!(run["train_loss"], by_hand["train_loss"]);
+        let report = gnnc(["train", &plan, "--epochs", "1"]).report();
+        assert!(
+            report.contains(&format!("graph x 2 metis {storage}")),
+            "{report}"
+        );
+        let args = ["train", &plan, "--storage", "f32"];
+        refused(1, &args, &["plan.json", "leave out --storage f32"]);
+        let mut edited = value(&plan);
+        edited["candidates"][0]["parameters"]["storage"] = json!("f32");
+        let file = folder.file("edited.json", edited.to_string());
+        refused(1, &["train", text(&file)], &["does not verify: `bytes`"]);
+    }
+    let cora = example("gcn_cora.gir");
+    for command in ["train", "plan", "bench-epoch"] {
+        let run = gnnc([command, &cora, "--storage", "bf8"]);
+        run.fails(1, &["bf8", "expected one of f32, bf16, f16"]);
+    }
+    let listed = gnnc(["emit", "program", &cora, "--storage", "bf16"]).report();
+    assert!(listed.contains("inner x 16 bf16"), "{listed}");
+}
+
 #[test]
 fn plans_of_every_placement_are_run() {
     let folder = Folder::new();

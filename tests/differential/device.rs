@@ -12,7 +12,7 @@ mod finds;
 #[path = "device/host.rs"]
 mod host;
 #[path = "device/runs.rs"]
-mod runs;
+pub mod runs;
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};

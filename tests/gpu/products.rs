@@ -2,10 +2,30 @@
 
 use crate::live;
 use crate::support::Random;
+use gnnc::ir::storage::Storage;
 use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product};
 
-fn bytes(floats: &[f32]) -> Vec<u8> {
-    floats.iter().flat_map(|x| x.to_le_bytes()).collect()
+/// Storage of factors and of the result.
+const KINDS: [(Storage, Storage); 5] = [
+    (Storage::F32, Storage::F32),
+    (Storage::Bf16, Storage::Bf16),
+    (Storage::Bf16, Storage::F32),
+    (Storage::F16, Storage::F16),
+    (Storage::F16, Storage::F32),
+];
+
+fn bytes(floats: &[f32], storage: Storage) -> Vec<u8> {
+    let mut words = vec![0.0; floats.len().div_ceil(storage.in_word() as usize)];
+    storage.pack(floats, &mut words);
+    words.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn numbers(bytes: &[u8], count: usize, storage: Storage) -> Vec<f32> {
+    let (words, _) = bytes.as_chunks::<4>();
+    let words: Vec<f32> = words.iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let mut numbers = vec![0.0; count];
+    storage.unpack(&words, &mut numbers);
+    numbers
 }
 
 #[test]
@@ -25,9 +45,11 @@ fn products_agree_with_loops() {
         (130, 602, 41),
     ];
     for (rows, inner, columns) in shapes {
-        for (a_transposed, b_transposed) in
-            [(false, false), (true, false), (false, true), (true, true)]
-        {
+        let turned = [(false, false), (true, false), (false, true), (true, true)];
+        let kinds = KINDS
+            .into_iter()
+            .flat_map(|kind| turned.map(|turned| (kind, turned)));
+        for ((factors, result), (a_transposed, b_transposed)) in kinds {
             let [a_rows, a_columns] = if a_transposed {
                 [inner, rows]
             } else {
@@ -40,12 +62,16 @@ fn products_agree_with_loops() {
             };
             // Rows lie further apart than they are wide; what is between them stays.
             let [a_stride, b_stride, stride] = [a_columns + 3, b_columns + 1, columns + 2];
-            let mut floats = |n: u64| (0..n).map(|_| random.float()).collect::<Vec<f32>>();
-            let (a, b) = (floats(a_rows * a_stride + 1), floats(b_rows * b_stride + 1));
-            let before = floats(rows * stride);
-            let addresses = [&a, &b, &before].map(|x| {
+            let mut floats = |n: u64, storage: Storage| -> Vec<f32> {
+                (0..n).map(|_| storage.round(random.float())).collect()
+            };
+            let a = floats(a_rows * a_stride + 1, factors);
+            let b = floats(b_rows * b_stride + 1, factors);
+            let before = floats(rows * stride, result);
+            let all = [(&a, factors), (&b, factors), (&before, result)];
+            let addresses = all.map(|(x, storage)| {
                 let at = live.allocate(x.len() as u64 * 4).unwrap();
-                live.upload(stream, &bytes(x), at).unwrap();
+                live.upload(stream, &bytes(x, storage), at).unwrap();
                 at
             });
             let matrix = |at: Address, stride: u64| Matrix { at, stride };
@@ -58,15 +84,17 @@ fn products_agree_with_loops() {
                 rows,
                 inner,
                 columns,
+                factors,
+                result,
             };
             live.multiply(stream, &product).unwrap();
-            let mut found = vec![0; before.len() * 4];
+            let mut found = vec![0; bytes(&before, result).len()];
             live.download(stream, addresses[2], &mut found).unwrap();
-            let (found, _) = found.as_chunks::<4>();
+            let found = numbers(&found, before.len(), result);
             for r in 0..rows {
                 for c in 0..stride {
                     let place = (r * stride + c) as usize;
-                    let value = f64::from(f32::from_le_bytes(found[place]));
+                    let value = f64::from(found[place]);
                     if c >= columns {
                         assert_eq!(value, f64::from(before[place]), "between rows");
                         continue;
@@ -86,7 +114,12 @@ fn products_agree_with_loops() {
                     };
                     let expected: f64 = (0..inner).map(term).sum();
                     let largest: f64 = (0..inner).map(|l| term(l).abs()).sum();
-                    let close = (value - expected).abs() <= 1e-6 * largest;
+                    let rounded = if result.is_f32() {
+                        0.0
+                    } else {
+                        result.roundoff() * expected.abs()
+                    };
+                    let close = (value - expected).abs() <= 1e-6 * largest + rounded;
                     assert!(
                         close,
                         "{product:?}: [{r}, {c}] is {value}, expected {expected}"

@@ -7,6 +7,7 @@ use gnnc::graph::summary;
 use gnnc::ir::model::{GraphFacts, Relaxation};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Distance, Rule};
+use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::{Flow, Stages};
 use gnnc::runtime::{Metrics, Tensor};
 use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};
@@ -129,6 +130,54 @@ fn same(name: &str, own: &Run, other: &Run) {
             // Adam divides by small numbers: a few steps of size 0.01 may differ.
             let close = (x - y).abs() <= 2e-3 * largest;
             assert!(close, "{name}: {} has {x} and {y}", a.name);
+        }
+    }
+}
+
+/// Tensors in 16 bits: losses as in 32 on the processor, but for roundings; the same again in every run.
+#[test]
+fn halves_train_as_floats_do() {
+    let Some(device) = device("halves_train_as_floats_do") else {
+        return;
+    };
+    let _alone = open::alone();
+    let several = |placement| TrainOptions {
+        workers: 2,
+        placement,
+        ..options()
+    };
+    let wide = |body: &str| {
+        body.replace("(12)", "(32)")
+            .replace("(10)", "(16)")
+            .replace("(8)", "(32)")
+    };
+    for (name, body, several) in [
+        ("gcn", GCN, options()),
+        ("sage", SAGE, options()),
+        ("gat", GAT, options()),
+        ("gcnii", GCNII, options()),
+        ("graph gcn", GCN, several(Placement::Graph)),
+        ("tensor gcn", GCN, several(Placement::Tensor)),
+        ("push-pull gcn", GCN, several(Placement::PushPull)),
+    ] {
+        let loaded = loaded(&wide(
+            &body.replace("gat_conv(4, heads = 2", "gat_conv(8, heads = 4"),
+        ));
+        let expected = run(&loaded, &several, EPOCHS);
+        for storage in [Storage::Bf16, Storage::F16] {
+            let on_device = TrainOptions {
+                device: device.clone(),
+                storage,
+                ..several.clone()
+            };
+            let own = run(&loaded, &on_device, EPOCHS);
+            for (a, b) in own.losses.iter().zip(&expected.losses) {
+                let most = 4.0 * storage.roundoff() * b;
+                assert!((a - b).abs() <= most, "{name} in {storage}: {a} and {b}");
+            }
+            assert_ne!(own.losses, expected.losses, "{name}: nothing was rounded");
+            let again = run(&loaded, &on_device, EPOCHS);
+            assert_eq!(own.losses, again.losses, "{name} differs from run to run");
         }
     }
 }

@@ -209,11 +209,11 @@ int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream)
     return stub_enqueue(stream, zero, &f, sizeof f);
 }
 
-int cuMemsetD2D32Async(address at, size_t pitch, unsigned value, size_t width, size_t rows, void *stream)
+int cuMemsetD2D8Async(address at, size_t pitch, unsigned char value, size_t width, size_t rows, void *stream)
 {
     ENTER_CONTEXT;
-    const struct fill f = {at, pitch, 4 * width, rows};
-    if (value || pitch < 4 * width || !stub_is_device(at, (rows - 1) * pitch + 4 * width))
+    const struct fill f = {at, pitch, width, rows};
+    if (value || pitch < width || !stub_is_device(at, (rows - 1) * pitch + width))
         return INVALID_VALUE;
     return stub_enqueue(stream, zero, &f, sizeof f);
 }

@@ -4,7 +4,7 @@
 //! by. The first window touches the whole rows of coming neighbours, so that the later
 //! windows find them in the cache; arcs are done in blocks whose rows fit into the
 //! first-level cache, between which the sums wait in the output. That leaves the order of
-//! additions as it is.
+//! additions as it is. Sums that would be rounded in the output do not wait there: such rows are one block.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit, WindowAt, plain};
@@ -20,8 +20,8 @@ use gnnc_ir::kernel::{At, Reduce};
 const TILE: u32 = 8;
 /// Vector registers that may hold values that are the same for all arcs of a row.
 const REGISTERS: usize = 12;
-/// Floats of a cache line.
-const LINE: u32 = 16;
+/// Bytes of a cache line.
+const LINE: u32 = 64;
 /// Columns from which rows are touched early: for narrower ones the processor's own
 /// out-of-order window reaches as far.
 const TOUCHED: u32 = 128;
@@ -74,7 +74,8 @@ impl Emit<'_, '_> {
         };
         let columns = self.kernel.heads * self.kernel.width;
         let passes = peel(passes(self.kernel.heads, self.kernel.width, TILE));
-        let single = matches!(passes.as_slice(), [Pass::Once(_)]);
+        let rounds = !self.kernel.outputs[0].storage.is_f32();
+        let single = rounds || matches!(passes.as_slice(), [Pass::Once(_)]);
         let wide = self.neighbour_rows(value);
         let any = self
             .b
@@ -85,11 +86,14 @@ impl Emit<'_, '_> {
             let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
             let (_, end) = emit.arc_range(last_row);
             let last_arc = emit.b.ins().iadd_imm_s(end, -1);
-            let arcs = (LINES_AHEAD / columns.div_ceil(LINE)).max(2);
-            let lookahead = wide.map(|input| Lookahead {
-                input,
-                arcs: i64::from(arcs),
-                last_arc,
+            let lookahead = wide.map(|input| {
+                let element = emit.kernel.inputs[usize::from(input)].storage.bytes() as u32;
+                let lines = (columns * element).div_ceil(LINE);
+                Lookahead {
+                    input,
+                    arcs: i64::from((LINES_AHEAD / lines).max(2)),
+                    last_arc,
+                }
             });
             emit.for_range(emit.begin, emit.end, 1, &mut |emit, row| {
                 let (first, last) = emit.arc_range(row);
@@ -250,10 +254,11 @@ impl Emit<'_, '_> {
         let start = self.inputs[usize::from(lookahead.input)];
         let pointer = self.row_pointer(start, operand, Some(row), base);
         let last = (heads - 1) * operand.head_step + (self.kernel.width - 1) * operand.column_step;
-        let floats = (0..=last).step_by(LINE as usize).take(LINES_OF_ROW);
-        for float in floats {
+        let element = operand.storage.bytes() as u32;
+        let lines = (0..=last).step_by((LINE / element) as usize);
+        for first in lines.take(LINES_OF_ROW) {
             // A load that might trap is not removed although nothing uses it.
-            let at = ((operand.offset + float) * 4) as i32;
+            let at = ((operand.offset + first) * element) as i32;
             self.b
                 .ins()
                 .load(types::I8, MemFlagsData::new(), pointer, at);

@@ -91,7 +91,7 @@ impl Emit<'_, '_> {
         offsets
             .iter_mut()
             .for_each(|offset| *offset += operand.offset);
-        self.store_lanes(pointer, &offsets, vector);
+        self.store_lanes(pointer, &offsets, vector, operand.storage);
     }
 
     /// Loads a vector from its lanes' places in the first output.
@@ -101,7 +101,7 @@ impl Emit<'_, '_> {
         offsets
             .iter_mut()
             .for_each(|offset| *offset += operand.offset);
-        self.load_lanes(pointer, &offsets)
+        self.load_lanes(pointer, &offsets, operand.storage)
     }
 
     /// `out_i = values_i` for every row or arc.

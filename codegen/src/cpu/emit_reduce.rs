@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::{Axis, Reduce};
+use gnnc_ir::storage::Storage;
 
 /// Accumulators of a column window.
 const TILE: u32 = 8;
@@ -199,7 +200,7 @@ impl Emit<'_, '_> {
             }
             for (lanes, &sum) in window.vectors.iter().zip(&sums) {
                 let sum = emit.b.use_var(sum);
-                emit.store_lanes(pointer, &lanes.offsets(width, 1), sum);
+                emit.store_lanes(pointer, &lanes.offsets(width, 1), sum, Storage::F32);
             }
         });
     }

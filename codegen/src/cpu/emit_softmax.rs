@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::Reduce;
+use gnnc_ir::storage::Storage;
 
 /// Vectors of heads at a time.
 const TILE: u32 = 2;
@@ -130,10 +131,10 @@ impl Emit<'_, '_> {
         used: usize,
     ) {
         let (pointer, offsets) = self.result_place(k, base, lanes);
-        let score = self.load_lanes(pointer, &offsets);
+        let score = self.load_lanes(pointer, &offsets, Storage::F32);
         let below = self.b.ins().fsub(score, top);
         let weight = self.exp(below);
-        self.store_lanes(pointer, &offsets, weight);
+        self.store_lanes(pointer, &offsets, weight, Storage::F32);
         let weight = self.only_lanes(Reduce::Sum, weight, used);
         let acc = self.b.use_var(sum);
         let acc = self.b.ins().fadd(acc, weight);
@@ -142,9 +143,9 @@ impl Emit<'_, '_> {
 
     fn scale(&mut self, k: Value, base: Base, lanes: &Lanes, inverse: Value) {
         let (pointer, offsets) = self.result_place(k, base, lanes);
-        let weight = self.load_lanes(pointer, &offsets);
+        let weight = self.load_lanes(pointer, &offsets, Storage::F32);
         let result = self.b.ins().fmul(weight, inverse);
-        self.store_lanes(pointer, &offsets, result);
+        self.store_lanes(pointer, &offsets, result, Storage::F32);
     }
 
     /// Address of the arc's row of results and the floats that the lanes stand for: heads,

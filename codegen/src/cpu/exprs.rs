@@ -143,19 +143,23 @@ impl Emit<'_, '_> {
         row: Option<Value>,
         base: Base,
     ) -> Value {
+        let bytes = operand.storage.bytes() as i64;
         let mut pointer = start;
         for (first, step) in [
             (base.head, operand.head_step),
             (base.column, operand.column_step),
         ] {
             if let (Some(first), true) = (first, step != 0) {
-                let moved = self.b.ins().imul_imm_s(first, i64::from(step) * 4);
+                let moved = self.b.ins().imul_imm_s(first, i64::from(step) * bytes);
                 pointer = self.b.ins().iadd(pointer, moved);
             }
         }
         match row {
             Some(row) if operand.stride != 0 => {
-                let moved = self.b.ins().imul_imm_s(row, i64::from(operand.stride) * 4);
+                let moved = self
+                    .b
+                    .ins()
+                    .imul_imm_s(row, i64::from(operand.stride) * bytes);
                 self.b.ins().iadd(pointer, moved)
             }
             _ => pointer,
@@ -201,7 +205,7 @@ impl Emit<'_, '_> {
                 pointer
             }
         };
-        let value = self.load_lanes(pointer, &offsets);
+        let value = self.load_lanes(pointer, &offsets, operand.storage);
         scope.loads.push((input, offsets, value));
         value
     }

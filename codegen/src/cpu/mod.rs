@@ -7,6 +7,7 @@ mod emit_reduce;
 mod emit_softmax;
 mod exprs;
 mod function;
+mod halves;
 pub mod jit;
 mod masks;
 mod math;

@@ -4,6 +4,7 @@ use super::function::{Emit, plain};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::Reduce;
+use gnnc_ir::storage::Storage;
 
 /// How the lanes of a vector lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,11 @@ fn bytes(float: u32) -> i32 {
 }
 
 impl Emit<'_, '_> {
-    /// Loads floats `pointer[offsets]`; lanes without an offset hold some finite number.
-    pub fn load_lanes(&mut self, pointer: Value, offsets: &[u32]) -> Value {
+    /// Loads elements `pointer[offsets]`; lanes without an offset hold some finite number.
+    pub fn load_lanes(&mut self, pointer: Value, offsets: &[u32], storage: Storage) -> Value {
+        if !storage.is_f32() {
+            return self.load_halves(pointer, offsets, storage);
+        }
         let first = bytes(offsets[0]);
         match (pattern(offsets), offsets.len()) {
             (Pattern::Contiguous, 4) => self.b.ins().load(types::F32X4, plain(), pointer, first),
@@ -73,7 +77,16 @@ impl Emit<'_, '_> {
     }
 
     /// Stores the lanes of `vector` to `pointer[offsets]`.
-    pub fn store_lanes(&mut self, pointer: Value, offsets: &[u32], vector: Value) {
+    pub fn store_lanes(
+        &mut self,
+        pointer: Value,
+        offsets: &[u32],
+        vector: Value,
+        storage: Storage,
+    ) {
+        if !storage.is_f32() {
+            return self.store_halves(pointer, offsets, vector, storage);
+        }
         let first = bytes(offsets[0]);
         let contiguous = pattern(offsets) == Pattern::Contiguous;
         if contiguous && offsets.len() == 4 {

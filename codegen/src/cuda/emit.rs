@@ -42,7 +42,7 @@ impl<'a> Emit<'a> {
         let alone = !matches!(self.kernel.body, Body::Map { .. });
         let parameters: Vec<String> = Parameter::of(self.kernel)
             .into_iter()
-            .map(|parameter| parameter.declaration(alone))
+            .map(|parameter| parameter.declaration(self.kernel, alone))
             .collect();
         let name = &self.names[number];
         let head =

@@ -8,6 +8,7 @@ use super::math;
 use crate::walk;
 use gnnc_ir::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::{At, Operand, drop_threshold};
+use gnnc_ir::storage::Storage;
 
 /// Which columns are computed.
 #[derive(Clone, Copy, Debug)]
@@ -140,9 +141,12 @@ impl Emit<'_> {
         let name = format!("x{input}");
         let steps = columns.column.is_some() && operand.column_step != 0;
         if !steps || columns.lanes == 1 {
-            self.text
-                .line(format!("const float {name} = in{input}[{address}];"));
+            let element = read(operand.storage, &format!("in{input}[{address}]"));
+            self.text.line(format!("const float {name} = {element};"));
             return vec![name];
+        }
+        if !operand.storage.is_f32() {
+            return self.load_halves(input, &address, columns.lanes);
         }
         let vector = format!("float{}", columns.lanes);
         self.text.line(format!(
@@ -154,14 +158,52 @@ impl Emit<'_> {
         parts.map(|part| format!("{name}.{part}")).collect()
     }
 
+    /// Two elements in each of 1, 2 or 4 words.
+    fn load_halves(&mut self, input: u16, address: &str, lanes: u32) -> Lanes {
+        let storage = self.kernel.inputs[usize::from(input)].storage;
+        let (ty, parts) = words(lanes);
+        self.text.line(format!(
+            "const {ty} w{input} = *(const {ty} *)(in{input} + ({address}));"
+        ));
+        (0..lanes)
+            .map(|i| {
+                let word = format!("w{input}{}", parts[i as usize / 2]);
+                let bits = match i % 2 {
+                    0 => format!("{word} & 0xffffu"),
+                    _ => format!("{word} >> 16"),
+                };
+                let name = format!("x{input}_{i}");
+                let element = read(storage, &bits);
+                self.text.line(format!("const float {name} = {element};"));
+                name
+            })
+            .collect()
+    }
+
     /// Stores a value to an output.
     pub fn store(&mut self, output: usize, columns: Columns, value: &Lanes) {
         let operand = self.kernel.outputs[output];
         let address = self.address(&operand, columns);
         let lanes = columns.lanes;
         if columns.column.is_none() || lanes == 1 {
-            let value = lane(value, 0);
+            let value = written(operand.storage, lane(value, 0));
             self.text.line(format!("out{output}[{address}] = {value};"));
+            return;
+        }
+        if !operand.storage.is_f32() {
+            let (ty, _) = words(lanes);
+            let element = |i: u32| written(operand.storage, lane(value, i));
+            let pairs = (0..lanes).step_by(2);
+            let pairs: Vec<String> = pairs
+                .map(|i| format!("{} | {} << 16", element(i), element(i + 1)))
+                .collect();
+            let pairs = pairs.join(", ");
+            let made = match lanes {
+                2 => pairs,
+                _ => format!("make_{ty}({pairs})"),
+            };
+            self.text
+                .line(format!("*({ty} *)(out{output} + ({address})) = {made};"));
             return;
         }
         let values: Vec<&str> = (0..lanes).map(|i| lane(value, i)).collect();
@@ -268,6 +310,31 @@ impl Emit<'_> {
                 name
             })
             .collect()
+    }
+}
+
+/// The type of so many elements of 16 bits, and its parts, each of two.
+fn words(lanes: u32) -> (&'static str, &'static [&'static str]) {
+    match lanes {
+        8 => ("uint4", &[".x", ".y", ".z", ".w"]),
+        4 => ("uint2", &[".x", ".y"]),
+        _ => ("u32", &[""]),
+    }
+}
+
+/// An element as a number.
+fn read(storage: Storage, element: &str) -> String {
+    match storage {
+        Storage::F32 => element.to_owned(),
+        storage => format!("gnnc_from_{storage}({element})"),
+    }
+}
+
+/// A number as an element.
+fn written(storage: Storage, number: &str) -> String {
+    match storage {
+        Storage::F32 => number.to_owned(),
+        storage => format!("gnnc_to_{storage}({number})"),
     }
 }
 

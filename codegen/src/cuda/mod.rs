@@ -8,7 +8,7 @@
 //! grouped follows from the kernel and from the numbers of rows and arcs alone.
 //!
 //! Widths are constants of the text. Rows are read 16 or 8 bytes at a time where the width and all
-//! strides allow; every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of
+//! strides allow (8 elements where all are of 16 bits); every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of
 //! a buffer are (their stride is a multiple of the vector).
 
 pub mod cubin;

@@ -4,6 +4,7 @@
 
 use crate::walk::{Walk, result_shape};
 use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
+use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
 /// Threads of a block.
@@ -30,7 +31,7 @@ pub const HUB_ARCS: u64 = 512;
 /// How the columns of a row lie over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Columns that a thread reads at once: 1, 2 or 4.
+    /// Columns that a thread reads at once: 1, 2 or 4, or 8 in 16 bits.
     pub vector: u32,
     /// Threads beside each other along a row, a power of 2.
     pub lanes: u32,
@@ -199,7 +200,11 @@ impl Parameter {
     }
 
     /// The declaration in C. `alone`: no input is an output, so reads may be cached.
-    pub(crate) fn declaration(self, alone: bool) -> String {
+    pub(crate) fn declaration(self, kernel: &Kernel, alone: bool) -> String {
+        let element = |operand: Option<&Operand>| match operand.map(|o| o.storage) {
+            None | Some(Storage::F32) => "float",
+            Some(Storage::Bf16 | Storage::F16) => "u16",
+        };
         let restrict = if alone { "__restrict__ " } else { "" };
         match self {
             Self::Indptr => "const u64 *__restrict__ indptr".into(),
@@ -211,8 +216,14 @@ impl Parameter {
             Self::Keys => "const u64 *__restrict__ keys".into(),
             Self::Begin => "u64 begin".into(),
             Self::End => "u64 end".into(),
-            Self::Input(n) => format!("const float *{restrict}in{n}"),
-            Self::Output(n) => format!("float *{restrict}out{n}"),
+            Self::Input(n) => format!(
+                "const {} *{restrict}in{n}",
+                element(kernel.inputs.get(usize::from(n)))
+            ),
+            Self::Output(n) => format!(
+                "{} *{restrict}out{n}",
+                element(kernel.outputs.get(usize::from(n)))
+            ),
             Self::HubArcs => "u64 hub_arcs".into(),
             Self::HubRows => "const u32 *__restrict__ hub_rows".into(),
             Self::HubCount => "u64 hubs".into(),
@@ -337,9 +348,9 @@ impl Schedule {
         }
     }
 
-    /// Bytes that the pointers of all inputs and outputs are a multiple of whose columns differ.
-    pub fn alignment(&self) -> usize {
-        self.shape.vector as usize * 4
+    /// Bytes that the pointers of all inputs and outputs of a storage are a multiple of whose columns differ.
+    pub fn alignment(&self, storage: Storage) -> u64 {
+        u64::from(self.shape.vector) * storage.bytes()
     }
 
     /// The launches over `size`; those that have nothing to do are left out.
@@ -418,7 +429,15 @@ fn vector(kernel: &Kernel) -> u32 {
     let possible = |vector: &u32| {
         kernel.width.is_multiple_of(*vector) && operands.iter().all(|o| fits(o, *vector))
     };
-    [4, 2].into_iter().find(possible).unwrap_or(1)
+    // 16 bytes at once.
+    let stepping = || operands.iter().filter(|o| o.column_step != 0);
+    let halves = stepping().count() > 0 && stepping().all(|o| !o.storage.is_f32());
+    let widest = if halves { 8 } else { 4 };
+    [8, 4, 2]
+        .into_iter()
+        .filter(|vector| *vector <= widest)
+        .find(possible)
+        .unwrap_or(1)
 }
 
 fn gather_shape(columns: u32, vector: u32) -> Shape {
@@ -454,7 +473,7 @@ mod tests {
     #[test]
     fn shapes_cover_all_columns() {
         for columns in 1..3000 {
-            for vector in [1, 2, 4] {
+            for vector in [1, 2, 4, 8] {
                 if columns % vector != 0 {
                     continue;
                 }

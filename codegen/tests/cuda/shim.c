@@ -24,6 +24,12 @@
 
 struct float2 { float x, y; } __attribute__((aligned(8)));
 struct float4 { float x, y, z, w; } __attribute__((aligned(16)));
+struct uint2 { unsigned x, y; } __attribute__((aligned(8)));
+struct uint4 { unsigned x, y, z, w; } __attribute__((aligned(16)));
+typedef struct uint2 uint2;
+typedef struct uint4 uint4;
+static uint2 make_uint2(unsigned x, unsigned y) { return (uint2){x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return (uint4){x, y, z, w}; }
 typedef struct float2 float2;
 typedef struct float4 float4;
 static float2 make_float2(float x, float y) { return (float2){x, y}; }

@@ -4,6 +4,7 @@ use super::{Random, expression, mask, operand, output};
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
 use gnnc_ir::op::Binary;
+use gnnc_ir::storage::Storage;
 use gnnc_ir::types::EdgeSet;
 
 /// Heads and widths.
@@ -83,6 +84,48 @@ pub fn forms() -> Vec<Form> {
         forms.extend([Reduce::Sum, Reduce::Max].map(|reduce| Form::Gather(to, reduce)));
     }
     forms
+}
+
+/// Two results of a number: input 0, a float, in 16 bits, and input 1, which lies in 16 bits, as a float.
+pub fn rounding(storage: Storage) -> Kernel {
+    let float = Operand::dense(At::Row, 1, 1);
+    let half = Operand { storage, ..float };
+    Kernel {
+        body: Body::Map {
+            over: Over::Rows,
+            values: vec![Expr::leaf(Value::Load(0)), Expr::leaf(Value::Load(1))],
+        },
+        heads: 1,
+        width: 1,
+        inputs: vec![float, half],
+        outputs: vec![half, float],
+        masks: vec![],
+        scalars: 0,
+    }
+}
+
+/// The same kernel with all operands in 16 bits.
+pub fn all_halves(mut kernel: Kernel, storage: Storage) -> Kernel {
+    let operands = kernel.inputs.iter_mut().chain(&mut kernel.outputs);
+    operands.for_each(|operand| operand.storage = storage);
+    kernel
+}
+
+/// The same kernel with operands in 16 bits: all of them, or some.
+pub fn in_halves(random: &mut Random, mut kernel: Kernel) -> Kernel {
+    let half = random.pick(&[Storage::Bf16, Storage::F16]);
+    let all = random.below(2) == 0;
+    let keeps = matches!(
+        kernel.body,
+        Body::EdgeSoftmax { .. } | Body::ColReduce { .. }
+    );
+    let outputs = kernel.outputs.iter_mut().filter(|_| !keeps);
+    for operand in kernel.inputs.iter_mut().chain(outputs) {
+        if all || random.below(2) == 0 {
+            operand.storage = half;
+        }
+    }
+    kernel
 }
 
 /// A random kernel of a form: operands of all layouts, masks, random expressions.

@@ -10,6 +10,7 @@ use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Mask, Operand};
 use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::storage::Storage;
 
 /// SplitMix64.
 #[derive(Clone)]
@@ -122,6 +123,59 @@ fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
     rows.saturating_sub(1) * operand.stride as usize + row as usize
 }
 
+/// As many numbers as there are of 16 bits: around every power of 2, special ones, and any bits.
+pub fn awkward() -> Vec<f32> {
+    let mut random = Random(77);
+    let mut numbers = vec![
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        f32::MAX,
+    ];
+    numbers.extend([65504.0, 65519.99, 65520.0, -65536.0, 65535.996]);
+    for exponent in -149..128 {
+        let power = 2f32.powi(exponent);
+        let steps = [-12, -9, -8, 8, 9, 12].map(|n: i32| n.signum() as f32 * 2f32.powi(-n.abs()));
+        numbers.extend([power, power.next_up(), power.next_down()]);
+        numbers.extend(steps.map(|step| power * (1.0 + step)));
+        numbers.extend(steps.map(|step| -power * (1.0 + step) * (1.0 + f32::EPSILON)));
+    }
+    numbers.resize_with(1 << 16, || f32::from_bits(random.next() as u32));
+    numbers
+}
+
+/// Checks what [`kernels::rounding`] found.
+pub fn rounded(storage: Storage, numbers: &[f32], found: &[Vec<f32>]) {
+    for ((n, &x), found_of) in numbers.iter().enumerate().zip(&found[0]) {
+        for (found, expected) in [
+            (*found_of, storage.round(x)),
+            (found[1][n], storage.round(x)),
+        ] {
+            let same = found.to_bits() == expected.to_bits() || (found.is_nan() && x.is_nan());
+            assert!(
+                same,
+                "{storage}: {x:e} became {found:e}, expected {expected:e}"
+            );
+        }
+    }
+}
+
+/// Numbers as they lie in memory.
+pub fn packed(operand: &Operand, numbers: &[f32]) -> Vec<f32> {
+    let mut words = vec![0.0; numbers.len().div_ceil(operand.storage.in_word() as usize)];
+    operand.storage.pack(numbers, &mut words);
+    words
+}
+
+/// As many numbers as there are in words.
+pub fn unpacked(operand: &Operand, words: &[f32], count: usize) -> Vec<f32> {
+    let mut numbers = vec![0.0; count];
+    operand.storage.unpack(words, &mut numbers);
+    numbers
+}
+
 /// What elements hold that no kernel may touch.
 pub const UNTOUCHED: f32 = 12345.5;
 
@@ -157,6 +211,10 @@ impl<'a> Case<'a> {
         inputs: Vec<Vec<f32>>,
         random: &mut Random,
     ) -> Self {
+        let rounded = |(operand, x): (&Operand, Vec<f32>)| {
+            x.into_iter().map(|x| operand.storage.round(x)).collect()
+        };
+        let inputs = kernel.inputs.iter().zip(inputs).map(rounded).collect();
         let mut case = Self {
             kernel,
             part,
@@ -210,7 +268,7 @@ impl<'a> Case<'a> {
 
     /// Sums of tens of terms in single precision are good to about 1e-6 of their largest term
     /// (unit roundoff 6e-8), the polynomials to 3e-7; so elements must agree to 1e-5 of the
-    /// largest result, or of 1.
+    /// largest result, or of 1. Results in 16 bits are off by a unit roundoff of theirs more.
     pub fn compare(&self, name: &str, found: &[Vec<f32>]) {
         let kernel = self.kernel;
         for (output, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
@@ -218,9 +276,16 @@ impl<'a> Case<'a> {
                 .iter()
                 .filter(|&&x| x != f64::from(UNTOUCHED))
                 .fold(1.0f64, |m, x| m.max(x.abs()));
+            let storage = kernel.outputs[output].storage;
             for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
-                let close =
-                    (f64::from(f) - e).abs() <= 1e-5 * largest || (f.is_nan() && e.is_nan());
+                let stored = match storage {
+                    Storage::F32 => 0.0,
+                    // Half of the least step of binary16.
+                    storage => storage.roundoff() * e.abs() + 2f64.powi(-25),
+                };
+                let close = (f64::from(f) - e).abs() <= 1e-5 * largest + stored
+                    || f == storage.round(e as f32)
+                    || (f.is_nan() && e.is_nan());
                 assert!(
                     close,
                     "{name}: output {output}[{i}] is {f}, expected {e} (largest {largest})\n{kernel:?}"
@@ -260,15 +325,19 @@ fn check_case(compiler: &Compiler, name: &str, case: &Case) {
     let compiled = compiler
         .compile(kernel)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let inputs = kernel.inputs.iter().zip(&case.inputs);
+    let inputs: Vec<Vec<f32>> = inputs.map(|(o, x)| packed(o, x)).collect();
     let run = |ranges: &[(usize, usize)]| {
-        let mut outputs = case.outputs();
+        let before = case.outputs();
+        let outputs = kernel.outputs.iter().zip(&before);
+        let mut outputs: Vec<Vec<f32>> = outputs.map(|(o, x)| packed(o, x)).collect();
         let args = KernelArgs {
             indptr,
             indices,
             positions: &part.positions,
             ids: &part.ids,
             list: &part.list,
-            inputs: case.inputs.iter().map(|x| Buffer::input(x)).collect(),
+            inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
             outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
             scalars: &case.scalars,
             keys: &case.keys,
@@ -280,7 +349,9 @@ fn check_case(compiler: &Compiler, name: &str, case: &Case) {
             // SAFETY: the arguments were checked.
             unsafe { compiled.run_args(&args, rows) }.unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        outputs
+        let outputs = kernel.outputs.iter().zip(&outputs).zip(&before);
+        let numbers = outputs.map(|((o, words), before)| unpacked(o, words, before.len()));
+        numbers.collect::<Vec<_>>()
     };
     let rows = part.rows(kernel);
     let found = run(&[(0, rows)]);
@@ -309,6 +380,7 @@ pub fn operand(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         offset,
         head_step,
         column_step,
+        storage: Default::default(),
     };
     match random.below(9) {
         0..3 => of(columns, 0, width, 1),
@@ -329,6 +401,7 @@ pub fn output(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         offset,
         head_step,
         column_step,
+        storage: Default::default(),
     };
     match random.below(4) {
         0 => of(heads * width + 6, 5, width, 1),

@@ -11,6 +11,7 @@ fn program(columns: &[u32], step: Vec<Instr>) -> Program {
         columns,
         slots: 1,
         role: Role::Temp,
+        storage: Default::default(),
     };
     Program {
         ranks: 1,
@@ -176,7 +177,7 @@ proptest! {
         run(&p.step, &mut |from, to| {
             let range = |b: u32| {
                 let begin = layout.offsets[b as usize] as usize;
-                begin..begin + p.buffers[b as usize].floats(&SIZES) as usize
+                begin..begin + p.buffers[b as usize].words(&SIZES) as usize
             };
             if written[from as usize] && memory[range(from)].iter().any(|&owner| owner != from) {
                 broken = Some(from);
@@ -188,12 +189,12 @@ proptest! {
         let lives = lifetimes(&p);
         for (id, &offset) in layout.offsets.iter().enumerate() {
             let untouched = lives[id] == Lifetime::During(vec![]);
-            let end = offset + p.buffers[id].floats(&SIZES);
+            let end = offset + p.buffers[id].words(&SIZES);
             prop_assert!(offset % ALIGN == 0 && (untouched || end * 4 <= layout.total_bytes));
         }
         let occupied: u64 = p.buffers.iter().zip(&lives)
             .filter(|(_, life)| **life != Lifetime::During(vec![]))
-            .map(|(b, _)| b.floats(&SIZES).next_multiple_of(ALIGN) * 4).sum();
+            .map(|(b, _)| b.words(&SIZES).next_multiple_of(ALIGN) * 4).sum();
         prop_assert!(layout.total_bytes <= occupied);
     }
 }

@@ -65,14 +65,14 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// Floats of a vertex, and floats that are no vertex's, of all tensors together.
-    pub fn floats(&self, program: &Program) -> (u64, u64) {
+    /// Words of 4 bytes of a vertex, and such that are no vertex's, of all tensors together.
+    pub fn words(&self, program: &Program) -> (u64, u64) {
         let (mut row, mut fixed) = (0, 0);
         for at in &self.tensors {
             let buffer = program.buffer(at.buffer);
             match buffer.extent {
-                Extent::Fixed(rows) => fixed += u64::from(rows) * u64::from(buffer.columns),
-                _ => row += u64::from(buffer.columns),
+                Extent::Fixed(rows) => fixed += u64::from(rows) * u64::from(buffer.row_words()),
+                _ => row += u64::from(buffer.row_words()),
             }
         }
         (row, fixed)

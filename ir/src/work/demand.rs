@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Far, Nest, launched, loads, stored};
+use super::{Far, Nest, element, launched, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -130,20 +130,22 @@ pub fn demand(
                 Product::Nn | Product::Nt => out.at,
                 Product::Tn => b.at,
             };
+            let element = |at| (at, element(program, at));
             let shape = (sizes.rows(*rows), inner, columns);
-            terms.product(*product, shape, [a.at, other])
+            terms.product(*product, shape, [element(a.at), element(other)])
         }
         Instr::SparseMatMul {
             product,
             values,
-            out,
             inner,
             columns,
-            ..
+            b,
+            out,
         } => {
             let stored = stored(program, *values, sizes);
+            let bytes = [b, out].map(|matrix| element(program, matrix.at));
             let shape = (u64::from(*inner), u64::from(*columns));
-            terms.sparse(*product, shape, stored, [*values, out.at])
+            terms.sparse(*product, shape, stored, [*values, out.at], bytes)
         }
         Instr::SparseDropout { values, out, .. } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
@@ -224,11 +226,12 @@ impl Terms<'_> {
         }
     }
 
+    /// `a` and the other one that is as long are streamed, each with the bytes of an element.
     fn product(
         &mut self,
         product: Product,
         (rows, inner, columns): (u64, u64, u64),
-        [a, other]: [Ref; 2],
+        [a, other]: [(Ref, u64); 2],
     ) -> &'static str {
         let result = match product {
             Product::Nn | Product::Nt => rows,
@@ -239,8 +242,8 @@ impl Terms<'_> {
         // What is packed or added up again: one matrix of `inner` rows.
         self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
-        self.stream(a, 4 * rows * inner);
-        self.stream(other, 4 * rows * columns);
+        self.stream(a.0, a.1 * rows * inner);
+        self.stream(other.0, other.1 * rows * columns);
         match (product, columns > NARROW) {
             (Product::Nn, false) => "gemm-nn",
             (Product::Nt, false) => "gemm-nt",
@@ -257,6 +260,7 @@ impl Terms<'_> {
         (inner, columns): (u64, u64),
         (vertices, nonzeros): (u64, u64),
         [values, out]: [Ref; 2],
+        [read, written]: [u64; 2],
     ) -> &'static str {
         let (rows, others) = match product {
             Product::Tn => (inner, vertices),
@@ -267,8 +271,8 @@ impl Terms<'_> {
         self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
         self.stream(values, 4 * nonzeros);
         self.structure(4 * nonzeros);
-        self.stream(out, 4 * rows * columns);
-        self.pick(nonzeros, 4 * columns, 4 * others * columns);
+        self.stream(out, written * rows * columns);
+        self.pick(nonzeros, read * columns, read * others * columns);
         match product {
             Product::Tn => {
                 self.pick(nonzeros, 4, 4 * nonzeros);
@@ -376,8 +380,7 @@ impl Terms<'_> {
             }
         }
         for (output, at) in kernel.outputs.iter().zip(&launch.outputs) {
-            let written = nest.output_bytes(kernel, output.head_step, output.column_step);
-            self.stream(*at, written);
+            self.stream(*at, nest.output_bytes(kernel, output));
         }
         self.structure(nest.structure_bytes(kernel, &loaded));
     }
@@ -385,7 +388,7 @@ impl Terms<'_> {
 
 /// Bytes of one slot of a buffer.
 fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
-    4 * program.buffer(at.buffer).slot_floats(sizes)
+    program.buffer(at.buffer).slot_bytes(sizes)
 }
 
 /// Vectors of one row: those of all columns together where heads lie side by side.

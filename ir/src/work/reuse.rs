@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         };
         for what in refs {
             let buffer = self.program.buffer(what.buffer);
-            let slot = buffer.slot_floats(self.sizes).saturating_mul(4);
+            let slot = buffer.slot_bytes(self.sizes);
             let number = u64::from(what.slot(iteration, buffer.slots));
             let offset = self.offsets.get(what.buffer.0 as usize).copied();
             let first = offset
@@ -304,6 +304,7 @@ impl Stack {
 mod tests {
     use super::*;
     use crate::program::{Buffer, BufferId, Extent, Role};
+    use crate::storage::Storage;
 
     /// Four KiB a slot.
     const BYTES: f64 = 4096.0;
@@ -315,6 +316,7 @@ mod tests {
             columns: 1,
             slots,
             role: Role::Static,
+            storage: Storage::F32,
         };
         Program {
             buffers: slots.iter().map(buffer).collect(),

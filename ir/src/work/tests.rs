@@ -269,6 +269,7 @@ fn buffer(extent: Extent, columns: u32) -> Buffer {
         columns,
         slots: 1,
         role: Role::Temp,
+        storage: Default::default(),
     }
 }
 

@@ -19,6 +19,7 @@ mod produce;
 mod region;
 mod scan;
 pub mod stage;
+pub mod storage;
 
 use crate::decouple::DecoupleError;
 use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
@@ -312,6 +313,7 @@ impl Lowerer {
             columns,
             slots,
             role,
+            storage: Default::default(),
         });
         BufferId(self.program.buffers.len() as u32 - 1)
     }

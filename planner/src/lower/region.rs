@@ -55,6 +55,7 @@ impl Value {
             offset: self.offset,
             head_step,
             column_step,
+            storage: Default::default(),
         }
     }
 

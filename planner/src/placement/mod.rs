@@ -14,9 +14,11 @@ pub use pipeline::Stages;
 use crate::layout::{Layouts, Ranks};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::overlap::overlap;
+use crate::lower::storage::store;
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::{Program, Rule};
+use gnnc_ir::storage::Storage;
 
 /// What there is to know of a placement.
 pub struct Row {
@@ -154,6 +156,8 @@ pub struct Place {
     pub skip: Option<Rule>,
     /// How layers and vertices are divided, in a pipeline.
     pub stages: Option<Stages>,
+    /// How tensors lie in memory.
+    pub storage: Storage,
 }
 
 /// How communication and computing share the time; never what is computed or sent.
@@ -185,6 +189,7 @@ impl Place {
             flow: Flow::default(),
             skip: None,
             stages: None,
+            storage: Storage::F32,
         }
     }
 }
@@ -218,7 +223,7 @@ pub fn names() -> Vec<&'static str> {
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
 pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     match row(place.placement).map(|row| &row.lower) {
-        Some(Lower::Stages(lower)) => lower(training, place),
+        Some(Lower::Stages(lower)) => Ok(store(lower(training, place)?, place.storage)),
         _ => Ok(vec![on_rank(training, place, 0)?]),
     }
 }
@@ -243,7 +248,7 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         rank,
     };
     if place.ranks <= 1 {
-        return one_rank::lower(training);
+        return Ok(stored(one_rank::lower(training)?, place.storage));
     }
     let program = match row(place.placement).map(|row| &row.lower) {
         Some(Lower::Rank(lower)) => lower(training, ranks, place)?,
@@ -255,7 +260,13 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
             )));
         }
     };
-    Ok(arrange(program, place.flow))
+    Ok(arrange(stored(program, place.storage), place.flow))
+}
+
+/// One program with its tensors in a storage.
+fn stored(program: Program, storage: Storage) -> Program {
+    let mut one = store(vec![program], storage);
+    one.pop().unwrap_or_default()
 }
 
 /// Cuts a program into chunks and overlaps what can be.

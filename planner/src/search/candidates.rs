@@ -5,6 +5,7 @@ use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::Rule;
+use gnnc_ir::storage::Storage;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -29,6 +30,8 @@ pub struct PlacementSpec {
     pub skip: Option<Rule>,
     /// Stages of a pipeline; the layers that are best if none are given.
     pub stages: Option<Stages>,
+    /// How tensors lie in memory.
+    pub storage: Storage,
 }
 
 impl PlacementSpec {
@@ -63,6 +66,7 @@ impl PlacementSpec {
             },
             skip: parameters.skip,
             stages,
+            storage: parameters.storage,
         }
     }
 
@@ -75,6 +79,7 @@ impl PlacementSpec {
             flow: self.flow,
             skip: self.skip,
             stages: self.stages.clone(),
+            storage: self.storage,
         }
     }
 
@@ -116,6 +121,8 @@ pub struct Pin {
     pub layers: Option<Vec<u32>>,
     /// Epochs for which a history of a pipeline stays.
     pub interval: Option<u32>,
+    /// How tensors lie in memory.
+    pub storage: Storage,
 }
 
 impl Pin {
@@ -132,6 +139,7 @@ impl Pin {
             stages: spec.stages.as_ref().map(|stages| stages.count),
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
             interval: spec.stages.as_ref().map(|stages| stages.interval),
+            storage: spec.storage,
         }
     }
 
@@ -174,6 +182,7 @@ impl PlanRequest<'_> {
                         layouts: layouts.clone(),
                         flow: Flow { overlap, chunks },
                         stages: stages.clone(),
+                        storage: self.pin.storage,
                     }));
                 };
                 match row.staged() {

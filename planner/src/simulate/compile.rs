@@ -262,7 +262,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let (row, fixed) = passage.floats(self.program);
+        let (row, fixed) = passage.words(self.program);
         let classes = self.fabric.classes.iter();
         let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
         let bytes: Vec<f64> = classes
@@ -368,14 +368,16 @@ impl<'a> Compiler<'a> {
             }
             Instr::Redistribute {
                 how,
+                to,
                 heads,
                 width,
                 moved,
                 ..
             } => {
                 let shape = (*heads, *width);
-                let floats = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
-                let cost = self.all_to_all(*how, self.moved(4 * floats, *moved));
+                let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
+                let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
+                let cost = self.all_to_all(*how, self.moved(bytes, *moved));
                 TransferCost::Everyone(self.as_measured(cost, name))
             }
             _ => TransferCost::Everyone(CollectiveCost::default()),

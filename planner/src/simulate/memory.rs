@@ -67,12 +67,12 @@ fn worst(
     Bytes(peak)
 }
 
-/// Columns of the rows that a list sends to other stages, and floats that are no vertex's.
+/// Words of the rows that a list sends to other stages, and words that are no vertex's.
 fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
     let (mut row, mut fixed) = (0, 0);
     for instr in instrs {
         let found = match instr {
-            Instr::Send(passage) => passage.floats(program),
+            Instr::Send(passage) => passage.words(program),
             Instr::Chunks { body, .. } => passed(body, program),
             _ => (0, 0),
         };
@@ -115,9 +115,9 @@ struct Needs {
 /// Messages under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sent {
-    /// Columns of exchanged rows.
+    /// Words of exchanged rows.
     exchanged: u64,
-    /// Floats that redistributions send of a row.
+    /// Words that redistributions send of a row.
     redistributed: u64,
     /// Floats of all-reduced messages.
     reduced: u64,
@@ -128,11 +128,12 @@ impl Sent {
         let mut sent = Self::default();
         match instr {
             Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
-                sent.exchanged = u64::from(program.buffer(buffer.buffer).columns);
+                sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
             Instr::Redistribute {
                 how,
+                to,
                 heads,
                 width,
                 moved,
@@ -145,7 +146,9 @@ impl Sent {
                     _ => 1,
                 };
                 let columns = times * u64::from(*heads) * u64::from(*width);
-                // As many floats as so many columns of all own rows.
+                let in_word = program.buffer(to.buffer).storage.in_word();
+                let columns = columns / u64::from(in_word);
+                // As many words as so many columns of all own rows.
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }

@@ -128,6 +128,7 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
         columns,
         slots,
         role,
+        storage: Default::default(),
     };
     let fixed = |rows| Extent::Fixed(rows);
     let buffers = vec![

@@ -215,8 +215,8 @@ proptest! {
         let ranks = nodes * per_node;
         prop_assume!(ranks > 1);
         let buffer = Buffer {
-            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp,
-        };
+            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp, storage: Default::default(),
+};
         let step = vec![Instr::AllReduce { buffers: vec![BufferId(0)] }];
         let program = Program { ranks, buffers: vec![buffer], step, ..Program::default() };
         let parts = measured(vec![vec![0; ranks as usize]; ranks as usize], &vec![1; ranks as usize]);
@@ -328,8 +328,8 @@ proptest! {
         let parts = measured(vec![vec![0, out], vec![back, 0]], &[1, 1]);
         let mut program = program(2, SHAPE);
         program.buffers.push(Buffer {
-            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp,
-        });
+            name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp, storage: Default::default(),
+});
         let sums = BufferId(program.buffers.len() as u32 - 1);
         let row = f64::from(SHAPE.hidden) * 4.0;
         let exchanged = (out + back) * u64::from(SHAPE.hidden) * 4;

@@ -217,6 +217,7 @@ impl Call<'_> {
             offset: 0,
             head_step: spec.width,
             column_step: 1,
+            storage: Default::default(),
         });
         for h in 0..spec.heads {
             for c in 0..spec.width {

@@ -2,6 +2,7 @@
 
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Redistribute, Slice};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::traffic::share;
 
 /// A redistribution; see [`gnnc_ir::program::Instr::Redistribute`].
@@ -184,6 +185,29 @@ impl Geometry {
                 runs: heads,
                 len,
                 step: width,
+            },
+        }
+    }
+}
+
+impl Block {
+    /// The same in words of four bytes, of elements that lie so.
+    pub(crate) fn words(&self, storage: Storage) -> Self {
+        let count = |elements: usize| elements / storage.in_word() as usize;
+        let Columns {
+            offset,
+            runs,
+            len,
+            step,
+        } = self.columns;
+        Self {
+            rows: self.rows,
+            stride: count(self.stride),
+            columns: Columns {
+                offset: count(offset),
+                runs,
+                len: count(len),
+                step: count(step),
             },
         }
     }

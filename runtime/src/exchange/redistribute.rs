@@ -3,29 +3,35 @@
 use super::ROWS;
 use super::moves::{Block, Columns, Geometry, Side, Write};
 use crate::device::cpu::Span;
-use crate::gemm::Dense;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
 use gnnc_ir::op::Redistribute;
+use gnnc_ir::storage::Storage;
 
 /// A redistribution; see [`gnnc_ir::program::Instr::Redistribute`].
 #[derive(Clone, Copy)]
 pub(crate) struct Move {
     pub(crate) how: Redistribute,
-    /// The operand.
-    pub(crate) from: Dense,
+    /// The operand, from its first word.
+    pub(crate) from: Span,
+    /// Elements from a row of the operand to the next.
+    pub(crate) stride: usize,
     /// The result, row after row.
     pub(crate) to: Span,
+    /// How the elements of both lie in memory.
+    pub(crate) storage: Storage,
     /// Heads of the tensor by rows.
     pub(crate) heads: usize,
     /// Columns of a head of the tensor by rows.
     pub(crate) width: usize,
 }
 
-/// Rows of a matrix.
+/// Rows of a matrix, in words.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
-    at: Dense,
+    at: Span,
+    /// From one row to the next.
+    stride: usize,
     /// Which rows; the first ones if `None`.
     rows: Option<&'a [u32]>,
     columns: Columns,
@@ -54,7 +60,7 @@ pub(crate) unsafe fn send(
 ) -> Result<(), TransportError> {
     let rank = wire.rank() as usize;
     for (other, block) in tensor.geometry(rank, owned).sends() {
-        let rows = owned.rows_of(&block, tensor.from.at, rank);
+        let rows = owned.rows_of(&block.words(tensor.storage), tensor.from, rank);
         let floats = rows.floats();
         if floats == 0 {
             continue;
@@ -65,7 +71,14 @@ pub(crate) unsafe fn send(
                 len: message.len(),
             };
             // SAFETY: the message is this closure's own; nothing writes the operand meanwhile.
-            unsafe { put(team, &rows, &rows.packed(at), Write::Replace) };
+            unsafe {
+                put(
+                    team,
+                    &rows,
+                    &rows.packed(at),
+                    (Write::Replace, tensor.storage),
+                )
+            };
         })?;
     }
     Ok(())
@@ -84,6 +97,7 @@ pub(crate) unsafe fn receive(
     let rank = wire.rank() as usize;
     let geometry = tensor.geometry(rank, owned);
     if let Some(stride) = geometry.padded() {
+        let stride = stride / tensor.storage.in_word() as usize;
         for row in owned.ids.iter().flatten() {
             let row = tensor.to.part(*row as usize * stride, stride);
             // SAFETY: nothing else uses the result.
@@ -91,14 +105,15 @@ pub(crate) unsafe fn receive(
         }
     }
     for landing in geometry.landings() {
-        let to = owned.rows_of(&landing.to, tensor.to, rank);
+        let write = (landing.write, tensor.storage);
+        let to = owned.rows_of(&landing.to.words(tensor.storage), tensor.to, rank);
         if to.floats() == 0 {
             continue;
         }
         if let Some(own) = landing.own {
-            let own = owned.rows_of(&own, tensor.from.at, rank);
+            let own = owned.rows_of(&own.words(tensor.storage), tensor.from, rank);
             // SAFETY: nothing else uses the result or writes the operand.
-            unsafe { put(team, &own, &to, landing.write) };
+            unsafe { put(team, &own, &to, write) };
             continue;
         }
         wire.recv(landing.from as u32, to.floats(), &mut |message| {
@@ -108,7 +123,7 @@ pub(crate) unsafe fn receive(
                 len: message.len(),
             };
             // SAFETY: the ranks' rows, or their columns, differ from each other, or are added in turn.
-            unsafe { put(team, &to.packed(at), &to, landing.write) };
+            unsafe { put(team, &to.packed(at), &to, write) };
         })?;
     }
     Ok(())
@@ -118,7 +133,7 @@ impl Move {
     fn geometry(&self, rank: usize, owned: Owned) -> Geometry {
         Geometry {
             how: self.how,
-            stride: self.from.stride,
+            stride: self.stride,
             heads: self.heads,
             width: self.width,
             rank,
@@ -128,7 +143,7 @@ impl Move {
 }
 
 impl<'a> Owned<'a> {
-    /// The rows of a block of a matrix.
+    /// The rows of a block of a matrix, which is counted in words.
     fn rows_of(&self, block: &Block, at: Span, rank: usize) -> Rows<'a> {
         let stride = block.stride;
         let (rows, of) = match block.rows {
@@ -136,7 +151,8 @@ impl<'a> Owned<'a> {
             Side::Of(other) => (Some(&self.ids[other][..]), other),
         };
         Rows {
-            at: Dense { at, stride },
+            at,
+            stride,
             rows,
             columns: block.columns,
             count: self.ids[of].len(),
@@ -154,7 +170,8 @@ impl Rows<'_> {
         let columns = self.columns.packed();
         let stride = columns.len;
         Self {
-            at: Dense { at, stride },
+            at,
+            stride,
             rows: None,
             columns,
             count: self.count,
@@ -164,8 +181,8 @@ impl Rows<'_> {
     /// Run `run` of row `i`.
     fn run(&self, i: usize, run: usize, columns: &Columns) -> Span {
         let row = self.rows.map_or(i, |rows| rows[i] as usize);
-        let begin = row * self.at.stride + columns.offset + run * columns.step;
-        self.at.at.part(begin, columns.len)
+        let begin = row * self.stride + columns.offset + run * columns.step;
+        self.at.part(begin, columns.len)
     }
 }
 
@@ -174,7 +191,7 @@ impl Rows<'_> {
 /// # Safety
 /// The target's rows differ from each other, nothing else uses them meanwhile, and nothing
 /// writes the source.
-unsafe fn put(team: &Team, from: &Rows, to: &Rows, write: Write) {
+unsafe fn put(team: &Team, from: &Rows, to: &Rows, (write, storage): (Write, Storage)) {
     let rows = to.count;
     let runs = from.columns.runs.max(to.columns.runs);
     let (source, target) = (from.columns.cut(runs), to.columns.cut(runs));
@@ -194,7 +211,7 @@ unsafe fn put(team: &Team, from: &Rows, to: &Rows, write: Write) {
                 };
                 match write {
                     Write::Replace => y.copy_from_slice(x),
-                    Write::Add => y.iter_mut().zip(x).for_each(|(y, x)| *y += x),
+                    Write::Add => storage.add(y, x),
                 }
             }
         }

@@ -13,6 +13,7 @@ use crate::staleness::LayerStaleness;
 use crate::team::Team;
 use crate::transport::Wire;
 use gnnc_ir::program::{Program, Role, Rule, Skip};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::traffic::for_each_skip;
 use std::ops::Range;
 
@@ -173,7 +174,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) rows: Span,
     /// Copies of halo rows, behind the own rows where those are kept too.
     pub(crate) copies: Span,
+    /// Words of a row.
     pub(crate) columns: usize,
+    /// How its elements lie in them.
+    pub(crate) storage: Storage,
     /// Name of the tensor.
     pub(crate) name: &'a str,
 }
@@ -283,12 +287,18 @@ impl Exchange<'_> {
             )
         };
         let (mut norm, mut distance) = (0.0, 0.0);
-        for (now, then) in now.iter().zip(then) {
-            let (now, then) = (f64::from(*now), f64::from(*then));
-            norm += now * now;
-            distance += (now - then) * (now - then);
+        let elements = self.storage.in_word() as usize;
+        let (mut a, mut b) = ([0.0; 2], [0.0; 2]);
+        for (now, then) in now.chunks(1).zip(then.chunks(1)) {
+            self.storage.unpack(now, &mut a[..elements]);
+            self.storage.unpack(then, &mut b[..elements]);
+            for (now, then) in a[..elements].iter().zip(&b) {
+                let (now, then) = (f64::from(*now), f64::from(*then));
+                norm += now * now;
+                distance += (now - then) * (now - then);
+            }
         }
         self.timing
-            .gap(self.name, (norm, distance), own as u64, known)
+            .gap(self.name, (norm, distance), (own * elements) as u64, known)
     }
 }

@@ -11,6 +11,7 @@ use crate::moment::Moment;
 use crate::part::Part;
 use crate::transport::Wire;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
+use gnnc_ir::storage::Storage;
 
 /// One half of a communication.
 #[derive(Clone, Copy)]
@@ -29,9 +30,9 @@ enum Operands {
     Sums,
     /// A tensor.
     Tensor(Move, Moved),
-    /// Rows that may be left out: rows, copies, columns; the tensor's buffer, the history that the copies
+    /// Rows that may be left out: rows, copies, words of a row and their storage; the tensor's buffer, the history that the copies
     /// are, its slot, and the rule.
-    Skip([Span; 2], usize, BufferId, [usize; 2], Rule),
+    Skip([Span; 2], (usize, Storage), BufferId, [usize; 2], Rule),
 }
 
 impl Worker {
@@ -80,7 +81,8 @@ impl Worker {
                 (Operands::Tensor(tensor, moved), Half::Finish) => {
                     redistribute::receive(team, wire, owned(part, moved, rank), &tensor)
                 }
-                (Operands::Skip([rows, copies], columns, buffer, [number, slot], rule), half) => {
+                (Operands::Skip([rows, copies], shape, buffer, [number, slot], rule), half) => {
+                    let (columns, storage) = shape;
                     let exchange = Exchange {
                         team,
                         part,
@@ -92,6 +94,7 @@ impl Worker {
                         rows,
                         copies,
                         columns,
+                        storage,
                         name: &self.own.program.buffer(buffer).name,
                     };
                     let clock = self
@@ -122,14 +125,16 @@ impl Worker {
                 skip: Some(skip),
             } => {
                 let program = &self.own.program;
-                let columns = program.buffer(buffer.buffer).columns as usize;
+                let exchanged = program.buffer(buffer.buffer);
+                let columns = exchanged.row_words() as usize;
+                let storage = exchanged.storage;
                 let spans = [buffer, &skip.copies].map(|at| self.slot(*at, iteration));
                 let slots = program.buffer(skip.copies.buffer).slots;
                 let slot = skip.copies.slot(iteration, slots) as usize;
                 let place = [history(program, skip)?, slot];
                 Some(Operands::Skip(
                     spans,
-                    columns,
+                    (columns, storage),
                     buffer.buffer,
                     place,
                     skip.rule,
@@ -137,9 +142,11 @@ impl Worker {
             }
             Instr::HaloExchange { buffer, skip: None } | Instr::HaloReduce { buffer } => {
                 let Ref { buffer: id, .. } = *buffer;
+                let exchanged = self.own.program.buffer(id);
                 let rows = Exchanged {
                     matrix: self.slot(*buffer, iteration),
-                    columns: self.own.program.buffer(id).columns as usize,
+                    columns: exchanged.row_words() as usize,
+                    storage: exchanged.storage,
                     chunk: self.own.place.chunk,
                 };
                 (rows.columns > 0).then_some(Operands::Halo(rows))
@@ -159,9 +166,12 @@ impl Worker {
                 width,
                 moved,
             } => {
+                let matrix = self.dense(from, iteration);
                 let tensor = Move {
                     how: *how,
-                    from: self.dense(from, iteration),
+                    from: matrix.words(),
+                    stride: matrix.stride,
+                    storage: matrix.storage,
                     to: self.slot(*to, iteration),
                     heads: *heads as usize,
                     width: *width as usize,

@@ -62,7 +62,7 @@ impl Worker {
         spans.clear();
         spans.extend(passage.tensors.iter().map(|&at| {
             let rows = self.own.passed(at);
-            let columns = self.own.program.buffer(at.buffer).columns as usize;
+            let columns = self.own.program.buffer(at.buffer).row_words() as usize;
             self.slot(at, iteration)
                 .part(rows.start * columns, rows.len() * columns)
         }));
@@ -86,7 +86,7 @@ impl Worker {
             return Ok(());
         };
         let target = self.own.program.buffer(history.buffer);
-        let columns = target.columns as usize;
+        let (columns, storage) = (target.row_words() as usize, target.storage);
         let mut ranges = std::mem::take(&mut self.memory.ranges);
         self.own.remembered(from, history, &mut ranges)?;
         for range in &ranges {
@@ -97,7 +97,7 @@ impl Worker {
             let rows = |at: Ref| -> Span { self.slot(at, iteration).part(begin, floats) };
             // SAFETY: as the caller promised; nothing else uses either meanwhile.
             let (new, kept) = unsafe { (rows(from).read(), rows(history).write()) };
-            if !new.iter().all(|x| x.is_finite()) {
+            if !storage.all_finite(new) {
                 return Err(self.own.not_finite(history, epoch, self.own.place.chunk));
             }
             kept.copy_from_slice(new);

@@ -43,6 +43,8 @@ fn case(product: Product, rows: usize, inner: usize, columns: usize, pad: usize)
     }
     let dense = |at: Span, columns: usize| Dense {
         at,
+        first: 0,
+        storage: Storage::F32,
         stride: columns + pad,
     };
     let multiply = Multiply {
@@ -142,6 +144,82 @@ fn sizes_at_the_edges() {
         ] {
             check(product, rows, inner, columns, 0);
             check(product, rows, inner, columns, 3);
+        }
+    }
+}
+
+/// Factors in 16 bits give what the same numbers do in 32, but for the order of sums and the last rounding.
+#[test]
+fn halves_agree_with_floats() {
+    let kinds = [Storage::Bf16, Storage::F16].map(|half| [(half, half), (half, Storage::F32)]);
+    for (factors, results) in kinds.into_iter().flatten() {
+        for product in [Product::Nn, Product::Nt, Product::Tn] {
+            // The result of a transposed product is a parameter's.
+            if product == Product::Tn && !results.is_f32() {
+                continue;
+            }
+            for (rows, inner, columns, pad) in [
+                (1, 1, 1, 0),
+                (3, 5, 7, 1),
+                (1537, 7, 16, 0),
+                (700, 300, 41, 3),
+                (257, 33, 65, 2),
+                (5000, 20, 30, 0),
+                (0, 3, 4, 0),
+            ] {
+                let case = case(product, rows, inner, columns, pad);
+                let m = &case.multiply;
+                for dense in [m.a, m.b] {
+                    let numbers = unsafe { dense.at.write() };
+                    numbers.iter_mut().for_each(|x| *x = factors.round(*x));
+                }
+                let team = Team::new(0, 1).unwrap();
+                unsafe { m.run(&team, case.scratch, None) };
+                let expected = result(&case);
+                // From an odd element on.
+                let packed = |dense: Dense, storage: Storage| {
+                    let numbers = unsafe { dense.at.read() };
+                    let first = usize::from(!storage.is_f32());
+                    let all = [&vec![0.0; first], numbers].concat();
+                    let mut words = vec![0.0; all.len().div_ceil(storage.in_word() as usize)];
+                    storage.pack(&all, &mut words);
+                    (words, first)
+                };
+                let ends = [(m.a, factors), (m.b, factors), (m.out, results)];
+                let mut memory = ends.map(|(dense, storage)| packed(dense, storage));
+                let mut denses = ends.into_iter().zip(&mut memory);
+                let mut next = || {
+                    let ((dense, storage), (words, first)) = denses.next().unwrap();
+                    let at = Span {
+                        ptr: words.as_mut_ptr(),
+                        len: words.len(),
+                    };
+                    Dense {
+                        at,
+                        first: *first,
+                        storage,
+                        ..dense
+                    }
+                };
+                let (a, b, out) = (next(), next(), next());
+                let halves = Multiply { a, b, out, ..*m };
+                unsafe { halves.run(&team, case.scratch, None) };
+                let (words, first) = &memory[2];
+                let mut found = vec![0.0; first + expected.len()];
+                results.unpack(words, &mut found);
+                for (f, e) in found[*first..].iter().zip(&expected) {
+                    let rounded = if results.is_f32() {
+                        0.0
+                    } else {
+                        results.roundoff()
+                    };
+                    let most = (rounded * f64::from(e.abs())) as f32 + 2e-4;
+                    assert!(
+                        (f - e).abs() <= most,
+                        "{product:?} {rows} {factors} {results}: {f} {e}"
+                    );
+                }
+            }
         }
     }
 }

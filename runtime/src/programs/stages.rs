@@ -127,7 +127,7 @@ fn passages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String> {
     Ok(())
 }
 
-/// Messages in their order: whether they are of chunks, in which order of these, and the columns of their
+/// Messages in their order: whether they are of chunks, in which order of these, and the words of a row of their
 /// tensors. Those in one body go together.
 type Messages = Vec<(Option<bool>, Vec<Vec<u32>>)>;
 
@@ -140,7 +140,7 @@ fn messages(
 ) -> Result<Messages, String> {
     let columns = |at: &Ref| {
         let buffer = program.buffers.get(at.buffer.0 as usize);
-        buffer.map(|b| b.columns).ok_or_else(|| {
+        buffer.map(|b| b.row_words()).ok_or_else(|| {
             let (id, count) = (at.buffer.0, program.buffers.len());
             format!("{phase}: a message of buffer {id} of {count}")
         })
@@ -178,7 +178,7 @@ fn listed(messages: &Messages) -> String {
             Some(false) => "by chunk",
             Some(true) => "by chunk backwards",
         };
-        format!("{columns:?} columns {order}")
+        format!("rows of {columns:?} words {order}")
     };
     match messages.is_empty() {
         true => "nothing".to_owned(),

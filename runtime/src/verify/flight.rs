@@ -100,6 +100,7 @@ mod tests {
             columns: 2,
             slots: 1,
             role: Role::Temp,
+            storage: Default::default(),
         };
         Program {
             ranks: 2,

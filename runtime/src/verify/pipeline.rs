@@ -132,9 +132,10 @@ impl Check<'_> {
         let tensor = |at: &Ref| {
             self.at_least("a tensor", *at, 0)?;
             match self.program.buffer(at.buffer).extent {
-                Extent::Fixed(_) => Ok(()),
-                _ => self.rows("a tensor", *at),
+                Extent::Fixed(_) => {}
+                _ => self.rows("a tensor", *at)?,
             }
+            self.moved_rows("a tensor", *at)
         };
         passage.tensors.iter().try_for_each(tensor)
     }
@@ -150,6 +151,8 @@ impl Check<'_> {
         if !matches!(target.role, Role::History(_)) || from.buffer == history.buffer {
             return Err(format!("`{}` is no history of another buffer", target.name));
         }
+        self.moved_rows("what is kept", from)?;
+        self.stored_as("the history", history, source.storage)?;
         if source.columns != target.columns {
             return Err(format!(
                 "`{}` has {} columns, its history {}",

@@ -4,6 +4,7 @@ use super::{Check, Checked};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::program::{Extent, Matrix, Ref};
+use gnnc_ir::traffic::share;
 
 impl Check<'_> {
     /// A redistribution of a tensor of `heads x width` columns by rows.
@@ -29,6 +30,23 @@ impl Check<'_> {
         // Rows of different kinds, hence two buffers, which share no memory while both are in use.
         self.extent("the operand", from.at, !to_all)?;
         self.extent("the result", to, to_all)?;
+        self.stored_as(
+            "the result",
+            to,
+            self.program.buffer(from.at.buffer).storage,
+        )?;
+        let whole_words = [from.offset, from.stride, heads * width, target.1 as u32];
+        self.in_words("the operand", from.at, &whole_words)?;
+        if let Redistribute::Split(slice) | Redistribute::Join(slice) = how {
+            let step = match slice.axis {
+                Axis::Heads => width,
+                Axis::Width => 1,
+            };
+            let ranks = self.program.ranks;
+            let bounds = (0..ranks).map(|rank| step * share(slice.of, ranks, rank).end);
+            let bounds: Vec<u32> = bounds.collect();
+            self.in_words("the operand", from.at, &bounds)?;
+        }
         let buffer = self.program.buffer(to.buffer);
         if u64::from(buffer.columns) != target.1 {
             return Err(format!(

@@ -61,6 +61,12 @@ fn one(
         Some(_) => Extent::Local,
         None => Extent::Halo,
     };
+    if copies.storage != rows.storage {
+        return Err(format!(
+            "found copies in {} of rows in {}, expected the same",
+            copies.storage, rows.storage
+        ));
+    }
     let expected = (extent, rows.columns, count);
     let found = (copies.extent, copies.columns, copies.slots);
     let at = Ref {
@@ -90,6 +96,7 @@ mod tests {
             columns: 3,
             slots,
             role,
+            storage: Default::default(),
         };
         let exchange = Instr::HaloExchange {
             buffer: Ref::first(BufferId(0)),

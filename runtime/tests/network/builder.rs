@@ -26,6 +26,7 @@ impl Builder {
             columns,
             slots,
             role,
+            storage: Default::default(),
         });
         BufferId(self.program.buffers.len() as u32 - 1)
     }

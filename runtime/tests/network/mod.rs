@@ -81,6 +81,7 @@ impl Network {
             offset: 0,
             head_step: 0,
             column_step: 0,
+            storage: Default::default(),
         };
         let map = |values: Vec<Expr>| Body::Map {
             over: Over::Rows,

@@ -351,6 +351,7 @@ fn each(at: At) -> Operand {
         offset: 0,
         head_step: 0,
         column_step: 0,
+        storage: Default::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Work as the processor does it, with what it must not do.
 
 use super::{Fake, Work};
+use gnnc::ir::storage::Storage;
 use gnnc::runtime::device::cuda::driver::{Address, Function, Matrix, Product, Stream, Touched};
 use std::fmt::Write;
 
@@ -142,19 +143,29 @@ impl Fake {
             if inner == 0 && n < 2 {
                 continue;
             }
+            let bytes = if n < 2 {
+                product.factors
+            } else {
+                product.result
+            }
+            .bytes();
             for row in 0..rows {
                 self.touch(
                     on,
                     Touched {
-                        at: matrix.at.plus(4 * row * matrix.stride),
-                        bytes: 4 * columns,
+                        at: matrix.at.plus(bytes * row * matrix.stride),
+                        bytes: bytes * columns,
                         written: n == 2,
                     },
                 )?;
             }
         }
-        let at = |matrix: Matrix, row: u64, column: u64| {
-            matrix.at.plus(4 * (row * matrix.stride + column)).0 as *mut f32
+        let at = |matrix: Matrix, row: u64, column: u64| (matrix.at, row * matrix.stride + column);
+        let read = |(at, n): (Address, u64)| match product.factors {
+            // SAFETY: `touch` found all of it in memory that was allocated.
+            Storage::F32 => unsafe { *(at.plus(4 * n).0 as *const f32) },
+            // SAFETY: as above.
+            half => half.decode(unsafe { *(at.plus(2 * n).0 as *const u16) }),
         };
         for row in 0..rows {
             for column in 0..columns {
@@ -162,11 +173,15 @@ impl Fake {
                 for k in 0..inner {
                     let (i, j) = turned(product.a_transposed, row, k);
                     let (m, n) = turned(product.b_transposed, k, column);
-                    // SAFETY: `touch` found all of it in memory that was allocated.
-                    sum += unsafe { *at(product.a, i, j) * *at(product.b, m, n) };
+                    sum += read(at(product.a, i, j)) * read(at(product.b, m, n));
                 }
-                // SAFETY: as above.
-                unsafe { *at(product.out, row, column) = sum };
+                let (at, n) = at(product.out, row, column);
+                match product.result {
+                    // SAFETY: as above.
+                    Storage::F32 => unsafe { *(at.plus(4 * n).0 as *mut f32) = sum },
+                    // SAFETY: as above.
+                    half => unsafe { *(at.plus(2 * n).0 as *mut u16) = half.encode(sum) },
+                }
             }
         }
         Ok(())

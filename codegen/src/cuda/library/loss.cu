@@ -202,14 +202,14 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_sum(
 /* Of each `GNNC_FLOATS` floats the sum of the squares, and that of the squares of their differences from
  * others: two sums for each block. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_distance(
-    const float *now, const float *then, u64 floats, double *parts)
+    const float *now, const float *then, u64 floats, double *parts, u64 storage)
 {
     __shared__ double shared[256];
     const u64 first = blockIdx.x * (u64)GNNC_FLOATS;
     double norm = 0.0, distance = 0.0;
     for (u64 i = first + threadIdx.x; i < first + GNNC_FLOATS && i < floats; i += 256u) {
-        const double x = now[i];
-        const double difference = x - then[i];
+        const double x = gnnc_number(now, i, storage);
+        const double difference = x - gnnc_number(then, i, storage);
         norm += x * x;
         distance += difference * difference;
     }

@@ -4,6 +4,7 @@
 //! Like the generated ones they include no header, use no atomics and give the same bits always.
 
 use super::schedule::BLOCK;
+use gnnc_ir::storage::Storage;
 
 /// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`].
 const VERTICES: u64 = 256;
@@ -70,13 +71,13 @@ impl Entry {
     pub fn arguments(self) -> usize {
         match self {
             Self::Move | Self::Move4 => 13,
-            Self::Finite => 3,
+            Self::Finite => 4,
             Self::SparseDropout => 11,
             Self::Scatter => 7,
             Self::Loss => 12,
             Self::Metrics => 9,
             Self::Sum => 5,
-            Self::Distance => 4,
+            Self::Distance => 5,
         }
     }
 
@@ -102,6 +103,15 @@ pub fn text() -> String {
         include_str!("loss.cu"),
     ]
     .join("\n")
+}
+
+/// How the kernels of the library are told a storage.
+pub fn number(storage: Storage) -> u64 {
+    match storage {
+        Storage::F32 => 1,
+        Storage::Bf16 => 2,
+        Storage::F16 => 3,
+    }
 }
 
 /// Threads that move a run of `len` floats, or groups of floats, beside each other.

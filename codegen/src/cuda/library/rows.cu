@@ -1,11 +1,24 @@
-static __device__ __forceinline__ float gnnc_add(float a, float b)
+/* Sums of what two words hold: a float (1), or two of bf16 (2) or f16 (3). */
+static __device__ __forceinline__ float gnnc_add(float a, float b, u64 add)
 {
-    return a + b;
+    if (add == 1) {
+        return a + b;
+    }
+    const u32 x = gnnc_bits(a), y = gnnc_bits(b);
+    if (add == 2) {
+        const float low = gnnc_from_bf16(x & 0xffffu) + gnnc_from_bf16(y & 0xffffu);
+        const float high = gnnc_from_bf16(x >> 16) + gnnc_from_bf16(y >> 16);
+        return gnnc_float(gnnc_to_bf16(low) | gnnc_to_bf16(high) << 16);
+    }
+    const float low = gnnc_from_f16(x & 0xffffu) + gnnc_from_f16(y & 0xffffu);
+    const float high = gnnc_from_f16(x >> 16) + gnnc_from_f16(y >> 16);
+    return gnnc_float(gnnc_to_f16(low) | gnnc_to_f16(high) << 16);
 }
 
-static __device__ __forceinline__ float4 gnnc_add4(float4 a, float4 b)
+static __device__ __forceinline__ float4 gnnc_add4(float4 a, float4 b, u64 add)
 {
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+    return make_float4(gnnc_add(a.x, b.x, add), gnnc_add(a.y, b.y, add), gnnc_add(a.z, b.z, add),
+                       gnnc_add(a.w, b.w, add));
 }
 
 /* What both moves do with their arguments. */
@@ -21,11 +34,11 @@ static __device__ __forceinline__ float4 gnnc_add4(float4 a, float4 b)
         NUMBER *y = to + target * to_stride + run * to_step; \
         const NUMBER *x = from + source * from_stride + run * from_step; \
         for (u64 i = lane; i < len; i += lanes) { \
-            y[i] = add ? ADD(y[i], x[i]) : x[i]; \
+            y[i] = add ? ADD(y[i], x[i], add) : x[i]; \
         } \
     }
 
-/* Copies (or adds) `rows` rows of `runs` runs of `len` floats each from one matrix to another. Rows are those
+/* Copies (or adds, see gnnc_add) `rows` rows of `runs` runs of `len` words each from one matrix to another. Rows are those
  * of a list, or the first ones where a list is null. A run is moved by `lanes` threads, a power of 2. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move(
     float *to, const u32 *to_list, u64 to_stride, u64 to_step,
@@ -45,12 +58,23 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move4(
     GNNC_MOVE(float4, gnnc_add4)
 }
 
-/* Sets `*flag` to 1 if one of the floats is infinite or no number; else leaves it. */
-extern "C" __global__ void __launch_bounds__(256, 4) gnnc_finite(
-    const float *x, u64 floats, u32 *flag)
+/* Number `i` of what lies in floats (1), bf16 (2) or f16 (3). */
+static __device__ __forceinline__ float gnnc_number(const float *x, u64 i, u64 storage)
 {
-    for (u64 i = blockIdx.x * 256u + threadIdx.x; i < floats; i += gridDim.x * 256u) {
-        if (!(x[i] - x[i] == 0.0f)) {
+    if (storage == 1) {
+        return x[i];
+    }
+    const u32 bits = ((const u16 *)x)[i];
+    return storage == 2 ? gnnc_from_bf16(bits) : gnnc_from_f16(bits);
+}
+
+/* Sets `*flag` to 1 if one of the numbers is infinite or none; else leaves it. */
+extern "C" __global__ void __launch_bounds__(256, 4) gnnc_finite(
+    const float *x, u64 numbers, u32 *flag, u64 storage)
+{
+    for (u64 i = blockIdx.x * 256u + threadIdx.x; i < numbers; i += gridDim.x * 256u) {
+        const float number = gnnc_number(x, i, storage);
+        if (!(number - number == 0.0f)) {
             *flag = 1;
         }
     }

@@ -15,7 +15,7 @@ impl Compiler<'_> {
         name: usize,
     ) -> TransferCost {
         let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
-        let row = f64::from(self.program.buffer(buffer.buffer).columns) * 4.0;
+        let row = f64::from(self.program.buffer(buffer.buffer).row_words()) * 4.0;
         let row = row * self.share.rows;
         let measured = self.measured(name);
         let cost = |class: &Class| {

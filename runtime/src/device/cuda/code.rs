@@ -29,24 +29,22 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Whether some input or output that is read or written several floats at once lies elsewhere than at a
-    /// multiple of so many bytes.
-    pub(super) fn misplaced(
-        &self,
-        alignment: u64,
-        inputs: &[Address],
-        outputs: &[Address],
-    ) -> bool {
+    /// The bytes that the address of some input or output should be a multiple of, which is read or written
+    /// several elements at once and lies elsewhere; none if there is none.
+    pub(super) fn misplaced(&self, inputs: &[Address], outputs: &[Address]) -> Option<u64> {
         let kernel = flatten(&self.kernel);
         let wide = |operand: &Operand| operand.column_step != 0 && kernel.width > 1;
-        let off =
-            |(operand, at): (&Operand, &Address)| wide(operand) && !at.0.is_multiple_of(alignment);
+        let off = |(operand, at): (&Operand, &Address)| {
+            let alignment = self.source.schedule.alignment(operand.storage);
+            (wide(operand) && !at.0.is_multiple_of(alignment)).then_some(alignment)
+        };
         // A column reduction writes floats one by one.
         let written = match kernel.body {
             Body::ColReduce { .. } => &[],
             _ => &kernel.outputs[..],
         };
-        kernel.inputs.iter().zip(inputs).any(off) || written.iter().zip(outputs).any(off)
+        let all = kernel.inputs.iter().zip(inputs);
+        all.chain(written.iter().zip(outputs)).find_map(off)
     }
 
     /// An entry point by its name.

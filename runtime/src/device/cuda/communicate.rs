@@ -13,6 +13,7 @@ use crate::executor::Fault;
 use crate::moment::Moment;
 use crate::steps::Step;
 use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Transfer};
+use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
 /// A piece of a communication.
@@ -106,7 +107,8 @@ impl Station {
     /// Own rows to those who read them, or halo rows to their owners.
     fn halo(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32), reduce: bool) -> Halves {
         let chunk = self.own.place.chunk;
-        let columns = u64::from(self.own.program.buffer(at.buffer).columns);
+        let buffer = self.own.program.buffer(at.buffer);
+        let (columns, storage) = (u64::from(buffer.row_words()), buffer.storage);
         let at = self.slot(at, iteration);
         let own = |order: u32| self.own_rows(gpu, chunk, order, at, columns);
         let halo = |order: u32| {
@@ -122,8 +124,12 @@ impl Station {
         };
         let expects = lands.iter().map(|(other, rows)| (*other, floats(rows)));
         let round = self.round(tag, sends, expects.collect());
+        let held = |rows: Vec<Rows>| {
+            let rows = rows.into_iter();
+            rows.map(|rows| Rows { storage, ..rows }).collect()
+        };
         let lands = lands.into_iter();
-        let lands = lands.filter_map(|(other, rows)| land(tag, other, rows, write));
+        let lands = lands.filter_map(|(other, rows)| land(tag, other, held(rows), write));
         Halves {
             begin: vec![Act::Send(round)],
             finish: std::iter::once(Act::Packed(tag)).chain(lands).collect(),
@@ -262,12 +268,17 @@ impl Station {
             ranks: ids.len(),
         };
         let (source, target) = (self.matrix(from, iteration), self.slot(*to, iteration));
-        let rows = |block: &Block, at: Address| self.block(gpu, block, at, *moved);
+        let storage = self.own.program.buffer(to.buffer).storage;
+        let rows = |block: &Block, at: Address| Rows {
+            storage,
+            ..self.block(gpu, &block.words(storage), at, *moved)
+        };
         let sends = geometry.sends().into_iter();
         let sends =
             sends.map(|(other, block)| (self.absolute(other as u32), vec![rows(&block, source)]));
         let (mut expects, mut finish) = (Vec::new(), vec![Act::Packed(tag)]);
         if let Some(stride) = geometry.padded() {
+            let stride = stride / storage.in_word() as usize;
             finish.extend(self.clear_rows(gpu, target, stride, *moved));
         }
         for landing in geometry.landings() {
@@ -311,7 +322,7 @@ impl Station {
         (0..self.own.group.ranks as usize).map(clear).collect()
     }
 
-    /// The rows of a block of a matrix.
+    /// The rows of a block of a matrix, which is counted in words.
     fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Rows {
         let rank = self.in_group() as usize;
         let (ids, own) = self.own.part.moved(moved, rank);
@@ -329,6 +340,7 @@ impl Station {
             count: ids[of].len() as u64,
             stride: block.stride as u64,
             columns,
+            storage: Storage::F32,
         }
     }
 
@@ -343,7 +355,7 @@ impl Station {
     /// The rank at the other end and the own rows at hand of the tensors of a passage.
     fn passage(&self, passage: &Passage, iteration: u32) -> Result<(u32, Vec<Rows>), Fault> {
         let rows = |at: &Ref| {
-            let columns = u64::from(self.own.program.buffer(at.buffer).columns);
+            let columns = u64::from(self.own.program.buffer(at.buffer).row_words());
             run(self.slot(*at, iteration), self.own.passed(*at), columns)
         };
         let tensors = passage.tensors.iter().map(rows).collect();

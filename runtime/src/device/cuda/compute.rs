@@ -9,7 +9,7 @@ use super::station::Station;
 use crate::exchange::moves::Write;
 use crate::moment::Moment;
 use crate::steps::Step;
-use gnnc_codegen::cuda::library::Entry;
+use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_graph::Labels;
 use gnnc_ir::kernel::drop_threshold;
 use gnnc_ir::op::{Loss, Site};
@@ -108,7 +108,8 @@ impl Station {
         let (inner, columns) = (u64::from(*inner), u64::from(*columns));
         let matrix = |matrix: &program::Matrix, row: u64| {
             let stride = u64::from(matrix.stride);
-            let at = self.matrix(matrix, iteration).plus(4 * row * stride);
+            let bytes = self.storage(matrix.at).bytes();
+            let at = self.matrix(matrix, iteration).plus(bytes * row * stride);
             Matrix { at, stride }
         };
         for range in ranges {
@@ -131,6 +132,8 @@ impl Station {
                 rows: results,
                 inner: summed,
                 columns,
+                factors: self.storage(a.at),
+                result: self.storage(out.at),
             };
             gpu.driver.multiply(self.streams.compute, &product)?;
         }
@@ -331,7 +334,8 @@ impl Station {
         };
         let mut ranges = Vec::new();
         self.own.remembered(from, history, &mut ranges)?;
-        let columns = u64::from(self.own.program.buffer(history.buffer).columns);
+        let kept = self.own.program.buffer(history.buffer);
+        let (columns, storage) = (u64::from(kept.row_words()), kept.storage);
         let on = self.streams.compute;
         for range in ranges {
             let (skipped, rows) = (4 * range.start * columns, range.end - range.start);
@@ -343,8 +347,9 @@ impl Station {
             let flag = self.flags.plus(4 * self.flagged.len() as u64);
             let floats = rows * columns;
             let touched = [read(source, 4 * floats), written(flag, 4)];
-            let arguments = [source.0, floats, flag.0];
-            gpu.library(on, Entry::Finite, floats, &arguments, &touched)?;
+            let numbers = floats * u64::from(storage.in_word());
+            let arguments = [source.0, numbers, flag.0, number(storage)];
+            gpu.library(on, Entry::Finite, numbers, &arguments, &touched)?;
             let rows = |at| Rows::dense(at, rows, columns);
             gpu.put(on, &rows(source), &rows(target), Write::Replace)?;
             let fault = self.own.not_finite(history, epoch, self.own.place.chunk);

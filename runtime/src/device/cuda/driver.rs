@@ -4,6 +4,7 @@
 //! other only by events. Whoever implements this decides nothing: a real GPU, one that writes down
 //! what it is told, and one that computes it on the processor are told the same.
 
+use gnnc_ir::storage::Storage;
 use std::fmt;
 
 /// An address in the memory of the device.
@@ -60,17 +61,17 @@ pub struct Launch<'a> {
     pub touched: &'a [Touched],
 }
 
-/// A matrix of floats by rows.
+/// A matrix by rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// The first float.
+    /// The first element.
     pub at: Address,
-    /// Floats from a row to the next.
+    /// Elements from a row to the next.
     pub stride: u64,
 }
 
-/// A dense product `out = a b`, `a^T b` or `a b^T` of floats: `out` is `rows` by `columns`, `inner` are
-/// summed over.
+/// A dense product `out = a b`, `a^T b` or `a b^T`: `out` is `rows` by `columns`, `inner` are summed over, in
+/// 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     /// Whether `a` is stored `inner` by `rows`.
@@ -89,6 +90,10 @@ pub struct Product {
     pub inner: u64,
     /// Columns of the result.
     pub columns: u64,
+    /// How both factors lie in memory.
+    pub factors: Storage,
+    /// How the result does: like the factors, or in 32 bits.
+    pub result: Storage,
 }
 
 /// One end of a message between processes.

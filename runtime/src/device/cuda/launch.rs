@@ -8,6 +8,7 @@ use super::station::Station;
 use super::touched::touched;
 use crate::executor::Fault;
 use crate::part::Walkable;
+use crate::sparse;
 use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size};
 use gnnc_codegen::walk::Walk;
@@ -169,7 +170,7 @@ impl Station {
                 columns,
                 ..
             } if *columns > 0 => {
-                let key = (*product, *columns, b.stride, out.stride);
+                let key = sparse::key(&self.own.program, *product, *columns, [b, out]);
                 let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
                 let rows = match product {
                     Product::Tn => {
@@ -287,8 +288,7 @@ impl Station {
         if launches.is_empty() {
             return Ok(());
         }
-        let alignment = schedule.alignment() as u64;
-        if loaded.misplaced(alignment, &operands.inputs, &operands.outputs) {
+        if let Some(alignment) = loaded.misplaced(&operands.inputs, &operands.outputs) {
             return Err(Fault::Alignment(alignment).into());
         }
         let arcs = self.arcs(loaded, instr)?;

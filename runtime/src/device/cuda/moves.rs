@@ -3,9 +3,10 @@
 use super::driver::{Address, DriverError, Stream, Touched};
 use super::gpu::Gpu;
 use crate::exchange::moves::{Columns, Write};
-use gnnc_codegen::cuda::library::{Entry, lanes};
+use gnnc_codegen::cuda::library::{Entry, lanes, number};
+use gnnc_ir::storage::Storage;
 
-/// Rows of a matrix: those of a list, or the first ones, each with runs of floats.
+/// Rows of a matrix: those of a list, or the first ones, each with runs of floats, or words that hold two numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     /// The first float of row 0 that is meant.
@@ -18,6 +19,8 @@ pub(super) struct Rows {
     pub(super) stride: u64,
     /// The floats of a row, the first of them at 0.
     pub(super) columns: Columns,
+    /// What they hold, which matters where they are added to.
+    pub(super) storage: Storage,
 }
 
 impl Rows {
@@ -29,6 +32,7 @@ impl Rows {
             count,
             stride: columns,
             columns: Columns::one(0, columns as usize),
+            storage: Storage::F32,
         }
     }
 
@@ -158,7 +162,10 @@ impl Gpu {
             runs,
             len / unit,
             lanes,
-            u64::from(write == Write::Add),
+            match write {
+                Write::Replace => 0,
+                Write::Add => number(to.storage),
+            },
         ];
         let mut touched = Vec::new();
         if self.checks {

@@ -10,8 +10,9 @@ use crate::exchange::moves::Write;
 use crate::exchange::skip::{Clock, SENT, Timing, history};
 use crate::executor::Fault;
 use crate::moment::Moment;
-use gnnc_codegen::cuda::library::Entry;
+use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::program::{Ref, Skip};
+use gnnc_ir::storage::Storage;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +25,10 @@ struct Exchange {
     rows: Address,
     /// Copies of halo rows, behind the own rows where those are kept too.
     copies: Address,
+    /// Words of a row.
     columns: u64,
+    /// How its elements lie in them.
+    storage: Storage,
     name: String,
     tag: u32,
 }
@@ -67,7 +71,8 @@ impl Station {
             },
             rows: self.slot(at, iteration),
             copies: self.slot(skip.copies, iteration),
-            columns: u64::from(buffer.columns),
+            columns: u64::from(buffer.row_words()),
+            storage: buffer.storage,
             name: buffer.name.clone(),
             tag,
         };
@@ -96,8 +101,10 @@ impl Station {
         let known = self.clock(exchange.place)?.sent[own as usize].is_some();
         let gap = match timing.rule.limit() {
             Some(_) => {
-                let sums = self.distance(gpu, [*rows, *copies], floats)?;
-                Some(timing.gap(&exchange.name, sums, floats, known)?)
+                let values = (floats, exchange.storage);
+                let sums = self.distance(gpu, [*rows, *copies], values)?;
+                let numbers = floats * u64::from(exchange.storage.in_word());
+                Some(timing.gap(&exchange.name, sums, numbers, known)?)
             }
             None => None,
         };
@@ -199,17 +206,18 @@ impl Station {
         &self,
         gpu: &mut Gpu,
         [now, then]: [Address; 2],
-        floats: u64,
+        (words, storage): (u64, Storage),
     ) -> Result<(f64, f64), DriverError> {
-        let blocks = u64::from(Entry::Distance.blocks(floats));
-        let arguments = [now.0, then.0, floats, self.scratch.0];
+        let numbers = words * u64::from(storage.in_word());
+        let blocks = u64::from(Entry::Distance.blocks(numbers));
+        let arguments = [now.0, then.0, numbers, self.scratch.0, number(storage)];
         let touched = [
-            read(now, 4 * floats),
-            read(then, 4 * floats),
+            read(now, 4 * words),
+            read(then, 4 * words),
             written(self.scratch, 16 * blocks),
         ];
         let on = self.streams.compute;
-        gpu.library(on, Entry::Distance, floats, &arguments, &touched)?;
+        gpu.library(on, Entry::Distance, numbers, &arguments, &touched)?;
         let mut parts = vec![0; 16 * blocks as usize];
         if !parts.is_empty() {
             gpu.driver.download(on, self.scratch, &mut parts)?;

@@ -11,6 +11,7 @@ use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::program::{BufferId, Instr, METRICS, Matrix, Ref};
+use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -217,7 +218,12 @@ impl Station {
     /// The first float of a matrix.
     pub(super) fn matrix(&self, matrix: &Matrix, iteration: u32) -> Address {
         self.slot(matrix.at, iteration)
-            .plus(4 * u64::from(matrix.offset))
+            .plus(self.storage(matrix.at).bytes() * u64::from(matrix.offset))
+    }
+
+    /// How a buffer's elements lie in memory.
+    pub(super) fn storage(&self, at: Ref) -> Storage {
+        self.own.program.buffer(at.buffer).storage
     }
 
     /// The own rows at hand.
@@ -237,7 +243,7 @@ impl Station {
         match floats.is_empty() {
             true => Ok(()),
             false => {
-                let bytes = super::gpu::bytes(floats);
+                let bytes = super::gpu::bytes(&self.own.packed(id, floats));
                 gpu.driver.upload(gpu.main, &bytes, at)
             }
         }
@@ -255,7 +261,8 @@ impl Station {
             four.copy_from_slice(bytes);
             f32::from_ne_bytes(four)
         };
-        Ok(found.chunks_exact(4).map(float).collect())
+        let words = found.chunks_exact(4).map(float).collect();
+        Ok(self.own.unpacked(id, words))
     }
 
     /// The stream on which an instruction ends.

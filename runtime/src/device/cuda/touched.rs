@@ -89,7 +89,7 @@ impl Reach<'_> {
     }
 }
 
-/// Adds the floats of rows of an operand; rows that meet are one piece.
+/// Adds the elements of rows of an operand; rows that meet are one piece.
 fn add(
     found: &mut Vec<Touched>,
     at: Address,
@@ -99,21 +99,23 @@ fn add(
     written: bool,
 ) {
     let steps = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
-    let floats = steps(heads, operand.head_step) + steps(width, operand.column_step) + 1;
+    let element = operand.storage.bytes();
+    let row_bytes =
+        element * (steps(heads, operand.head_step) + steps(width, operand.column_step) + 1);
     let begin = found.len();
     for row in rows {
         let stride = match operand.at {
             At::One => 0,
             _ => u64::from(operand.stride),
         };
-        let first = at.plus(4 * (row * stride + u64::from(operand.offset)));
+        let first = at.plus(element * (row * stride + u64::from(operand.offset)));
         match found[begin..].last_mut() {
             Some(last) if last.at.plus(last.bytes) >= first => {
-                last.bytes = first.0 + 4 * floats - last.at.0;
+                last.bytes = first.0 + row_bytes - last.at.0;
             }
             _ => found.push(Touched {
                 at: first,
-                bytes: 4 * floats,
+                bytes: row_bytes,
                 written,
             }),
         }

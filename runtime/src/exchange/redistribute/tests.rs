@@ -108,10 +108,9 @@ impl Case {
             };
             let tensor = Move {
                 how: how(rank),
-                from: Dense {
-                    at: span(&mut from[offset..]),
-                    stride,
-                },
+                from: span(&mut from[offset..]),
+                stride,
+                storage: Storage::F32,
                 to: span(&mut values),
                 heads: self.heads,
                 width: self.width,

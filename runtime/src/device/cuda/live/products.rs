@@ -2,7 +2,7 @@
 //!
 //! cuBLAS takes matrices by columns. A matrix by rows is its own transpose by columns, so
 //! `out = a b` by rows is `out^T = b^T a^T` by columns: the operands change places and nothing is
-//! copied. Sums are of 32-bit floats: TF32 is off (`CUBLAS_DEFAULT_MATH`), and atomics are not
+//! copied. Sums are of 32-bit floats, whatever factors and results lie in: TF32 is off (`CUBLAS_DEFAULT_MATH`), and atomics are not
 //! allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
 //! results are not the same bit for bit in every run.
 
@@ -10,11 +10,13 @@ use super::calls::{product_said, said};
 use crate::device::cuda::driver::{Address, DriverError, Product};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{result as driver, sys::CUstream};
+use gnnc_ir::storage::Storage;
+use std::ffi::c_void;
 
 /// Bytes of a workspace: what NVIDIA recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
-/// A call of `cublasSgemm`: `c = op(a) op(b)` by columns, `m` by `n`, `k` summed over.
+/// A call of `cublasSgemm` or, of factors in 16 bits, `cublasGemmEx`: `c = op(a) op(b)` by columns, `m` by `n`, `k` summed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     transposed: [bool; 2],
@@ -100,6 +102,9 @@ impl Products {
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
         let [m, n, k] = gemm.sizes;
+        if !product.factors.is_f32() {
+            return self.halves(&gemm, product);
+        }
         let pointer = |address: Address| address.0 as *mut f32;
         // SAFETY: the caller says that the matrices are there; the scalars are read at once.
         let answer = unsafe {
@@ -122,6 +127,47 @@ impl Products {
         };
         product_said("cublasSgemm", answer)
     }
+
+    fn halves(&self, gemm: &Gemm, product: &Product) -> Result<(), DriverError> {
+        let op = |transposed: bool| match transposed {
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        };
+        let number = |storage: Storage| match storage {
+            Storage::F32 => sys::cudaDataType::CUDA_R_32F,
+            Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Storage::F16 => sys::cudaDataType::CUDA_R_16F,
+        };
+        let [m, n, k] = gemm.sizes;
+        let (factors, result_type) = (number(product.factors), number(product.result));
+        let pointer = |address: Address| address.0 as *mut c_void;
+        let (one, zero) = (1.0f32, 0.0f32);
+        // SAFETY: the caller says that the matrices are there; the scalars are read at once.
+        let answer = unsafe {
+            result::gemm_ex(
+                self.handle,
+                op(gemm.transposed[0]),
+                op(gemm.transposed[1]),
+                m,
+                n,
+                k,
+                (&raw const one).cast(),
+                pointer(gemm.a.0),
+                factors,
+                gemm.a.1,
+                pointer(gemm.b.0),
+                factors,
+                gemm.b.1,
+                (&raw const zero).cast(),
+                pointer(gemm.c.0),
+                result_type,
+                gemm.c.1,
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        product_said("cublasGemmEx", answer)
+    }
 }
 
 impl Drop for Products {
@@ -138,19 +184,23 @@ impl Drop for Products {
 
 /// A sum of nothing.
 fn cleared(stream: CUstream, product: &Product) -> Result<(), DriverError> {
-    let (pitch, width) = (product.out.stride as usize * 4, product.columns as usize);
+    let bytes = product.result.bytes() as usize;
+    let (pitch, width) = (
+        product.out.stride as usize * bytes,
+        product.columns as usize,
+    );
     // SAFETY: the caller says that the matrix is there.
     let answer = unsafe {
-        cudarc::driver::sys::cuMemsetD2D32Async(
+        cudarc::driver::sys::cuMemsetD2D8Async(
             product.out.at.0,
             pitch,
             0,
-            width,
+            width * bytes,
             product.rows as usize,
             stream,
         )
     };
-    said("cuMemsetD2D32Async", answer.result())
+    said("cuMemsetD2D8Async", answer.result())
 }
 
 #[cfg(test)]
@@ -196,6 +246,8 @@ mod tests {
                 rows,
                 inner,
                 columns,
+                factors: Storage::F32,
+                result: Storage::F32,
             };
             let mut memory: Vec<f32> = (0..150).map(|i| (i * i % 17) as f32).collect();
             let before = memory.clone();
@@ -233,6 +285,8 @@ mod tests {
             rows: 1 << 31,
             inner: 1,
             columns: 1,
+            factors: Storage::F32,
+            result: Storage::F32,
         };
         let error = by_columns(&product).expect_err("too many rows").to_string();
         assert!(error.contains("rows of 2147483648"), "{error}");

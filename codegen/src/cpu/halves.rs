@@ -1,0 +1,170 @@
+//! Vectors of four floats to and from 16 bits in memory, as [`gnnc_ir::storage`] does it bit for bit.
+
+use super::function::{Emit, plain};
+use super::vectors::{Pattern, pattern};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use gnnc_ir::storage::Storage;
+
+fn bytes(element: u32) -> i32 {
+    (element * 2) as i32
+}
+
+impl Emit<'_, '_> {
+    /// Loads elements `pointer[offsets]`; lanes without an offset hold some finite number.
+    pub fn load_halves(&mut self, pointer: Value, offsets: &[u32], storage: Storage) -> Value {
+        let bits = self.load_bits(pointer, offsets);
+        match storage {
+            Storage::F16 => self.f16_number(bits),
+            Storage::F32 | Storage::Bf16 => {
+                let shifted = self.up(bits, 16);
+                self.cast(types::F32X4, shifted)
+            }
+        }
+    }
+
+    /// Stores the lanes of `vector` to elements `pointer[offsets]`.
+    pub fn store_halves(
+        &mut self,
+        pointer: Value,
+        offsets: &[u32],
+        vector: Value,
+        storage: Storage,
+    ) {
+        let bits = match storage {
+            Storage::F16 => self.f16_bits(vector),
+            Storage::F32 | Storage::Bf16 => self.bf16_bits(vector),
+        };
+        self.store_bits(pointer, offsets, bits);
+    }
+
+    /// 16 bits in each lane of 32.
+    fn load_bits(&mut self, pointer: Value, offsets: &[u32]) -> Value {
+        let one = |emit: &mut Self, element: u32| {
+            let at = bytes(element);
+            emit.b.ins().uload16(types::I32, plain(), pointer, at)
+        };
+        let first = bytes(offsets[0]);
+        match (pattern(offsets), offsets.len()) {
+            (Pattern::Contiguous, 4) => self.b.ins().uload16x4(plain(), pointer, first),
+            (Pattern::Contiguous, 2) => {
+                let pair = self.b.ins().load(types::I32, plain(), pointer, first);
+                let vector = self.b.ins().scalar_to_vector(types::I32X4, pair);
+                let elements = self.cast(types::I16X8, vector);
+                self.b.ins().uwiden_low(elements)
+            }
+            (Pattern::Same, count) if count > 1 => {
+                let element = one(self, offsets[0]);
+                self.b.ins().splat(types::I32X4, element)
+            }
+            _ => {
+                let element = one(self, offsets[0]);
+                let mut vector = self.b.ins().scalar_to_vector(types::I32X4, element);
+                for (lane, &offset) in offsets.iter().enumerate().skip(1) {
+                    let element = one(self, offset);
+                    vector = self.b.ins().insertlane(vector, element, lane as u8);
+                }
+                vector
+            }
+        }
+    }
+
+    fn store_bits(&mut self, pointer: Value, offsets: &[u32], bits: Value) {
+        let first = bytes(offsets[0]);
+        let contiguous = pattern(offsets) == Pattern::Contiguous;
+        if contiguous && matches!(offsets.len(), 2 | 4) {
+            let narrow = self.b.ins().unarrow(bits, bits);
+            let packed = match offsets.len() {
+                4 => types::I64X2,
+                _ => types::I32X4,
+            };
+            let packed = self.cast(packed, narrow);
+            let packed = self.b.ins().extractlane(packed, 0);
+            self.b.ins().store(plain(), packed, pointer, first);
+            return;
+        }
+        for (lane, &offset) in offsets.iter().enumerate() {
+            let element = self.b.ins().extractlane(bits, lane as u8);
+            self.b
+                .ins()
+                .istore16(plain(), element, pointer, bytes(offset));
+        }
+    }
+
+    fn up(&mut self, vector: Value, bits: i64) -> Value {
+        let bits = self.b.ins().iconst(types::I32, bits);
+        self.b.ins().ishl(vector, bits)
+    }
+
+    fn down(&mut self, vector: Value, bits: i64) -> Value {
+        let bits = self.b.ins().iconst(types::I32, bits);
+        self.b.ins().ushr(vector, bits)
+    }
+
+    fn bf16_bits(&mut self, vector: Value) -> Value {
+        let bits = self.cast(types::I32X4, vector);
+        let upper = self.down(bits, 16);
+        let (one, below) = (self.isplat(1), self.isplat(0x7fff));
+        let even = self.b.ins().band(upper, one);
+        let sum = self.b.ins().iadd(bits, below);
+        let sum = self.b.ins().iadd(sum, even);
+        let rounded = self.down(sum, 16);
+        let quiet = self.isplat(0x40);
+        let none = self.b.ins().bor(upper, quiet);
+        let is_none = self.b.ins().fcmp(FloatCC::Unordered, vector, vector);
+        self.b.ins().bitselect(is_none, none, rounded)
+    }
+
+    fn f16_bits(&mut self, vector: Value) -> Value {
+        let all = self.cast(types::I32X4, vector);
+        let (top, below_top) = (self.isplat(0x8000_0000), self.isplat(0x7fff_ffff));
+        let sign = self.b.ins().band(all, top);
+        let bits = self.b.ins().band(all, below_top);
+        // Infinite, or no number.
+        let (infinite, quiet) = (self.isplat(0x7c00), self.isplat(0x0200));
+        let is_none = self.b.ins().fcmp(FloatCC::Unordered, vector, vector);
+        let none = self.b.ins().band(is_none, quiet);
+        let special = self.b.ins().bor(infinite, none);
+        // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
+        let (half, half_bits) = (self.splat(0.5), self.isplat(0x3f00_0000));
+        let small = self.cast(types::F32X4, bits);
+        let small = self.b.ins().fadd(small, half);
+        let small = self.cast(types::I32X4, small);
+        let small = self.b.ins().isub(small, half_bits);
+        let last = self.down(bits, 13);
+        let (one, rebias) = (
+            self.isplat(1),
+            self.isplat(0xfffu32.wrapping_sub(0x3800_0000)),
+        );
+        let even = self.b.ins().band(last, one);
+        let normal = self.b.ins().iadd(bits, rebias);
+        let normal = self.b.ins().iadd(normal, even);
+        let normal = self.down(normal, 13);
+        let (least, most) = (self.isplat(0x3880_0000), self.isplat(0x477f_ffff));
+        let is_small = self.b.ins().icmp(IntCC::SignedLessThan, bits, least);
+        let is_large = self.b.ins().icmp(IntCC::SignedGreaterThan, bits, most);
+        let rounded = self.b.ins().bitselect(is_small, small, normal);
+        let rounded = self.b.ins().bitselect(is_large, special, rounded);
+        let sign = self.down(sign, 16);
+        self.b.ins().bor(sign, rounded)
+    }
+
+    fn f16_number(&mut self, all: Value) -> Value {
+        let (top, below_top) = (self.isplat(0x8000), self.isplat(0x7fff));
+        let sign = self.b.ins().band(all, top);
+        let sign = self.up(sign, 16);
+        let bits = self.b.ins().band(all, below_top);
+        // 2^112 moves the exponent, also of numbers that have none.
+        let moved = self.up(bits, 13);
+        let moved = self.cast(types::F32X4, moved);
+        let scale = self.splat(f32::from_bits(0x7780_0000));
+        let number = self.b.ins().fmul(moved, scale);
+        let number = self.cast(types::I32X4, number);
+        let (largest, infinite) = (self.isplat(0x7bff), self.isplat(0x7f80_0000));
+        let is_special = self.b.ins().icmp(IntCC::SignedGreaterThan, bits, largest);
+        let special = self.b.ins().band(is_special, infinite);
+        let number = self.b.ins().bor(number, special);
+        let number = self.b.ins().bor(number, sign);
+        self.cast(types::F32X4, number)
+    }
+}

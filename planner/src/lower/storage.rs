@@ -1,0 +1,492 @@
+//! Which buffers lie in 16 bits.
+//!
+//! A tensor by rows of vertices does, wherever it comes from: activations and their gradients, dense features, what
+//! is kept for the backward pass, histories, and so the messages that its rows make. In 32 bits stay parameters,
+//! their gradients and optimizer states, the logits and their gradient, values of arcs (softmax keeps scores in its
+//! result), and rows of fewer than [`NARROW`] numbers: degrees, scores, norms, whose errors many columns would share
+//! and which take little room. So do sparse features, most of whose bytes are their places.
+//!
+//! Rows are moved as whole words of four bytes: a tensor of which a message would have an odd number of columns stays
+//! in 32 bits, and so does what is moved to it or from it. Every sum of a kernel or a product is in 32 bits; partial
+//! sums that ranks add up are rounded once for each addition.
+//!
+//! A product takes both of its factors in the same storage: a parameter is copied once in each list of
+//! instructions, anything else in 32 bits before the product that reads it.
+
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand, Over};
+use gnnc_ir::op::{Redistribute, Slice};
+use gnnc_ir::program::{
+    Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Product, Program, Ref,
+    Role,
+};
+use gnnc_ir::storage::Storage;
+use gnnc_ir::trace::Phase;
+
+/// Columns from which rows lie in 16 bits.
+const NARROW: u32 = 16;
+
+/// Puts the tensors of programs in 16 bits that may be there: the stages of a pipeline, or one program.
+pub fn store(mut programs: Vec<Program>, storage: Storage) -> Vec<Program> {
+    if storage.is_f32() {
+        return programs;
+    }
+    let mut classes = Classes::new(&programs);
+    classes.join_passages(&programs);
+    let halves = classes.halves();
+    for (program, halves) in programs.iter_mut().zip(halves) {
+        for (buffer, half) in program.buffers.iter_mut().zip(halves) {
+            if half {
+                buffer.storage = storage;
+            }
+        }
+        Rewrite::new(program, storage).run();
+    }
+    programs
+}
+
+/// Buffers between which rows are moved, which lie alike.
+struct Classes {
+    /// The first buffer of each program.
+    first: Vec<usize>,
+    /// Of each buffer another one of its class, or itself.
+    parent: Vec<usize>,
+    /// Whether it has to stay in 32 bits.
+    stays: Vec<bool>,
+    /// The most columns that its rows have.
+    columns: Vec<u32>,
+}
+
+impl Classes {
+    fn new(programs: &[Program]) -> Self {
+        let buffers = || programs.iter().flat_map(|program| &program.buffers);
+        let mut first = Vec::with_capacity(programs.len());
+        let mut next = 0;
+        for program in programs {
+            first.push(next);
+            next += program.buffers.len();
+        }
+        let mut classes = Self {
+            first,
+            parent: (0..next).collect(),
+            stays: buffers().map(|buffer| !by_vertices(buffer)).collect(),
+            columns: buffers().map(|buffer| buffer.columns).collect(),
+        };
+        for (at, program) in programs.iter().enumerate() {
+            let kept = [program.loss, program.metrics];
+            let logits = program.logits.map(|logits| logits.buffer);
+            for id in kept.into_iter().flatten().chain(logits) {
+                classes.stay(at, id);
+            }
+            for phase in Phase::ALL {
+                classes.list((at, program), program.list(phase));
+            }
+        }
+        classes
+    }
+
+    fn index(&self, program: usize, id: BufferId) -> usize {
+        self.first[program] + id.0 as usize
+    }
+
+    fn root(&self, mut index: usize) -> usize {
+        while self.parent[index] != index {
+            index = self.parent[index];
+        }
+        index
+    }
+
+    fn stay(&mut self, program: usize, id: BufferId) {
+        let index = self.index(program, id);
+        self.stays[index] = true;
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.parent[a.max(b)] = a.min(b);
+    }
+
+    /// Rows of a buffer are moved.
+    fn moves(&mut self, (at, program): (usize, &Program), id: BufferId) {
+        if !program.buffer(id).columns.is_multiple_of(2) {
+            self.stay(at, id);
+        }
+    }
+
+    fn list(&mut self, of: (usize, &Program), instrs: &[Instr]) {
+        instrs.iter().for_each(|instr| self.instr(of, instr));
+    }
+
+    fn instr(&mut self, of: (usize, &Program), instr: &Instr) {
+        let (at, program) = of;
+        match instr {
+            Instr::Loss {
+                logits, out, grad, ..
+            } => {
+                let all = std::iter::once(logits).chain(out).chain(grad);
+                all.for_each(|r| self.stay(at, r.buffer));
+            }
+            Instr::Metrics { logits, out, .. } => {
+                let all = [logits, out].into_iter();
+                all.for_each(|r| self.stay(at, r.buffer));
+            }
+            Instr::Densify { out, .. } => self.stay(at, out.buffer),
+            Instr::AllReduce { buffers } => buffers.iter().for_each(|id| self.stay(at, *id)),
+            Instr::Launch(launch) => {
+                let body = &program.kernel(launch.kernel).body;
+                if matches!(body, Body::EdgeSoftmax { .. } | Body::ColReduce { .. }) {
+                    launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
+                }
+            }
+            Instr::HaloExchange { buffer, skip } => {
+                self.moves(of, buffer.buffer);
+                if let Some(skip) = skip {
+                    self.alike(of, buffer.buffer, skip.copies.buffer);
+                }
+            }
+            Instr::HaloReduce { buffer } => self.moves(of, buffer.buffer),
+            Instr::Remember { from, history } => self.alike(of, from.buffer, history.buffer),
+            Instr::Redistribute {
+                how,
+                from,
+                to,
+                heads,
+                width,
+                ..
+            } => {
+                let ends = [self.index(at, from.at.buffer), self.index(at, to.buffer)];
+                self.join(ends[0], ends[1]);
+                self.columns[ends[0]] = self.columns[ends[0]].max(heads * width);
+                let whole = [from.offset, from.stride, heads * width];
+                let even = whole.iter().all(|n| n.is_multiple_of(2));
+                if !even || !even_slices(*how, (*heads, *width), program.ranks) {
+                    self.stay(at, to.buffer);
+                }
+            }
+            Instr::Begin(transfer) | Instr::Finish(transfer) => self.instr(of, &transfer.what),
+            Instr::Send(passage) | Instr::Receive(passage) => {
+                (passage.tensors.iter()).for_each(|r| self.moves(of, r.buffer));
+            }
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => self.list(of, body),
+            Instr::SparseMatMul { b, out, .. } => {
+                // It begins at a word.
+                for matrix in [b, out] {
+                    if !matrix.offset.is_multiple_of(2) {
+                        self.stay(at, matrix.at.buffer);
+                    }
+                }
+            }
+            Instr::MatMul { .. } | Instr::SparseDropout { .. } => {}
+        }
+    }
+
+    /// Rows of one buffer are copied to the other.
+    fn alike(&mut self, of: (usize, &Program), a: BufferId, b: BufferId) {
+        self.moves(of, a);
+        self.moves(of, b);
+        self.join(self.index(of.0, a), self.index(of.0, b));
+    }
+
+    /// What a stage sends is alike where it is received: passages are taken in the order in which they are
+    /// sent.
+    fn join_passages(&mut self, programs: &[Program]) {
+        for (at, pair) in programs.windows(2).enumerate() {
+            for phase in Phase::ALL {
+                let ends = [(0, Neighbour::Next), (1, Neighbour::Previous)];
+                let [mut up, mut down] = ends.map(|(n, with)| {
+                    let (mut sent, mut received) = (Vec::new(), Vec::new());
+                    passages(pair[n].list(phase), with, &mut sent, &mut received);
+                    [sent, received]
+                });
+                down.reverse();
+                for (here, there) in up.iter_mut().zip(&down) {
+                    for (a, b) in here.iter().zip(there) {
+                        self.join(self.index(at, *a), self.index(at + 1, *b));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Of each program the buffers that lie in 16 bits.
+    fn halves(&self) -> Vec<Vec<bool>> {
+        let count = self.parent.len();
+        let (mut stays, mut columns) = (vec![false; count], vec![0; count]);
+        for index in 0..count {
+            let root = self.root(index);
+            stays[root] |= self.stays[index];
+            columns[root] = columns[root].max(self.columns[index]);
+        }
+        let half = |index: usize| {
+            let root = self.root(index);
+            !stays[root] && columns[root] >= NARROW
+        };
+        let ends = self.first.iter().copied().skip(1).chain([count]);
+        (self.first.iter().zip(ends))
+            .map(|(&first, end)| (first..end).map(half).collect())
+            .collect()
+    }
+}
+
+/// The tensors that a list sends to a stage, and those that it receives from it, in order.
+fn passages(
+    instrs: &[Instr],
+    other: Neighbour,
+    sent: &mut Vec<BufferId>,
+    received: &mut Vec<BufferId>,
+) {
+    let ids = |tensors: &[Ref]| tensors.iter().map(|r| r.buffer).collect::<Vec<_>>();
+    for instr in instrs {
+        match instr {
+            Instr::Send(passage) if passage.with == other => sent.extend(ids(&passage.tensors)),
+            Instr::Receive(passage) if passage.with == other => {
+                received.extend(ids(&passage.tensors));
+            }
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                passages(body, other, sent, received);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a buffer has rows of vertices that may lie in 16 bits.
+fn by_vertices(buffer: &Buffer) -> bool {
+    let rows = matches!(
+        buffer.extent,
+        Extent::Inner | Extent::Local | Extent::Halo | Extent::All
+    );
+    let role = matches!(
+        buffer.role,
+        Role::Features | Role::Static | Role::History(_) | Role::Temp
+    );
+    rows && role
+}
+
+/// Whether every rank's slice begins and ends between words.
+fn even_slices(how: Redistribute, (heads, width): (u32, u32), ranks: u32) -> bool {
+    match how {
+        Redistribute::Split(slice) | Redistribute::Join(slice) => match slice.axis {
+            Axis::Heads => width.is_multiple_of(2),
+            Axis::Width => {
+                let Slice { of, len, .. } = slice;
+                let shares = of.is_multiple_of(2 * ranks.max(1)) && len.is_multiple_of(2);
+                shares && (heads == 1 || width.is_multiple_of(2))
+            }
+        },
+        Redistribute::Replicate | Redistribute::Reduce | Redistribute::Own => true,
+    }
+}
+
+/// A matrix that was copied to 16 bits: where it lay, its rows and columns, and the copy.
+type Copied = (Matrix, Extent, u32, BufferId);
+
+/// Gives the kernels of a program the storage of its buffers, and products factors that are alike.
+struct Rewrite<'a> {
+    program: &'a mut Program,
+    storage: Storage,
+    /// The kernels as they were.
+    before: Vec<Kernel>,
+    /// Copies of parameters that the list begins with.
+    head: Vec<Instr>,
+    params: Vec<(BufferId, BufferId)>,
+}
+
+impl<'a> Rewrite<'a> {
+    fn new(program: &'a mut Program, storage: Storage) -> Self {
+        let before = std::mem::take(&mut program.kernels);
+        Self {
+            program,
+            storage,
+            before,
+            head: Vec::new(),
+            params: Vec::new(),
+        }
+    }
+
+    fn run(mut self) {
+        for phase in Phase::ALL {
+            let instrs = std::mem::take(self.program.list_mut(phase));
+            let instrs = self.list(instrs);
+            self.params.clear();
+            let mut all = std::mem::take(&mut self.head);
+            all.extend(instrs);
+            *self.program.list_mut(phase) = all;
+        }
+    }
+
+    fn list(&mut self, instrs: Vec<Instr>) -> Vec<Instr> {
+        let (mut out, mut copied) = (Vec::with_capacity(instrs.len()), Vec::new());
+        for mut instr in instrs {
+            match &mut instr {
+                Instr::Launch(launch) => self.launch(launch),
+                Instr::MatMul {
+                    product,
+                    a,
+                    b,
+                    out: to,
+                    rows,
+                    inner,
+                    columns,
+                    finish,
+                } => {
+                    if [a.at, b.at, to.at].iter().any(|r| self.is_half(r.buffer)) {
+                        let shape = match product {
+                            Product::Nn => (Extent::Fixed(*inner), *columns),
+                            Product::Nt => (Extent::Fixed(*columns), *inner),
+                            Product::Tn => (*rows, *columns),
+                        };
+                        self.factor(a, (*rows, *inner), &mut copied, &mut out);
+                        self.factor(b, shape, &mut copied, &mut out);
+                    }
+                    finish.iter_mut().for_each(|launch| self.launch(launch));
+                }
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    *body = self.list(std::mem::take(body));
+                    copied.clear();
+                }
+                _ => {}
+            }
+            let (_, writes) = instr.accesses();
+            copied.retain(|(from, ..): &Copied| writes.iter().all(|w| w.buffer != from.at.buffer));
+            out.push(instr);
+        }
+        out
+    }
+
+    fn is_half(&self, id: BufferId) -> bool {
+        !self.program.buffer(id).storage.is_f32()
+    }
+
+    /// Copies a factor of a product to 16 bits, if it is not there.
+    fn factor(
+        &mut self,
+        matrix: &mut Matrix,
+        (rows, columns): (Extent, u32),
+        copied: &mut Vec<Copied>,
+        out: &mut Vec<Instr>,
+    ) {
+        let id = matrix.at.buffer;
+        if self.is_half(id) {
+            return;
+        }
+        if matches!(self.program.buffer(id).role, Role::Param(_)) {
+            matrix.at.buffer = self.param(id);
+            return;
+        }
+        let known = copied
+            .iter()
+            .find(|(from, r, c, _)| (*from, *r, *c) == (*matrix, rows, columns));
+        let copy = match known {
+            Some((.., copy)) => *copy,
+            None => {
+                let copy = self.buffer(id, (rows, columns, 1));
+                let from = Operand {
+                    stride: matrix.stride,
+                    offset: matrix.offset,
+                    ..Operand::dense(At::Row, 1, columns)
+                };
+                let launch = self.copy((from, columns), rows, [matrix.at, Ref::first(copy)]);
+                out.push(launch);
+                copied.push((*matrix, rows, columns, copy));
+                copy
+            }
+        };
+        *matrix = Matrix {
+            at: Ref::first(copy),
+            offset: 0,
+            stride: columns,
+        };
+    }
+
+    /// The copy of a parameter with all its slots, which the list begins with.
+    fn param(&mut self, id: BufferId) -> BufferId {
+        if let Some((_, copy)) = self.params.iter().find(|(param, _)| *param == id) {
+            return *copy;
+        }
+        let Buffer {
+            extent,
+            columns,
+            slots,
+            ..
+        } = *self.program.buffer(id);
+        let copy = self.buffer(id, (extent, columns, slots));
+        for base in 0..slots {
+            let slot = |buffer| Ref {
+                base,
+                ..Ref::first(buffer)
+            };
+            let from = Operand::dense(At::Row, 1, columns);
+            let launch = self.copy((from, columns), extent, [slot(id), slot(copy)]);
+            self.head.push(launch);
+        }
+        self.params.push((id, copy));
+        copy
+    }
+
+    /// A buffer in 16 bits for a copy of another one.
+    fn buffer(&mut self, of: BufferId, (extent, columns, slots): (Extent, u32, u32)) -> BufferId {
+        let name = format!("{}.{}", self.program.buffer(of).name, self.storage);
+        self.program.buffers.push(Buffer {
+            name,
+            extent,
+            columns,
+            slots,
+            role: Role::Temp,
+            storage: self.storage,
+        });
+        BufferId(self.program.buffers.len() as u32 - 1)
+    }
+
+    fn copy(&mut self, (from, width): (Operand, u32), rows: Extent, ends: [Ref; 2]) -> Instr {
+        let kernel = Kernel {
+            body: Body::Map {
+                over: Over::Rows,
+                values: vec![Expr::leaf(Value::Load(0))],
+            },
+            heads: 1,
+            width,
+            inputs: vec![from],
+            outputs: vec![Operand {
+                storage: self.storage,
+                ..Operand::dense(At::Row, 1, width)
+            }],
+            masks: Vec::new(),
+            scalars: 0,
+        };
+        Instr::Launch(Launch {
+            kernel: self.kernel(kernel),
+            rows,
+            inputs: vec![ends[0]],
+            outputs: vec![ends[1]],
+            scalars: Vec::new(),
+            sites: Vec::new(),
+            chunk: None,
+        })
+    }
+
+    /// Lets a launch run the kernel for the storage of its operands.
+    fn launch(&mut self, launch: &mut Launch) {
+        let mut kernel = self.before[launch.kernel.0 as usize].clone();
+        let refs = launch.inputs.iter().chain(&launch.outputs);
+        for (operand, at) in kernel
+            .inputs
+            .iter_mut()
+            .chain(&mut kernel.outputs)
+            .zip(refs)
+        {
+            operand.storage = self.program.buffer(at.buffer).storage;
+        }
+        launch.kernel = self.kernel(kernel);
+    }
+
+    fn kernel(&mut self, kernel: Kernel) -> KernelId {
+        let kernels = &mut self.program.kernels;
+        let known = kernels.iter().position(|known| *known == kernel);
+        let at = known.unwrap_or(kernels.len());
+        if at == kernels.len() {
+            kernels.push(kernel);
+        }
+        KernelId(at as u32)
+    }
+}
