@@ -144,6 +144,7 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Send(_)
         | Instr::Receive(_)
         | Instr::Chunks { .. }
+        | Instr::Move { .. }
         | Instr::Repeat { .. } => return None,
         Instr::Remember { from, history } => {
             let floats = |at: &Ref| program.buffer(at.buffer).slot_floats(sizes);

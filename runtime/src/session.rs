@@ -2,6 +2,7 @@
 
 mod copies;
 mod elsewhere;
+mod host;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::{Crew, Workers};

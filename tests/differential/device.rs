@@ -6,13 +6,13 @@ mod clocks;
 #[path = "device/failures.rs"]
 mod failures;
 #[path = "device/fake.rs"]
-mod fake;
+pub mod fake;
 #[path = "device/finds.rs"]
 mod finds;
 #[path = "device/host.rs"]
 mod host;
 #[path = "device/runs.rs"]
-mod runs;
+pub mod runs;
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};

@@ -11,7 +11,7 @@ impl Candidate {
 
 /// Placement, ranks (stages x ranks of each) and partitioner, chunks if there are several, and when exchanges
 /// are left out: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
-/// `skip-broadcast x 8 adaptive:1`.
+/// `skip-broadcast x 8 adaptive:1`; and whether tensors rest on the host: `graph x 1 + host`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
@@ -27,6 +27,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if let Some(rule) = parameters.skip {
         name = format!("{name} {rule}");
+    }
+    if parameters.offload == Some(true) {
+        name += " + host";
     }
     name
 }

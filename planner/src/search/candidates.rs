@@ -27,6 +27,8 @@ pub struct PlacementSpec {
     pub flow: Flow,
     /// When exchanges are left out, where they may be.
     pub skip: Option<Rule>,
+    /// Whether tensors that do not fit rest on the host.
+    pub offload: bool,
     /// Stages of a pipeline; the layers that are best if none are given.
     pub stages: Option<Stages>,
 }
@@ -62,6 +64,7 @@ impl PlacementSpec {
                 },
             },
             skip: parameters.skip,
+            offload: parameters.offload.unwrap_or(false),
             stages,
         }
     }
@@ -116,6 +119,9 @@ pub struct Pin {
     pub layers: Option<Vec<u32>>,
     /// Epochs for which a history of a pipeline stays.
     pub interval: Option<u32>,
+    /// Whether tensors rest on the host: only candidates that need it, or none; where they do not fit
+    /// otherwise if that is free.
+    pub offload: Option<bool>,
 }
 
 impl Pin {
@@ -132,6 +138,7 @@ impl Pin {
             stages: spec.stages.as_ref().map(|stages| stages.count),
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
             interval: spec.stages.as_ref().map(|stages| stages.interval),
+            offload: Some(spec.offload),
         }
     }
 
@@ -170,6 +177,7 @@ impl PlanRequest<'_> {
                         placement: row.placement,
                         ranks,
                         partitioner,
+                        offload: false,
                         skip: row.skips.then(|| self.pin.skip.unwrap_or_default()),
                         layouts: layouts.clone(),
                         flow: Flow { overlap, chunks },
