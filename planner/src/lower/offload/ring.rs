@@ -310,7 +310,7 @@ impl Turns {
             let next = last.at - step;
             let valid = before.contains(&next);
             // What the first iteration stores in vain is stored again after the last.
-            let rewritten = style == Style::Roomy && count == total;
+            let rewritten = style == Style::Roomy && count == total && fetched.is_none();
             if !valid && rewritten {
                 window = [window[0].min(next), window[1].max(next)];
             }
