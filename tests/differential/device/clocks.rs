@@ -85,13 +85,10 @@ impl Clocks {
     /// The processor uses words: work on streams that does so too is over.
     pub fn by_host(&self, words: &mut [Word], write: bool) -> Result<(), String> {
         for word in words {
-            for stream in 0..STREAMS {
+            for (stream, over) in self.host.clock.iter().enumerate() {
                 let earlier = [word.writes[stream], word.reads[stream]];
                 let meets = if write { 2 } else { 1 };
-                if let Some(one) = earlier[..meets]
-                    .iter()
-                    .find(|e| e.tick > self.host.clock[stream])
-                {
+                if let Some(one) = earlier[..meets].iter().find(|one| one.tick > *over) {
                     return Err(format!(
                         "race: the processor does not wait for {} on stream {stream}",
                         self.names[one.work as usize]
