@@ -5,18 +5,17 @@
     python3 benches/calibration.py
 
 For each graph, model, hidden width and number of ranks: the epoch that `gnnc plan` predicts with the
-calibrated machine, and those that `gnnc bench-epoch` measures. The machine is calibrated by turns with the
+calibrated machine, and those that `gnnc bench-epoch --turns` measures. The machine is calibrated by turns with the
 measuring, so that both find it in the same states: `gnnc calibrate` is stopped for every row and goes on
-after it, round after round until it ends. With --machine a calibration of before is used. Compared is the
+after it, row after row until it ends. With --machine a calibration of before is used. Compared is the
 lower eighth of the epochs, which is the middle of the fastest quarter that a calibration keeps: the time when
 nothing else disturbs the machine; the median is printed beside it. Prints a markdown table and writes
-it with all epochs to --out. Exit code 1: a row is off by more than --within.
+it with all epochs to --out. All rows are in memory at once (16 GiB). Exit code 1: a row is off by more than --within.
 Needs Python 3.9 and nothing else. docs/cost-model.md tells what is calibrated.
 """
 
 import argparse
 import json
-import math
 import signal
 import statistics
 import subprocess
@@ -51,27 +50,51 @@ def predict(row, binary, machine):
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 
 
-def measure(row, binary, seconds):
-    """More epochs of a row, without the first, which finds nothing in the cache."""
-    epochs = max(5, min(200, math.ceil(seconds / row["epochs"][0]))) if row.get("epochs") else 5
-    answer = run(binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--epochs", epochs)
-    row["epochs"] = sorted(row.get("epochs", []) + answer["epoch_seconds"][1:])
+class Runner:
+    """A process that trains a row whenever it is its turn."""
+
+    def __init__(self, row, binary):
+        command = [binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--turns", "--format", "json"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.row = row
+        self.process = subprocess.Popen([str(word) for word in command], **pipes)
+        self.ask(0)
+        row["epochs"] = []
+
+    def ask(self, seconds):
+        """The times of that many seconds of epochs."""
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line or self.process.poll():
+            raise RuntimeError(f"{self.row}: ended with {self.process.wait()}: {line}")
+        return json.loads(line)
+
+    def turn(self, seconds):
+        """More epochs."""
+        self.row["epochs"] += self.ask(seconds)
+
+    def close(self):
+        """Ends it, and puts the times in order."""
+        self.process.stdin.close()
+        self.process.wait()
+        self.row["epochs"].sort()
 
 
-def by_turns(rows, binary, machine, seconds):
-    """Calibrates, and measures a row after every few seconds of it, until both are done."""
+def by_turns(runners, binary, machine, seconds):
+    """Calibrates, and measures a row after every few seconds of it, until it ends."""
     command = [str(binary), "calibrate", "--out", str(machine), "--format", "json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as calibration:
         turn = 0
         while calibration.poll() is None:
             time.sleep(seconds)
             calibration.send_signal(signal.SIGSTOP)
-            measure(rows[turn % len(rows)], binary, seconds / 2)
+            runners[turn % len(runners)].turn(seconds)
             calibration.send_signal(signal.SIGCONT)
             turn += 1
     if calibration.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {calibration.returncode}")
-    print(f"calibrated; {turn} turns, {turn / len(rows):.1f} of each row", file=sys.stderr, flush=True)
+    print(f"calibrated; {turn} turns, {turn / len(runners):.1f} of each row", file=sys.stderr, flush=True)
 
 
 def table(rows):
@@ -94,7 +117,7 @@ def main():
     parser.add_argument("--hidden", default="16,64,256")
     parser.add_argument("--ranks", default="1,2")
     parser.add_argument("--rounds", type=int, default=3, help="of measuring all rows with --machine")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn: of calibrating, and then of a row")
     parser.add_argument("--within", type=float, default=15.0, help="percent that a row may be off")
     parser.add_argument("--gnnc", default=ROOT / "target/release/gnnc")
     parser.add_argument("--out", type=Path, default=ROOT / "target/bench/calibration.json")
@@ -110,11 +133,16 @@ def main():
     ]
     machine = options.machine or ROOT / "target/bench/machine.toml"
     machine.parent.mkdir(parents=True, exist_ok=True)
+    runners = [Runner(row, options.gnnc) for row in rows]
     if options.machine is None:
-        by_turns(rows, options.gnnc, machine, options.seconds)
+        by_turns(runners, options.gnnc, machine, options.seconds)
     for _ in range(options.rounds if options.machine else 0):
-        for row in rows:
-            measure(row, options.gnnc, options.seconds)
+        for runner in runners:
+            runner.turn(options.seconds)
+    for runner in runners:
+        runner.close()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"rows": rows}, indent=1))
     for row in rows:
         predict(row, options.gnnc, machine)
         row["measured"] = row["epochs"][len(row["epochs"]) // 8]
@@ -127,7 +155,6 @@ def main():
         f"median {statistics.median(errors):.1f} %, worst {max(errors):.1f} %."
     )
     print(f"{text}\n\n{verdict}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps({"rows": rows, "within": options.within, "verdict": verdict}, indent=1))
     options.out.with_suffix(".md").write_text(f"{text}\n\n{verdict}\n")
     return 1 if bad else 0

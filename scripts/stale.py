@@ -6,7 +6,7 @@
 A way SxW is S stages of W workers each; 1x1 is one worker without chunks, which the others are compared
 with. Accuracy is that on the test vertices at the epoch of the lowest validation loss. Epochs to target are
 those until the validation accuracy first reaches --target of the best that one worker reaches (mean of the
-seeds). With --ablation the ways are those of 4x1 with one technique less each. Prints a markdown table.
+seeds). With --ablation the ways have one technique less, or one number another, each. Prints a markdown table.
 Needs Python 3.9 and nothing else.
 """
 
@@ -25,6 +25,11 @@ ABLATION = {
     "4x1, fixed order": ["--no-shuffle"],
     "4x1, history of the last epoch": ["--interval", "1"],
     "4x1, fixed order, history of the last epoch": ["--no-shuffle", "--interval", "1"],
+    "4x1, two chunks a stage": ["--chunks", "8"],
+    "4x1, one chunk a stage": ["--chunks", "4"],
+    "4x1, histories of 3 epochs": ["--interval", "3"],
+    "8x1, one chunk a stage": ["--chunks", "8"],
+    "4x2, one chunk a stage": ["--chunks", "4"],
 }
 EPOCH = re.compile(r"^ *(\d+) +[\d.naif-]+ +[\d.]+ % +([\d.]+) % +[\d.]+ %", re.M)
 TEST = re.compile(r"^test accuracy +([\d.]+) %", re.M)

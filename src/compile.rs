@@ -14,6 +14,14 @@ use gnnc_planner::placement::{Place, lower, lower_all};
 use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form};
 
+/// Rules that compute scores of attention for vertices, and leave the order of products and aggregations alone.
+const SCORES: [&str; 4] = [
+    "attention-split",
+    "pointwise-take",
+    "reduce-take",
+    "slice-slice",
+];
+
 /// A model in the form that was chosen for a workload, with its derivative.
 #[derive(Clone, Debug)]
 pub struct Compiled {
@@ -87,10 +95,12 @@ fn trained(
     workload: &Workload,
     options: &RewriteOptions,
 ) -> Result<(Form, Training), Error> {
-    let form = rewrite(graph, &Facts::new(workload, true), options)?;
+    let facts = Facts::new(workload, true);
+    let form = rewrite(graph, &facts, options)?;
+    let scores = rewrite(graph, &facts, &RewriteOptions::only(&SCORES))?;
     let backward = differentiate(&form.graph).map_err(LowerError::from)?;
     let training = Training {
-        source: graph.clone(),
+        source: scores.graph,
         forward: evaluation(&form.graph),
         backward,
         loss: model.loss,

@@ -7,6 +7,8 @@
 mod beginnings;
 #[path = "differential/check.rs"]
 mod check;
+#[path = "differential/clip.rs"]
+mod clip;
 #[path = "differential/data.rs"]
 mod data;
 #[path = "differential/decoupled.rs"]
@@ -17,6 +19,8 @@ mod device;
 mod examples;
 #[path = "differential/flow.rs"]
 mod flow;
+#[path = "differential/frozen.rs"]
+mod frozen;
 #[path = "differential/layouts.rs"]
 mod layouts;
 #[path = "differential/messages.rs"]

@@ -135,10 +135,12 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
         Op::Unary(_) | Op::Dropout { .. } => arity(1).map(|()| types[0]),
         Op::Blend => {
             arity(4)?;
-            match types.iter().find(|ty| **ty != types[0]) {
-                _ if types[0].rows != Rows::Vertices => range(types[0]),
-                Some(other) => mismatch(types[0].to_string(), other.to_string()),
-                None => Ok(types[0]),
+            let [x, old, kept, history] = [types[0], types[1], types[2], types[3]];
+            match [x, kept].iter().find(|ty| ty.rows != Rows::Vertices) {
+                Some(other) => range(*other),
+                None if x != old => mismatch(x.to_string(), old.to_string()),
+                None if kept != history => mismatch(kept.to_string(), history.to_string()),
+                None => Ok(x),
             }
         }
         Op::Binary(_) => {

@@ -33,8 +33,13 @@ impl Model {
             &self.train.optimizer,
             self.train.weight_decay,
         );
+        // As it was before gradients could be clipped, where they are not.
+        let text = match self.train.clip_norm {
+            None => serde_json::to_string(&parts),
+            Some(clip) => serde_json::to_string(&(parts, clip)),
+        };
         // Values of derived types without maps whose keys are no text: this does not fail.
-        let text = serde_json::to_string(&parts).unwrap_or_default();
+        let text = text.unwrap_or_default();
         // FNV-1a, which is the same on every machine.
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -58,6 +63,10 @@ pub struct TrainSettings {
     pub optimizer: Optimizer,
     /// Weight decay of the parameters that do not have their own.
     pub weight_decay: f64,
+    /// Where the gradient of all parameters together is longer (Euclidean norm, before weight decay is added),
+    /// it is scaled to this length; never if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
     /// Passes over the training vertices.
     pub epochs: u32,
     /// Stop after this many epochs without a better validation loss.
@@ -157,6 +166,7 @@ impl Default for TrainSettings {
                 eps: 1e-8,
             },
             weight_decay: 0.0,
+            clip_norm: None,
             epochs: 200,
             patience: None,
             seed: 0,

@@ -102,10 +102,11 @@ pub enum Op {
     Broadcast(Type),
     /// Vertex rows to arcs: row of the source (`End::Src`) or of the destination.
     Take(EdgeSet, End),
-    /// A vertex tensor of which arcs see current or earlier rows: `[x, old, kept, history]`, all `[V x C]`.
-    /// Only [`Op::Take`] with [`End::Src`] reads it: arcs that [`Input::Fresh`] names see rows of `x`,
-    /// the others those of `old`, which depends on `history` and on no parameter. `kept` becomes
-    /// `history` for later epochs. Its derivative is by `x` alone.
+    /// A vertex tensor of which arcs see current or earlier rows: `[x, old, kept, history]`, `x` and `old` of
+    /// one type, `kept` and `history` of one. Only [`Op::Take`] with [`End::Src`] reads it: arcs that
+    /// [`Input::Fresh`] names see rows of `x`, the others those of `old`, which is of `history` what `x`
+    /// is of `kept`, row by row. `kept` becomes `history` for later epochs. Arcs pass on their gradient to
+    /// what they see: to `x`, or to the parameters in `old`.
     Blend,
     /// Arc rows to vertices: reduces the arcs that share an end.
     Gather(EdgeSet, End, Reduce),

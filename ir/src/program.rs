@@ -25,7 +25,7 @@ mod uses;
 
 pub use chunk::{Chunk, Moved};
 pub use pipeline::{Neighbour, Passage, Pipeline};
-pub use skip::{Distance, RULES, Rule, Skip};
+pub use skip::{Distance, Norm, RULES, Rule, Skip};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
@@ -109,7 +109,7 @@ pub struct Buffer {
 }
 
 /// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ref {
     /// The buffer.
     pub buffer: BufferId,

@@ -80,6 +80,19 @@ pub struct Event {
     /// The rank of another stage that rows go to or come from; the n-th message that a rank waits for
     /// is the n-th that the other sends to it.
     pub peer: Option<Peer>,
+    /// Why it sent its block, or left it out, where values decide.
+    pub decision: Option<Decision>,
+}
+
+/// What a rule by distance decided of a rank's own block.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Whether the block was sent.
+    pub sent: bool,
+    /// How far it was from what was sent last; none if nothing was.
+    pub gap: Option<f32>,
+    /// How far it may be.
+    pub bound: f64,
 }
 
 /// The other end of a message from stage to stage.

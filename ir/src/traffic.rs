@@ -236,12 +236,9 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
         }
         Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
         Instr::Send(passage) => {
-            let columns = passage
-                .tensors
-                .iter()
-                .map(|at| u64::from(program.buffer(at.buffer).columns));
+            let (row, fixed) = passage.floats(program);
             let own: u64 = sizes.iter().map(|s| s.inner).sum();
-            traffic.passage = own * columns.sum::<u64>() * 4;
+            traffic.passage = (own * row + fixed * sizes.len() as u64) * 4;
         }
         // All chunks together have all rows.
         Instr::Chunks { body, .. } => {

@@ -51,6 +51,17 @@ impl Default for RewriteOptions {
     }
 }
 
+impl RewriteOptions {
+    /// With no rules but these.
+    pub fn only(names: &[&str]) -> Self {
+        let others = rules::table().filter(|rule| !names.contains(&rule.name));
+        Self {
+            without: others.map(|rule| rule.name.to_owned()).collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// A rewritten model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {

@@ -26,6 +26,16 @@ pub(crate) trait Crew: Send {
 
     /// Visits the ranks that are here, in order, between runs.
     fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest));
+
+    /// Lets all processes have the floats of the one that has rank `from`; all of them call this, between
+    /// runs. Where every rank is here, nothing is to be done.
+    ///
+    /// # Errors
+    /// A device or a connection that fails.
+    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+        let _ = (from, floats);
+        Ok(())
+    }
 }
 
 /// A rank between runs.

@@ -92,6 +92,12 @@ impl Programs {
         &self.0
     }
 
+    /// The program of each rank, in order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Program> {
+        let ranks = self.0.first().map_or(0, |first| first.ranks as usize);
+        (0..ranks).filter_map(move |rank| self.0.get(self.index(rank, ranks)).map(|p| &**p))
+    }
+
     /// Index in [`Programs::all`] of a rank's program; consecutive ranks have the same one where there are
     /// fewer programs.
     pub(crate) fn index(&self, rank: usize, ranks: usize) -> usize {

@@ -2,7 +2,7 @@
 //! earlier epochs.
 
 use crate::error::Failure;
-use crate::exchange::skip::Clocks;
+use crate::exchange::skip::{Clocks, history};
 use crate::executor::Fault;
 use crate::moment::Moment;
 use crate::part::Part;
@@ -12,7 +12,7 @@ use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::memory::Layout;
 use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role};
-use gnnc_ir::trace::{Event, Peer, Phase, Resource};
+use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -134,7 +134,30 @@ impl Rank {
             bytes_sent: run.bytes_sent,
             stage: self.program.pipeline.map_or(0, |pipeline| pipeline.stage),
             peer: self.peer(step.instr),
+            decision: self.decision(step.instr, step.iteration),
         }
+    }
+
+    /// What a rule by distance has just decided of the own block.
+    fn decision(&self, instr: &Instr, iteration: u32) -> Option<Decision> {
+        let (what, program) = match instr {
+            Instr::Begin(transfer) => (&*transfer.what, &self.program),
+            other => (other, &self.program),
+        };
+        let Instr::HaloExchange {
+            skip: Some(skip), ..
+        } = what
+        else {
+            return None;
+        };
+        let slots = program.buffer(skip.copies.buffer).slots;
+        let slot = skip.copies.slot(iteration, slots) as usize;
+        let clock = self.clocks.of.get(history(program, skip)?)?.get(slot)?;
+        Some(Decision {
+            sent: clock.active,
+            gap: clock.gap.filter(|gap| gap.is_finite()),
+            bound: skip.rule.limit()?,
+        })
     }
 
     /// The rank at the other end of an instruction that passes rows between stages.
@@ -201,6 +224,14 @@ impl Rank {
         let peer =
             pipeline.and_then(|pipeline| passage.with.rank(pipeline, self.ranks, self.number));
         peer.ok_or(Fault::Missing("a stage beside it"))
+    }
+
+    /// The rows of a tensor that a passage moves: own ones at hand, or all of fixed ones.
+    pub(crate) fn passed(&self, at: Ref) -> Range<usize> {
+        match self.program.buffer(at.buffer).extent {
+            Extent::Fixed(rows) => 0..rows as usize,
+            _ => self.part.own(self.place.chunk),
+        }
     }
 
     /// The epoch in which histories are kept now; none if they are not.

@@ -462,7 +462,10 @@ impl Session {
     }
 
     /// A result that ranks of the last stage, or all, have the same of: that of the first.
-    fn result(&self, of: impl Fn(&Program) -> Option<BufferId>) -> Result<Vec<f32>, RuntimeError> {
+    fn result(
+        &mut self,
+        of: impl Fn(&Program) -> Option<BufferId>,
+    ) -> Result<Vec<f32>, RuntimeError> {
         let mut found = None;
         self.crew.try_each(|rank| {
             if let Some(id) = of(&rank.rank().program).filter(|_| found.is_none()) {
@@ -470,7 +473,17 @@ impl Session {
             }
             Ok(())
         })?;
-        Ok(found.unwrap_or_default())
+        let has: Vec<bool> = self.programs.each().map(|p| of(p).is_some()).collect();
+        let first = has.iter().position(|has| *has);
+        let Some(first) = first.filter(|_| has.contains(&false)) else {
+            return Ok(found.unwrap_or_default());
+        };
+        // Stages before the last one may be in other processes.
+        let program = self.programs.each().nth(first);
+        let length = program.and_then(|p| Some(p.buffer(of(p)?).floats(&RankSizes::default())));
+        let mut floats = found.unwrap_or_else(|| vec![0.0; length.unwrap_or(0) as usize]);
+        self.crew.tell(first as u32, &mut floats)?;
+        Ok(floats)
     }
 
     /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.

@@ -5,7 +5,7 @@ use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
-use gnnc_ir::work::demand;
+use gnnc_ir::work::{Far, demand, reuse};
 use gnnc_planner::placement::Flow;
 use std::collections::BTreeMap;
 
@@ -79,6 +79,9 @@ impl Heap {
         trainer.session.take_trace();
         let program = compiled.program(&place(loaded, compiled, &run)?)?;
         let sizes = trainer.session.sizes();
+        let far = sizes.iter().map(|s| reuse(&program, &program.step, s));
+        let far: Vec<BTreeMap<String, Far>> = far.collect();
+        let unknown = Far::default();
         let what = format!("{what}, {placement}");
         let run = self.runs.entry(what.clone()).or_default();
         for _ in 0..epochs {
@@ -93,7 +96,8 @@ impl Heap {
                 instructions.insert(place.clone(), seconds);
                 run.instructions.entry(place).or_insert_with(|| {
                     let sizes = &sizes[event.rank as usize];
-                    let demand = demand(&program, instr, sizes, sizes);
+                    let far = far[event.rank as usize].get(&event.at);
+                    let demand = demand(&program, instr, sizes, sizes, far.unwrap_or(&unknown));
                     let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
                     Measurement {
                         ranks: self.ranks,

@@ -4,7 +4,7 @@ use super::device::{DeviceArgs, ProcessArgs};
 use super::files::cache_dir;
 use super::inputs::ModelArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
-use super::output::{Answer, Output};
+use super::output::{Answer, Output, input};
 use super::text::{count, facts};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
@@ -14,6 +14,7 @@ use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::runtime::resident_memory;
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
+use std::io::BufRead;
 
 /// Arguments of `bench-epoch`.
 #[derive(Args)]
@@ -23,6 +24,11 @@ pub struct BenchEpoch {
     /// Epochs to time; patience and the model's own number are passed over.
     #[arg(long, value_name = "N", default_value = "20", value_parser = within(EPOCHS))]
     epochs: u32,
+    /// Train by turns, to share a machine with what is measured beside: for each line on standard input, a number of
+    /// seconds, an epoch is trained that finds nothing in the caches, and then others for so long, at
+    /// least one; their times are printed as one line of JSON.
+    #[arg(long, conflicts_with = "epochs")]
+    turns: bool,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
@@ -66,6 +72,9 @@ impl BenchEpoch {
         let before = resident_memory();
         let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
+        if self.turns {
+            return turns(&mut trainer, out);
+        }
         for _ in 0..self.epochs {
             let epoch = trainer.epoch()?;
             losses.push(epoch.loss);
@@ -99,4 +108,21 @@ impl BenchEpoch {
             }),
         )
     }
+}
+
+/// Epochs whenever they are asked for.
+fn turns(trainer: &mut Trainer, out: &Output) -> Answer {
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|error| input(format!("cannot read a turn: {error}")))?;
+        let wanted = line.trim().parse::<f64>().ok().filter(|s| s.is_finite());
+        let wanted = wanted
+            .ok_or_else(|| input(format!("found {line:?}, expected the seconds of a turn")))?;
+        trainer.epoch()?;
+        let mut times: Vec<f64> = Vec::new();
+        while times.is_empty() || times.iter().sum::<f64>() < wanted {
+            times.push(trainer.epoch()?.seconds);
+        }
+        out.line(&times)?;
+    }
+    Ok(())
 }

@@ -40,7 +40,7 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
-    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE.
+    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms).
     #[arg(long, value_name = "RULE")]
     skip: Option<Rule>,
     /// Chunks that work for all vertices is cut into where columns are sliced, 1 if not given; in a pipeline,

@@ -15,6 +15,7 @@ use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
+use gnnc::planner::placement::{Stages, row};
 use gnnc::planner::search::PlacementSpec;
 use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -106,6 +107,14 @@ impl Train {
         }
         let choice = verified.as_ref().map(|v| &v.choice);
         warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
+        let stages = match choice {
+            Some(choice) => PlacementSpec::of(choice).stages,
+            None => self.stages(),
+        };
+        let epochs = self.epochs.unwrap_or(loaded.model.train.epochs);
+        for warning in stages.iter().flat_map(|stages| stages.warnings(epochs)) {
+            out.note(&format!("warning: {warning}\n"));
+        }
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(
                 "warning: the graph has no validation vertices to choose an epoch by, so the test \
@@ -148,6 +157,16 @@ impl Train {
             }
         }
         Ok(())
+    }
+
+    /// The stages that were asked for, of a placement that has some.
+    fn stages(&self) -> Option<Stages> {
+        let placement = self.placement.filter(|placement| {
+            let row = row(*placement);
+            row.is_some_and(|row| row.staged())
+        });
+        let workers = self.workers.unwrap_or(1);
+        placement.map(|placement| self.flow.stages(placement, workers))
     }
 
     fn options(

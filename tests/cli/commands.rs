@@ -266,6 +266,34 @@ fn epochs_are_timed_without_evaluations() {
 }
 
 #[test]
+fn epochs_are_timed_by_turns() {
+    let cora = example("gcn_cora.gir");
+    let folder = Folder::new();
+    let turns = |lines: &str| {
+        let lines = std::fs::File::open(folder.file("turns", lines)).unwrap();
+        let args = ["bench-epoch", &cora, "--set", "hidden=8", "--turns"];
+        let mut run = command();
+        run.args(args).args(["--format", "json"]).stdin(lines);
+        finished(run.output().unwrap())
+    };
+    let text = turns("0\n0.01\n").ok();
+    let times: Vec<Vec<f64>> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(times.len(), 2, "{text}");
+    assert_eq!(times[0].len(), 1);
+    assert!(times[1].iter().sum::<f64>() >= 0.01);
+    let failed = turns("soon\n");
+    assert_eq!(failed.code, Some(1));
+    assert!(
+        failed.stdout.contains("the seconds of a turn"),
+        "{}",
+        failed.stdout
+    );
+}
+
+#[test]
 fn usage_errors_are_the_users() {
     refused(1, &["trian"], &["trian"]);
     refused(1, &["train"], &["FILE"]);

@@ -94,6 +94,68 @@ fn hybrids_end_in_graph_and_pipeline() {
     assert_ne!(trained("hybrid", "3"), trained("graph", "1"));
 }
 
+/// Attention in stages, the second of which reads histories.
+#[test]
+fn attention_is_trained_in_stages() {
+    let trained = |more: &[&str]| {
+        let cora = example("gat_cora.gir");
+        let args = [
+            "train", &cora, "--epochs", "40", "--allow", "stale", "--format", "json",
+        ];
+        let run = gnnc(args.iter().chain(more)).json();
+        let share = |name: &str| run[name].as_f64().unwrap();
+        (share("train_loss"), share("val_accuracy"))
+    };
+    let (alone, _) = trained(&[]);
+    for more in [
+        &["--workers", "2", "--placement", "pipeline"][..],
+        &["--workers", "4", "--placement", "hybrid", "--stages", "2"],
+    ] {
+        let (loss, accuracy) = trained(more);
+        assert!((loss - alone).abs() < 0.1 * alone, "{loss} {alone}");
+        assert!(loss != alone && accuracy > 0.7, "{loss} {accuracy}");
+    }
+}
+
+#[test]
+fn numbers_of_a_pipeline_that_are_seldom_meant_are_warned_of() {
+    let cora = example("gcnii_cora.gir");
+    let warned = |more: &[&str]| {
+        let args = [
+            "train",
+            &cora,
+            "--set",
+            "depth=6",
+            "--epochs",
+            "3",
+            "--allow",
+            "stale",
+            "--workers",
+            "3",
+        ];
+        gnnc(args.iter().chain(more)).stderr
+    };
+    let staged = ["--placement", "pipeline", "--chunks", "2"];
+    let found = warned(&staged);
+    for part in [
+        "warning: with 2 chunks for 3 stages",
+        "histories stay for 10 epochs, but there are only 3",
+    ] {
+        assert!(found.contains(part), "{found}");
+    }
+    let staged = [
+        "--placement",
+        "pipeline",
+        "--chunks",
+        "3",
+        "--interval",
+        "3",
+    ];
+    for found in [warned(&staged), warned(&["--placement", "graph"])] {
+        assert!(!found.contains("warning"), "{found}");
+    }
+}
+
 #[test]
 fn a_hybrid_without_groups_is_refused_with_what_to_do() {
     let cora = example("gcnii_cora.gir");

@@ -1,6 +1,7 @@
 //! Broadcasts that are left out while copies are fresh enough: planned, run, refused.
 
 use crate::support::{Folder, example, gnnc, refused, text};
+use gnnc::ir::trace::{Decision, Trace};
 use serde_json::{Value, json};
 
 const SKIPPING: [&str; 6] = [
@@ -200,4 +201,38 @@ fn rules_that_mean_nothing_are_refused() {
         "{}",
         run.stderr
     );
+}
+
+/// What values decide is in the trace: how far a block was from what was sent last, and how far it may be.
+#[test]
+fn decisions_by_distance_are_traced() {
+    let (folder, cora) = (Folder::new(), example("gcn_cora.gir"));
+    let file = folder.join("trace.json");
+    for (rule, bound) in [
+        ("gap-absolute:1000000", 1e6),
+        ("gap-rms:0.000001", f64::from(1e-6f32)),
+        ("fixed:1", 0.0),
+    ] {
+        let more = ["--set", "dropout=0", "--skip", rule, "--trace", text(&file)];
+        let args = ["train", &cora, "--epochs", "12"];
+        gnnc(args.iter().chain(&SKIPPING).chain(&more)).ok();
+        let trace = Trace::from_chrome_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let decisions: Vec<Decision> = trace.events.iter().filter_map(|e| e.decision).collect();
+        // Three ranks decide in each layer and epoch, where values matter.
+        assert_eq!(decisions.len() % 36, 0, "{rule}");
+        assert_eq!(decisions.is_empty(), bound == 0.0, "{rule}");
+        for decision in &decisions {
+            assert!((decision.bound - bound).abs() <= 1e-9 * bound);
+            let near = decision.gap.is_some_and(|gap| f64::from(gap) <= bound);
+            assert_eq!(decision.sent, !near, "{decision:?}");
+        }
+        let first = decisions.iter().filter(|d| d.gap.is_none()).count();
+        assert_eq!(first, decisions.len() / 12);
+        let sent = decisions.iter().filter(|d| d.sent).count();
+        assert_eq!(
+            sent,
+            if bound > 1.0 { first } else { decisions.len() },
+            "{rule}"
+        );
+    }
 }

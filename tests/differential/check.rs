@@ -268,6 +268,8 @@ impl Case {
         let settings = &self.loaded.model.train;
         assert!(matches!(settings.optimizer, Optimizer::Sgd { .. }));
         let params = self.loaded.model.graph.params.iter();
+        let all = self.written.grads.iter().flatten();
+        let factor = self.clipped(all.flat_map(|grad| results[*grad].data.iter()));
         let one = |(n, spec): (usize, &gnnc::ir::graph::ParamSpec)| {
             let values = &self.context.params[n].data;
             let decay = spec.decay.unwrap_or(settings.weight_decay);
@@ -276,9 +278,24 @@ impl Case {
                 return vec![0.0; values.len()];
             };
             let gradient = results[gradient].data.iter();
-            gradient.zip(values).map(|(g, p)| g + decay * p).collect()
+            let whole = gradient.zip(values).map(|(g, p)| factor * g + decay * p);
+            whole.collect()
         };
         params.enumerate().map(one).collect()
+    }
+
+    /// What clipping multiplies the gradients with, as PyTorch's `clip_grad_norm_` does.
+    pub fn clipped<'a>(&self, gradients: impl Iterator<Item = &'a f64>) -> f64 {
+        let length = gradients.map(|g| g * g).sum::<f64>().sqrt();
+        let clip = self.loaded.model.train.clip_norm;
+        clip.map_or(1.0, |most| (most / (length + 1e-6)).min(1.0))
+    }
+
+    /// The same model with gradients that are clipped.
+    pub fn with_clip(mut self, most: f64) -> Self {
+        self.loaded.model.train.clip_norm = Some(most);
+        self.compiled = gnnc::compile(&self.loaded.model, &self.loaded.workload).unwrap();
+        self
     }
 
     fn evaluate(&self, graph: &Graph, epoch: Option<u32>) -> Vec<Tensor> {

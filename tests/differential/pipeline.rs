@@ -10,7 +10,7 @@ use gnnc::ir::model::Relaxation;
 use gnnc::ir::op::{Input, Op};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Pipeline;
-use gnnc::ir::{Graph, Rows};
+use gnnc::ir::{Graph, NodeId, Rows};
 use gnnc::planner::placement::Stages;
 use gnnc::planner::stale::{StaleError, cuts, form, stages};
 use gnnc::runtime::chunk_order;
@@ -32,13 +32,39 @@ const GCNII: &str = "let h0 = x |> dropout(0.3) |> linear(6, init = kaiming) |> 
        h = h |> dropout(0.3) |> gcnii_conv(h0, alpha = 0.1, beta = beta) |> relu
      }
      let z = h |> dropout(0.3) |> linear(classes, init = kaiming)";
-const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
+pub const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
      repeat l in 2..=4 { h = res_plus(h, conv = sage_conv, dropout = 0.3) }
      let z = h |> layer_norm |> relu |> dropout(0.3) |> linear(classes, init = kaiming)";
 const APPNP: &str = "let u = x |> dropout(0.3) |> linear(6) |> relu |> linear(classes)
      let z = u
      repeat i in 1..=4 { z = appnp_step(z, u, alpha = 0.2, dropout = 0.3) }";
-pub const MODELS: [&str; 6] = [GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP];
+const GAT: &str = "let h = x |> dropout(0.3) |> gat_conv(3, heads = 2, dropout = 0.3) |> elu
+     let h = h |> dropout(0.3) |> gat_conv(2, heads = 3, dropout = 0.3) |> elu
+     let h = h |> gat_conv(4) |> elu
+     let z = h |> dropout(0.3) |> gat_conv(classes, heads = 2, concat = false)";
+const GAT_LOOP: &str = "let h = x |> linear(6) |> relu
+     repeat i in 1..=3 { h = h |> dropout(0.3) |> gat_conv(3, heads = 2) |> elu }
+     let z = h |> linear(classes)";
+/// The largest of the neighbours' rows, of the same after a layer of each of them, and of products with weights.
+const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
+     let h = concat(h, aggregate(h |> dropout(0.3), max)) |> linear(5) |> tanh
+     let h = aggregate(h |> linear(6) |> relu, max) + linear(h, 6)
+     let p = matmul(h, parameter(4, rows = 6))
+     let h = h |> linear(4) |> tanh
+     let h = h + gather(p@src, max)
+     let z = h |> sage_conv(classes)";
+/// Attention whose scores are not sums of vertices' scores.
+const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
+     let z = h |> gat2(classes)";
+pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
+       let l = linear(h, out)
+       let r = linear(h, out)
+       let score = dot(tanh(l@src + r@dst), parameter(out))
+       return gather(softmax(score) * l@src, sum)
+     }";
+pub const MODELS: [&str; 10] = [
+    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2,
+];
 
 pub fn case(body: &str) -> Case {
     let shape = Shape {
@@ -49,7 +75,7 @@ pub fn case(body: &str) -> Case {
         seed: 5,
     };
     let end = "loss cross_entropy(z, labels, on = train)";
-    Case::new("", &format!("{body}\n{end}"), planted(shape))
+    Case::new(LAYERS, &format!("{body}\n{end}"), planted(shape))
 }
 
 /// Numbers without a pattern.
@@ -209,18 +235,20 @@ fn forms_can_be_cut_between_layers() {
 #[test]
 fn what_has_no_form_is_refused() {
     let refused = |body: &str| form(&case(body).loaded.model.graph).unwrap_err();
-    let gat = "let h = x |> gat_conv(4, heads = 2) |> elu
-     let z = h |> gat_conv(classes)";
-    assert!(matches!(refused(gat), StaleError::OldWeight(_)));
+    let of_two = "let h = x |> gcn_conv(4) |> relu
+     let g = h |> gcn_conv(4) |> relu
+     let p = matmul(h, parameter(3, rows = 4)) + matmul(g, parameter(3, rows = 4))
+     let z = gather(p@src, max) |> linear(classes)";
+    assert!(matches!(refused(of_two), StaleError::OldWeight(_)));
 }
 
 /// How a pipeline is run.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    ranks: u32,
-    stages: u32,
-    chunks: u32,
-    interval: u32,
+pub struct Way {
+    pub ranks: u32,
+    pub stages: u32,
+    pub chunks: u32,
+    pub interval: u32,
 }
 
 impl Way {
@@ -242,7 +270,7 @@ impl Way {
         }
     }
 
-    fn options(self) -> TrainOptions {
+    pub fn options(self) -> TrainOptions {
         TrainOptions {
             workers: self.ranks,
             // A hybrid of one stage is graph parallelism, and has no chunks.
@@ -287,15 +315,27 @@ fn start(case: &Case, way: Way) -> Trainer {
 /// What becomes history, by number.
 fn kept(form: &Graph) -> Graph {
     let blends = form.nodes.iter().filter(|node| node.op == Op::Blend);
+    let mut results: Vec<NodeId> = Vec::new();
+    for blend in blends {
+        let Op::Input(Input::History(history)) = form.node(blend.inputs[3]).op else {
+            panic!("a blend without a history")
+        };
+        if history.number as usize == results.len() {
+            results.push(blend.inputs[2]);
+        }
+    }
     Graph {
-        results: blends.map(|node| node.inputs[2]).collect(),
+        results,
         ..form.clone()
     }
 }
 
 /// Trains some epochs, each from the same parameters, and compares with the interpreter.
 fn check(body: &str, way: Way) {
-    let mut case = case(body);
+    check_case(case(body), body, way);
+}
+
+pub fn check_case(mut case: Case, body: &str, way: Way) {
     case.loss();
     let model = case.loaded.model.graph.clone();
     let form = form(&model).unwrap();
@@ -345,15 +385,19 @@ fn check(body: &str, way: Way) {
                 .unwrap_or(case.loaded.model.train.weight_decay)
         };
         let all = |n: usize| results[training.grads[n].unwrap()].data.iter();
+        let factor = case.clipped((0..form.params.len()).flat_map(all));
         let largest = (0..form.params.len())
             .flat_map(all)
+            .map(|g| factor * g)
             .fold(0.0, |m: f64, g| m.max(g.abs()));
         for (n, spec) in form.params.iter().enumerate() {
             let grad = &results[training.grads[n].unwrap()].data;
             let old = &context.params[n].data;
-            let scale = grad.iter().fold(largest * 1e-3, |m: f64, g| m.max(g.abs()));
+            let scale = grad
+                .iter()
+                .fold(largest * 1e-3, |m: f64, g| m.max((factor * g).abs()));
             for k in 0..grad.len() {
-                let expected = grad[k] + decay(n) * old[k];
+                let expected = factor * grad[k] + decay(n) * old[k];
                 let found = (old[k] - after[n].data[k]) / 64.0;
                 assert!(
                     (found - expected).abs() <= 1e-4 * scale,

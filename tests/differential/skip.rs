@@ -117,7 +117,13 @@ fn old_copies_are_another_function() {
     for body in MODELS {
         let case = case(body, false);
         let (exact, _) = run(&mut trainer(&case, None, 3), 4);
-        for rule in ["fixed:1", "adaptive:2", "gap:100"] {
+        for rule in [
+            "fixed:1",
+            "adaptive:2",
+            "gap:100",
+            "gap-absolute:1000",
+            "gap-rms:100",
+        ] {
             let mut skipping = trainer(&case, Some(rule), 3);
             let (losses, _) = run(&mut skipping, 4);
             assert_eq!(losses[0], exact[0], "{rule}: {body}");

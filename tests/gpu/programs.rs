@@ -240,7 +240,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn by distance",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Gap(Distance(0.02), Some(3))),
+                skip: Some(Rule::Gap(Distance::relative(0.02), Some(3))),
                 ..stale(Placement::SkipBroadcast)
             },
         ),

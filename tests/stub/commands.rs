@@ -171,17 +171,10 @@ fn a_run_is_that_of_the_processor() {
 }
 
 /// Processes of one rank each.
-fn together(place: &Place, placement: &str, fails: Option<&str>) -> Vec<Output> {
-    let file = place.folder.join(format!("rendezvous-{placement}"));
+fn together(place: &Place, words: &[&str], fails: Option<&str>) -> Vec<Output> {
+    let file = place.folder.join(format!("rendezvous-{}", words.concat()));
     let file = file.to_str().unwrap();
-    let words = [
-        "train",
-        "m.gir",
-        "--device",
-        "cuda",
-        "--placement",
-        placement,
-    ];
+    let words = [&["train", "m.gir", "--device", "cuda"], words].concat();
     let ranks = ["--ranks", "2", "--rendezvous", file, "--rank"];
     let started: Vec<Child> = ["0", "1"]
         .into_iter()
@@ -204,10 +197,17 @@ fn processes_train_together() {
     let Some(place) = Place::new("processes_train_together") else {
         return;
     };
-    for placement in ["graph", "tensor", "broadcast", "push-pull"] {
-        let words = ["train", "m.gir", "--workers", "2", "--placement", placement];
-        let cpu = place.report(&words);
-        for output in together(&place, placement, None) {
+    for placement in [
+        "--placement graph",
+        "--placement tensor",
+        "--placement broadcast",
+        "--placement push-pull",
+        "--placement pipeline --allow stale",
+        "--placement skip-broadcast --allow stale --skip fixed:2",
+    ] {
+        let words: Vec<&str> = placement.split(' ').collect();
+        let cpu = place.report(&[&["train", "m.gir", "--workers", "2"], &words[..]].concat());
+        for output in together(&place, &words, None) {
             let own = report(&output);
             assert_eq!(own["workers"], 2);
             close(&own, &cpu);
@@ -221,7 +221,7 @@ fn a_process_that_fails_ends_all() {
     let Some(place) = Place::new("a_process_that_fails_ends_all") else {
         return;
     };
-    for output in together(&place, "graph", Some("ncclGroupEnd:3")) {
+    for output in together(&place, &[], Some("ncclGroupEnd:3")) {
         assert_eq!(output.status.code(), Some(2));
         let said: Value = serde_json::from_slice(&output.stdout).unwrap();
         let message = said["error"]["message"].as_str().unwrap().to_owned();

@@ -25,15 +25,17 @@ int ncclGetUniqueId(struct id *id)
     return mkdtemp(id->folder) ? 0 : 2;
 }
 
-static int arrives(const char *path)
+static int becomes(const char *path, int there)
 {
     for (int waited = 0; waited < WAIT_US; waited += 200) {
-        if (!access(path, R_OK))
+        if (!access(path, R_OK) == there)
             return 1;
         usleep(200);
     }
     return 0;
 }
+
+static int arrives(const char *path) { return becomes(path, 1); }
 
 int ncclCommInitRankConfig(struct comm **made, int ranks, struct id id, int rank, struct config *config)
 {
@@ -108,6 +110,24 @@ int ncclRecv(void *at, size_t bytes, int type, int peer, struct comm *comm, void
     return type == 1 ? add((struct message){comm, at, bytes, peer, 0}, stream) : 4;
 }
 
+static void name(char *path, size_t size, const struct message *m, unsigned number)
+{
+    const struct comm *comm = m->comm;
+    const int from = m->send ? comm->rank : m->peer, to = m->send ? m->peer : comm->rank;
+    snprintf(path, size, "%s/%d-%d-%u", comm->folder, from, to, number);
+}
+
+/* A send of NCCL's is over when it was taken: whoever sends without being received waits for ever. */
+static int taken(const void *data)
+{
+    const struct message *m = data;
+    char path[256];
+    name(path, sizeof path, m, m->comm->sent[m->peer] - 1);
+    if (!m->comm->error && !becomes(path, 0))
+        m->comm->error = 6;
+    return OK;
+}
+
 static int transfer(const void *data)
 {
     const struct message *m = data;
@@ -115,9 +135,7 @@ static int transfer(const void *data)
     char path[256], aside[300];
     if (comm->error)
         return OK;
-    const int from = m->send ? comm->rank : m->peer, to = m->send ? m->peer : comm->rank;
-    const unsigned number = m->send ? comm->sent[m->peer]++ : comm->received[m->peer]++;
-    snprintf(path, sizeof path, "%s/%d-%d-%u", comm->folder, from, to, number);
+    name(path, sizeof path, m, m->send ? comm->sent[m->peer]++ : comm->received[m->peer]++);
     snprintf(aside, sizeof aside, "%s.part", path);
     if (!m->send && !arrives(path)) {
         comm->error = 6;
@@ -144,5 +162,8 @@ int ncclGroupEnd(void)
         for (int i = 0; i < group.count && !status; ++i)
             if (group.messages[i].send == send)
                 status = stub_enqueue(group.stream, transfer, &group.messages[i], sizeof group.messages[i]);
+    for (int i = 0; i < group.count && !status; ++i)
+        if (group.messages[i].send)
+            status = stub_enqueue(group.stream, taken, &group.messages[i], sizeof group.messages[i]);
     return status;
 }

@@ -4,7 +4,7 @@ use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
 use crate::kernel::{Axis, End, Reduce};
 use crate::op::{Binary, Input, Op, Unary};
-use crate::types::{Rows, Type};
+use crate::types::{EdgeSet, Rows, Type};
 
 impl Tape {
     /// Sends the gradient `g` of node `y` to the node's operands.
@@ -22,17 +22,10 @@ impl Tape {
             // The mask depends on the place of an element only, so the gradient has the same.
             Op::Dropout { .. } => self.emit(node.op, &[g])?,
             Op::Broadcast(_) => self.sum_to(g, x_ty)?,
-            Op::Take(set, end) => {
-                // Arcs that see earlier rows pass nothing on.
-                let g = match self.graph.node(x).op {
-                    Op::Blend => {
-                        let fresh = self.emit(Op::Input(Input::Fresh(set)), &[])?;
-                        self.binary(Binary::Mul, g, fresh)?
-                    }
-                    _ => g,
-                };
-                self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?
+            Op::Take(set, _) if self.graph.node(x).op == Op::Blend => {
+                return self.blend_rule(set, x, g);
             }
+            Op::Take(set, end) => self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?,
             Op::Blend => g,
             Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
             Op::Gather(set, end, Reduce::Max) => {
@@ -126,6 +119,55 @@ impl Tape {
             Op::Scan(_) => return Ok(()),
         };
         self.add(x, grad)
+    }
+
+    /// Sends the gradient `g` of what arcs see of a blend to what they see.
+    fn blend_rule(&mut self, set: EdgeSet, blend: NodeId, g: NodeId) -> Result<(), AutodiffError> {
+        let current = self.fresh_sum(set, g)?;
+        self.add(blend, current)?;
+        let old = self.graph.node(blend).inputs[1];
+        if !self.wants(old) {
+            return Ok(());
+        }
+        // The arcs that are not fresh are all but those that are. What they see here, they know as `old`.
+        let g = self.seen_earlier(g)?;
+        let all = self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])?;
+        let current = self.fresh_sum(set, g)?;
+        let earlier = self.binary(Binary::Sub, all, current)?;
+        self.add(old, earlier)
+    }
+
+    /// The sum over the fresh arcs out of each vertex.
+    fn fresh_sum(&mut self, set: EdgeSet, g: NodeId) -> Result<NodeId, AutodiffError> {
+        let fresh = self.emit(Op::Input(Input::Fresh(set)), &[])?;
+        let g = self.binary(Binary::Mul, g, fresh)?;
+        self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])
+    }
+
+    /// The same arc tensor on arcs that are not fresh, without a blend as far as it is computed arc by arc.
+    fn seen_earlier(&mut self, id: NodeId) -> Result<NodeId, AutodiffError> {
+        let node = self.graph.node(id).clone();
+        match node.op {
+            _ if node.ty.rows.edge_set().is_none() => return Ok(id),
+            Op::Take(..) => {
+                let blend = self.graph.node(node.inputs[0]);
+                return match (&blend.op, blend.inputs.get(1).copied()) {
+                    (Op::Blend, Some(old)) => self.emit(node.op, &[old]),
+                    _ => Ok(id),
+                };
+            }
+            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_) => {}
+            _ => return Ok(id),
+        }
+        let inputs: Result<Vec<NodeId>, _> = node
+            .inputs
+            .iter()
+            .map(|input| self.seen_earlier(*input))
+            .collect();
+        match inputs? {
+            inputs if inputs == node.inputs => Ok(id),
+            inputs => self.emit(node.op, &inputs),
+        }
     }
 
     fn unary_rule(

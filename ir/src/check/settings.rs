@@ -27,6 +27,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
     let keys = [
         "optimizer",
         "weight_decay",
+        "clip_norm",
         "epochs",
         "patience",
         "seed",
@@ -42,6 +43,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
     if let Some(decay) = reader.number("weight_decay", 0.0..=1e6) {
         settings.weight_decay = decay;
     }
+    settings.clip_norm = reader.number("clip_norm", 1e-9..=1e9);
     if let Some(epochs) = reader.count("epochs", 1.0..=1e9) {
         settings.epochs = epochs as u32;
     }

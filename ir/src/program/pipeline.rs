@@ -3,7 +3,7 @@
 //! A program with a [`Pipeline`] is that of one stage: all ranks of a group run it, each on its part of
 //! the vertices, which is cut into chunks. The same chunk is worked on by a whole group at once.
 
-use super::Ref;
+use super::{Extent, Program, Ref};
 use serde::{Deserialize, Serialize};
 
 /// Where a program stands in a pipeline. Rank `r` of `M` is in stage `r / W`, `W = M / stages`, and has
@@ -54,11 +54,27 @@ impl Neighbour {
 }
 
 /// Rows that go to or come from another stage, of several tensors as one message: own rows of the chunk
-/// at hand, all own rows outside of [`Instr::Chunks`](super::Instr::Chunks), tensor after tensor.
+/// at hand, all own rows outside of [`Instr::Chunks`](super::Instr::Chunks), tensor after tensor. Of a tensor
+/// with fixed rows all of them go, which only happens outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passage {
     /// The other stage.
     pub with: Neighbour,
-    /// The tensors, by own rows.
+    /// The tensors, by own rows, or with fixed ones.
     pub tensors: Vec<Ref>,
+}
+
+impl Passage {
+    /// Floats of a vertex, and floats that are no vertex's, of all tensors together.
+    pub fn floats(&self, program: &Program) -> (u64, u64) {
+        let (mut row, mut fixed) = (0, 0);
+        for at in &self.tensors {
+            let buffer = program.buffer(at.buffer);
+            match buffer.extent {
+                Extent::Fixed(rows) => fixed += u64::from(rows) * u64::from(buffer.columns),
+                _ => row += u64::from(buffer.columns),
+            }
+        }
+        (row, fixed)
+    }
 }

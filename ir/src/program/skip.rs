@@ -15,20 +15,72 @@ pub enum Rule {
     Fixed(u32),
     /// The same, with turns that are spread over the epochs.
     Adaptive(u32),
-    /// When the block is further from what was sent last than a share of its own norm (Frobenius), or,
-    /// if an age is given, when copies would else be older.
+    /// When the block is further from what was sent last than a distance, or, if an age is given, when
+    /// copies would else be older.
     Gap(Distance, Option<u32>),
 }
 
-/// A distance relative to a norm.
+/// How far a block may be from what was sent last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Distance(pub f32);
+pub struct Distance {
+    /// What distances are measured by.
+    pub norm: Norm,
+    /// The largest, from 0.
+    pub most: f32,
+}
+
+/// What the distance of a block from what was sent last (Frobenius) is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Norm {
+    /// The norm of the block.
+    Relative,
+    /// Nothing.
+    Absolute,
+    /// The root of the number of elements: root mean square.
+    Rms,
+}
+
+impl Norm {
+    const ALL: [Self; 3] = [Self::Relative, Self::Absolute, Self::Rms];
+
+    /// The rule that measures by it, as it is written.
+    fn rule(self) -> &'static str {
+        match self {
+            Self::Relative => "gap",
+            Self::Absolute => "gap-absolute",
+            Self::Rms => "gap-rms",
+        }
+    }
+
+    /// A distance from the squares of it and of the block's norm, summed over so many elements; 0 where the
+    /// block is what was sent.
+    pub fn distance(self, distance: f64, norm: f64, elements: u64) -> f64 {
+        let by = match self {
+            Self::Relative => norm,
+            Self::Absolute => 1.0,
+            Self::Rms => elements as f64,
+        };
+        match distance > 0.0 {
+            true => (distance / by).sqrt(),
+            false => 0.0,
+        }
+    }
+}
+
+impl Distance {
+    /// A share of the block's norm.
+    pub fn relative(most: f32) -> Self {
+        let norm = Norm::Relative;
+        Self { norm, most }
+    }
+}
 
 impl Eq for Distance {}
 
 impl Ord for Distance {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
+        let most = self.most.total_cmp(&other.most);
+        self.norm.cmp(&other.norm).then(most)
     }
 }
 
@@ -52,7 +104,7 @@ pub struct Skip {
 /// How texts of rules look.
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
                          adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
-                         DISTANCE is relative, from 0)";
+                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms)";
 
 impl Default for Rule {
     /// Copies of at most one epoch, turns spread.
@@ -98,11 +150,19 @@ impl Rule {
         }
     }
 
-    /// The relative distance that copies may have; none if it is not looked at.
+    /// The distance that copies may have; none if it is not looked at.
     pub fn limit(self) -> Option<f64> {
         match self {
-            Self::Gap(limit, _) => Some(limit.0.into()),
+            Self::Gap(limit, _) => Some(limit.most.into()),
             Self::Fixed(_) | Self::Adaptive(_) => None,
+        }
+    }
+
+    /// What distances are measured by.
+    pub fn norm(self) -> Norm {
+        match self {
+            Self::Gap(limit, _) => limit.norm,
+            Self::Fixed(_) | Self::Adaptive(_) => Norm::Relative,
         }
     }
 
@@ -122,7 +182,8 @@ impl Rule {
 
     /// What speaks against a rule that is none the less possible.
     pub fn warning(self) -> Option<String> {
-        let limit = self.limit().filter(|limit| *limit >= 1.0)?;
+        let relative = self.norm() == Norm::Relative;
+        let limit = self.limit().filter(|limit| relative && *limit >= 1.0)?;
         Some(format!(
             "the rule {self} reads copies at a relative distance of up to {limit}: they may have nothing \
              to do with what they stand for; published are 0.01 to 0.03"
@@ -135,8 +196,10 @@ impl fmt::Display for Rule {
         match self {
             Self::Fixed(age) => write!(f, "fixed:{age}"),
             Self::Adaptive(age) => write!(f, "adaptive:{age}"),
-            Self::Gap(limit, None) => write!(f, "gap:{}", limit.0),
-            Self::Gap(limit, Some(age)) => write!(f, "gap:{}:{age}", limit.0),
+            Self::Gap(limit, age) => {
+                write!(f, "{}:{}", limit.norm.rule(), limit.most)?;
+                age.map_or(Ok(()), |age| write!(f, ":{age}"))
+            }
         }
     }
 }
@@ -151,13 +214,16 @@ impl FromStr for Rule {
         match parts[..] {
             ["fixed", epochs] => Ok(Self::Fixed(age(epochs)?)),
             ["adaptive", epochs] => Ok(Self::Adaptive(age(epochs)?)),
-            ["gap", distance] | ["gap", distance, _] => {
-                let limit = distance.parse().ok();
-                let limit = limit.filter(|limit: &f32| limit.is_finite() && *limit >= 0.0);
+            [name, distance] | [name, distance, _] => {
+                let norm = Norm::ALL.into_iter().find(|norm| norm.rule() == name);
+                let norm = norm.ok_or_else(wrong)?;
+                let most = distance.parse().ok();
+                let most = most.filter(|most: &f32| most.is_finite() && *most >= 0.0);
+                let most = most.ok_or_else(wrong)?;
                 let oldest = parts.get(2).map(|epochs| age(epochs)).transpose()?;
                 match oldest {
                     Some(0) => Err(wrong()),
-                    _ => Ok(Self::Gap(Distance(limit.ok_or_else(wrong)?), oldest)),
+                    _ => Ok(Self::Gap(Distance { norm, most }, oldest)),
                 }
             }
             _ => Err(wrong()),
@@ -244,7 +310,15 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_written() {
-        let known = ["fixed:0", "adaptive:3", "gap:0.01", "gap:0.5:8", "gap:0"];
+        let known = [
+            "fixed:0",
+            "adaptive:3",
+            "gap:0.01",
+            "gap:0.5:8",
+            "gap:0",
+            "gap-absolute:12.5",
+            "gap-rms:0.02:4",
+        ];
         for text in known {
             let rule: Rule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -266,6 +340,9 @@ mod tests {
             "gap:0.1:0",
             "gap:0.1:2.5",
             "gap:0.1:2:3",
+            "gap-absolute:-1",
+            "gap-median:0.1",
+            "gap-rms:0.1:0",
             "fixed:1:2",
         ] {
             let error = wrong.parse::<Rule>().unwrap_err();
@@ -276,7 +353,17 @@ mod tests {
         }
         let far: Rule = "gap:1".parse().unwrap();
         assert!(far.warning().unwrap().contains("published are"));
-        assert_eq!("gap:0.99".parse::<Rule>().unwrap().warning(), None);
+        for near in ["gap:0.99", "gap-absolute:7", "gap-rms:7"] {
+            assert_eq!(near.parse::<Rule>().unwrap().warning(), None);
+        }
         assert_eq!(Rule::default().to_string(), "adaptive:1");
+    }
+
+    #[test]
+    fn distances_are_measured_by_their_norm() {
+        // 4 elements, a difference of 6 and a norm of 3.
+        let found = Norm::ALL.map(|norm| norm.distance(36.0, 9.0, 4));
+        assert_eq!(found, [2.0, 6.0, 3.0]);
+        assert_eq!(Norm::ALL.map(|norm| norm.distance(0.0, 0.0, 0)), [0.0; 3]);
     }
 }

@@ -3,7 +3,7 @@
 //! A rank is a process, a resource one of its threads. `otherData` says what the file is, so
 //! that it can be read back; whatever else a tool added is passed over.
 
-use super::{Event, Kind, Peer, Phase, Resource, Trace};
+use super::{Decision, Event, Kind, Peer, Phase, Resource, Trace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -72,6 +72,8 @@ struct Args {
     stage: u32,
     #[serde(default)]
     peer: Option<Peer>,
+    #[serde(default)]
+    decision: Option<Decision>,
 }
 
 impl Trace {
@@ -79,7 +81,7 @@ impl Trace {
     pub fn chrome_json(&self) -> String {
         let mut entries = self.names();
         entries.extend(self.events.iter().map(|event| {
-            json!({
+            let mut entry = json!({
                 "name": event.name,
                 "cat": event.phase,
                 "ph": "X",
@@ -96,7 +98,11 @@ impl Trace {
                     "stage": event.stage,
                     "peer": event.peer,
                 },
-            })
+            });
+            if let Some(decision) = event.decision {
+                entry["args"]["decision"] = json!(decision);
+            }
+            entry
         }));
         let head = json!({
             "format": FORMAT,
@@ -197,5 +203,6 @@ fn event(entry: Entry, ranks: u32) -> Result<Event, String> {
         bytes_sent: entry.args.bytes_sent,
         stage: entry.args.stage,
         peer: entry.args.peer,
+        decision: entry.args.decision,
     })
 }

@@ -17,6 +17,7 @@ fn event(rank: u32, epoch: u64, at: &str, resource: Resource, span: (f64, f64)) 
         bytes_sent: if resource == Resource::Network { 8 } else { 0 },
         stage: 0,
         peer: None,
+        decision: None,
     }
 }
 

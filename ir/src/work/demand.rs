@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Nest, launched, loads, stored};
+use super::{Far, Nest, launched, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -14,7 +14,8 @@ use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 pub const TERM_COUNT: usize = 15;
 
 /// What is counted, as cluster files name it. Bytes and cache lines are divided among sizes of
-/// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between.
+/// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
+/// how much was touched since they were, for lines the matrix that they are picked from.
 pub const TERMS: [&str; TERM_COUNT] = [
     "launch",
     "row",
@@ -87,17 +88,18 @@ pub struct Demand {
 }
 
 /// What an instruction asks of a rank of the given sizes, or of a share of it: `sizes` are what it runs
-/// over and `held` what the rank has, which rows are picked from. `None` for loops and for instructions that
-/// communicate.
+/// over and `held` what the rank has, which rows are picked from; `far` is where its operands lie. `None` for
+/// loops and for instructions that communicate.
 pub fn demand(
     program: &Program,
     instr: &Instr,
     sizes: &RankSizes,
     held: &RankSizes,
+    far: &Far,
 ) -> Option<Demand> {
     let mut terms = Terms {
         counts: [0.0; TERM_COUNT],
-        reach: reach(program, instr, sizes),
+        far,
         held: *held,
     };
     terms.counts[LAUNCH] = 1.0;
@@ -106,11 +108,13 @@ pub fn demand(
         Instr::Launch(launch) => terms.launch(program, launch, sizes),
         Instr::MatMul {
             product,
+            a,
+            b,
+            out,
             rows,
             inner,
             columns,
             finish,
-            ..
         } => {
             let (inner, columns) = (u64::from(*inner), u64::from(*columns));
             if let Some(launch) = finish {
@@ -122,37 +126,51 @@ pub fn demand(
                 terms.counts[SLOW] += vectors * exprs.iter().map(|e| slow(e)).sum::<f64>();
                 terms.counts[EXP] += vectors * exprs.iter().map(|e| exponentials(e)).sum::<f64>();
             }
-            terms.product(*product, sizes.rows(*rows), inner, columns)
+            let other = match product {
+                Product::Nn | Product::Nt => out.at,
+                Product::Tn => b.at,
+            };
+            let shape = (sizes.rows(*rows), inner, columns);
+            terms.product(*product, shape, [a.at, other])
         }
         Instr::SparseMatMul {
             product,
             values,
+            out,
             inner,
             columns,
             ..
         } => {
             let stored = stored(program, *values, sizes);
-            terms.sparse(*product, u64::from(*inner), u64::from(*columns), stored)
+            let shape = (u64::from(*inner), u64::from(*columns));
+            terms.sparse(*product, shape, stored, [*values, out.at])
         }
-        Instr::SparseDropout { values, .. } => {
+        Instr::SparseDropout { values, out, .. } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[SLOW] = nonzeros as f64;
-            terms.stream(12 * nonzeros);
+            terms.stream(*values, 8 * nonzeros);
+            terms.stream(*out, 4 * nonzeros);
             "copy"
         }
         Instr::Densify { values, out } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[ARC] = nonzeros as f64;
-            terms.stream(8 * nonzeros + bytes(program, *out, sizes));
+            terms.stream(*values, 8 * nonzeros);
+            terms.stream(*out, bytes(program, *out, sizes));
             "copy"
         }
-        Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
+        Instr::Loss {
+            logits, classes, ..
+        }
+        | Instr::Metrics {
+            logits, classes, ..
+        } => {
             let floats = sizes.inner * u64::from(*classes);
             terms.counts[ROW] = sizes.inner as f64;
             terms.counts[EXP] = floats as f64;
-            terms.stream(8 * floats);
+            terms.stream(*logits, 8 * floats);
             "loss"
         }
         _ => return None,
@@ -163,17 +181,22 @@ pub fn demand(
     })
 }
 
-/// Counts, with the bytes of everything that the instruction touches.
-struct Terms {
+/// Counts, with where the instruction's operands lie.
+struct Terms<'a> {
     counts: [f64; TERM_COUNT],
-    reach: u64,
+    far: &'a Far,
     held: RankSizes,
 }
 
-impl Terms {
-    fn stream(&mut self, bytes: u64) {
-        let reach = self.reach;
-        self.spread(STREAM, bytes as f64, reach);
+impl Terms<'_> {
+    /// Bytes of an operand, in order.
+    fn stream(&mut self, at: Ref, bytes: u64) {
+        self.spread(STREAM, bytes as f64, self.far.of(at));
+    }
+
+    /// Bytes of what arcs or indices are stored in.
+    fn structure(&mut self, bytes: u64) {
+        self.spread(STREAM, bytes as f64, self.far.structure());
     }
 
     /// `rows` of `row` bytes, picked from `reach` bytes in no order.
@@ -183,12 +206,11 @@ impl Terms {
             0 => (row / CACHE_LINE) as f64,
             _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
         };
-        self.spread(LINE, rows as f64 * lines, reach);
+        self.spread(LINE, rows as f64 * lines, (reach.max(1) as f64).log2());
     }
 
-    /// Divides an amount among the sizes of memory.
-    fn spread(&mut self, first: usize, amount: f64, reach: u64) {
-        let size = (reach.max(1) as f64).log2();
+    /// Divides an amount among the sizes of memory, given as a logarithm.
+    fn spread(&mut self, first: usize, amount: f64, size: f64) {
         let last = LEVELS.len() - 1;
         let upper = LEVELS.iter().position(|level| size < *level);
         match upper {
@@ -202,21 +224,23 @@ impl Terms {
         }
     }
 
-    fn product(&mut self, product: Product, rows: u64, inner: u64, columns: u64) -> &'static str {
+    fn product(
+        &mut self,
+        product: Product,
+        (rows, inner, columns): (u64, u64, u64),
+        [a, other]: [Ref; 2],
+    ) -> &'static str {
         let result = match product {
             Product::Nn | Product::Nt => rows,
             Product::Tn => inner,
         };
         self.counts[ROW] = rows as f64;
         self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
-        let streamed = match product {
-            Product::Nn | Product::Nt => rows * (inner + columns),
-            Product::Tn => rows * (inner + columns),
-        };
         // What is packed or added up again: one matrix of `inner` rows.
         self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
-        self.stream(4 * streamed);
+        self.stream(a, 4 * rows * inner);
+        self.stream(other, 4 * rows * columns);
         match (product, columns > NARROW) {
             (Product::Nn, false) => "gemm-nn",
             (Product::Nt, false) => "gemm-nt",
@@ -230,9 +254,9 @@ impl Terms {
     fn sparse(
         &mut self,
         product: Product,
-        inner: u64,
-        columns: u64,
+        (inner, columns): (u64, u64),
         (vertices, nonzeros): (u64, u64),
+        [values, out]: [Ref; 2],
     ) -> &'static str {
         let (rows, others) = match product {
             Product::Tn => (inner, vertices),
@@ -241,7 +265,9 @@ impl Terms {
         self.counts[ROW] = rows as f64;
         self.counts[ARC] = nonzeros as f64;
         self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
-        self.stream(8 * nonzeros + 4 * rows * columns);
+        self.stream(values, 4 * nonzeros);
+        self.structure(4 * nonzeros);
+        self.stream(out, 4 * rows * columns);
         self.pick(nonzeros, 4 * columns, 4 * others * columns);
         match product {
             Product::Tn => {
@@ -328,14 +354,16 @@ impl Terms {
             At::List => true,
             At::Row | At::One => false,
         };
-        let mut streamed = 0;
         for n in &loaded {
             let Some(operand) = kernel.inputs.get(*n as usize) else {
                 continue;
             };
             let once = nest.load_bytes(kernel, *n);
-            match launch.inputs.get(*n as usize).filter(|_| picked(operand)) {
-                Some(at) => {
+            let Some(at) = launch.inputs.get(*n as usize) else {
+                continue;
+            };
+            match picked(operand) {
+                true => {
                     let times = match operand.at {
                         At::List => nest.rows,
                         _ => nest.arcs,
@@ -344,38 +372,20 @@ impl Terms {
                     let all = bytes(program, *at, &self.held);
                     self.pick(times, row, all);
                 }
-                None => streamed += once,
+                false => self.stream(*at, once),
             }
         }
-        let outputs = kernel.outputs.iter();
-        let written: u64 = outputs
-            .map(|o| nest.output_bytes(kernel, o.head_step, o.column_step))
-            .sum();
-        self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
+        for (output, at) in kernel.outputs.iter().zip(&launch.outputs) {
+            let written = nest.output_bytes(kernel, output.head_step, output.column_step);
+            self.stream(*at, written);
+        }
+        self.structure(nest.structure_bytes(kernel, &loaded));
     }
 }
 
 /// Bytes of one slot of a buffer.
 fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
     4 * program.buffer(at.buffer).slot_floats(sizes)
-}
-
-/// Bytes of everything that an instruction touches, each once.
-fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
-    let (mut refs, writes) = instr.accesses();
-    refs.extend(writes);
-    refs.sort_unstable_by_key(|at| (at.buffer, at.base));
-    refs.dedup();
-    let buffers: u64 = refs.iter().map(|at| bytes(program, *at, sizes)).sum();
-    let structure = match instr {
-        Instr::Launch(launch) => {
-            let set = program.kernel(launch.kernel).body.edge_set();
-            set.map_or(0, |set| 4 * sizes.rows(launch.rows.arcs(set)))
-        }
-        Instr::SparseMatMul { values, .. } => 4 * stored(program, *values, sizes).1,
-        _ => 0,
-    };
-    buffers + structure
 }
 
 /// Vectors of one row: those of all columns together where heads lie side by side.

@@ -3,7 +3,8 @@
 //! SANCUS (sections 2 and 5) keeps copies of embeddings and multiplies them with the weights of the epoch at
 //! hand. So what lies between an embedding and the aggregation that reads it - dropout, a product with
 //! weights, scores of an attention, whatever is linear in one tensor - is computed for halo rows too, from
-//! halo rows of the embedding. The tensor that is exchanged is the first one before that which is not: the
+//! halo rows of the embedding. In a pipeline the same is done with what lies between a history and the
+//! aggregations that read it. The tensor that is exchanged is the first one before that which is not: the
 //! end of a nonlinearity, an aggregate, a loop's carry, or a product of features stored as non-zeros, of
 //! which a rank has only its own rows.
 
@@ -63,6 +64,34 @@ impl Embeddings {
         }
         Self { forward, from }
     }
+}
+
+/// What lies between the tensors that blends keep and those that arcs see: for each node the one that is
+/// kept, or was.
+fn between(graph: &Graph) -> Vec<Vec<NodeId>> {
+    let mut from = vec![Vec::new(); graph.nodes.len()];
+    for node in graph.nodes.iter().filter(|node| node.op == Op::Blend) {
+        let [x, old, kept, history] = node.inputs[..] else {
+            continue;
+        };
+        for (end, start) in [(x, kept), (old, history)] {
+            let mut work = vec![end];
+            while let Some(id) = work.pop() {
+                let rows = graph.ty(id).rows == Rows::Vertices;
+                let known = &mut from[id.0 as usize];
+                if rows && id != start && !known.contains(&start) && depends(graph, id, start) {
+                    known.push(start);
+                    work.extend(&graph.node(id).inputs);
+                }
+            }
+        }
+    }
+    from
+}
+
+/// Whether a node is computed of another.
+fn depends(graph: &Graph, id: NodeId, on: NodeId) -> bool {
+    id == on || id > on && graph.node(id).inputs.iter().any(|i| depends(graph, *i, on))
 }
 
 /// The nodes that a result depends on.
@@ -169,6 +198,21 @@ impl Region<'_> {
         if lowerer.skip.is_some() {
             let (graph, sparse) = (self.graph, lowerer.sparse);
             self.embeddings = Embeddings::find(graph, &mut self.facts, forward, sparse);
+        }
+    }
+
+    /// Lets what arcs see of blends be computed for halo rows of what is kept, which travel.
+    pub fn keep_blends(&mut self, lowerer: &Lowerer) {
+        if lowerer.distributed {
+            self.embeddings.from = between(self.graph);
+            for (from, read) in self
+                .embeddings
+                .from
+                .iter()
+                .zip(&mut self.facts.read_at_source)
+            {
+                *read |= !from.is_empty();
+            }
         }
     }
 

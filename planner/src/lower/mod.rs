@@ -71,7 +71,8 @@ pub enum LowerError {
 /// What a program is made from.
 #[derive(Clone, Debug)]
 pub struct Training {
-    /// The model as it is written: results are the loss and the logits.
+    /// The model as it is written, but for scores of attention, which are computed for vertices where that is
+    /// cheaper: results are the loss and the logits.
     pub source: Graph,
     /// Forward graph without dropout: results are the loss and the logits.
     pub forward: Graph,

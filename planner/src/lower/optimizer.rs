@@ -1,4 +1,6 @@
-//! Optimizer steps: one element-wise kernel for each parameter.
+//! Optimizer steps: one element-wise kernel for each parameter, after the gradients were clipped.
+
+mod clip;
 
 use crate::lower::Lowerer;
 use crate::lower::kernel::intern;
@@ -9,12 +11,28 @@ use gnnc_ir::model::{Optimizer, TrainSettings};
 use gnnc_ir::program::{Extent, Instr, Launch, Ref, Role, ScalarRef};
 use gnnc_ir::{Binary, Unary};
 
-/// Operands and run-time numbers of a step kernel, in this order: weight, gradient, states.
+/// Operands and run-time numbers of a step kernel, in this order: weight, gradient, what gradients are
+/// multiplied with where they are clipped, states.
 const WEIGHT: u16 = 0;
 const GRADIENT: u16 = 1;
-const FIRST: u16 = 2;
-const SECOND: u16 = 3;
+const FACTOR: u16 = 2;
 const RATE: u16 = 0;
+
+/// The gradient as an optimizer takes it.
+#[derive(Clone, Copy)]
+struct Gradient {
+    /// Weight decay that is added to it.
+    decay: f32,
+    /// Whether it is multiplied before that.
+    clipped: bool,
+}
+
+impl Gradient {
+    /// The operand of the first state.
+    fn first(self) -> u16 {
+        FACTOR + u16::from(self.clipped)
+    }
+}
 
 /// Appends the updates of all parameters that have a gradient.
 pub fn step(
@@ -23,11 +41,14 @@ pub fn step(
     grads: &[Option<Value>],
     code: &mut Vec<Instr>,
 ) {
+    let clip = settings.clip_norm;
+    let clip = clip.map(|most| clip::factor(lowerer, most as f32, grads, code));
     for (n, grad) in grads.iter().enumerate() {
         let Some(grad) = grad else { continue };
         let spec = lowerer.program.params[n].clone();
         let decay = spec.decay.unwrap_or(settings.weight_decay) as f32;
-        let (values, states, scalars) = update(&settings.optimizer, decay);
+        let clipped = clip.is_some();
+        let (values, states, scalars) = update(&settings.optimizer, Gradient { decay, clipped });
         // A repeated layer's parameters are stepped in a loop over its iterations.
         let (count, in_loop) = (spec.ty.stack, spec.ty.stack != 0);
         let floats = gnnc_ir::graph::floats(spec.ty.unstacked()) as u32;
@@ -38,6 +59,7 @@ pub fn step(
         };
         let param = slot(lowerer.params[n].at.buffer);
         let mut inputs = vec![param, slot(grad.at.buffer)];
+        inputs.extend(clip);
         let mut outputs = vec![param];
         for state in 0..states {
             let name = format!("{}.state{state}", spec.name);
@@ -49,6 +71,10 @@ pub fn step(
             outputs.push(slot(buffer));
         }
         let flat = Operand::dense(At::Row, 1, 1);
+        let mut operands = vec![flat; inputs.len()];
+        if clip.is_some() {
+            operands[usize::from(FACTOR)] = clip::number();
+        }
         let kernel = Kernel {
             body: Body::Map {
                 over: Over::Rows,
@@ -56,7 +82,7 @@ pub fn step(
             },
             heads: 1,
             width: 1,
-            inputs: vec![flat; inputs.len()],
+            inputs: operands,
             outputs: vec![flat; outputs.len()],
             masks: Vec::new(),
             scalars: scalars.len() as u16,
@@ -85,20 +111,20 @@ pub fn step(
 }
 
 /// Expressions of the new weight and states, number of states, and run-time numbers.
-fn update(optimizer: &Optimizer, decay: f32) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
+fn update(optimizer: &Optimizer, gradient: Gradient) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
     match *optimizer {
         Optimizer::Sgd { momentum, .. } => {
             let momentum = momentum as f32;
             if momentum == 0.0 {
                 (
-                    vec![descend(|t| t.gradient(decay))],
+                    vec![descend(|t| t.gradient(gradient))],
                     0,
                     vec![ScalarRef::LearningRate],
                 )
             } else {
                 let velocity = |t: &mut Terms| {
-                    let g = t.gradient(decay);
-                    let old = t.load(FIRST);
+                    let g = t.gradient(gradient);
+                    let old = t.load(gradient.first());
                     let kept = t.scale(old, momentum);
                     t.binary(Binary::Add, kept, g)
                 };
@@ -112,29 +138,36 @@ fn update(optimizer: &Optimizer, decay: f32) -> (Vec<Expr>, u32, Vec<ScalarRef>)
         }
         Optimizer::Adam {
             beta1, beta2, eps, ..
-        } => adam([beta1, beta2, eps], move |t| t.gradient(decay), 0.0),
+        } => adam([beta1, beta2, eps], gradient, 0.0),
         Optimizer::AdamW {
             beta1, beta2, eps, ..
-        } => adam([beta1, beta2, eps], move |t| t.gradient(0.0), decay),
+        } => {
+            let (decay, bare) = (gradient.decay, 0.0);
+            let gradient = Gradient {
+                decay: bare,
+                ..gradient
+            };
+            adam([beta1, beta2, eps], gradient, decay)
+        }
     }
 }
 
 /// Adam (Kingma and Ba 2015, algorithm 1); `decoupled` is AdamW's decay of the weight itself.
 fn adam(
     [beta1, beta2, eps]: [f64; 3],
-    gradient: impl Fn(&mut Terms) -> ValueId + Copy,
+    gradient: Gradient,
     decoupled: f32,
 ) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
     let first = move |t: &mut Terms| {
-        let g = gradient(t);
-        let old = t.load(FIRST);
+        let g = t.gradient(gradient);
+        let old = t.load(gradient.first());
         let (old, new) = (t.scale(old, beta1 as f32), t.scale(g, (1.0 - beta1) as f32));
         t.binary(Binary::Add, old, new)
     };
     let second = move |t: &mut Terms| {
-        let g = gradient(t);
+        let g = t.gradient(gradient);
         let square = t.binary(Binary::Mul, g, g);
-        let old = t.load(SECOND);
+        let old = t.load(gradient.first() + 1);
         let (old, new) = (
             t.scale(old, beta2 as f32),
             t.scale(square, (1.0 - beta2) as f32),
@@ -196,14 +229,18 @@ impl Terms {
         self.binary(Binary::Mul, value, by)
     }
 
-    /// The gradient with weight decay.
-    fn gradient(&mut self, decay: f32) -> ValueId {
-        let g = self.load(GRADIENT);
-        if decay == 0.0 {
+    /// The gradient, clipped and with weight decay.
+    fn gradient(&mut self, how: Gradient) -> ValueId {
+        let mut g = self.load(GRADIENT);
+        if how.clipped {
+            let factor = self.load(FACTOR);
+            g = self.binary(Binary::Mul, g, factor);
+        }
+        if how.decay == 0.0 {
             return g;
         }
         let w = self.load(WEIGHT);
-        let w = self.scale(w, decay);
+        let w = self.scale(w, how.decay);
         self.binary(Binary::Add, g, w)
     }
 

@@ -5,7 +5,9 @@
 //! blend are histories until their chunk's turn, and gradients that arcs with fresh values bring are 0
 //! until theirs, which is what an arc adds that does not count. So no kernel knows which arcs are fresh. What
 //! arcs read otherwise is computed before, for all rows, and what the backward pass has to collect from
-//! all arcs is computed after. Sums over rows wait until after: the backward chunks do only what the stage
+//! all arcs is computed after. Where the backward pass reads once more what arcs saw, a chunk's rows are made
+//! histories again at the end of its turn: the order is reversed, so that each chunk finds what it found forward;
+//! and what becomes history waits until nothing reads the one before it. Sums over rows wait until after: the backward chunks do only what the stage
 //! before waits for, so the last stages work on weights while the first ones still get gradients.
 
 use crate::lower::kernel::Builder;
@@ -77,25 +79,37 @@ pub fn arrange(
         zeroed: BTreeSet::new(),
     };
     order.backward(borders);
-    order.before(borders);
+    order.before(borders, &before);
     order.after(borders)?;
     order.late(borders);
     order.check(borders)?;
 
     let zeros: Vec<BufferId> = order.zeroed.iter().copied().collect();
+    let seen = order.seen_again();
+    let again = before
+        .iter()
+        .filter(|fill| writes(fill).iter().any(|at| seen.contains(at)));
+    let again: Vec<Instr> = again.cloned().collect();
+    let needed = order.read_late(&again);
     let mut lists: [Vec<Instr>; 4] = Default::default();
+    let mut kept = Vec::new();
     for ((instr, _), phase) in code.into_iter().zip(&order.phases) {
-        lists[*phase as usize].push(instr);
+        match &instr {
+            Instr::Remember { history, .. } if needed.contains(&history.buffer) => kept.push(instr),
+            _ => lists[*phase as usize].push(instr),
+        }
     }
-    let [early, forward, backward, after] = lists;
-    let mut step = before;
-    step.extend(early);
+    let [mut step, forward, backward, after] = lists;
+    step.extend(before);
     let chunks = |reverse, first: Vec<Ref>, with, body: Vec<Instr>, last: Vec<Ref>, to| {
         let passage =
             |with, tensors: Vec<Ref>| (!tensors.is_empty()).then_some(Passage { with, tensors });
         let receive = passage(with, first).map(Instr::Receive);
         let send = passage(to, last).map(Instr::Send);
-        let body = receive.into_iter().chain(body).chain(send).collect();
+        let body = receive.into_iter().chain(body).chain(send);
+        // The next stage does not wait for what is put back.
+        let again = again.iter().filter(|_| reverse).cloned();
+        let body = body.chain(again).collect();
         Instr::Chunks { reverse, body }
     };
     let Borders {
@@ -111,6 +125,10 @@ pub fn arrange(
     }
     step.push(chunks(true, gradients, next, backward, returned, previous));
     step.extend(after);
+    if !kept.is_empty() {
+        let (reverse, body) = (false, kept);
+        step.push(Instr::Chunks { reverse, body });
+    }
     Ok(step)
 }
 
@@ -155,6 +173,10 @@ struct Facts {
     name: String,
 }
 
+fn reads(instr: &Instr) -> Vec<BufferId> {
+    instr.accesses().0.iter().map(|at| at.buffer).collect()
+}
+
 fn writes(instr: &Instr) -> Vec<BufferId> {
     instr.accesses().1.iter().map(|at| at.buffer).collect()
 }
@@ -193,6 +215,8 @@ impl Facts {
                 Some(_) => (vec![(logits.buffer, Reading::Own)], true),
                 None => (vec![(logits.buffer, Reading::Whole)], false),
             },
+            // When its history is written is not decided by who reads it.
+            Instr::Remember { from, .. } => (vec![(from.buffer, Reading::Own)], true),
             _ => {
                 let own = |at: &Ref| (at.buffer, Reading::Own);
                 let reads = instr.accesses().0.iter().map(own).collect();
@@ -202,11 +226,15 @@ impl Facts {
         // What an instruction writes itself, it does not wait for; but exchanges and reductions complete
         // what others wrote.
         let completes = matches!(instr, Instr::HaloExchange { .. } | Instr::HaloReduce { .. });
-        let writes = writes(instr);
-        let named = writes
+        let written = writes(instr);
+        let named = written
             .first()
             .map(|id| program.buffer(*id).name.clone())
             .unwrap_or_default();
+        let writes = match instr {
+            Instr::Remember { .. } => Vec::new(),
+            _ => written,
+        };
         let reads = reads.into_iter();
         let reads = reads.filter(|(buffer, _)| completes || !writes.contains(buffer));
         Self {
@@ -271,9 +299,10 @@ impl Order {
         }
     }
 
-    /// Moves before the chunks what arcs read and is no blend, and what is no row, with all that they need.
-    fn before(&mut self, borders: &Borders) {
-        let mut wanted: BTreeSet<BufferId> = BTreeSet::new();
+    /// Moves before the chunks what arcs read and is no blend, what blends are filled with, and what is no row,
+    /// with all that they need.
+    fn before(&mut self, borders: &Borders, fills: &[Instr]) {
+        let mut wanted: BTreeSet<BufferId> = fills.iter().flat_map(reads).collect();
         for (facts, phase) in self.instrs.iter().zip(&self.phases) {
             if *phase == Phase::Forward {
                 let across = facts
@@ -355,13 +384,42 @@ impl Order {
                 continue;
             }
             let facts = &self.instrs[n];
-            // What fresh arcs bring can only be told apart while the chunks take turns.
-            if facts.fresh || facts.writes.iter().any(|buffer| needed.contains(buffer)) {
+            // What fresh arcs bring, and what arcs saw, can only be told apart while the chunks take turns.
+            let apart = facts.fresh || self.sees(facts);
+            if apart || facts.writes.iter().any(|buffer| needed.contains(buffer)) {
                 needed.extend(facts.reads.iter().map(|(buffer, _)| *buffer));
             } else {
                 self.phases[n] = Phase::After;
             }
         }
+    }
+
+    /// Whether an instruction reads what arcs saw.
+    fn sees(&self, facts: &Facts) -> bool {
+        let blend = |(buffer, reading): &(BufferId, Reading)| {
+            *reading == Reading::Across && self.blends.contains(buffer)
+        };
+        facts.reads.iter().any(blend)
+    }
+
+    /// The blends that the backward pass reads across.
+    fn seen_again(&self) -> BTreeSet<BufferId> {
+        let backward = self.instrs.iter().zip(&self.phases);
+        let backward = backward.filter(|(_, phase)| **phase == Phase::Backward);
+        let across = backward.flat_map(|(facts, _)| &facts.reads);
+        let across = across.filter(|(_, reading)| *reading == Reading::Across);
+        let buffers = across.map(|(buffer, _)| *buffer);
+        buffers
+            .filter(|buffer| self.blends.contains(buffer))
+            .collect()
+    }
+
+    /// All that is read after the forward chunks, histories among it; `again` is what fills blends once more.
+    fn read_late(&self, again: &[Instr]) -> BTreeSet<BufferId> {
+        let late = self.instrs.iter().zip(&self.phases);
+        let late = late.filter(|(_, phase)| **phase >= Phase::Backward);
+        let found = late.flat_map(|(facts, _)| facts.reads.iter().map(|(buffer, _)| *buffer));
+        found.chain(again.iter().flat_map(reads)).collect()
     }
 
     /// Makes sure that chunks find what they read.
@@ -380,8 +438,8 @@ impl Order {
                             || borders.received.iter().any(|at| at.buffer == *buffer)
                     }
                     Phase::Forward => *reading == Reading::Whole && writers(Phase::Forward),
-                    Phase::Backward => *reading == Reading::Across && self.blends.contains(buffer),
-                    Phase::After => *reading == Reading::Across && self.blends.contains(buffer),
+                    Phase::Backward => false,
+                    Phase::After => self.blends.contains(buffer),
                 };
                 if later {
                     return Err(StaleError::Chunks(facts.name.clone()).into());

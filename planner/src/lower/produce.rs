@@ -244,25 +244,18 @@ impl Region<'_> {
             let launch = builder.launch(&mut lowerer.program, body, rows, output);
             Ok(Instr::Launch(launch))
         };
-        let earlier = fill(self, old)?;
-        // Masks are applied once more: what is stored of them has no halo rows.
-        let mut masked = Vec::new();
-        let mut inner = x;
-        while inner != kept && pointwise(&graph.node(inner).op) {
-            masked.push((inner, self.values[inner.0 as usize].take()));
-            inner = graph.node(inner).inputs[0];
-        }
-        let current = fill(self, x)?;
-        for (id, value) in masked {
-            self.values[id.0 as usize] = value;
-        }
+        let (earlier, current) = (fill(self, old)?, fill(self, x)?);
         self.before.push(earlier);
         self.code.push(current);
         let (kept, history) = (self.plain(lowerer, kept)?, self.stored(history)?);
-        self.code.push(Instr::Remember {
+        let remember = Instr::Remember {
             from: kept.at,
             history: history.at,
-        });
+        };
+        // Several tensors may be computed of one history.
+        if !self.code.contains(&remember) {
+            self.code.push(remember);
+        }
         self.values[id.0 as usize] = Some(out);
         Ok(())
     }

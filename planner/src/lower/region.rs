@@ -103,7 +103,7 @@ pub struct Region<'a> {
     pub in_loop: bool,
     /// How often it runs: the iterations of a loop's body, else 1.
     pub iterations: u32,
-    /// What is exchanged where exchanges may be left out.
+    /// What is exchanged where exchanges may be left out, and where there are blends.
     pub embeddings: Embeddings,
 }
 

@@ -5,13 +5,14 @@ use crate::lower::phases::{Borders, arrange};
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer, Training, canonical, optimizer, partial, without_dropout};
 use crate::stale::Stage;
-use gnnc_ir::Type;
 use gnnc_ir::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::{Graph, NodeId};
+use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{History, Input, Op};
 use gnnc_ir::program::{
     BufferId, Extent, Instr, METRICS, Neighbour, Passage, Pipeline, Program, Ref, Role,
 };
+use gnnc_ir::{Rows, Type};
 
 /// Lowers one stage for the ranks of its group.
 ///
@@ -28,7 +29,7 @@ pub fn stage(
         false => vec![Seed::Given; stage.graph.results.len()],
     };
     let part = differentiate_part(&stage.graph, &seeds)?;
-    let graph = canonical::canonical(&part.graph, training.sparse_features)?;
+    let graph = canonical::canonical(&by_vertex(&part.graph)?, training.sparse_features)?;
     let mut lowerer = Lowerer::new(&graph, training.sparse_features, Ranks { ranks, rank: 0 });
     lowerer.distributed = pipeline.width(ranks) > 1;
     lowerer.program.pipeline = Some(pipeline);
@@ -41,6 +42,26 @@ pub fn stage(
     exact.eval(&mut lowerer, training, stage)?;
     exact.first(&mut lowerer, training, stage)?;
     Ok(lowerer.program)
+}
+
+/// The same graph in which sums over all arcs are of sums for each vertex: what arcs see is known chunk by
+/// chunk, and the sum over all chunks comes after them.
+fn by_vertex(graph: &Graph) -> Result<Graph, LowerError> {
+    let bug = |e| LowerError::Internal(format!("sums over arcs: {e}"));
+    let mut out = graph.clone_without_nodes();
+    let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let mut inputs: Vec<NodeId> = node.inputs.iter().map(|id| new[id.0 as usize]).collect();
+        if node.op == Op::SumRows
+            && let Rows::Edges(set) = graph.ty(node.inputs[0]).rows
+        {
+            let sum = Op::Gather(set, End::Dst, Reduce::Sum);
+            inputs = vec![out.add(sum, &inputs, node.scope).map_err(bug)?];
+        }
+        new.push(out.add(node.op.clone(), &inputs, node.scope).map_err(bug)?);
+    }
+    out.results = graph.results.iter().map(|id| new[id.0 as usize]).collect();
+    Ok(out)
 }
 
 /// The epoch of a stage while it is written.
@@ -67,6 +88,7 @@ impl<'a> Step<'a> {
         };
         let partials = partial::partials(graph, &[], &[]);
         let mut region = Region::new(lowerer, graph, partials, true, args);
+        region.keep_blends(lowerer);
         region.emit(lowerer)?;
         if !stage.last {
             for result in &graph.results[..stage.graph.results.len()] {
@@ -159,8 +181,11 @@ impl Exact {
             if node.op == Op::Blend
                 && let Op::Input(Input::History(history)) = graph.node(node.inputs[3]).op
             {
-                kept.push(of(node.inputs[2]));
-                histories.push(history);
+                // Several tensors may be computed of one history.
+                if !histories.contains(&history) {
+                    kept.push(of(node.inputs[2]));
+                    histories.push(history);
+                }
                 new.push(of(node.inputs[0]));
                 continue;
             }

@@ -57,6 +57,25 @@ impl Stages {
         Self { layers, ..self }
     }
 
+    /// What speaks against numbers that are none the less possible, in so many epochs.
+    pub fn warnings(&self, epochs: u32) -> Vec<String> {
+        let (count, chunks, interval) = (self.count, self.chunks, self.interval);
+        let mut found = Vec::new();
+        if (1..count).contains(&chunks) {
+            found.push(format!(
+                "with {chunks} chunks for {count} stages, stages wait for each other more than half of the \
+                 time; four chunks a stage are usual"
+            ));
+        }
+        if interval > epochs {
+            found.push(format!(
+                "histories stay for {interval} epochs, but there are only {epochs}: all of them read what \
+                 the first weights gave"
+            ));
+        }
+        found
+    }
+
     /// Ranks of a stage, of so many in all.
     pub fn width(&self, ranks: u32) -> u32 {
         (ranks / self.count.max(1)).max(1)

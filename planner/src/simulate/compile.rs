@@ -7,13 +7,11 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{
-    Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Ref, Transfer,
-};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Transfer};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{KernelClass, Work, demand, work};
+use gnnc_ir::work::{Far, KernelClass, Work, demand, reuse, work};
 use std::collections::BTreeMap;
 
 /// What instructions are called, and what those of that name keep busy.
@@ -152,6 +150,8 @@ pub(super) struct Compiler<'a> {
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// What the chunk at hand has; all where there is none.
     share: ChunkShare,
+    /// Where the operands of each instruction lie, by class; empty where nothing was measured.
+    far: Vec<BTreeMap<String, Far>>,
 }
 
 impl<'a> Compiler<'a> {
@@ -172,6 +172,7 @@ impl<'a> Compiler<'a> {
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             chunks: &parts.chunks,
             share: ChunkShare::even(1),
+            far: Vec::new(),
         }
     }
 
@@ -182,6 +183,11 @@ impl<'a> Compiler<'a> {
 
     /// The steps, and the names that they refer to.
     pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<Name>) {
+        if self.costs.is_some() {
+            let classes = self.fabric.classes.iter();
+            let far = classes.map(|class| reuse(self.program, instrs, &class.sizes));
+            self.far = far.collect();
+        }
         let steps = self.list(instrs, "");
         (steps, self.names)
     }
@@ -270,21 +276,21 @@ impl<'a> Compiler<'a> {
 
     /// An instruction that runs in a share of the epochs.
     fn computed(&self, instr: &Instr, at: String, name: usize, share: f64) -> Step {
-        let classes = self.fabric.classes.iter();
-        let seconds = classes.map(|class| share * self.instruction(instr, &class.sizes));
-        Step::Compute {
-            at,
-            name,
-            seconds: seconds.collect(),
-        }
+        let classes = self.fabric.classes.iter().enumerate();
+        let seconds = classes.map(|(n, class)| {
+            let far = self.far.get(n).and_then(|far| far.get(&at));
+            share * self.instruction(instr, &class.sizes, far)
+        });
+        let seconds: Vec<f64> = seconds.collect();
+        Step::Compute { at, name, seconds }
     }
 
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let columns = |at: &Ref| u64::from(self.program.buffer(at.buffer).columns);
-        let row = 4 * passage.tensors.iter().map(columns).sum::<u64>();
+        let (row, fixed) = passage.floats(self.program);
         let classes = self.fabric.classes.iter();
+        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
         let bytes: Vec<f64> = classes
-            .map(|c| (c.sizes.inner * row) as f64 * self.share.rows)
+            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
             .collect();
         Step::Passage {
             at,
@@ -318,10 +324,10 @@ impl<'a> Compiler<'a> {
 
     /// The time of an instruction on a rank: what was measured for what it asks, or else what
     /// peaks and efficiencies say.
-    fn instruction(&self, instr: &Instr, held: &RankSizes) -> f64 {
+    fn instruction(&self, instr: &Instr, held: &RankSizes, far: Option<&Far>) -> f64 {
         let sizes = &self.share.of(held);
         let measured = self.costs.and_then(|costs| {
-            let demand = demand(self.program, instr, sizes, held)?;
+            let demand = demand(self.program, instr, sizes, held, far?)?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::{self, layout};
 use gnnc_ir::op::{Loss, Redistribute};
-use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Ref, Role};
+use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -68,11 +68,9 @@ fn each(
     }
     // A stage may be ahead of the next by all chunks.
     let lists = [&program.setup, &program.step, &program.eval];
-    let passed = lists
-        .map(|instrs| passed(instrs, program))
-        .into_iter()
-        .max()
-        .unwrap_or(0);
+    let passed = lists.map(|instrs| passed(instrs, program));
+    let row = passed.iter().map(|(row, _)| *row).max().unwrap_or(0);
+    let fixed = passed.iter().map(|(_, fixed)| *fixed).max().unwrap_or(0);
     // Each size once: of a thousand ranks, most are equal.
     let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
     for (rank, sizes) in parts.sizes.iter().enumerate() {
@@ -85,24 +83,29 @@ fn each(
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
             let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
-            let messages = messages.saturating_add(sizes.inner.saturating_mul(passed));
-            let own = messages.saturating_mul(4).saturating_add(own);
+            let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
+            let own = messages
+                .saturating_add(fixed)
+                .saturating_mul(4)
+                .saturating_add(own);
             visit(sizes, own);
         }
     }
 }
 
-/// Columns of the rows that a list sends to other stages.
-fn passed(instrs: &[Instr], program: &Program) -> u64 {
-    let one = |instr: &Instr| match instr {
-        Instr::Send(passage) => {
-            let columns = |at: &Ref| u64::from(program.buffer(at.buffer).columns);
-            passage.tensors.iter().map(columns).sum()
-        }
-        Instr::Chunks { body, .. } => passed(body, program),
-        _ => 0,
-    };
-    instrs.iter().map(one).sum()
+/// Columns of the rows that a list sends to other stages, and floats that are no vertex's.
+fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
+    let (mut row, mut fixed) = (0, 0);
+    for instr in instrs {
+        let found = match instr {
+            Instr::Send(passage) => passage.floats(program),
+            Instr::Chunks { body, .. } => passed(body, program),
+            _ => (0, 0),
+        };
+        row += found.0;
+        fixed += found.1;
+    }
+    (row, fixed)
 }
 
 /// Ranks that keep one copy of what is the same on all of them. Processors of a node share their

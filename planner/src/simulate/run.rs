@@ -440,6 +440,8 @@ impl<'a> Run<'a> {
                         bytes_sent,
                         stage,
                         peer: peer(rank),
+                        // What values decide, nobody knows before a run.
+                        decision: None,
                     }),
             );
         }

@@ -3,8 +3,8 @@
 use super::StaleError;
 use gnnc_ir::Type;
 use gnnc_ir::graph::{Graph, NodeId};
-use gnnc_ir::kernel::End;
-use gnnc_ir::op::{History, Input, Op};
+use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::op::{Binary, History, Input, Op, Unary};
 
 /// How many aggregations lie on the longest way from the data to a node.
 pub struct Depths {
@@ -46,79 +46,160 @@ impl Depths {
 /// aggregations is known for all vertices at once: arcs read it as it is (layer 1 of the specification).
 pub fn blended(graph: &Graph) -> Result<Graph, StaleError> {
     let depths = Depths::new(graph);
-    let mut out = graph.clone_without_nodes();
-    let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
-    let mut blends: Vec<(NodeId, NodeId)> = Vec::new();
+    let mut blends = Blends {
+        graph,
+        depths: &depths,
+        out: graph.clone_without_nodes(),
+        new: Vec::with_capacity(graph.nodes.len()),
+        known: Vec::new(),
+        histories: Vec::new(),
+    };
     for node in &graph.nodes {
-        let mut inputs: Vec<NodeId> = node.inputs.iter().map(|id| new[id.0 as usize]).collect();
+        let mut inputs: Vec<NodeId> = node.inputs.iter().map(|id| blends.of(*id)).collect();
         if let Op::Take(_, End::Src) = node.op
             && depths.of(node.inputs[0]) > 0
         {
-            let x = node.inputs[0];
-            let known = blends
-                .iter()
-                .find(|(of, _)| *of == x)
-                .map(|(_, blend)| *blend);
-            inputs[0] = match known {
-                Some(blend) => blend,
-                None => {
-                    let number = blends.len() as u32;
-                    let blend = blend(graph, (x, node.scope), &new, &mut out, number)?;
-                    blends.push((x, blend));
-                    blend
-                }
-            };
+            inputs[0] = blends.blend(node.inputs[0], node.scope)?;
         }
-        new.push(out.add(node.op.clone(), &inputs, node.scope)?);
+        let id = blends.out.add(node.op.clone(), &inputs, node.scope)?;
+        blends.new.push(id);
     }
-    out.results = graph.results.iter().map(|id| new[id.0 as usize]).collect();
-    Ok(out)
+    let results = graph.results.iter().map(|id| blends.of(*id));
+    blends.out.results = results.collect();
+    Ok(blends.out)
 }
 
-fn blend(
-    graph: &Graph,
-    (x, scope): (NodeId, u32),
-    new: &[NodeId],
-    out: &mut Graph,
-    number: u32,
-) -> Result<NodeId, StaleError> {
-    // History is kept before dropout: whoever reads it applies the masks of its own epoch.
-    let (mut kept, mut masks) = (x, Vec::new());
-    while let Op::Dropout { .. } = graph.node(kept).op {
-        masks.push(&graph.node(kept).op);
-        kept = graph.node(kept).inputs[0];
-    }
-    let node = graph.node(kept);
-    if product(graph, kept, scope) {
-        let scope = graph.scopes.get(scope as usize);
-        return Err(StaleError::OldWeight(scope.cloned().unwrap_or_default()));
-    }
-    let Type { heads, width, .. } = node.ty;
-    let history = History {
-        number,
-        heads,
-        width,
-    };
-    let history = out.add(Op::Input(Input::History(history)), &[], node.scope)?;
-    let mut old = history;
-    for mask in masks.into_iter().rev() {
-        old = out.add(mask.clone(), &[old], node.scope)?;
-    }
-    let [x, kept] = [x, kept].map(|id| new[id.0 as usize]);
-    Ok(out.add(Op::Blend, &[x, old, kept, history], node.scope)?)
+/// A graph while it gets blends.
+struct Blends<'a> {
+    graph: &'a Graph,
+    depths: &'a Depths,
+    out: Graph,
+    /// By node of the graph without blends.
+    new: Vec<NodeId>,
+    /// Nodes that arcs read, and their blends.
+    known: Vec<(NodeId, NodeId)>,
+    /// Nodes that are kept, and their histories.
+    histories: Vec<(NodeId, NodeId)>,
 }
 
-/// Whether a tensor is a product with a weight of a layer, which `scope` names, or a part of one.
-fn product(graph: &Graph, id: NodeId, scope: u32) -> bool {
+/// Where the layer that aggregates a tensor takes it from.
+struct Source<'a> {
+    /// The layer's scope.
+    layer: &'a str,
+    /// Whether the layer aggregates a product with a weight, so that what is before that is kept.
+    product: bool,
+    /// What is kept.
+    kept: Option<NodeId>,
+}
+
+impl Blends<'_> {
+    fn of(&self, id: NodeId) -> NodeId {
+        self.new[id.0 as usize]
+    }
+
+    /// The blend of a node that arcs of a layer read.
+    fn blend(&mut self, x: NodeId, scope: u32) -> Result<NodeId, StaleError> {
+        if let Some((_, blend)) = self.known.iter().find(|(of, _)| *of == x) {
+            return Ok(*blend);
+        }
+        let graph = self.graph;
+        let layer = graph.scopes.get(scope as usize);
+        let layer = layer.map_or("", String::as_str);
+        let mut source = Source {
+            layer,
+            product: product(graph, x, layer),
+            kept: None,
+        };
+        let old = self.earlier(x, &mut source)?;
+        let kept = source.kept.unwrap_or(x);
+        let history = self.history(kept)?;
+        let inputs = [self.of(x), old, self.of(kept), history];
+        let blend = self.out.add(Op::Blend, &inputs, graph.node(x).scope)?;
+        self.known.push((x, blend));
+        Ok(blend)
+    }
+
+    /// What a node was, with the parameters and masks of the epoch at hand: histories hold embeddings as they
+    /// are before dropout and before products with weights of the layer that reads them.
+    fn earlier(&mut self, id: NodeId, source: &mut Source) -> Result<NodeId, StaleError> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        if self.depths.of(id) == 0 {
+            return Ok(self.of(id));
+        }
+        let masked = matches!(node.op, Op::Dropout { .. });
+        let product = source.product && product(graph, id, source.layer);
+        let of_one = node.inputs.iter().filter(|i| self.depths.of(**i) > 0);
+        let linear = source.product && inside(graph, id, source.layer) && by_row(&node.op);
+        if masked || linear && (product || of_one.count() == 1) {
+            let mut inputs = Vec::with_capacity(node.inputs.len());
+            for input in &node.inputs {
+                inputs.push(self.earlier(*input, source)?);
+            }
+            return Ok(self.out.add(node.op.clone(), &inputs, node.scope)?);
+        }
+        if source.kept.is_some_and(|kept| kept != id) {
+            return Err(StaleError::OldWeight(source.layer.to_owned()));
+        }
+        source.kept = Some(id);
+        self.history(id)
+    }
+
+    /// The history of a node; they are numbered in the order of the layers.
+    fn history(&mut self, kept: NodeId) -> Result<NodeId, StaleError> {
+        if let Some((_, history)) = self.histories.iter().find(|(of, _)| *of == kept) {
+            return Ok(*history);
+        }
+        let node = self.graph.node(kept);
+        let Type { heads, width, .. } = node.ty;
+        let history = History {
+            number: self.histories.len() as u32,
+            heads,
+            width,
+        };
+        let input = Op::Input(Input::History(history));
+        let history = self.out.add(input, &[], node.scope)?;
+        self.histories.push((kept, history));
+        Ok(history)
+    }
+}
+
+/// Whether a tensor is a product with a weight of a layer, or computed of one row by row.
+fn product(graph: &Graph, id: NodeId, layer: &str) -> bool {
     let node = graph.node(id);
-    if node.scope != scope {
-        return false;
-    }
-    match node.op {
-        Op::MatMul => true,
-        Op::Reshape { .. } | Op::SliceCols { .. } | Op::ReduceCols(..) | Op::Binary(_) => {
-            node.inputs.iter().any(|id| product(graph, *id, scope))
-        }
-        _ => false,
-    }
+    let mut inputs = node.inputs.iter();
+    inside(graph, id, layer)
+        && (node.op == Op::MatMul
+            || (by_row(&node.op) || matches!(node.op, Op::Dropout { .. }))
+                && inputs.any(|id| product(graph, *id, layer)))
+}
+
+/// Whether an operator is linear in each of its operands, and gives a row for each of theirs.
+fn by_row(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::MatMul
+            | Op::Reshape { .. }
+            | Op::SliceCols { .. }
+            | Op::PadCols { .. }
+            | Op::Concat
+            | Op::Broadcast(_)
+            | Op::ReduceCols(_, Reduce::Sum)
+            | Op::Unary(Unary::Neg)
+            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+    )
+}
+
+/// Whether a node is one of a layer, or of the layers that it calls.
+fn inside(graph: &Graph, id: NodeId, layer: &str) -> bool {
+    let scope = graph.scopes.get(graph.node(id).scope as usize);
+    let (name, turn) = split(scope.map_or("", String::as_str));
+    let (layer, of_layer) = split(layer);
+    let within = name.strip_prefix(layer).filter(|_| turn == of_layer);
+    within.is_some_and(|rest| rest.is_empty() || !layer.is_empty() && rest.starts_with('/'))
+}
+
+/// The name of a layer and the iteration that it belongs to, if it was in a loop.
+fn split(scope: &str) -> (&str, &str) {
+    scope.split_once('[').unwrap_or((scope, ""))
 }

@@ -23,9 +23,9 @@ pub enum StaleError {
     /// A stack that is not read element by element.
     #[error("`{0}` reads the layers of a loop at once; a pipeline needs them one by one")]
     Stack(String),
-    /// An aggregation of products with a weight that cannot be applied after it.
+    /// An aggregation of products with weights of several tensors.
     #[error(
-        "`{0}` aggregates a product with a weight that cannot be applied after the aggregation (as in attention); a history of it would hold an old weight. Use a layer that aggregates its input, or another placement"
+        "`{0}` aggregates a sum of products of several tensors with weights; a history of it would hold old weights. Aggregate each of the products by itself, or use another placement"
     )]
     OldWeight(String),
     /// A statistic over all vertices between layers.
@@ -35,7 +35,7 @@ pub enum StaleError {
     Batch(String),
     /// Rows of other vertices that are read where chunks have them in another state.
     #[error(
-        "`{0}` reads what neighbours were in the forward pass (as a maximum does) once more in the backward pass, where their histories are gone; use a sum or a mean, or another placement"
+        "`{0}` reads rows of neighbours before or after all chunks, where they are not what the neighbours' arcs see; use another placement"
     )]
     Chunks(String),
     /// A parameter that layers of several stages read.

@@ -209,6 +209,7 @@ impl Stage {
             if node.op == Op::Blend
                 && let [_, _, of, history] = node.inputs[..]
                 && let Some(number) = number(history)
+                && kept.iter().all(|(known, _)| *known != number)
             {
                 kept.push((number, of));
             }

@@ -35,6 +35,8 @@ pub(crate) struct Clock {
     pub(crate) sent: Vec<Option<u64>>,
     /// Whether the own block is sent in the epoch at hand.
     pub(crate) active: bool,
+    /// How far it is from what was sent last, where that decides.
+    pub(crate) gap: Option<f32>,
 }
 
 impl Clocks {
@@ -48,6 +50,7 @@ impl Clocks {
             let clock = Clock {
                 sent: vec![None; program.ranks as usize],
                 active: false,
+                gap: None,
             };
             if of.len() <= number {
                 of.resize(number + 1, Vec::new());
@@ -102,19 +105,25 @@ impl Timing {
         !close || self.too_old(clock, own)
     }
 
-    /// The distance of own rows from what was sent last, relative to their norm, from the squares of both;
-    /// infinite if nothing was sent, which is not `known` then.
+    /// The distance of own rows from what was sent last, by the rule's norm, from the squares of their norm
+    /// and of the distance and the number of elements; infinite if nothing was sent, which is not `known`
+    /// then.
     ///
     /// # Errors
     /// The rows of the tensor `name` are no numbers.
-    pub(crate) fn gap(name: &str, norm: f64, distance: f64, known: bool) -> Result<f32, Fault> {
+    pub(crate) fn gap(
+        &self,
+        name: &str,
+        (norm, distance): (f64, f64),
+        elements: u64,
+        known: bool,
+    ) -> Result<f32, Fault> {
         if !norm.is_finite() {
             return Err(Fault::NoNumbers(name.to_owned()));
         }
-        Ok(match (known, distance > 0.0) {
-            (false, _) => f32::INFINITY,
-            (true, false) => 0.0,
-            (true, true) => (distance / norm).sqrt() as f32,
+        Ok(match known {
+            false => f32::INFINITY,
+            true => self.rule.norm().distance(distance, norm, elements) as f32,
         })
     }
 
@@ -124,7 +133,7 @@ impl Timing {
         sent.map(|sent| self.epoch.saturating_sub(sent))
     }
 
-    /// Whether copies at a relative distance may be read; none if it is not a number, or if the bound is 0.
+    /// Whether copies at a distance may be read; none if it is not a number, or if the bound is 0.
     fn close(&self, gap: f32) -> bool {
         let limit = self.rule.limit().unwrap_or(0.0);
         limit > 0.0 && f64::from(gap) <= limit
@@ -182,6 +191,7 @@ impl Exchange<'_> {
             None => None,
         };
         clock.active = self.timing.sends(clock, wire.rank(), gap);
+        clock.gap = gap;
         for (other, rows) in self.part.sent(None, wire.rank()) {
             if let Some(gap) = gap {
                 let flag = if clock.active { SENT } else { gap };
@@ -259,8 +269,7 @@ impl Exchange<'_> {
         self.copies.part(first * self.columns, count * self.columns)
     }
 
-    /// The distance of the own rows from what was sent last, relative to their norm; infinite if nothing
-    /// was.
+    /// The distance of the own rows from what was sent last; infinite if nothing was.
     ///
     /// # Safety
     /// Nothing writes the own rows or their copies meanwhile.
@@ -279,6 +288,7 @@ impl Exchange<'_> {
             norm += now * now;
             distance += (now - then) * (now - then);
         }
-        Timing::gap(self.name, norm, distance, known)
+        self.timing
+            .gap(self.name, (norm, distance), own as u64, known)
     }
 }

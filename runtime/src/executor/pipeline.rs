@@ -58,13 +58,13 @@ impl Worker {
 
     /// The rank at the other end and the floats of a message; its pieces are in the memory of spans.
     fn passage(&mut self, passage: &Passage, iteration: u32) -> Result<(u32, usize), Fault> {
-        let own = self.own.part.own(self.own.place.chunk);
         let mut spans = std::mem::take(&mut self.memory.spans);
         spans.clear();
         spans.extend(passage.tensors.iter().map(|&at| {
+            let rows = self.own.passed(at);
             let columns = self.own.program.buffer(at.buffer).columns as usize;
             self.slot(at, iteration)
-                .part(own.start * columns, own.len() * columns)
+                .part(rows.start * columns, rows.len() * columns)
         }));
         let floats = spans.iter().map(|span| span.len).sum();
         self.memory.spans = spans;

@@ -3,7 +3,7 @@
 use super::{Check, Checked};
 use crate::whole::over_all;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::program::{Instr, Passage, Product, Program, Ref, Role};
+use gnnc_ir::program::{Extent, Instr, Passage, Product, Program, Ref, Role};
 use gnnc_ir::trace::Phase;
 
 /// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
@@ -100,12 +100,14 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
             *product != Product::Tn
         }
         Instr::Loss { out, .. } => out.is_none(),
+        Instr::Send(passage) | Instr::Receive(passage) => passage.tensors.iter().all(|at| {
+            let buffer = program.buffers.get(at.buffer.0 as usize);
+            !buffer.is_some_and(|b| matches!(b.extent, Extent::Fixed(_)))
+        }),
         Instr::SparseDropout { .. }
         | Instr::Densify { .. }
         | Instr::HaloExchange { .. }
         | Instr::HaloReduce { .. }
-        | Instr::Send(_)
-        | Instr::Receive(_)
         | Instr::Remember { .. } => true,
         Instr::AllReduce { .. }
         | Instr::Redistribute { .. }
@@ -128,7 +130,13 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
 impl Check<'_> {
     /// Rows of own vertices that go between stages.
     pub(super) fn passage(&self, passage: &Passage) -> Checked {
-        let tensor = |at: &Ref| self.rows("a tensor", *at);
+        let tensor = |at: &Ref| {
+            self.at_least("a tensor", *at, 0)?;
+            match self.program.buffer(at.buffer).extent {
+                Extent::Fixed(_) => Ok(()),
+                _ => self.rows("a tensor", *at),
+            }
+        };
         passage.tensors.iter().try_for_each(tensor)
     }
 

@@ -143,7 +143,7 @@ mod tests {
         let twice = |p: &mut Program| p.step.push(p.step[0].clone());
         refused(&twice, "which another exchange has");
         // Where values are compared, own rows are kept too.
-        let mut near = program(Rule::Gap(Distance(0.1), None));
+        let mut near = program(Rule::Gap(Distance::relative(0.1), None));
         assert!(
             verify(&near)
                 .unwrap_err()
@@ -152,7 +152,7 @@ mod tests {
         near.buffers[1].extent = Extent::Local;
         assert_eq!(verify(&near), Ok(()));
         for wrong in [f32::NAN, -0.1, f32::INFINITY] {
-            let mut near = program(Rule::Gap(Distance(wrong), None));
+            let mut near = program(Rule::Gap(Distance::relative(wrong), None));
             near.buffers[1].extent = Extent::Local;
             assert!(verify(&near).unwrap_err().contains("a distance from 0"));
         }

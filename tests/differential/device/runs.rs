@@ -124,7 +124,13 @@ fn device_pipelines_agree_with_the_processor() {
 fn device_copies_agree_with_the_processor() {
     for body in [GCN, GAT, GCNII, APPNP] {
         let case = case(body, false);
-        for rule in ["fixed:1", "adaptive:2", "gap:0.1", "gap:0.3:2"] {
+        for rule in [
+            "fixed:1",
+            "adaptive:2",
+            "gap:0.1",
+            "gap:0.3:2",
+            "gap-rms:0.02",
+        ] {
             let options = TrainOptions {
                 skip: Some(rule.parse().unwrap()),
                 ..options(Placement::SkipBroadcast, 3)

@@ -342,11 +342,9 @@ impl Station {
 
     /// The rank at the other end and the own rows at hand of the tensors of a passage.
     fn passage(&self, passage: &Passage, iteration: u32) -> Result<(u32, Vec<Rows>), Fault> {
-        let own = self.rows_at_hand();
         let rows = |at: &Ref| {
             let columns = u64::from(self.own.program.buffer(at.buffer).columns);
-            let range = own.start as usize..own.end as usize;
-            run(self.slot(*at, iteration), range, columns)
+            run(self.slot(*at, iteration), self.own.passed(*at), columns)
         };
         let tensors = passage.tensors.iter().map(rows).collect();
         Ok((self.own.beside(passage)?, tensors))

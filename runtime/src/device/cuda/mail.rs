@@ -2,7 +2,7 @@
 //! of messages and emptied on the receiver's stream of kernels.
 
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
-use super::gpu::Gpu;
+use super::gpu::{Gpu, bytes as bytes_of};
 use super::moves::Rows;
 use crate::exchange::moves::Write;
 use std::collections::{BTreeMap, VecDeque};
@@ -135,6 +135,37 @@ impl Mail {
             self.post((message.peer, rank, round.tag), stage);
         }
         Ok(bytes_sent)
+    }
+
+    /// Copies floats from the process that has rank `from` to all others.
+    pub(super) fn spread(
+        &self,
+        gpu: &mut Gpu,
+        from: u32,
+        ranks: u32,
+        floats: &mut [f32],
+    ) -> Result<(), DriverError> {
+        let (on, bytes) = (gpu.main, size_of_val(floats) as u64);
+        let at = gpu.driver.allocate(bytes)?;
+        let message = |peer| Message { peer, at, bytes };
+        let mut plain = bytes_of(floats);
+        if self.here.contains(&from) {
+            gpu.driver.upload(on, &plain, at)?;
+            let others = (0..ranks).filter(|rank| !self.here.contains(rank));
+            let sent: Vec<Message> = others.map(message).collect();
+            gpu.driver.exchange(on, &sent, &[])?;
+            gpu.driver.synchronize(on)?;
+        } else {
+            gpu.driver.exchange(on, &[], &[message(from)])?;
+            gpu.driver.download(on, at, &mut plain)?;
+            let words = plain.as_chunks::<4>().0.iter();
+            let words = words.map(|word| f32::from_ne_bytes(*word));
+            floats
+                .iter_mut()
+                .zip(words)
+                .for_each(|(float, word)| *float = word);
+        }
+        gpu.driver.release(at)
     }
 
     /// Takes a message, if it was sent; whether it was.

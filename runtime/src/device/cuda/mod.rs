@@ -180,6 +180,10 @@ impl Crew for OnDevice {
             });
         }
     }
+
+    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+        self.lock().tell(from, floats)
+    }
 }
 
 impl Resting<'_> {

@@ -92,6 +92,24 @@ impl Device {
         outcome
     }
 
+    /// Lets every process have what the one with rank `from` has.
+    pub(super) fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+        let ranks = self.stations.first().map_or(0, |s| s.own.program.ranks);
+        if self.stations.len() == ranks as usize {
+            return Ok(());
+        }
+        if let Some(failure) = &self.failed {
+            return Err(failure.clone());
+        }
+        let Self { gpu, mail, .. } = self;
+        let told = mail.spread(gpu, from, ranks, floats);
+        told.map_err(|error| {
+            let failure = self.failure(Phase::Step, error);
+            self.failed = Some(failure.clone());
+            failure
+        })
+    }
+
     fn phase(&mut self, phase: Phase, moment: &Moment) -> Result<(), Failure> {
         let mut stale = Vec::with_capacity(self.stations.len());
         for station in &mut self.stations {

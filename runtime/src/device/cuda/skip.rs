@@ -96,13 +96,14 @@ impl Station {
         let known = self.clock(exchange.place)?.sent[own as usize].is_some();
         let gap = match timing.rule.limit() {
             Some(_) => {
-                let (norm, distance) = self.distance(gpu, [*rows, *copies], floats)?;
-                Some(Timing::gap(&exchange.name, norm, distance, known)?)
+                let sums = self.distance(gpu, [*rows, *copies], floats)?;
+                Some(timing.gap(&exchange.name, sums, floats, known)?)
             }
             None => None,
         };
         let clock = self.clock(exchange.place)?;
         clock.active = timing.sends(clock, own, gap);
+        clock.gap = gap;
         let clock = clock.clone();
         let mut acts = Vec::new();
         let all = self.own_rows(gpu, None, own, *rows, *columns);

@@ -1,0 +1,173 @@
+//! Clipping: how long the gradient of all parameters together is, and what it is multiplied with.
+//!
+//! Every rank has the whole gradient of the parameters that it has whole, a slice of those that are cut, and
+//! those of its stage only. So squares of slices are added over the ranks, and stages pass their sum on, from
+//! the first to the last, which tells the others: parameter after parameter in both cases, so that the stages
+//! do not change the sum.
+
+use super::Terms;
+use crate::lower::Lowerer;
+use crate::lower::kernel::intern;
+use crate::lower::region::Value;
+use gnnc_ir::expr::{Expr, Value as Scalar};
+use gnnc_ir::graph::floats;
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Passage, Ref, Role};
+use gnnc_ir::{Binary, Unary};
+
+/// What PyTorch's `clip_grad_norm_` adds to a length before it divides by it.
+const LEAST: f32 = 1e-6;
+
+/// One number, for whatever row.
+pub fn number() -> Operand {
+    Operand::dense(At::One, 1, 1)
+}
+
+/// Computes `min(1, most / (length + 1e-6))` of the gradients, whose sums over the ranks are there.
+pub fn factor(
+    lowerer: &mut Lowerer,
+    most: f32,
+    grads: &[Option<Value>],
+    code: &mut Vec<Instr>,
+) -> Ref {
+    let total = scalar(lowerer, "gradient.squares");
+    let pipeline = lowerer.program.pipeline;
+    let before = pipeline.is_some_and(|p| p.stage > 0);
+    let after = pipeline.is_some_and(|p| p.stage + 1 < p.stages);
+    let passage = |with| Passage {
+        with,
+        tensors: vec![total],
+    };
+    let zero = Expr::leaf(Scalar::Const(0.0));
+    match before {
+        true => code.push(Instr::Receive(passage(Neighbour::Previous))),
+        false => code.push(map(lowerer, zero.clone(), &[], total)),
+    }
+    let cut = |lowerer: &Lowerer, n: usize| lowerer.program.params[n].shard.is_some();
+    let all = || {
+        grads
+            .iter()
+            .enumerate()
+            .filter_map(|(n, g)| Some((n, (*g)?)))
+    };
+    for (n, grad) in all().filter(|(n, _)| !cut(lowerer, *n)).collect::<Vec<_>>() {
+        squares(lowerer, n, grad, total, code);
+    }
+    let slices: Vec<_> = all().filter(|(n, _)| cut(lowerer, *n)).collect();
+    if !slices.is_empty() {
+        let of_slices = scalar(lowerer, "gradient.squares_of_slices");
+        code.push(map(lowerer, zero, &[], of_slices));
+        for (n, grad) in slices {
+            squares(lowerer, n, grad, of_slices, code);
+        }
+        lowerer.all_reduce(code, vec![of_slices.buffer]);
+        code.push(sum(lowerer, of_slices, total));
+    }
+    if after {
+        code.push(Instr::Send(passage(Neighbour::Next)));
+        code.push(Instr::Receive(passage(Neighbour::Next)));
+    }
+    if before {
+        code.push(Instr::Send(passage(Neighbour::Previous)));
+    }
+    let factor = scalar(lowerer, "gradient.factor");
+    let value = Terms::build(|t| {
+        let total = t.load(0);
+        let length = t.0.push(Scalar::Unary(Unary::Sqrt, total));
+        let least = t.0.push(Scalar::Const(LEAST));
+        let length = t.binary(Binary::Add, length, least);
+        let most = t.0.push(Scalar::Const(most));
+        let share = t.binary(Binary::Div, most, length);
+        // There is a larger of two numbers, and no smaller one.
+        let share = t.0.push(Scalar::Unary(Unary::Neg, share));
+        let one = t.0.push(Scalar::Const(-1.0));
+        let share = t.binary(Binary::Max, one, share);
+        t.0.push(Scalar::Unary(Unary::Neg, share))
+    });
+    code.push(map(lowerer, value, &[total], factor));
+    factor
+}
+
+/// Adds the squares of a parameter's gradient to a number.
+fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut Vec<Instr>) {
+    let ty = lowerer.program.params[n].ty;
+    let part = scalar(
+        lowerer,
+        &format!("{}.squares", lowerer.program.params[n].name),
+    );
+    let value = Terms::build(|t| {
+        let g = t.load(0);
+        t.binary(Binary::Mul, g, g)
+    });
+    let kernel = Kernel {
+        body: Body::ColReduce {
+            over: Over::Rows,
+            value,
+        },
+        heads: 1,
+        width: 1,
+        inputs: vec![Operand::dense(At::Row, 1, 1)],
+        outputs: vec![number()],
+        masks: Vec::new(),
+        scalars: 0,
+    };
+    let in_loop = ty.stack != 0;
+    let from = Ref {
+        buffer: grad.at.buffer,
+        base: 0,
+        in_loop,
+    };
+    let rows = floats(ty.unstacked()) as u32;
+    let reduce = launch(lowerer, kernel, rows, vec![from], part);
+    let body = vec![reduce, sum(lowerer, part, total)];
+    match in_loop {
+        true => code.push(Instr::Repeat {
+            count: ty.stack,
+            reverse: false,
+            body,
+        }),
+        false => code.extend(body),
+    }
+}
+
+/// Adds a number to another.
+fn sum(lowerer: &mut Lowerer, part: Ref, total: Ref) -> Instr {
+    let value = Terms::build(|t| {
+        let (total, part) = (t.load(0), t.load(1));
+        t.binary(Binary::Add, total, part)
+    });
+    map(lowerer, value, &[total, part], total)
+}
+
+fn map(lowerer: &mut Lowerer, value: Expr, inputs: &[Ref], out: Ref) -> Instr {
+    let flat = Operand::dense(At::Row, 1, 1);
+    let kernel = Kernel {
+        body: Body::Map {
+            over: Over::Rows,
+            values: vec![value],
+        },
+        heads: 1,
+        width: 1,
+        inputs: vec![flat; inputs.len()],
+        outputs: vec![flat],
+        masks: Vec::new(),
+        scalars: 0,
+    };
+    launch(lowerer, kernel, 1, inputs.to_vec(), out)
+}
+
+fn launch(lowerer: &mut Lowerer, kernel: Kernel, rows: u32, inputs: Vec<Ref>, out: Ref) -> Instr {
+    Instr::Launch(Launch {
+        kernel: intern(&mut lowerer.program, kernel),
+        rows: Extent::Fixed(rows),
+        inputs,
+        outputs: vec![out],
+        scalars: Vec::new(),
+        sites: Vec::new(),
+        chunk: None,
+    })
+}
+
+fn scalar(lowerer: &mut Lowerer, name: &str) -> Ref {
+    Ref::first(lowerer.buffer(name.to_owned(), Extent::Fixed(1), 1, 1, Role::Temp))
+}
