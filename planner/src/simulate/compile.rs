@@ -254,13 +254,11 @@ impl<'a> Compiler<'a> {
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
                 if !what.communicates() =>
             {
-                let half = match instr {
-                    Instr::Begin(_) => Half::Begin(*tag),
-                    _ => Half::Finish(*tag),
-                };
-                match &**what {
-                    Instr::Move { from, to } => self.moved_rows((*from, *to), half, at, name),
-                    what => self.computed(what, at, name, 0.0),
+                let begins = matches!(instr, Instr::Begin(_));
+                let half = if begins { Half::Begin } else { Half::Finish };
+                match **what {
+                    Instr::Move { from, to } => self.moved_rows((from, to), half(*tag), at, name),
+                    _ => self.computed(what, at, name, 0.0),
                 }
             }
             Instr::Begin(transfer) => {
