@@ -70,6 +70,16 @@ pub enum Error {
         /// What the program says.
         predicted: u64,
     },
+    /// The bytes that were copied from and to the hosts differ from the program's.
+    #[error(
+        "copied {moved} bytes from and to the hosts where the program says {predicted}: a bug, please report it"
+    )]
+    Moved {
+        /// What was copied.
+        moved: u64,
+        /// What the program says.
+        predicted: u64,
+    },
 }
 
 impl Error {
@@ -107,7 +117,8 @@ impl Error {
             | Self::Runtime(_)
             | Self::Device(_)
             | Self::Memory { .. }
-            | Self::Bytes { .. } => 2,
+            | Self::Bytes { .. }
+            | Self::Moved { .. } => 2,
         }
     }
 }

@@ -8,6 +8,7 @@ use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
+use gnnc_ir::units::Bytes;
 use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::{LowerError, pure};
 use gnnc_planner::parts::{Parts, parts};
@@ -264,11 +265,20 @@ impl<'a> Planner<'a> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
         let training = self.compiled.training(spec.placement)?;
-        let programs = placement::lower(training, &spec.place())?;
+        let mut programs = placement::lower(training, &spec.place())?;
         let parts = match programs.first() {
             Some(program) => parts.of(program),
             None => parts,
         };
+        if spec.offload {
+            let device = self.options.cluster.device.memory;
+            programs = search::rest(&programs, &parts, device).map_err(|short| {
+                Error::Input(format!(
+                    "with all that can rest in the host's memory, {} are still lacking",
+                    Bytes(short.bytes)
+                ))
+            })?;
+        }
         Ok((programs, parts))
     }
 

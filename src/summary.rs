@@ -34,6 +34,12 @@ pub struct Summary {
     pub bytes_sent: u64,
     /// The same as the program predicts it.
     pub bytes_predicted: u64,
+    /// Bytes of the worst rank's tensors that rest on the host.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub host_memory_bytes: u64,
+    /// Bytes that all ranks copy from and to their hosts in an epoch.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub epoch_moved_bytes: u64,
     /// Bytes of the exchanges that may be left out, if none had been.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_skippable: u64,

@@ -1,5 +1,6 @@
 //! Training runs.
 
+mod host;
 mod place;
 
 pub use place::place;
@@ -12,10 +13,11 @@ use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Program, RankSizes, Rule};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Phase, median};
-use gnnc_ir::traffic::{Sent, beyond, traffic};
+use gnnc_ir::traffic::{Sent, beyond, moved, traffic};
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::placement::{Flow, Stages};
 use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
+use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +52,9 @@ pub struct TrainOptions {
     pub stages: Option<Stages>,
     /// How tensors lie in memory.
     pub storage: Storage,
+    /// Bytes of memory that a rank may take on its device, where what does not fit rests on the host. What a GPU
+    /// has free if not given, and no limit on the processor.
+    pub device_memory: Option<u64>,
     /// Where compiled kernels are kept.
     pub cache_dir: Option<PathBuf>,
     /// File that the state is written to, every so many epochs and at the end.
@@ -81,6 +86,7 @@ impl Default for TrainOptions {
             skip: None,
             stages: None,
             storage: Storage::F32,
+            device_memory: None,
             cache_dir: None,
             checkpoint: None,
             checkpoint_every: 100,
@@ -110,6 +116,10 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
+    /// Bytes that a training epoch must copy from and to the hosts.
+    pub step_moved: u64,
+    /// The same of an evaluation.
+    pub eval_moved: u64,
     /// That of rank 0.
     program: Program,
     /// What each rank owns.
@@ -149,11 +159,16 @@ impl Trainer {
         }
         permitted(loaded, options)?;
         // First: what is not here is said before anything is read or divided.
-        let device = options.device.open(options.cache_dir.clone())?;
+        let mut device = options.device.open(options.cache_dir.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
         let partition = divide(data, options, &place)?;
+        let budget = budget(options, &place, device.as_mut())?;
         let programs = compiled.programs(&place)?;
+        let programs = match budget {
+            Some(bytes) => resting(loaded, data, &partition, options, programs, bytes)?,
+            None => programs,
+        };
         let halo = programs
             .first()
             .map(|program| program.halo)
@@ -185,8 +200,14 @@ impl Trainer {
             model: loaded.model.name.clone(),
             ..RunOptions::default()
         };
-        Ok(Self {
-            program: programs.first().cloned().unwrap_or_default(),
+        let first = programs.first().cloned().unwrap_or_default();
+        let of_ranks: Vec<Program> = if programs.iter().any(|p| !p.hosted.is_empty()) {
+            programs.clone()
+        } else {
+            Vec::new()
+        };
+        let mut trainer = Self {
+            program: first,
             session: match (device, rank) {
                 (None, _) => Session::new(programs, data, &partition, run)?,
                 (Some(live), None) => {
@@ -200,8 +221,29 @@ impl Trainer {
             whole: rank.is_none(),
             step_bytes,
             eval_bytes,
+            step_moved: 0,
+            eval_moved: 0,
             sizes,
-        })
+        };
+        trainer.step_moved = trainer.moves(&of_ranks, Phase::Step, rank);
+        trainer.eval_moved = trainer.moves(&of_ranks, Phase::Eval, rank);
+        Ok(trainer)
+    }
+
+    /// Bytes that a list copies from and to the hosts, on the ranks that are here.
+    fn moves(&self, programs: &[Program], phase: Phase, rank: Option<u32>) -> u64 {
+        let Some(first) = programs.first() else {
+            return 0;
+        };
+        let each = (first.ranks as usize / programs.len()).max(1);
+        let ranks = rank.unwrap_or(0) as usize..;
+        let here = ranks.zip(self.session.sizes());
+        let of = |(rank, sizes): (usize, RankSizes)| {
+            let program = programs.get(rank / each).unwrap_or(first);
+            let [fetched, stored] = moved(program.list(phase), program, &sizes);
+            fetched + stored
+        };
+        here.map(of).sum()
     }
 
     /// Bytes that the latest epoch must have sent. Where rules decide by age that is known before; where
@@ -230,8 +272,12 @@ impl Trainer {
     /// # Errors
     /// A rank that failed, or [`Error::Bytes`].
     pub fn epoch(&mut self) -> Result<EpochReport, Error> {
+        // What runs before the first epoch is not the epoch's.
+        self.session.prepare()?;
+        let before = self.session.bytes_moved();
         let report = self.session.epoch()?;
         self.sent(report.bytes_sent, self.predicted())?;
+        same_moved(self.session.bytes_moved() - before, self.step_moved)?;
         Ok(report)
     }
 
@@ -240,8 +286,11 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::epoch`].
     pub fn evaluate(&mut self) -> Result<Metrics, Error> {
+        self.session.prepare()?;
+        let before = self.session.bytes_moved();
         let metrics = self.session.evaluate()?;
         self.sent(metrics.bytes_sent, self.eval_bytes)?;
+        same_moved(self.session.bytes_moved() - before, self.eval_moved)?;
         Ok(metrics)
     }
 
@@ -252,6 +301,14 @@ impl Trainer {
         } else {
             Err(Error::Bytes { sent, predicted })
         }
+    }
+}
+
+/// Checks what was copied from and to the hosts against the programs.
+fn same_moved(moved: u64, predicted: u64) -> Result<(), Error> {
+    match moved == predicted {
+        true => Ok(()),
+        false => Err(Error::Moved { moved, predicted }),
     }
 }
 
@@ -364,6 +421,8 @@ pub fn train_traced(
         peak_memory_bytes: trainer.session.peak_memory_bytes(),
         bytes_sent,
         bytes_predicted,
+        host_memory_bytes: trainer.session.host_bytes(),
+        epoch_moved_bytes: trainer.step_moved,
         bytes_skippable: trainer.skippable() * seconds.len() as u64,
         bytes_skipped,
         staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),

@@ -27,6 +27,8 @@ mod layouts;
 mod messages;
 #[path = "differential/models.rs"]
 mod models;
+#[path = "differential/offload.rs"]
+mod offload;
 #[path = "differential/pipeline.rs"]
 mod pipeline;
 #[path = "differential/random.rs"]

@@ -194,6 +194,16 @@ impl Found {
                 self.read(*from, Touched::All);
                 self.write(*history, Touched::All);
             }
+            Instr::Move { from, to } => {
+                let extent = |at: &Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
+                // The rows that both have.
+                let own = |at: &Ref, other: &Ref| match (extent(at), extent(other)) {
+                    (Some(Extent::Local), Some(Extent::Inner)) => Touched::Own,
+                    _ => Touched::All,
+                };
+                self.read(*from, own(from, to));
+                self.write(*to, own(to, from));
+            }
             Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
                 let mut inner = Self(Vec::new());
                 body.iter().for_each(|instr| inner.instr(instr, program));

@@ -9,7 +9,7 @@ mod profile;
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
 pub use measured::{Costs, MESSAGES, Measured, MessageCost, TermCosts};
-pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, link_profile};
+pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, host_profile, link_profile};
 
 use crate::units::{Bytes, Seconds};
 use crate::work::KernelClass;
@@ -77,6 +77,18 @@ pub struct Link {
     pub shared_by: SharedBy,
 }
 
+/// The processor of a node, in whose memory tensors of its devices may rest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Memory of a node.
+    pub memory: Bytes,
+    /// Bytes a second that are reached between it and a device, each way; every device has a link of its own.
+    pub bandwidth: f64,
+    /// Time from the start of a copy to its first byte.
+    pub latency: Seconds,
+}
+
 /// Nodes of equal devices. Ranks fill the first node, then the second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +105,9 @@ pub struct Cluster {
     pub inside: Link,
     /// The links between nodes.
     pub between: Link,
+    /// The processor of each node; none where devices are processors, or if nothing is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// How much of the peaks is reached.
     pub calibration: Calibration,
 }
@@ -215,6 +230,13 @@ impl Cluster {
                 link.name, link.bandwidth, link.latency.0
             );
         }
+        if let Some(host) = &self.host {
+            let _ = write!(
+                text,
+                "\n[host]\nmemory_bytes = {}\nbandwidth = {:e}\nlatency = {:e}\n",
+                host.memory.0, host.bandwidth, host.latency.0
+            );
+        }
         let calibration = &self.calibration;
         let _ = write!(
             text,
@@ -267,7 +289,13 @@ impl Cluster {
             ("inside.bandwidth", self.inside.bandwidth),
             ("between.bandwidth", self.between.bandwidth),
         ];
-        for (key, value) in positive {
+        let of_host = self
+            .host
+            .map_or([1.0; 2], |host| [host.memory.0 as f64, host.bandwidth]);
+        let of_host = ["host.memory_bytes", "host.bandwidth"]
+            .into_iter()
+            .zip(of_host);
+        for (key, value) in positive.into_iter().chain(of_host) {
             if !(value > 0.0 && value.is_finite()) {
                 return Err(ClusterError::NotPositive {
                     key: key.to_owned(),
@@ -279,6 +307,10 @@ impl Cluster {
             ("device.launch_floor", self.device.launch_floor),
             ("inside.latency", self.inside.latency),
             ("between.latency", self.between.latency),
+            (
+                "host.latency",
+                self.host.map_or(Seconds(0.0), |host| host.latency),
+            ),
         ];
         for (key, Seconds(value)) in durations {
             if !(value >= 0.0 && value.is_finite()) {

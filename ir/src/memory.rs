@@ -24,6 +24,8 @@ pub struct Layout {
     pub offsets: Vec<u64>,
     /// First float of the partial sums of column reductions and transposed products.
     pub scratch: u64,
+    /// Bytes of the buffers that lie in the memory of the host, in which their offsets are.
+    pub host_bytes: u64,
     /// Bytes of the buffers that live as long as the program.
     pub persistent_bytes: u64,
     /// Bytes of everything.
@@ -62,9 +64,12 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
         .map(|b| aligned(b.words(sizes)))
         .collect();
     let mut offsets = vec![0; floats.len()];
-    let mut end = 0u64;
+    let (mut end, mut hosted) = (0u64, 0u64);
     for (id, lifetime) in lifetimes.iter().enumerate() {
-        if *lifetime == Lifetime::Always {
+        if program.is_hosted(BufferId(id as u32)) {
+            offsets[id] = hosted;
+            hosted = hosted.saturating_add(floats[id]);
+        } else if *lifetime == Lifetime::Always {
             offsets[id] = end;
             end = end.saturating_add(floats[id]);
         }
@@ -87,6 +92,7 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
     Layout {
         offsets,
         scratch,
+        host_bytes: hosted.saturating_mul(4),
         persistent_bytes: persistent.saturating_mul(4),
         total_bytes: scratch
             .saturating_add(aligned(scratch_floats))
@@ -143,7 +149,7 @@ pub fn product_block(rows: u64) -> u64 {
 /// The lifetime of each buffer.
 pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
     let mut stretches = vec![Vec::new(); program.buffers.len()];
-    let mut begin = 0;
+    let mut begins = begins(program).into_iter();
     for (phase, kept) in [
         (&program.setup, [None, None]),
         (&program.step, [program.loss, None]),
@@ -152,6 +158,7 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
             [program.metrics, program.logits.map(|r| r.buffer)],
         ),
     ] {
+        let begin = begins.next().unwrap_or(0);
         let mut walk = Walk {
             next: begin,
             ..Walk::default()
@@ -165,19 +172,35 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
                 stretches[id].push((first, if kept { end } else { last }));
             }
         }
-        // One position apart, so that what is kept to the end of a phase meets nothing after it.
-        begin = end + 1;
     }
-    let lifetime = |(buffer, stretches): (&Buffer, _)| match buffer.role {
+    let lifetime = |(n, (buffer, stretches)): (u32, (&Buffer, _))| match buffer.role {
+        // Not a matter of this memory.
+        _ if program.is_hosted(BufferId(n)) => Lifetime::During(Vec::new()),
         Role::Temp => Lifetime::During(stretches),
         _ => Lifetime::Always,
     };
-    program
-        .buffers
-        .iter()
-        .zip(stretches)
-        .map(lifetime)
-        .collect()
+    let buffers = program.buffers.iter().zip(stretches);
+    (0..).zip(buffers).map(lifetime).collect()
+}
+
+/// The first position of `setup`, `step` and `eval` in lifetimes.
+pub fn begins(program: &Program) -> [u32; 3] {
+    let mut begin = 0;
+    [&program.setup, &program.step, &program.eval].map(|list| {
+        // One position apart, so that what is kept to the end of a phase meets nothing after it.
+        let own = begin;
+        begin += positions(list).max(1) + 1;
+        own
+    })
+}
+
+/// Positions that a list takes in lifetimes: bodies of loops are counted once.
+pub fn positions(list: &[Instr]) -> u32 {
+    let one = |instr: &Instr| match instr {
+        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => positions(body),
+        _ => 1,
+    };
+    list.iter().map(one).sum()
 }
 
 /// One instruction's use of a buffer.

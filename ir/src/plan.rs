@@ -11,7 +11,7 @@ mod source;
 
 pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
-pub use facts::{Against, Main, Volume};
+pub use facts::{Against, Host, Main, Volume};
 pub use name::candidate_name;
 pub use source::{PlanSource, WorkloadSummary};
 
@@ -73,6 +73,9 @@ pub struct Parameters {
     /// How tensors lie in memory.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
+    /// Whether tensors that do not fit rest on the host; false if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload: Option<bool>,
     /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
     /// does; rows if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,6 +150,9 @@ pub struct Candidate {
     pub eval_seconds: Seconds,
     /// The epoch by name of instruction, the longest first.
     pub breakdown: Vec<KindCost>,
+    /// What rests on the host, where it would not fit otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// Ranks that would make a candidate fit that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_to_fit: Option<u32>,
@@ -325,6 +331,7 @@ mod tests {
                 count: 2,
                 seconds: Seconds(0.01),
             }],
+            host: None,
             ranks_to_fit: None,
             lacking_bytes: None,
             against_best: None,

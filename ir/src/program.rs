@@ -5,7 +5,7 @@
 //! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate: as one
 //! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between; and
 //! [`Instr::Send`] and [`Instr::Receive`], between the stages of a pipeline, each of which has a program
-//! of its own.
+//! of its own. [`Instr::Move`] copies between a rank's memory and its host's, and has halves too.
 //!
 //! Where columns are cut, ranks have slices of different widths: then every rank has a list of
 //! its own, equal to the others' but for columns, strides and widths.
@@ -325,6 +325,14 @@ pub enum Instr {
     Send(Passage),
     /// Waits for rows of another stage.
     Receive(Passage),
+    /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
+    /// each: the rows that both have, own vertices first.
+    Move {
+        /// Where the rows are.
+        from: Ref,
+        /// Where they go.
+        to: Ref,
+    },
     /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
     /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
     Remember {
@@ -361,6 +369,9 @@ pub struct Program {
     pub params: Vec<ParamSpec>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
+    /// Those of them that lie in the memory of the rank's host, ascending: only [`Instr::Move`] uses them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosted: Vec<BufferId>,
     /// Kernels, each once.
     pub kernels: Vec<Kernel>,
     /// Tables that buffers refer to.
@@ -464,6 +475,11 @@ impl Program {
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
+    }
+
+    /// Whether a buffer lies in the memory of the rank's host.
+    pub fn is_hosted(&self, id: BufferId) -> bool {
+        self.hosted.binary_search(&id).is_ok()
     }
 
     /// A kernel.

@@ -34,6 +34,9 @@ pub enum Resource {
     Copy,
     /// Messages between ranks, their packing included.
     Network,
+    /// Copies between a rank and its host. The first half of one that is cut in halves lasts until the copy
+    /// is over, whatever else runs meanwhile; the second is the wait for it.
+    Host,
 }
 
 /// Where the times of a trace come from.
@@ -133,13 +136,18 @@ impl Phase {
 
 impl Resource {
     /// Every resource, in the order of their lines in a trace.
-    pub const ALL: [Self; 3] = [Self::Compute, Self::Copy, Self::Network];
+    pub const ALL: [Self; 4] = [Self::Compute, Self::Copy, Self::Network, Self::Host];
 
     /// What an instruction keeps busy: the network if it is no work of its rank alone. Of the halves of
     /// a communication, the first only packs.
     pub fn of(instr: &Instr, program: &Program) -> Self {
-        if matches!(instr, Instr::Begin(_)) {
-            return Self::Copy;
+        match instr {
+            Instr::Move { .. } => return Self::Host,
+            Instr::Begin(half) | Instr::Finish(half) if !half.what.communicates() => {
+                return Self::Host;
+            }
+            Instr::Begin(_) => return Self::Copy,
+            _ => {}
         }
         match work(program, instr, &RankSizes::default()) {
             None => Self::Network,
@@ -154,6 +162,7 @@ impl Resource {
             Self::Compute => "compute",
             Self::Copy => "copy",
             Self::Network => "network",
+            Self::Host => "host",
         }
     }
 }

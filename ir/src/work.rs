@@ -150,6 +150,7 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
         | Instr::Send(_)
         | Instr::Receive(_)
         | Instr::Chunks { .. }
+        | Instr::Move { .. }
         | Instr::Repeat { .. } => return None,
         Instr::Remember { from, history } => {
             let of = |at: &Ref| program.buffer(at.buffer).slot_bytes(sizes);

@@ -4,8 +4,10 @@ mod candidates;
 mod layers;
 mod mixture;
 mod reason;
+mod rest;
 
 pub use candidates::{Pin, PlacementSpec};
+pub use rest::rest;
 
 use crate::layout::{Layouts, Pure};
 use crate::lower::LowerError;
@@ -15,7 +17,8 @@ use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memo
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected, Relaxation,
+    Host, Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected,
+    Relaxation,
 };
 use gnnc_ir::program::{Buffer, Program, Role};
 use gnnc_ir::units::Bytes;
@@ -107,6 +110,8 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         }
         let spec = candidate.spec.clone();
         match candidate.priced(request) {
+            // Only those that need the host are asked for.
+            Ok(found) if request.pin.offload == Some(true) && found.host.is_none() => {}
             Ok(found) => priced.push(found),
             Err(reason) => rejected.push(refused(&spec, reason)),
         }
@@ -150,6 +155,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
         layouts: Layouts::default(),
         flow: Flow::default(),
         skip: None,
+        offload: false,
         stages: Some(each),
         storage: request.pin.storage,
     };
@@ -191,6 +197,10 @@ struct Priced<'a> {
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
+    /// What rests on the host; none if nothing does.
+    host: Option<Host>,
+    /// Why the host does not help where a candidate does not fit, if that was tried.
+    helpless: Option<String>,
     /// What rows of earlier epochs take on the rank that keeps most of them, by tensor.
     copies: Vec<(String, Bytes)>,
 }
@@ -278,9 +288,22 @@ impl Ready {
         simulate_all(&self.programs, request.cluster, &self.parts).map_err(|e| e.to_string())
     }
 
-    fn priced<'a>(self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
+    fn priced<'a>(mut self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
+        let mut estimate = self.estimate(request)?;
+        let mut helpless = None;
+        if !estimate.fits && request.pin.offload != Some(false) {
+            match self.rested(request) {
+                Ok(programs) => {
+                    (self.programs, self.spec.offload) = (programs, true);
+                    estimate = self.estimate(request)?;
+                }
+                Err(why) => helpless = Some(why),
+            }
+        }
         Ok(Priced {
-            estimate: self.estimate(request)?,
+            host: rest::use_of_host(&self.programs, request, &self.parts),
+            helpless,
+            estimate,
             copies: self
                 .programs
                 .first()
@@ -439,6 +462,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         overlap: (divided && !spec.flow.overlap).then_some(false),
         skip: spec.skip,
         storage: spec.storage,
+        offload: spec.offload.then_some(true),
     }
 }
 

@@ -19,16 +19,19 @@ mod stages;
 pub use bound::{Bound, bound, busy_seconds};
 pub use stages::{bound_all, simulate_all, timeline_all};
 
+use crate::lower::offload::Room;
 use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster};
+use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase};
 use gnnc_ir::traffic::{Traffic, traffic};
 use gnnc_ir::units::{Bytes, Seconds};
 use run::Run;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// What one run of an instruction list costs. Times are means over the ranks; they add up to
@@ -163,6 +166,27 @@ pub fn least_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
 /// their ranks, each is charged its share.
 pub fn peak_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     memory::peak(program, cluster, parts)
+}
+
+/// What each rank has for the buffers of a program on a device of its own with so much memory, the ranks that
+/// differ.
+pub fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room> {
+    memory::rooms(program, parts, device)
+}
+
+/// Bytes of the host's memory in the node that needs most, of one program or of one for each stage.
+pub fn host_memory(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Bytes {
+    let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut first = 0;
+    for program in programs {
+        for (rank, sizes) in (first..).zip(&parts.sizes) {
+            let bytes = layout(program, sizes).host_bytes;
+            let all = nodes.entry(cluster.node_of(rank)).or_default();
+            *all = all.saturating_add(bytes);
+        }
+        first += parts.sizes.len() as u32;
+    }
+    Bytes(nodes.into_values().max().unwrap_or(0))
 }
 
 fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {

@@ -27,6 +27,8 @@ use std::time::Instant;
 pub(crate) struct Worker {
     pub(crate) own: Rank,
     pub(crate) arena: Arena,
+    /// Buffers that lie on the host: here another block of the same memory.
+    pub(crate) host: Arena,
     pub(crate) kernels: Arc<Vec<Arc<Compiled>>>,
     pub(crate) sparse: SparseKernels,
     pub(crate) team: Arc<Team>,
@@ -122,6 +124,7 @@ impl Worker {
     /// and messages.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.own.layout.total_bytes
+            + self.own.layout.host_bytes
             + self.own.graph_bytes()
             + self.memory.reduction.bytes()
             + self.transport.memory_bytes()
@@ -130,13 +133,36 @@ impl Worker {
     /// The words of a buffer, all slots.
     pub(crate) fn buffer(&self, id: BufferId) -> Span {
         let floats = self.own.buffer(id);
-        self.arena.span(floats.start, floats.len())
+        self.block(id).span(floats.start, floats.len())
     }
 
     /// The words of a buffer's slot.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Span {
         let floats = self.own.slot(at, iteration);
-        self.arena.span(floats.start, floats.len())
+        self.block(at.buffer).span(floats.start, floats.len())
+    }
+
+    /// The block that a buffer lies in.
+    fn block(&self, id: BufferId) -> &Arena {
+        match self.own.program.is_hosted(id) {
+            true => &self.host,
+            false => &self.arena,
+        }
+    }
+
+    /// Copies rows between a rank and its host.
+    ///
+    /// # Safety
+    /// Nothing else uses either end meanwhile.
+    unsafe fn host_move(&mut self, from: Ref, to: Ref, iteration: u32) {
+        let (source, target) = (self.slot(from, iteration), self.slot(to, iteration));
+        let floats = source.len.min(target.len);
+        // SAFETY: different blocks; as the caller promised.
+        unsafe {
+            let (source, target) = (source.part(0, floats), target.part(0, floats));
+            target.write().copy_from_slice(source.read());
+        }
+        self.own.moved += 4 * floats as u64;
     }
 
     fn step(&mut self, program: &Program, step: &Step, moment: &Moment) -> Result<(), Fault> {
@@ -256,8 +282,15 @@ impl Worker {
                     self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, moment)?;
                     self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration, moment)?;
                 }
+                Instr::Move { from, to } => self.host_move(*from, *to, iteration),
                 Instr::Begin(Transfer { tag, what }) => {
                     self.communicate(Half::Begin, what, *tag, iteration, moment)?;
+                }
+                Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
+                    // At the last moment, so that what uses the rows too early shows.
+                    if let Instr::Move { from, to } = **what {
+                        self.host_move(from, to, iteration);
+                    }
                 }
                 Instr::Finish(Transfer { tag, what }) => {
                     self.communicate(Half::Finish, what, *tag, iteration, moment)?;

@@ -18,7 +18,9 @@ pub(crate) fn fits<'a>(
 ) -> Result<(), RuntimeError> {
     let (mut needs, mut copies) = (Vec::new(), Copies::default());
     for rank in ranks {
-        needs.push(rank.layout.total_bytes);
+        // Host and rank are one memory here.
+        let layout = &rank.layout;
+        needs.push(layout.total_bytes.saturating_add(layout.host_bytes));
         copies.add(&rank.program, &rank.part.sizes);
     }
     check_memory(&needs, limit, copies)

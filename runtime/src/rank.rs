@@ -44,6 +44,8 @@ pub(crate) struct Rank {
     pub(crate) staleness: Staleness,
     /// The ranks of its stage.
     pub(crate) group: Group,
+    /// Bytes copied between the rank and its host.
+    pub(crate) moved: u64,
     /// Epoch in which each history was kept last.
     pub(crate) kept: BTreeMap<BufferId, u64>,
 }

@@ -2,6 +2,7 @@
 
 mod copies;
 mod elsewhere;
+mod host;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::{Crew, Workers};
@@ -324,20 +325,6 @@ impl Session {
     /// The best evaluation so far.
     pub fn best(&self) -> Option<Best> {
         self.best
-    }
-
-    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all arcs,
-    /// which ranks of one process keep once, an equal share), and the messages kept so far;
-    /// neither code nor the graph that the session was built from.
-    pub fn peak_memory_bytes(&self) -> u64 {
-        let bytes = self.crew.map(|rank| rank.memory_bytes());
-        bytes.into_iter().max().unwrap_or(0)
-    }
-
-    /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::memory::layout`] says.
-    pub fn buffer_bytes(&self) -> u64 {
-        let bytes = self.crew.map(|rank| rank.rank().layout.total_bytes);
-        bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Payload bytes that all ranks have sent so far.

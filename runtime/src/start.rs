@@ -77,6 +77,7 @@ pub(crate) fn ranks(
                 first: (number - number % width) as u32,
                 ranks: width as u32,
             },
+            moved: 0,
             kept: Default::default(),
         };
         ranks.push(Beginning { rank, degrees });
@@ -112,13 +113,19 @@ pub(crate) fn workers(
     for (Beginning { rank, degrees }, transport) in ranks.into_iter().zip(transports) {
         let (kernels, sparse) = &compiled[programs.index(rank.number as usize, count)];
         let bytes = rank.layout.total_bytes;
-        let arena = Arena::new((bytes / 4) as usize).map_err(|source| RuntimeError::Memory {
-            rank: rank.number,
-            bytes,
-            source,
-        })?;
+        let block = |bytes: u64| {
+            let rank = rank.number;
+            let refused = |source| RuntimeError::Memory {
+                rank,
+                bytes,
+                source,
+            };
+            Arena::new((bytes / 4) as usize).map_err(refused)
+        };
+        let (arena, host) = (block(bytes)?, block(rank.layout.host_bytes)?);
         let worker = Worker {
             arena,
+            host,
             kernels: Arc::clone(kernels),
             sparse: sparse.clone(),
             team: Arc::new(Team::new(rank.number, options.threads_per_rank)?),

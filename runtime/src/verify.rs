@@ -3,6 +3,7 @@
 mod chunk;
 mod features;
 mod flight;
+mod host;
 mod labels;
 mod pipeline;
 mod redistribute;
@@ -35,6 +36,7 @@ pub(crate) fn verify(
         part,
         data,
     };
+    check.hosted().map_err(RuntimeError::Program)?;
     check.buffers().map_err(RuntimeError::Program)?;
     for (phase, instrs) in [
         ("setup", &program.setup),
@@ -145,6 +147,7 @@ impl Check<'_> {
     }
 
     fn one(&self, instr: &Instr) -> Checked {
+        self.here(instr)?;
         let sizes = &self.part.sizes;
         match instr {
             Instr::Launch(launch) => self.launch(launch),
@@ -256,6 +259,7 @@ impl Check<'_> {
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Send(passage) | Instr::Receive(passage) => self.passage(passage),
             Instr::Remember { from, history } => self.remember(*from, *history),
+            Instr::Move { from, to } => self.host_move(*from, *to),
             Instr::Loss {
                 logits,
                 out,

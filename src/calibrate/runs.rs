@@ -164,7 +164,7 @@ fn times(trace: &Trace) -> Vec<(&Event, f64)> {
         let all_there = arrived.get(event.at.as_str());
         let begin = match event.resource {
             Resource::Network => all_there.copied().unwrap_or(event.begin_us),
-            Resource::Compute | Resource::Copy => event.begin_us,
+            Resource::Compute | Resource::Copy | Resource::Host => event.begin_us,
         };
         (event.end_us - begin).max(0.01) / 1e6
     };

@@ -17,6 +17,10 @@ pub struct DeviceArgs {
     /// What to run on: cpu, cuda, or cuda:N for the GPU of that number.
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = chosen)]
     device: Chosen,
+    /// Memory that each worker may take on its device, as in 8GiB; what does not fit rests on the host. All that
+    /// a GPU has free if not given, and no limit on the processor.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    device_memory: Option<u64>,
     #[command(flatten)]
     libraries: LibraryArgs,
 }
@@ -59,7 +63,27 @@ fn chosen(text: &str) -> Result<Chosen, String> {
     .ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
+/// Bytes, with a unit or without.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong =
+        || "expected a number above 0 and a unit, as in 8GiB, 512MiB, 100KiB or 4096".to_owned();
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0), ("", 0)];
+    let cut = |(unit, shift)| Some((text.strip_suffix(unit)?, shift));
+    let (number, shift) = units.into_iter().find_map(cut).ok_or_else(wrong)?;
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let bytes = number * f64::from(1u32 << shift);
+    match bytes.is_finite() && bytes >= 1.0 {
+        true => Ok(bytes as u64),
+        false => Err(wrong()),
+    }
+}
+
 impl DeviceArgs {
+    /// Bytes that a worker may take on its device, if that is said.
+    pub fn device_memory(&self) -> Option<u64> {
+        self.device_memory
+    }
+
     /// The same as the library takes it.
     pub fn device(&self) -> Device {
         match self.device {
@@ -143,6 +167,17 @@ mod tests {
         assert_eq!(chosen("cpu"), Ok(Chosen::Cpu));
         assert_eq!(chosen("cuda"), Ok(Chosen::Cuda(0)));
         assert_eq!(chosen("cuda:3"), Ok(Chosen::Cuda(3)));
+        for (text, expected) in [
+            ("8GiB", 8 << 30),
+            ("1.5 KiB", 1536),
+            ("4096", 4096),
+            ("7B", 7),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "0", "-1", "x", "GiB", "1e999", "4 GB", "nan"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", ""] {
             assert!(chosen(wrong).is_err(), "{wrong}");
         }

@@ -143,6 +143,7 @@ fn instruction(program: &Program, instr: &Instr) -> String {
             format!("{name} {}  ({stage})", tensors.join(" "))
         }
         Instr::Remember { from, history } => format!("{name} {} -> {}", at(*from), at(*history)),
+        Instr::Move { from, to } => format!("{name} {} -> {}", at(*from), at(*to)),
         Instr::Chunks { reverse, .. } => match reverse {
             true => format!("{name}, last first"),
             false => name.to_owned(),

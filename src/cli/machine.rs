@@ -41,7 +41,8 @@ pub struct SearchArgs {
     allow: Vec<Relaxation>,
     /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks, or
     /// mixtures of which the features lie so: features=columns are those that begin with push-pull.
-    /// skip=RULE says when exchanges are left out.
+    /// skip=RULE says when exchanges are left out. offload=yes lists those of which tensors have to rest on
+    /// the host, offload=no lets none do so.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
     /// Let nothing be computed while messages are under way.
@@ -148,13 +149,20 @@ impl SearchArgs {
                     Ok(interval) if interval > 0 => pin.interval = Some(interval),
                     _ => return wrong("interval= a number of epochs above 0".to_owned()),
                 },
+                "offload" => match value {
+                    "yes" => pin.offload = Some(true),
+                    "no" => pin.offload = Some(false),
+                    _ => return wrong("offload=yes or offload=no".to_owned()),
+                },
                 "features" => match Layout::ALL.iter().find(|l| l.name() == value) {
                     Some(layout) => pin.features = Some(*layout),
                     None => return wrong(format!("features= one of {}", names(Layout::ALL))),
                 },
                 _ => {
                     let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
-                                 interval=N or features=columns (mixtures that begin with push-pull)";
+                                 interval=N, offload=yes|no (whether tensors may rest on the host; where they \
+                                 must if it is left out) or features=columns (mixtures that begin with \
+                                 push-pull)";
                     return wrong(known.to_owned());
                 }
             }

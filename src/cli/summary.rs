@@ -54,6 +54,16 @@ pub fn summary_text(summary: &Summary) -> String {
             format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
         ),
     ];
+    if summary.host_memory_bytes > 0 {
+        lines.push((
+            "on the host",
+            format!(
+                "{} (worst worker); {} bytes copied in an epoch, as predicted",
+                Bytes(summary.host_memory_bytes),
+                grouped(summary.epoch_moved_bytes)
+            ),
+        ));
+    }
     if summary.workers > 1 {
         lines.push((
             "sent",

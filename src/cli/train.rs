@@ -215,6 +215,13 @@ impl Train {
                         .stages(self.placement.unwrap_or(Placement::Graph), workers),
                 ),
             },
+            device_memory: {
+                // That of the devices that the plan is for.
+                let planned = choice
+                    .and_then(|choice| choice.host)
+                    .map(|host| host.device.0);
+                self.device.device_memory().or(planned)
+            },
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,

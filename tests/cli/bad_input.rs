@@ -99,6 +99,19 @@ fn graphs_that_are_not_there_are_refused() {
 }
 
 #[test]
+fn budgets_that_mean_nothing_are_refused() {
+    let cora = example("gcn_cora.gir");
+    for wrong in ["0", "-1GiB", "8GB", "much"] {
+        let words = ["train", &cora, "--device-memory", wrong];
+        refused(1, &words, &["--device-memory", "8GiB"]);
+    }
+    let words = ["train", &cora, "--device-memory", "100KiB"];
+    refused(1, &words, &["100.00 KiB", "still lacking", "more workers"]);
+    let words = ["plan", &cora, "--pin", "offload=maybe"];
+    refused(1, &words, &["offload=maybe", "offload=yes or offload=no"]);
+}
+
+#[test]
 fn numbers_that_are_none_are_refused() {
     let mut bad = ring();
     let mut values = vec![1.0; 12];

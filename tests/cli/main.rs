@@ -11,6 +11,7 @@ mod examples;
 mod graphs;
 mod memory;
 mod mixtures;
+mod offload;
 mod plans;
 mod push_pull;
 mod rankings;

@@ -217,7 +217,8 @@ fn every_placement_says_what_it_lacks() {
     let folder = Folder::new();
     let small = folder.file("small.toml", cluster);
     let model = example("gcnii_128_reddit.gir");
-    let plan = planned(&[&model, "--cluster", text(&small)]);
+    let pin = ["--pin", "offload=no"];
+    let plan = planned(&[&model, "--cluster", text(&small), pin[0], pin[1]]);
     let misses: Vec<&Candidate> = plan.candidates.iter().filter(|c| !c.fits).collect();
     for placement in ["graph", "tensor", "broadcast"] {
         assert!(
@@ -233,7 +234,7 @@ fn every_placement_says_what_it_lacks() {
         if let Some(ranks) = miss.ranks_to_fit {
             assert!(miss.reason.contains(&format!("{ranks} ranks would fit")));
             // The remedy holds.
-            let pin = format!("placement={},ranks={ranks}", miss.placement);
+            let pin = format!("placement={},ranks={ranks},offload=no", miss.placement);
             let gpus = ranks.to_string();
             let args = [
                 &model,

@@ -6,7 +6,7 @@ mod clocks;
 #[path = "device/failures.rs"]
 mod failures;
 #[path = "device/fake.rs"]
-mod fake;
+pub mod fake;
 #[path = "device/finds.rs"]
 mod finds;
 #[path = "device/host.rs"]

@@ -48,6 +48,37 @@ fn bytes_arrive() {
 }
 
 #[test]
+fn bytes_rest_on_the_host() {
+    let Some(mut live) = live("bytes_rest_on_the_host") else {
+        return;
+    };
+    let [one, two] = [0, 1].map(|_| live.stream().unwrap());
+    let event = live.event(false).unwrap();
+    let host = live.host_memory(MANY as u64).unwrap();
+    let [first, second] = [0, 1].map(|_| live.allocate(MANY as u64).unwrap());
+    let bytes = pattern(MANY, 99);
+    let mut found = vec![1; MANY];
+    live.read_host(host, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 0));
+    live.upload(one, &bytes, first).unwrap();
+    live.store(one, first, host, MANY as u64).unwrap();
+    live.record(event, one).unwrap();
+    live.wait(two, event).unwrap();
+    live.fetch(two, host, second, MANY as u64).unwrap();
+    assert!(read(&mut live, two, second, MANY) == bytes);
+    live.read_host(host, &mut found).unwrap();
+    assert!(found == bytes);
+    live.write_host(&[7; 8], host.plus(16)).unwrap();
+    live.fetch(two, host.plus(16), second, 8).unwrap();
+    assert_eq!(read(&mut live, two, second, 9)[..8], [7; 8]);
+    let beyond = live.fetch(two, host.plus(1), second, MANY as u64);
+    let beyond = beyond.unwrap_err().to_string();
+    assert!(beyond.contains("were not allocated"), "{beyond}");
+    let none = live.host_memory(1 << 50).unwrap_err();
+    assert!(matches!(none, DriverError::HostMemory { .. }), "{none}");
+}
+
+#[test]
 fn too_much_memory_is_refused() {
     let Some(mut live) = live("too_much_memory_is_refused") else {
         return;

@@ -315,6 +315,39 @@ fn placements_train_as_on_the_processor() {
     }
 }
 
+/// What does not fit on the device rests on the host, and nothing else changes.
+#[test]
+fn a_small_device_trains_as_a_large_one() {
+    let Some(device) = device("a_small_device_trains_as_a_large_one") else {
+        return;
+    };
+    let _alone = open::alone();
+    for (name, body, workers) in [("gcn", GCN, 1), ("gcnii", GCNII, 1), ("gat", GAT, 2)] {
+        let loaded = loaded(body);
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+        let here = TrainOptions {
+            workers,
+            ..options()
+        };
+        let all = Trainer::new(&loaded, &compiled, &here).unwrap();
+        let all = all.session.peak_memory_bytes();
+        let large = TrainOptions {
+            device: device.clone(),
+            ..here
+        };
+        let small = TrainOptions {
+            device_memory: Some(all * 17 / 20),
+            ..large.clone()
+        };
+        let trainer = Trainer::new(&loaded, &compiled, &small).unwrap();
+        assert!(trainer.step_moved > 0, "{name} fits");
+        drop(trainer);
+        let (large, small) = (run(&loaded, &large, EPOCHS), run(&loaded, &small, EPOCHS));
+        assert_eq!(large.losses, small.losses, "{name}");
+        assert!(large.parameters == small.parameters, "{name}");
+    }
+}
+
 /// A checkpoint of one device goes on on the other.
 #[test]
 fn checkpoints_change_devices() {

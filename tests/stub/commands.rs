@@ -276,6 +276,38 @@ fn every_call_that_fails_is_said() {
     }
 }
 
+/// With less memory the same is trained, and what the host gives no memory for is said.
+#[test]
+fn a_small_device_trains_with_the_host() {
+    let Some(place) = Place::new("a_small_device_trains_with_the_host") else {
+        return;
+    };
+    let words = ["train", "m.gir", "--device", "cuda", "--set", "hidden=32"];
+    let roomy = place.report(&words);
+    assert!(roomy["host_memory_bytes"].is_null(), "{roomy}");
+    let share = roomy["peak_memory_bytes"].as_f64().unwrap() * 0.75;
+    let share = format!("{}", share as u64);
+    let less = [&words[..], &["--device-memory", &share]].concat();
+    let small = place.report(&less);
+    assert_eq!(small["train_loss"], roomy["train_loss"]);
+    for number in ["host_memory_bytes", "epoch_moved_bytes"] {
+        assert!(small[number].as_u64().unwrap() > 0, "{small}");
+    }
+    for (call, said) in [
+        ("cuMemHostAlloc:1", "the host gives no"),
+        ("cuMemcpyHtoDAsync_v2:40", "cuMemcpyHtoDAsync"),
+    ] {
+        let mut command = place.command(&less);
+        command.env("GNNC_STUB_FAIL", call);
+        let output = ended(command.spawn().unwrap());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{call}: {text}");
+        assert!(text.contains(said), "{call}: {text}");
+        let left = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(left, "", "{call}");
+    }
+}
+
 /// Calibration trains on the device; all of it would take many minutes here, so it is ended.
 #[test]
 fn calibration_runs_on_the_device() {

@@ -27,7 +27,7 @@ struct event { struct capture *capture; struct stream *on; struct timespec time;
 struct function { int (*run)(const uint64_t *, unsigned, unsigned, int); int arguments; };
 struct module { void *library; char *text; struct function *functions[4096]; int count; };
 
-static struct block blocks[MOST];
+static struct block blocks[MOST], host_blocks[MOST];
 static int block_count, hosts, streams, events, modules, graphs, contexts;
 static size_t used;
 static __thread int current;
@@ -168,8 +168,39 @@ int cuMemFree_v2(address at)
     return INVALID_VALUE;
 }
 
-int cuMemHostAlloc(void **at, size_t bytes, unsigned flags) { ENTER_CONTEXT; (void)flags; *at = malloc(bytes); ++hosts; return OK; }
-int cuMemFreeHost(void *at) { --hosts; free(at); return OK; }
+int cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
+{
+    ENTER_CONTEXT;
+    (void)flags;
+    if (bytes == 0 || hosts == MOST)
+        return INVALID_VALUE;
+    if (bytes > MEMORY)
+        return OUT_OF_MEMORY;
+    *at = malloc(bytes);
+    memset(*at, 0xff, bytes); /* not initialised */
+    host_blocks[hosts++] = (struct block){(address)*at, bytes};
+    return OK;
+}
+
+int cuMemFreeHost(void *at)
+{
+    for (int i = 0; i < hosts; ++i)
+        if (host_blocks[i].at == (address)at) {
+            host_blocks[i] = host_blocks[--hosts];
+            free(at);
+            return OK;
+        }
+    return INVALID_VALUE;
+}
+
+/* The real one takes pageable memory too, but then waits, and captured work may not hold such copies. */
+static int is_pinned(const void *at, size_t bytes)
+{
+    for (int i = 0; i < hosts; ++i)
+        if (host_blocks[i].at <= (address)at && (address)at + bytes <= host_blocks[i].at + host_blocks[i].bytes)
+            return 1;
+    return bytes == 0;
+}
 
 struct copy { void *to; const void *from; size_t bytes; };
 static int copy(const void *data)
@@ -182,7 +213,9 @@ static int copy(const void *data)
 static int copying(void *stream, void *to, const void *from, size_t bytes, int device_to, int device_from)
 {
     const struct copy c = {to, from, bytes};
-    if ((device_to && !stub_is_device((address)to, bytes)) || (device_from && !stub_is_device((address)from, bytes)))
+    if (device_to ? !stub_is_device((address)to, bytes) : !is_pinned(to, bytes))
+        return ILLEGAL_ADDRESS;
+    if (device_from ? !stub_is_device((address)from, bytes) : !is_pinned(from, bytes))
         return ILLEGAL_ADDRESS;
     return stub_enqueue(stream, copy, &c, sizeof c);
 }

@@ -1,10 +1,10 @@
 //! Cluster files to clusters.
 
 use super::measured;
-use super::profile::{device_profile, link_profile};
+use super::profile::{device_profile, host_profile, link_profile};
 use super::{
     Basis, CLUSTER_VERSION, Calibration, Cluster, ClusterError, Device, DeviceKind, Efficiency,
-    Link, SharedBy,
+    Host, Link, SharedBy,
 };
 use crate::spelling::closest;
 use crate::units::{Bytes, Seconds};
@@ -50,6 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
         "device",
         "inside",
         "between",
+        "host",
         "calibration",
     ])?;
     let device = match root.section("device")? {
@@ -84,6 +85,7 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
         devices_per_node,
         inside: link("inside", devices_per_node > 1)?,
         between: link("between", nodes > 1)?,
+        host: read_host(&root)?,
         calibration: match root.section("calibration")? {
             Some(section) => read_calibration(&section, device.kind)?,
             None => Calibration::profile(device.kind),
@@ -171,6 +173,39 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
             "write the seconds that the shortest kernel takes, or a profile",
         )?),
     })
+}
+
+/// What is said of the host, or else what is known of that of the device's profile.
+fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
+    let device = root.section("device")?;
+    let profile = device.map(|device| device.text("profile")).transpose()?;
+    let base = profile.flatten().and_then(|name| host_profile(&name));
+    let Some(section) = root.section("host")? else {
+        return Ok(base);
+    };
+    section.only(&["memory_bytes", "bandwidth", "latency"])?;
+    let missing = |key, help| section.missing(key, help);
+    let memory = section
+        .positive("memory_bytes")?
+        .map(|bytes| Bytes(bytes as u64));
+    let bandwidth = section.positive("bandwidth")?;
+    let latency = section.not_negative("latency")?.map(Seconds);
+    let latency = latency.or(base.map(|host| host.latency));
+    Ok(Some(Host {
+        memory: (memory.or(base.map(|host| host.memory))).ok_or_else(|| {
+            missing(
+                "memory_bytes",
+                "write the bytes of memory of a node's processor",
+            )
+        })?,
+        bandwidth: (bandwidth.or(base.map(|host| host.bandwidth))).ok_or_else(|| {
+            missing(
+                "bandwidth",
+                "write the bytes a second to and from a device, each way",
+            )
+        })?,
+        latency: latency.unwrap_or(Seconds(10e-6)),
+    }))
 }
 
 fn read_link(section: &Section) -> Result<Link, ClusterError> {

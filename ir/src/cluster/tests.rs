@@ -221,3 +221,29 @@ proptest! {
         }
     }
 }
+
+/// The host is that of the device's profile, what is said of it, or unknown.
+#[test]
+fn hosts_are_known_or_described() {
+    let file = |lines: &str| Cluster::parse(&format!("version = 1\n{lines}"));
+    let h100 = file("device.profile = \"H100\"").unwrap().host.unwrap();
+    assert_eq!((h100.bandwidth, h100.memory.0), (55e9, 2 << 40));
+    let told = "device.profile = \"A100\"\n[host]\nbandwidth = 1e10\nlatency = 1e-6\n";
+    let told = file(told).unwrap();
+    let host = told.host.unwrap();
+    assert_eq!((host.bandwidth, host.memory.0), (1e10, 2 << 40));
+    assert_eq!(Cluster::parse(&told.to_toml()).unwrap(), told);
+    assert_eq!(Cluster::named("cpu").unwrap().host, None);
+    let own = "[device]\nname = \"own\"\nkind = \"gpu\"\nflops = 1e12\nmemory_bandwidth = 1e11\n\
+               memory_bytes = 1e9\nlaunch_floor = 1e-6\n";
+    assert_eq!(file(own).unwrap().host, None);
+    for (lines, part) in [
+        ("[host]\nbandwidth = 1e10\n", "host.memory_bytes"),
+        ("[host]\nmemory_bytes = 1e10\n", "host.bandwidth"),
+        ("[host]\nmemory_bytes = 0\n", "host.memory_bytes"),
+        ("[host]\nspeed = 1\n", "host.speed"),
+    ] {
+        let error = file(&format!("{own}{lines}")).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}

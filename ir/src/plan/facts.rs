@@ -20,6 +20,20 @@ pub struct Volume {
     pub redistribute_rows: f64,
 }
 
+/// What rests in the memory of the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Memory of a device that was planned with.
+    pub device: Bytes,
+    /// Memory of the host in the node where most rests.
+    pub memory: Bytes,
+    /// Copied from the hosts in an epoch, all ranks together.
+    pub fetched: Bytes,
+    /// Copied to the hosts in an epoch, all ranks together.
+    pub stored: Bytes,
+}
+
 /// A candidate beside the best one: its numbers divided by the best's; none where that has 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -10,8 +10,9 @@ impl Candidate {
 }
 
 /// Placement, ranks (stages x ranks of each) and partitioner, chunks if there are several, and when exchanges
-/// are left out, and the storage if it is not of 32 bits: `graph x 8 metis`, `tensor x 8 hash / 4`,
-/// `hybrid 4x2 metis / 16`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`.
+/// are left out, the storage if it is not of 32 bits, and whether tensors rest on the host: `graph x 8 metis`,
+/// `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
+/// `graph x 1 + host`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
@@ -30,6 +31,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if !parameters.storage.is_f32() {
         name = format!("{name} {}", parameters.storage);
+    }
+    if parameters.offload == Some(true) {
+        name += " + host";
     }
     name
 }

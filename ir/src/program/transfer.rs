@@ -12,7 +12,7 @@ pub struct Transfer {
     /// Which messages are its own: every transfer of a program has another tag, the same on all
     /// ranks and never [`Transfer::WHOLE`].
     pub tag: u32,
-    /// The communication; neither a half nor a loop.
+    /// What has halves: a communication, or a move between a rank and its host.
     pub what: Box<Instr>,
 }
 
@@ -22,6 +22,12 @@ impl Transfer {
 }
 
 impl Instr {
+    /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
+    /// rank and its host.
+    pub fn has_halves(&self) -> bool {
+        matches!(self, Self::Move { .. }) || self.communicates()
+    }
+
     /// Whether the instruction sends and receives, and is not one half of such a one.
     pub fn communicates(&self) -> bool {
         match self {

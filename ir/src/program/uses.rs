@@ -1,6 +1,6 @@
 //! What instructions are called and which buffers they use.
 
-use super::{Instr, Program, Ref};
+use super::{Instr, Launch, Program, Ref};
 
 impl Instr {
     /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
@@ -40,6 +40,7 @@ impl Instr {
             Self::Send(passage) => (passage.tensors.clone(), Vec::new()),
             Self::Receive(passage) => (Vec::new(), passage.tensors.clone()),
             Self::Remember { from, history } => (vec![*from], vec![*history]),
+            Self::Move { from, to } => (vec![*from], vec![*to]),
             Self::Repeat { .. } | Self::Chunks { .. } => (Vec::new(), Vec::new()),
         }
     }
@@ -64,6 +65,67 @@ impl Instr {
             Self::Send(_) => "send",
             Self::Receive(_) => "receive",
             Self::Remember { .. } => "remember",
+            Self::Move { from, .. } => match program.is_hosted(from.buffer) {
+                true => "fetch",
+                false => "store",
+            },
         }
+    }
+
+    /// Visits every reference to a buffer, those inside of loops too, to change it.
+    pub fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        match self {
+            Self::Launch(launch) => launch.each_ref(visit),
+            Self::MatMul {
+                a, b, out, finish, ..
+            } => {
+                [a, b, out].into_iter().for_each(|m| visit(&mut m.at));
+                finish.iter_mut().for_each(|launch| launch.each_ref(visit));
+            }
+            Self::SparseMatMul { values, b, out, .. } => {
+                [values, &mut b.at, &mut out.at].into_iter().for_each(visit);
+            }
+            Self::SparseDropout { values, out, .. } | Self::Densify { values, out } => {
+                [values, out].into_iter().for_each(visit);
+            }
+            Self::HaloExchange { buffer, skip } => {
+                visit(buffer);
+                skip.iter_mut().for_each(|skip| visit(&mut skip.copies));
+            }
+            Self::HaloReduce { buffer } => visit(buffer),
+            Self::AllReduce { buffers } => {
+                for buffer in buffers {
+                    let mut at = Ref::first(*buffer);
+                    visit(&mut at);
+                    *buffer = at.buffer;
+                }
+            }
+            Self::Redistribute { from, to, .. } => {
+                [&mut from.at, to].into_iter().for_each(visit);
+            }
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.each_ref(visit),
+            Self::Loss {
+                logits, out, grad, ..
+            } => {
+                visit(logits);
+                out.iter_mut().chain(grad).for_each(visit);
+            }
+            Self::Metrics { logits, out, .. } => [logits, out].into_iter().for_each(visit),
+            Self::Send(passage) | Self::Receive(passage) => {
+                passage.tensors.iter_mut().for_each(visit);
+            }
+            Self::Remember { from, history } => [from, history].into_iter().for_each(visit),
+            Self::Move { from, to } => [from, to].into_iter().for_each(visit),
+            Self::Repeat { body, .. } | Self::Chunks { body, .. } => {
+                body.iter_mut().for_each(|instr| instr.each_ref(visit));
+            }
+        }
+    }
+}
+
+impl Launch {
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        self.inputs.iter_mut().for_each(&mut *visit);
+        self.outputs.iter_mut().for_each(visit);
     }
 }

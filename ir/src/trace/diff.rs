@@ -34,8 +34,8 @@ pub struct Total {
     pub runs: [u64; 2],
     /// From the first begin to the last end.
     pub seconds: [Seconds; 2],
-    /// Compute, copies and network, each as [`Resource::ALL`]; without waiting.
-    pub resources: [[Seconds; 2]; 3],
+    /// Compute, copies, network and host, each as [`Resource::ALL`]; without waiting.
+    pub resources: [[Seconds; 2]; 4],
     /// Waiting for other ranks, in instructions that communicate.
     pub waiting: [Seconds; 2],
     /// Between instructions: what begins no earlier than the one before has ended.
@@ -115,6 +115,7 @@ fn total(phase: Phase, sides: &[Side; 2]) -> Option<Total> {
             typical(|p| &p.busy[0]),
             typical(|p| &p.busy[1]),
             typical(|p| &p.busy[2]),
+            typical(|p| &p.busy[3]),
         ],
         waiting: typical(|p| &p.waiting),
         between: typical(|p| &p.between),
@@ -151,7 +152,7 @@ struct Instruction {
 #[derive(Clone, Debug, Default)]
 struct Phased {
     /// By resource.
-    busy: [Sums; 3],
+    busy: [Sums; 4],
     waiting: Sums,
     between: Sums,
     bytes: u64,
@@ -195,7 +196,7 @@ impl<'a> Side<'a> {
                     let all = there.unwrap_or(event.begin_us);
                     (all.min(event.end_us) - event.begin_us).max(0.0)
                 }
-                Resource::Compute | Resource::Copy => 0.0,
+                Resource::Compute | Resource::Copy | Resource::Host => 0.0,
             };
             side.add(event, waiting / 1e6, between / 1e6);
             last = Some(event);

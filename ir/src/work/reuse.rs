@@ -118,13 +118,14 @@ impl<'a> Walk<'a> {
                         self.list(body, &at, iteration, Part { index, of });
                     }
                 }
-                // Of these only a few rows are touched.
+                // Of these only a few rows are touched, or they do not pass through the cache.
                 Instr::HaloExchange { .. }
                 | Instr::HaloReduce { .. }
                 | Instr::Begin(_)
+                | Instr::Move { .. }
                 | Instr::Send(_)
                 | Instr::Receive(_) => {}
-                Instr::Finish(transfer) if is_halo(&transfer.what) => {}
+                Instr::Finish(transfer) if passes_by(&transfer.what) => {}
                 _ => self.instr(instr, at, iteration, part),
             }
         }
@@ -203,7 +204,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_halo(instr: &Instr) -> bool {
+fn passes_by(instr: &Instr) -> bool {
     matches!(instr, Instr::HaloExchange { .. } | Instr::HaloReduce { .. })
 }
 

@@ -11,6 +11,7 @@ pub mod chunks;
 mod embeddings;
 mod inputs;
 mod kernel;
+pub mod offload;
 mod optimizer;
 pub mod overlap;
 mod partial;

@@ -28,6 +28,8 @@ pub struct PlacementSpec {
     pub flow: Flow,
     /// When exchanges are left out, where they may be.
     pub skip: Option<Rule>,
+    /// Whether tensors that do not fit rest on the host.
+    pub offload: bool,
     /// Stages of a pipeline; the layers that are best if none are given.
     pub stages: Option<Stages>,
     /// How tensors lie in memory.
@@ -65,6 +67,7 @@ impl PlacementSpec {
                 },
             },
             skip: parameters.skip,
+            offload: parameters.offload.unwrap_or(false),
             stages,
             storage: parameters.storage,
         }
@@ -123,6 +126,9 @@ pub struct Pin {
     pub interval: Option<u32>,
     /// How tensors lie in memory.
     pub storage: Storage,
+    /// Whether tensors rest on the host: only candidates that need it, or none; where they do not fit
+    /// otherwise if that is free.
+    pub offload: Option<bool>,
 }
 
 impl Pin {
@@ -140,6 +146,7 @@ impl Pin {
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
             interval: spec.stages.as_ref().map(|stages| stages.interval),
             storage: spec.storage,
+            offload: Some(spec.offload),
         }
     }
 
@@ -178,6 +185,7 @@ impl PlanRequest<'_> {
                         placement: row.placement,
                         ranks,
                         partitioner,
+                        offload: false,
                         skip: row.skips.then(|| self.pin.skip.unwrap_or_default()),
                         layouts: layouts.clone(),
                         flow: Flow { overlap, chunks },

@@ -42,9 +42,15 @@ impl Priced<'_> {
             eval_seconds: rounded(estimate.eval.seconds),
             breakdown: breakdown.collect(),
             ranks_to_fit: self.ranks_to_fit,
+            host: self.host,
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
-            reason: format!("{}{}", self.reason(request, chosen, best), self.unknown()),
+            reason: format!(
+                "{}{}{}",
+                self.reason(request, chosen, best),
+                self.resting(),
+                self.unknown()
+            ),
         }
     }
 
@@ -128,6 +134,21 @@ impl Priced<'_> {
         format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
     }
 
+    /// What is copied to and from the host, and what of that nothing hides.
+    fn resting(&self) -> String {
+        let Some(host) = self.host else {
+            return String::new();
+        };
+        let kinds = self.estimate.epoch.breakdown.iter();
+        let copies = kinds.filter(|kind| ["fetch", "store"].contains(&kind.name.as_str()));
+        let waited = Seconds(copies.map(|kind| kind.seconds.0).sum());
+        format!(
+            "; rests on the host where it would not fit: {} a node, an epoch fetches {} and stores {}, of which {} \
+             are waited for",
+            host.memory, host.fetched, host.stored, waited
+        )
+    }
+
     /// What nobody knows before a run.
     fn unknown(&self) -> &'static str {
         match self.spec.skip.is_some_and(|rule| rule.limit().is_some()) {
@@ -152,7 +173,9 @@ impl Priced<'_> {
             none if none.is_empty() => none,
             list => format!("; rows of earlier epochs take {list}"),
         };
-        format!("does not fit: {needed} needed, {device} has {has}; {remedy}{copies}")
+        let host = self.helpless.as_ref();
+        let host = host.map_or_else(String::new, |why| format!("; {why}"));
+        format!("does not fit: {needed} needed, {device} has {has}; {remedy}{host}{copies}")
     }
 
     /// What most of the epoch goes to, or most of what it takes longer than another's.

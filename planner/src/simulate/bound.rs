@@ -53,29 +53,49 @@ pub(super) fn bound_of(program: &Program, cluster: &Cluster, parts: &Parts, firs
     }
 }
 
-/// Seconds that a rank of a class is busy, and that its links are. Messages that are under way while
-/// it computes keep the links busy, but not the rank.
-fn busy(steps: &[Step], class: usize) -> [f64; 2] {
-    let mut sum = [0.0; 2];
+/// Seconds that a rank of a class is busy, and that its links to other ranks and those from and to its host are.
+/// What is under way while it computes keeps the links busy, but not the rank.
+fn busy(steps: &[Step], class: usize) -> [f64; 4] {
+    let mut sum = [0.0; 4];
     for step in steps {
-        let [rank, links] = match step {
-            Step::Compute { seconds, .. } => [seconds[class], 0.0],
-            Step::Transfer { half, cost, .. } => transfer(*half, cost, class),
+        let one = match step {
+            Step::Compute { seconds, .. } => [seconds[class], 0.0, 0.0, 0.0],
+            Step::Transfer { half, cost, .. } => {
+                let [rank, links] = transfer(*half, cost, class);
+                [rank, links, 0.0, 0.0]
+            }
+            Step::Move {
+                half, out, seconds, ..
+            } => {
+                let (mut one, seconds) = ([0.0; 4], seconds[class]);
+                if *half == Half::Whole {
+                    one[0] = seconds;
+                }
+                if !matches!(half, Half::Finish(_)) {
+                    one[2 + usize::from(*out)] = seconds;
+                }
+                one
+            }
             Step::Loop { count, body, .. } => {
                 busy(body, class).map(|seconds| f64::from(*count) * seconds)
             }
             Step::Chunks { count, bodies } => {
                 let times = f64::from(*count) / bodies.len().max(1) as f64;
                 let bodies = bodies.iter().map(|body| busy(body, class));
-                let all = bodies.fold([0.0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
+                let all = bodies.fold([0.0; 4], plus);
                 all.map(|seconds| times * seconds)
             }
             // Rows that go to another stage keep nobody busy but their links.
-            Step::Passage { .. } => [0.0; 2],
+            Step::Passage { .. } => [0.0; 4],
         };
-        sum = [sum[0] + rank, sum[1] + links];
+        sum = plus(sum, one);
     }
     sum
+}
+
+fn plus(mut a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+    a
 }
 
 /// Packing, the own links and adding up.

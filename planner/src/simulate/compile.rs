@@ -1,12 +1,13 @@
 //! Instructions to durations by class of ranks.
 
 mod exchange;
+mod host;
 
 use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Transfer};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -35,6 +36,16 @@ pub(super) enum Step {
         name: usize,
         half: Half,
         cost: TransferCost,
+    },
+    /// A copy between the ranks and their hosts, or one of its halves.
+    Move {
+        at: String,
+        name: usize,
+        half: Half,
+        /// To the host: the two ways are apart.
+        out: bool,
+        /// Seconds by class.
+        seconds: Vec<f64>,
     },
     /// A loop.
     Loop {
@@ -113,12 +124,12 @@ pub(super) struct ExchangeCost {
 }
 
 impl Step {
-    /// Whether a rank may wait for another.
+    /// Whether a rank may wait for another, or for its host.
     pub fn communicates(&self) -> bool {
         match self {
             Self::Compute { .. } => false,
             Self::Transfer { .. } => true,
-            Self::Passage { .. } => true,
+            Self::Passage { .. } | Self::Move { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
             Self::Chunks { bodies, .. } => bodies.iter().flatten().any(Self::communicates),
         }
@@ -238,6 +249,17 @@ impl<'a> Compiler<'a> {
                     .pipeline
                     .map_or(1, |pipeline| pipeline.interval.max(1));
                 self.computed(instr, at, name, 1.0 / f64::from(interval))
+            }
+            Instr::Move { from, to } => self.moved_rows((*from, *to), Half::Whole, at, name),
+            Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
+                if !what.communicates() =>
+            {
+                let begins = matches!(instr, Instr::Begin(_));
+                let half = if begins { Half::Begin } else { Half::Finish };
+                match **what {
+                    Instr::Move { from, to } => self.moved_rows((from, to), half(*tag), at, name),
+                    _ => self.computed(what, at, name, 0.0),
+                }
             }
             Instr::Begin(transfer) => {
                 self.transfer(&transfer.what, Half::Begin(transfer.tag), at, name)

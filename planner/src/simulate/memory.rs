@@ -1,5 +1,6 @@
 //! The memory of the rank that needs most.
 
+use crate::lower::offload::Room;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
@@ -21,6 +22,18 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     worst(program, cluster, parts, &buffers)
 }
 
+/// What each rank of a program has for its buffers on such a device, where everything else has its place.
+pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room> {
+    let mut rooms = Vec::new();
+    each(program, parts, &|_| 1, &mut |sizes, own| {
+        rooms.push(Room {
+            sizes: *sizes,
+            bytes: device.0.saturating_sub(own),
+        });
+    });
+    rooms
+}
+
 /// Memory of the rank that needs most, with what buffers take.
 fn worst(
     program: &Program,
@@ -28,6 +41,21 @@ fn worst(
     parts: &Parts,
     buffers: &dyn Fn(&RankSizes) -> u64,
 ) -> Bytes {
+    let mut peak = 0;
+    let sharers = |rank| sharers(cluster, rank, program.ranks);
+    each(program, parts, &sharers, &mut |sizes, own| {
+        peak = peak.max(buffers(sizes).saturating_add(own));
+    });
+    Bytes(peak)
+}
+
+/// Visits the ranks that differ, with what each keeps beside buffers; of what some share, its part.
+fn each(
+    program: &Program,
+    parts: &Parts,
+    sharers: &dyn Fn(u32) -> u64,
+    visit: &mut dyn FnMut(&RankSizes, u64),
+) {
     let mut needs = Needs::default();
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
@@ -45,14 +73,13 @@ fn worst(
     let fixed = passed.iter().map(|(_, fixed)| *fixed).max().unwrap_or(0);
     // Each size once: of a thousand ranks, most are equal.
     let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
-    let mut peak = 0;
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
         let messages = needs.messages(parts, rank);
-        let sharers = sharers(cluster, rank as u32, program.ranks);
+        let sharers = sharers(rank as u32);
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
             let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
@@ -61,10 +88,9 @@ fn worst(
                 .saturating_add(fixed)
                 .saturating_mul(4)
                 .saturating_add(own);
-            peak = peak.max(buffers(sizes).saturating_add(own));
+            visit(sizes, own);
         }
     }
-    Bytes(peak)
 }
 
 /// Words of the rows that a list sends to other stages, and words that are no vertex's.
@@ -213,12 +239,13 @@ impl Needs {
                     self.rows(instr);
                     self.send(Sent::of(instr, program));
                 }
-                Instr::Begin(transfer) => {
+                Instr::Begin(transfer) if transfer.what.communicates() => {
                     self.rows(&transfer.what);
                     let sent = Sent::of(&transfer.what, program);
                     self.send(sent);
                     self.under_way.push((transfer.tag, sent));
                 }
+                Instr::Begin(_) => {}
                 Instr::Finish(transfer) => self.under_way.retain(|(tag, _)| *tag != transfer.tag),
                 Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
                     self.labels = self.labels.max(match loss {
@@ -231,6 +258,7 @@ impl Needs {
                 }
                 Instr::Receive(_)
                 | Instr::Remember { .. }
+                | Instr::Move { .. }
                 | Instr::MatMul { .. }
                 | Instr::SparseMatMul { .. }
                 | Instr::SparseDropout { .. }

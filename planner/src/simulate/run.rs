@@ -32,6 +32,10 @@ struct State {
     communication: Vec<f64>,
     /// When the links of a class have passed on all that was sent, by class.
     network: Vec<f64>,
+    /// When the links to and from the host are free, by class.
+    host: [Vec<f64>; 2],
+    /// When copies between rank and host that are under way are over, by tag and class.
+    copies: BTreeMap<u32, Vec<f64>>,
     /// What is under way, by tag.
     flights: BTreeMap<u32, Flight>,
     /// By name: instructions of a rank, and seconds summed over the ranks.
@@ -57,6 +61,8 @@ impl<'a> Run<'a> {
             clock: zeros.clone(),
             compute: zeros.clone(),
             communication: zeros.clone(),
+            host: [zeros.clone(), zeros.clone()],
+            copies: BTreeMap::new(),
             network: zeros,
             flights: BTreeMap::new(),
             kinds: vec![(0, 0.0); names.len()],
@@ -191,6 +197,13 @@ impl<'a> Run<'a> {
                     }
                 }
             },
+            Step::Move {
+                at,
+                name,
+                half,
+                out,
+                seconds,
+            } => self.copy((*name, at), *half, usize::from(*out), seconds),
             Step::Loop {
                 count,
                 reverse,
@@ -202,6 +215,40 @@ impl<'a> Run<'a> {
             },
             // Between stages: see `stages`.
             Step::Passage { .. } => {}
+        }
+    }
+
+    /// Copies between ranks and hosts: each way takes one copy after the other, beside whatever runs.
+    fn copy(&mut self, (name, at): (usize, &str), half: Half, way: usize, seconds: &[f64]) {
+        if !matches!(half, Half::Begin(_)) {
+            self.state.kinds[name].0 += 1;
+        }
+        let known = match half {
+            Half::Finish(tag) => self.state.copies.remove(&tag),
+            Half::Whole | Half::Begin(_) => None,
+        };
+        let mut ends = Vec::with_capacity(seconds.len());
+        for (class, &seconds) in seconds.iter().enumerate() {
+            let clock = self.state.clock[class];
+            let end = match &known {
+                Some(ends) => ends[class],
+                None => {
+                    let free = &mut self.state.host[way][class];
+                    *free = clock.max(*free) + seconds;
+                    *free
+                }
+            };
+            ends.push(end);
+            if let Half::Begin(_) = half {
+                self.event(class, name, at, (clock, end), 0);
+                continue;
+            }
+            let waited = (end - clock).max(0.0);
+            self.state.communication[class] += waited;
+            self.finish(class, name, at, waited, clock + waited, 0);
+        }
+        if let Half::Begin(tag) = half {
+            self.state.copies.insert(tag, ends);
         }
     }
 
@@ -339,8 +386,21 @@ impl<'a> Run<'a> {
         bytes_sent: u64,
     ) {
         let begin = std::mem::replace(&mut self.state.clock[class], end);
+        let ranks = self.fabric.classes[class].ranks.len();
+        self.state.kinds[name].1 += busy * ranks as f64;
+        self.event(class, name, at, (begin, end), bytes_sent);
+    }
+
+    /// Keeps what the ranks of a class did.
+    fn event(
+        &mut self,
+        class: usize,
+        name: usize,
+        at: &str,
+        (begin, end): (f64, f64),
+        bytes_sent: u64,
+    ) {
         let ranks = &self.fabric.classes[class].ranks;
-        self.state.kinds[name].1 += busy * ranks.len() as f64;
         let (iteration, name) = (self.iteration, self.names[name]);
         if let Some(Tracing {
             events,
@@ -401,6 +461,9 @@ impl State {
         more(&mut self.compute, &before.compute);
         more(&mut self.communication, &before.communication);
         more(&mut self.network, &before.network);
+        for (now, before) in self.host.iter_mut().zip(&before.host) {
+            more(now, before);
+        }
         for (now, before) in self.kinds.iter_mut().zip(&before.kinds) {
             now.0 += (now.0 - before.0) * times as u64;
             now.1 += (now.1 - before.1) * times;

@@ -59,7 +59,7 @@ fn list(
         }
         match instr {
             Instr::Begin(transfer) => {
-                if !transfer.what.communicates() {
+                if !transfer.what.has_halves() {
                     return Err(format!("{place}: half of a {name}, which sends nothing"));
                 }
                 if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {

@@ -113,6 +113,7 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
         | Instr::Redistribute { .. }
         | Instr::Begin(_)
         | Instr::Finish(_)
+        | Instr::Move { .. }
         | Instr::Metrics { .. }
         | Instr::Repeat { .. }
         | Instr::Chunks { .. } => false,

@@ -4,7 +4,7 @@ use gnnc::runtime::device::cuda::driver::{Event, Stream};
 use std::collections::BTreeMap;
 
 /// Streams, at most.
-const STREAMS: usize = 16;
+const STREAMS: usize = 20;
 
 /// How much of each stream is over.
 type Clock = [u32; STREAMS];
@@ -63,7 +63,43 @@ impl Moment {
     }
 }
 
+impl Word {
+    /// The word has been written before anything began.
+    pub fn begin(&mut self) {
+        self.written = true;
+    }
+}
+
 impl Clocks {
+    /// The work that began last on a stream copies words; those that were never written still were not.
+    pub fn copy(&self, on: Stream, from: &mut [Word], to: &mut [Word]) -> Result<(), String> {
+        for (from, to) in from.iter_mut().zip(to) {
+            let written = std::mem::replace(&mut from.written, true);
+            self.touch(on, std::slice::from_mut(from), false)?;
+            self.touch(on, std::slice::from_mut(to), true)?;
+            (from.written, to.written) = (written, written);
+        }
+        Ok(())
+    }
+
+    /// The processor uses words: work on streams that does so too is over.
+    pub fn by_host(&self, words: &mut [Word], write: bool) -> Result<(), String> {
+        for word in words {
+            for (stream, over) in self.host.clock.iter().enumerate() {
+                let earlier = [word.writes[stream], word.reads[stream]];
+                let meets = if write { 2 } else { 1 };
+                if let Some(one) = earlier[..meets].iter().find(|one| one.tick > *over) {
+                    return Err(format!(
+                        "race: the processor does not wait for {} on stream {stream}",
+                        self.names[one.work as usize]
+                    ));
+                }
+            }
+            word.written |= write;
+        }
+        Ok(())
+    }
+
     pub fn stream(&mut self) -> Result<Stream, String> {
         if self.streams.len() == STREAMS {
             return Err(format!("more than {STREAMS} streams"));

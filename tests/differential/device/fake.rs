@@ -7,8 +7,8 @@ mod work;
 use super::clocks::{Clocks, Ordering, Word, joined};
 use super::host::Host;
 use gnnc::runtime::device::cuda::driver::{
-    Address, Captured, Driver, DriverError, Event, Function, Launch, Message, Product, Stream,
-    Touched,
+    Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,
+    Stream, Touched,
 };
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,6 +43,8 @@ pub struct Seen {
     pub calls: u64,
     /// The call that fails, counted from 1.
     pub fails: Option<u64>,
+    /// Whether the host has no memory to give.
+    pub no_host_memory: bool,
     /// Times that captured work was replayed.
     pub replays: u64,
     /// What was put on streams, if somebody asked.
@@ -55,6 +57,8 @@ enum Work {
     Launch(Function, [u32; 2], Vec<u64>, Vec<Touched>),
     Multiply(Product),
     Copy(Address, Address, u64),
+    Fetch(HostAddress, Address, u64),
+    Store(Address, HostAddress, u64),
     Clear(Address, u64),
     Exchange(Vec<Message>, Vec<Message>),
     Record(Event),
@@ -74,6 +78,8 @@ pub struct Fake {
     seen: Arc<Mutex<Seen>>,
     clocks: Clocks,
     memory: BTreeMap<u64, Block>,
+    /// Memory of the host.
+    hosts: BTreeMap<u64, Block>,
     modules: Vec<Host>,
     /// Module and entry point of each function.
     functions: Vec<(usize, usize)>,
@@ -101,6 +107,7 @@ impl Fake {
             seen: Arc::clone(seen),
             clocks: Clocks::default(),
             memory: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             modules: Vec::new(),
             functions: Vec::new(),
             capture: None,
@@ -131,15 +138,61 @@ impl Fake {
 
     /// The block that bytes lie in, with the words that they touch.
     fn block(&self, at: Address, bytes: u64) -> Result<(u64, Range<usize>), String> {
-        let before = self.memory.range(..=at.0).next_back();
-        let inside = before.filter(|(begin, block)| at.0 + bytes <= **begin + block.bytes as u64);
-        let (begin, _) = inside
-            .ok_or_else(|| format!("{bytes} bytes at {at} are not in memory that was allocated"))?;
-        let first = (at.0 - begin) as usize;
-        let words = first / 4..(first + bytes as usize).div_ceil(4);
-        Ok((*begin, words))
+        within(&self.memory, at, bytes)
     }
 
+    /// Copies between the device and the host. Words that were never written may be copied: they still were not.
+    fn copied(
+        &mut self,
+        on: Stream,
+        [from, to]: [u64; 2],
+        bytes: u64,
+        fetched: bool,
+    ) -> Result<(), String> {
+        let Self {
+            memory,
+            hosts,
+            clocks,
+            ..
+        } = self;
+        let (sources, targets) = match fetched {
+            true => (hosts, memory),
+            false => (memory, hosts),
+        };
+        let (source, read) = within(sources, Address(from), bytes)?;
+        let (target, written) = within(targets, Address(to), bytes)?;
+        let (source, target) = (sources.get_mut(&source), targets.get_mut(&target));
+        let (source, target) = source.zip(target).ok_or("no memory")?;
+        clocks.copy(on, &mut source.words[read], &mut target.words[written])?;
+        // SAFETY: both lie in blocks that live as long as the driver, and do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) };
+        Ok(())
+    }
+
+    /// A use of the host's memory by the processor itself.
+    fn by_host(&mut self, at: HostAddress, bytes: u64, write: bool) -> Result<(), String> {
+        let (block, words) = within(&self.hosts, Address(at.0), bytes)?;
+        let block = self.hosts.get_mut(&block).ok_or("no memory")?;
+        self.clocks.by_host(&mut block.words[words], write)
+    }
+}
+
+/// The block of a memory that bytes lie in, with the words that they touch.
+fn within(
+    memory: &BTreeMap<u64, Block>,
+    at: Address,
+    bytes: u64,
+) -> Result<(u64, Range<usize>), String> {
+    let before = memory.range(..=at.0).next_back();
+    let inside = before.filter(|(begin, block)| at.0 + bytes <= **begin + block.bytes as u64);
+    let (begin, _) = inside
+        .ok_or_else(|| format!("{bytes} bytes at {at} are not in memory that was allocated"))?;
+    let first = (at.0 - begin) as usize;
+    let words = first / 4..(first + bytes as usize).div_ceil(4);
+    Ok((*begin, words))
+}
+
+impl Fake {
     fn touch(&mut self, on: Stream, touched: Touched) -> Result<(), String> {
         if touched.bytes == 0 {
             return Ok(());
@@ -197,22 +250,52 @@ impl Driver for Fake {
         Ok(1 << 30)
     }
 
+    fn host_memory(&mut self, bytes: u64) -> Result<HostAddress, DriverError> {
+        self.outside("host_memory")?;
+        if self.seen.lock().unwrap().no_host_memory {
+            let message = "none left".to_owned();
+            return Err(DriverError::HostMemory { bytes, message });
+        }
+        let (at, mut block) = block(bytes, 0, self.hosts.len());
+        // Zeros.
+        block.words.iter_mut().for_each(Word::begin);
+        self.hosts.insert(at, block);
+        Ok(HostAddress(at))
+    }
+
+    fn fetch(&mut self, on: Stream, from: HostAddress, to: Address, bytes: u64) -> Done {
+        self.put("fetch", on, Work::Fetch(from, to, bytes))
+    }
+
+    fn store(&mut self, on: Stream, from: Address, to: HostAddress, bytes: u64) -> Done {
+        self.put("store", on, Work::Store(from, to, bytes))
+    }
+
+    fn read_host(&mut self, from: HostAddress, to: &mut [u8]) -> Done {
+        self.outside("read_host")?;
+        let used = self.by_host(from, to.len() as u64, false);
+        used.map_err(|e| wrong("read_host", e))?;
+        // SAFETY: the bytes lie in one block.
+        to.copy_from_slice(unsafe { std::slice::from_raw_parts(from.0 as *const u8, to.len()) });
+        Ok(())
+    }
+
+    fn write_host(&mut self, from: &[u8], to: HostAddress) -> Done {
+        self.outside("write_host")?;
+        let used = self.by_host(to, from.len() as u64, true);
+        used.map_err(|e| wrong("write_host", e))?;
+        // SAFETY: as above.
+        let target = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, from.len()) };
+        target.copy_from_slice(from);
+        Ok(())
+    }
+
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
         self.outside("allocate")?;
-        let bytes = (bytes as usize).max(1).next_multiple_of(4);
-        let layout = Layout::from_size_align(bytes, ALIGNMENT).unwrap();
-        // SAFETY: the size is not 0.
-        let at = unsafe { alloc_zeroed(layout) };
         // What is read before it is written shall show.
-        // SAFETY: the memory was just allocated.
-        unsafe { at.write_bytes(0xff, bytes) };
-        let block = Block {
-            bytes,
-            words: vec![Word::default(); bytes / 4],
-            number: self.memory.len(),
-        };
-        self.memory.insert(at as u64, block);
-        Ok(Address(at as u64))
+        let (at, block) = block(bytes, 0xff, self.memory.len());
+        self.memory.insert(at, block);
+        Ok(Address(at))
     }
 
     fn release(&mut self, at: Address) -> Done {
@@ -383,6 +466,22 @@ impl Driver for Fake {
     }
 }
 
+/// Memory filled with a byte.
+fn block(bytes: u64, byte: u8, number: usize) -> (u64, Block) {
+    let bytes = (bytes as usize).max(1).next_multiple_of(4);
+    let layout = Layout::from_size_align(bytes, ALIGNMENT).unwrap();
+    // SAFETY: the size is not 0.
+    let at = unsafe { alloc_zeroed(layout) };
+    // SAFETY: the memory was just allocated.
+    unsafe { at.write_bytes(byte, bytes) };
+    let block = Block {
+        bytes,
+        words: vec![Word::default(); bytes / 4],
+        number,
+    };
+    (at as u64, block)
+}
+
 fn free(at: u64, block: &Block) {
     let layout = Layout::from_size_align(block.bytes, ALIGNMENT).unwrap();
     // SAFETY: allocated with this layout, and not in use any more.
@@ -391,6 +490,7 @@ fn free(at: u64, block: &Block) {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        self.memory.iter().for_each(|(at, block)| free(*at, block));
+        let all = self.memory.iter().chain(&self.hosts);
+        all.for_each(|(at, block)| free(*at, block));
     }
 }

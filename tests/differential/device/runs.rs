@@ -26,7 +26,7 @@ pub fn options(placement: Placement, ranks: u32) -> TrainOptions {
 
 /// What some epochs with a small learning rate come to.
 #[derive(Debug, PartialEq)]
-struct Found {
+pub struct Found {
     losses: Vec<f64>,
     bytes: Vec<u64>,
     parameters: Vec<Tensor>,
@@ -34,7 +34,7 @@ struct Found {
     counts: [f64; 6],
 }
 
-fn run(session: &mut Session, epochs: usize) -> Found {
+pub fn run(session: &mut Session, epochs: usize) -> Found {
     session.set_learning_rate(0.05);
     let (mut losses, mut bytes, mut counts) = (Vec::new(), Vec::new(), [0.0; 6]);
     for _ in 0..epochs {
@@ -81,7 +81,7 @@ fn close(a: &Found, b: &Found, what: &str) {
 }
 
 /// Runs that the interpreter has no word for: old rows, chunks in all orders, several stages.
-fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
+pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
     // A hybrid of one stage is graph parallelism, and has no chunks.
     let placement = match stages == ranks || stages == 1 {
         true => Placement::Pipeline,

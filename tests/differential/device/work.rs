@@ -2,7 +2,9 @@
 
 use super::{Fake, Work};
 use gnnc::ir::storage::Storage;
-use gnnc::runtime::device::cuda::driver::{Address, Function, Matrix, Product, Stream, Touched};
+use gnnc::runtime::device::cuda::driver::{
+    Address, Function, HostAddress, Matrix, Product, Stream, Touched,
+};
 use std::fmt::Write;
 
 impl Fake {
@@ -41,6 +43,8 @@ impl Fake {
                 self.bytes(*to, *bytes)?.copy_from_slice(&copied);
                 Ok(())
             }
+            Work::Fetch(from, to, bytes) => self.copied(on, [from.0, to.0], *bytes, true),
+            Work::Store(from, to, bytes) => self.copied(on, [from.0, to.0], *bytes, false),
             Work::Clear(at, bytes) => {
                 self.touch(on, written(*at, *bytes))?;
                 self.bytes(*at, *bytes)?.fill(0);
@@ -197,6 +201,14 @@ impl Fake {
         }
     }
 
+    /// The same on the host.
+    fn host_place(&self, at: HostAddress) -> String {
+        let before = self.hosts.range(..=at.0).next_back();
+        before.map_or("nowhere".to_owned(), |(begin, block)| {
+            format!("host {}+{}", block.number, at.0 - begin)
+        })
+    }
+
     fn name(&self, work: &Work) -> String {
         let mut text = String::new();
         let written = match work {
@@ -219,6 +231,14 @@ impl Fake {
             Work::Copy(from, to, bytes) => {
                 let (from, to) = (self.place(*from), self.place(*to));
                 write!(text, "copy {bytes} bytes from {from} to {to}")
+            }
+            Work::Fetch(from, to, bytes) => {
+                let (from, to) = (self.host_place(*from), self.place(*to));
+                write!(text, "fetch {bytes} bytes from {from} to {to}")
+            }
+            Work::Store(from, to, bytes) => {
+                let (from, to) = (self.place(*from), self.host_place(*to));
+                write!(text, "store {bytes} bytes from {from} to {to}")
             }
             Work::Clear(at, bytes) => write!(text, "clear {bytes} bytes at {}", self.place(*at)),
             Work::Exchange(sent, received) => {

@@ -13,7 +13,7 @@ use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_graph::Labels;
 use gnnc_ir::kernel::drop_threshold;
 use gnnc_ir::op::{Loss, Site};
-use gnnc_ir::program::{self, Instr, METRICS, Product, Ref};
+use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
 use std::ops::Range;
 
 /// Where labels lie: classes, or rows of numbers.
@@ -84,6 +84,20 @@ impl Station {
             } => self.metrics(gpu, *logits, *out, *classes, iteration),
             Instr::Remember { from, history } => {
                 self.remember(gpu, *from, *history, iteration, moment)
+            }
+            Instr::Move { from, to } => {
+                let whole = (Transfer::WHOLE, iteration);
+                self.host_move(gpu, (*from, *to), whole, [true, true])
+            }
+            Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
+                let begins = matches!(step.instr, Instr::Begin(_));
+                match **what {
+                    Instr::Move { from, to } => {
+                        let halves = [begins, !begins];
+                        self.host_move(gpu, (from, to), (*tag, iteration), halves)
+                    }
+                    _ => Ok(()),
+                }
             }
             _ => Ok(()),
         }

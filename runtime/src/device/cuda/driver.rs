@@ -18,6 +18,17 @@ impl Address {
     }
 }
 
+/// An address in the memory of the processor that the device copies to and from by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostAddress(pub u64);
+
+impl HostAddress {
+    /// The address that many bytes further on.
+    pub fn plus(self, bytes: u64) -> Self {
+        Self(self.0 + bytes)
+    }
+}
+
 /// A queue of work, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u32);
@@ -123,6 +134,17 @@ pub enum DriverError {
         /// Bytes that are free.
         free: u64,
     },
+    /// The processor has not enough memory that the device may copy to and from by itself.
+    #[error(
+        "the host gives no {bytes} bytes of memory for what does not fit on the device ({message}); use more ranks, \
+         a smaller model, or raise the limit of locked memory (`ulimit -l`)"
+    )]
+    HostMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// What the driver said.
+        message: String,
+    },
     /// A call failed.
     #[error("{call} failed: {message}")]
     Call {
@@ -199,6 +221,33 @@ pub trait Driver: Send {
 
     /// Waits for the stream and copies bytes from the device.
     fn download(&mut self, on: Stream, from: Address, to: &mut [u8]) -> Result<(), DriverError>;
+
+    /// Memory of the processor that [`Driver::fetch`] and [`Driver::store`] copy from and to, all zeros.
+    fn host_memory(&mut self, bytes: u64) -> Result<HostAddress, DriverError>;
+
+    /// Copies bytes from the processor's memory, when their turn on the stream comes.
+    fn fetch(
+        &mut self,
+        on: Stream,
+        from: HostAddress,
+        to: Address,
+        bytes: u64,
+    ) -> Result<(), DriverError>;
+
+    /// Copies bytes to the processor's memory, when their turn on the stream comes.
+    fn store(
+        &mut self,
+        on: Stream,
+        from: Address,
+        to: HostAddress,
+        bytes: u64,
+    ) -> Result<(), DriverError>;
+
+    /// Copies bytes of [`Driver::host_memory`]; everything on streams that writes them is over.
+    fn read_host(&mut self, from: HostAddress, to: &mut [u8]) -> Result<(), DriverError>;
+
+    /// Writes bytes of [`Driver::host_memory`]; everything on streams that uses them is over.
+    fn write_host(&mut self, from: &[u8], to: HostAddress) -> Result<(), DriverError>;
 
     /// Sends and receives between processes, all at once.
     fn exchange(

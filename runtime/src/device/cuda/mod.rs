@@ -106,7 +106,7 @@ impl OnDevice {
         moments.allocate(&mut *gpu.driver)?;
         let fork = gpu.driver.event(false)?;
         let mut joins = Vec::new();
-        for _ in 0..2 * stations.len() {
+        for _ in run::streams(&stations) {
             joins.push(gpu.driver.event(false)?);
         }
         gpu.driver.synchronize(gpu.main)?;

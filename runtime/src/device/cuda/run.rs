@@ -39,8 +39,8 @@ pub(super) struct Device {
 #[derive(Default)]
 pub(super) struct List {
     captured: Option<Captured>,
-    /// What each rank sends in a run.
-    sent: Vec<u64>,
+    /// What each rank sends, and copies from and to its host, in a run.
+    sent: Vec<[u64; 2]>,
     ran: bool,
 }
 
@@ -127,8 +127,9 @@ impl Device {
                 let replayed = self.gpu.driver.replay(main, captured);
                 replayed.map_err(|error| self.failure(phase, error))?;
                 let sent = self.lists.get(name).map_or(&[][..], |list| &list.sent[..]);
-                for (station, sent) in self.stations.iter_mut().zip(sent) {
+                for (station, [sent, moved]) in self.stations.iter_mut().zip(sent) {
                     station.sent += sent;
+                    station.own.moved += moved;
                 }
                 self.finish(phase)?;
             }
@@ -164,7 +165,8 @@ impl Device {
         let ran = self.lists.get(name).is_some_and(|list| list.ran);
         let same = programs.iter().all(|p| same_always(p, p.list(phase)));
         let captures = ran && same && !traced && phase != Phase::Setup;
-        let before: Vec<u64> = self.stations.iter().map(|s| s.sent).collect();
+        let bytes = |station: &Station| [station.sent, station.own.moved];
+        let before: Vec<[u64; 2]> = self.stations.iter().map(bytes).collect();
         let (main, offset) = (self.gpu.main, self.began.elapsed().as_secs_f64() * 1e6);
         let failed = |device: &Self, error| device.failure(phase, error);
         if captures {
@@ -192,7 +194,10 @@ impl Device {
             noted.map_err(|error| failed(self, error))?;
         }
         let after = self.stations.iter().zip(before);
-        let sent = after.map(|(station, before)| station.sent - before);
+        let sent = after.map(|(station, before)| {
+            let [sent, moved] = bytes(station);
+            [sent - before[0], moved - before[1]]
+        });
         let list = List {
             captured,
             sent: sent.collect(),
@@ -445,9 +450,12 @@ impl Device {
     }
 }
 
-fn streams(stations: &[Station]) -> impl Iterator<Item = Stream> + '_ {
-    let both = |station: &Station| [station.streams.compute, station.streams.messages];
-    stations.iter().flat_map(both)
+pub(super) fn streams(stations: &[Station]) -> impl Iterator<Item = Stream> + '_ {
+    let all = |station: &Station| {
+        let both = [station.streams.compute, station.streams.messages];
+        both.into_iter().chain(station.copies.into_iter().flatten())
+    };
+    stations.iter().flat_map(all)
 }
 
 fn phase_name(phase: Phase) -> &'static str {

@@ -1,11 +1,12 @@
 //! One rank on a device: its memory there, and where everything lies.
 
-use super::driver::{Address, DriverError, Event, Stream};
+use super::driver::{Address, DriverError, Event, HostAddress, Stream};
 use super::gpu::Gpu;
-use super::launch::{Section, Tables};
+use super::launch::{Section, Stop, Tables};
 use super::mail::Streams;
 use super::moments::Moments;
 use crate::RuntimeError;
+use crate::executor::Fault;
 use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
@@ -23,6 +24,10 @@ pub(super) struct Station {
     /// Its program's number.
     pub(super) program: usize,
     pub(super) streams: Streams,
+    /// Of copies from the host and to it, if there are any.
+    pub(super) copies: Option<[Stream; 2]>,
+    /// Buffers that lie on the host.
+    host: HostAddress,
     arena: Address,
     /// Bytes of buffers and scratch memory.
     pub(super) arena_bytes: u64,
@@ -91,6 +96,8 @@ impl Station {
         let mut station = Self {
             program,
             streams,
+            copies: None,
+            host: HostAddress::default(),
             arena: Address::default(),
             arena_bytes: 0,
             scratch: Address::default(),
@@ -123,6 +130,13 @@ impl Station {
         let persistent = layout.persistent_bytes;
         if persistent > 0 {
             gpu.driver.clear(gpu.main, station.arena, persistent)?;
+        }
+        let host_bytes = station.own.layout.host_bytes;
+        if host_bytes > 0 {
+            station.host = gpu.driver.host_memory(host_bytes)?;
+        }
+        if !station.own.program.hosted.is_empty() {
+            station.copies = Some([gpu.driver.stream()?, gpu.driver.stream()?]);
         }
         let degrees = beginning.degrees;
         for id in (0..station.own.program.buffers.len() as u32).map(BufferId) {
@@ -210,6 +224,50 @@ impl Station {
         (self.float(floats.start), 4 * floats.len() as u64)
     }
 
+    /// Where a buffer on the host lies.
+    fn hosted(&self, id: BufferId) -> HostAddress {
+        self.host.plus(4 * self.own.buffer(id).start as u64)
+    }
+
+    /// Begins or ends a copy between the rank and its host, or both: what was put on the stream of kernels is
+    /// over before, what is put there afterwards waits for it.
+    pub(super) fn host_move(
+        &mut self,
+        gpu: &mut Gpu,
+        (from, to): (Ref, Ref),
+        (tag, iteration): (u32, u32),
+        [begins, ends]: [bool; 2],
+    ) -> Result<(), Stop> {
+        let [source, target] = [from, to].map(|at| self.own.slot(at, iteration));
+        let bytes = 4 * source.len().min(target.len()) as u64;
+        let streams = self.copies.ok_or(Fault::Missing("memory of the host"))?;
+        let compute = self.streams.compute;
+        let over = self.packed(gpu, tag)?;
+        if begins && bytes > 0 {
+            let fetched = self.own.program.is_hosted(from.buffer);
+            let on = streams[usize::from(!fetched)];
+            gpu.driver.record(self.computed, compute)?;
+            gpu.driver.wait(on, self.computed)?;
+            let there = |place: usize| self.host.plus(4 * place as u64);
+            match fetched {
+                true => {
+                    let to = self.float(target.start);
+                    gpu.driver.fetch(on, there(source.start), to, bytes)?;
+                }
+                false => {
+                    let from = self.float(source.start);
+                    gpu.driver.store(on, from, there(target.start), bytes)?;
+                }
+            }
+            gpu.driver.record(over, on)?;
+            self.own.moved += bytes;
+        }
+        if ends && bytes > 0 {
+            gpu.driver.wait(compute, over)?;
+        }
+        Ok(())
+    }
+
     /// The first float of a buffer's slot.
     pub(super) fn slot(&self, at: Ref, iteration: u32) -> Address {
         self.float(self.own.slot(at, iteration).start)
@@ -240,12 +298,13 @@ impl Station {
         floats: &[f32],
     ) -> Result<(), DriverError> {
         let (at, _) = self.buffer(id);
+        let bytes = super::gpu::bytes(&self.own.packed(id, floats));
         match floats.is_empty() {
             true => Ok(()),
-            false => {
-                let bytes = super::gpu::bytes(&self.own.packed(id, floats));
-                gpu.driver.upload(gpu.main, &bytes, at)
+            false if self.own.program.is_hosted(id) => {
+                gpu.driver.write_host(&bytes, self.hosted(id))
             }
+            false => gpu.driver.upload(gpu.main, &bytes, at),
         }
     }
 
@@ -253,8 +312,12 @@ impl Station {
     pub(super) fn download(&self, gpu: &mut Gpu, id: BufferId) -> Result<Vec<f32>, DriverError> {
         let (at, bytes) = self.buffer(id);
         let mut found = vec![0; bytes as usize];
-        if bytes > 0 {
-            gpu.driver.download(gpu.main, at, &mut found)?;
+        match bytes {
+            0 => {}
+            _ if self.own.program.is_hosted(id) => {
+                gpu.driver.read_host(self.hosted(id), &mut found)?;
+            }
+            _ => gpu.driver.download(gpu.main, at, &mut found)?,
         }
         let float = |bytes: &[u8]| {
             let mut four = [0; 4];
@@ -268,7 +331,16 @@ impl Station {
     /// The stream on which an instruction ends.
     pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
         match instr {
-            Instr::Begin(_) | Instr::Send(_) => self.streams.messages,
+            Instr::Begin(transfer) => match (&*transfer.what, self.copies) {
+                (Instr::Move { from, .. }, Some([fetches, stores])) => {
+                    match self.own.program.is_hosted(from.buffer) {
+                        true => fetches,
+                        false => stores,
+                    }
+                }
+                _ => self.streams.messages,
+            },
+            Instr::Send(_) => self.streams.messages,
             _ => self.streams.compute,
         }
     }

@@ -98,5 +98,6 @@ impl Drop for Live {
                 let _ = result::free_sync(*address);
             }
         }
+        self.pinned.release();
     }
 }

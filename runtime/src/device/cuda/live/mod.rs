@@ -8,6 +8,7 @@ mod calls;
 mod ending;
 mod gpus;
 mod nccl;
+mod pinned;
 mod products;
 mod rendezvous;
 mod staging;
@@ -16,7 +17,8 @@ pub use gpus::{Gpu, gpu, gpus};
 pub use rendezvous::Processes;
 
 use super::driver::{
-    Address, Captured, Driver, DriverError, Event, Function, Launch, Message, Product, Stream,
+    Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,
+    Stream,
 };
 use calls::{compiling, missing, said, unknown};
 use cudarc::driver::result::{self, event, graph, module, stream};
@@ -30,6 +32,7 @@ use gnnc_codegen::cuda::libraries::Part;
 use gnnc_codegen::cuda::nvrtc::Nvrtc;
 use gpus::Context;
 use nccl::Communicator;
+use pinned::Pinned;
 use products::Products;
 use staging::Staging;
 use std::collections::BTreeMap;
@@ -85,6 +88,7 @@ pub struct Live {
     captures: u32,
     /// Bytes of what was allocated, by address.
     memory: BTreeMap<u64, u64>,
+    pinned: Pinned,
     staging: Staging,
     cubins: Cubins,
     context: Context,
@@ -116,6 +120,7 @@ impl Live {
             captured_on: std::ptr::null_mut(),
             captures: 0,
             memory: BTreeMap::new(),
+            pinned: Pinned::default(),
             staging: Staging::default(),
             cubins: Cubins::new(nvrtc, options.cache_dir.clone()),
             context,
@@ -365,6 +370,41 @@ impl Driver for Live {
         let wait = || finish(communicator, queue);
         let answer = self.staging.download(queue, from, to, wait);
         self.told(answer)
+    }
+
+    fn host_memory(&mut self, bytes: u64) -> Result<HostAddress, DriverError> {
+        self.context.enter()?;
+        self.pinned.allocate(bytes)
+    }
+
+    fn fetch(
+        &mut self,
+        on: Stream,
+        from: HostAddress,
+        to: Address,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        self.pinned.fetch(queue, from, to, bytes)
+    }
+
+    fn store(
+        &mut self,
+        on: Stream,
+        from: Address,
+        to: HostAddress,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        self.pinned.store(queue, from, to, bytes)
+    }
+
+    fn read_host(&mut self, from: HostAddress, to: &mut [u8]) -> Result<(), DriverError> {
+        self.pinned.read(from, to)
+    }
+
+    fn write_host(&mut self, from: &[u8], to: HostAddress) -> Result<(), DriverError> {
+        self.pinned.write(from, to)
     }
 
     fn exchange(

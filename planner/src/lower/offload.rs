@@ -1,0 +1,287 @@
+//! Tensors that rest in the memory of the host where a rank's own is too small (NeutronTP, section 3.4:
+//! what is not worked on lives in host memory).
+//!
+//! A pass over finished lists that knows of no placement. As long as the buffers do not fit, it looks where
+//! most of them live at once, and of those that nothing touches there moves the one that frees most for
+//! longest: bytes times instructions until its next use, over the copies that this takes. Three ways:
+//!
+//! - a tensor that rests between two uses is stored after the one and fetched before the other, into memory of
+//!   its own there (`split`); one that was fetched and not changed need not be stored again;
+//! - a tensor that lives as long as the program, such as features or the state of an optimizer, has its home
+//!   on the host and is fetched where it is used (`home`);
+//! - a stack that loops fill and read slot by slot stays on the host, and every loop has a few slots that its
+//!   iterations take in turn; the next slot is fetched while an iteration runs, the last one stored (`ring`).
+//!
+//! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
+//! changes, so every number is computed as before.
+
+mod home;
+mod ring;
+mod split;
+mod uses;
+mod widen;
+
+use gnnc_ir::memory::{Lifetime, begins, layout, lifetimes, positions};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Program, RankSizes, Ref, Role};
+use gnnc_ir::trace::Phase;
+use std::cmp::Ordering;
+
+/// What a rank has for the buffers of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Its share of the data.
+    pub sizes: RankSizes,
+    /// Bytes of its memory that buffers may take.
+    pub bytes: u64,
+}
+
+/// Programs that do not fit, whatever is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// Bytes that the rank that lacks most would need beyond what it has.
+    pub bytes: u64,
+}
+
+/// Whether slots are fetched and stored beside computing, which takes more of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Roomy,
+    Tight,
+}
+
+/// One change of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// A tensor rests between the uses that end and begin at these places of the list.
+    Split(Phase, BufferId, [usize; 2]),
+    /// A tensor has its home on the host.
+    Home(BufferId),
+    /// A stack stays on the host.
+    Ring(Phase, BufferId),
+}
+
+/// A choice, with what it frees times for how long, and how often it copies that.
+struct Candidate {
+    choice: Choice,
+    gain: f64,
+}
+
+/// Moves what is needed to make programs fit that are equal but for columns, the first with the widest: all are
+/// changed alike. Nothing is changed where they fit.
+///
+/// # Errors
+/// How much is missing when there is nothing left to move.
+pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Short> {
+    let mut short = Short { bytes: 0 };
+    for style in [Style::Roomy, Style::Tight] {
+        let mut moved = programs.to_vec();
+        match fit(&mut moved, rooms, style) {
+            Ok(()) => return Ok(widen::widen(moved, rooms)),
+            Err(missing) => short = missing,
+        }
+    }
+    Err(short)
+}
+
+/// Bytes by which the buffers of a program are larger than a room.
+fn beyond(program: &Program, room: &Room) -> u64 {
+    layout(program, &room.sizes)
+        .total_bytes
+        .saturating_sub(room.bytes)
+}
+
+fn fit(programs: &mut [Program], rooms: &[Room], style: Style) -> Result<(), Short> {
+    let Some(first) = programs.first() else {
+        return Ok(());
+    };
+    let mut missing: Vec<u64> = rooms.iter().map(|room| beyond(first, room)).collect();
+    loop {
+        let worst = (0..rooms.len()).max_by_key(|n| (missing[*n], usize::MAX - n));
+        let Some((worst, room)) = worst.map(|n| (n, &rooms[n])) else {
+            return Ok(());
+        };
+        if missing[worst] == 0 {
+            return Ok(());
+        }
+        let bytes = missing[worst];
+        let Some(choice) = choose(&programs[0], &room.sizes, style) else {
+            return Err(Short { bytes });
+        };
+        for program in programs.iter_mut() {
+            apply(program, choice, style);
+        }
+        missing[worst] = beyond(&programs[0], room);
+        if missing[worst] == 0 {
+            missing = rooms
+                .iter()
+                .map(|room| beyond(&programs[0], room))
+                .collect();
+        }
+    }
+}
+
+fn apply(program: &mut Program, choice: Choice, style: Style) {
+    match choice {
+        Choice::Split(phase, id, gap) => split::split(program, phase, id, gap),
+        Choice::Home(id) => home::home(program, id),
+        Choice::Ring(phase, id) => {
+            if let Some(ring) = ring::Ring::of(program, phase, id, style) {
+                ring.apply(program);
+            }
+        }
+    }
+}
+
+/// Where most bytes live at once: a phase and a place of its list.
+struct Peak {
+    phase: Phase,
+    place: usize,
+}
+
+/// The best thing to move away from where most bytes live.
+fn choose(program: &Program, sizes: &RankSizes, style: Style) -> Option<Choice> {
+    let lifetimes = lifetimes(program);
+    let peak = peak(program, sizes, &lifetimes)?;
+    let ids = (0..program.buffers.len() as u32).map(BufferId);
+    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, id, style));
+    let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
+    // Of several that are as good, the first.
+    let best = candidates.reduce(|best, next| match better(&next, &best) {
+        Ordering::Greater => next,
+        _ => best,
+    });
+    best.map(|best| best.choice)
+}
+
+fn peak(program: &Program, sizes: &RankSizes, lifetimes: &[Lifetime]) -> Option<Peak> {
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for (buffer, lifetime) in program.buffers.iter().zip(lifetimes) {
+        if let Lifetime::During(stretches) = lifetime {
+            let words = buffer.words(sizes);
+            for (first, last) in stretches {
+                changes.extend([(*first, true, words), (last + 1, false, words)]);
+            }
+        }
+    }
+    changes.sort_unstable();
+    let (mut live, mut most, mut at) = (0u64, 0u64, begins(program)[1]);
+    for (position, begin, words) in changes {
+        match begin {
+            true => live = live.saturating_add(words),
+            false => live = live.saturating_sub(words),
+        }
+        if live > most {
+            (most, at) = (live, position);
+        }
+    }
+    let firsts = begins(program);
+    let phase = (0..3).rev().find(|n| firsts[*n] <= at)?;
+    let mut next = firsts[phase];
+    let phase = Phase::ALL[phase];
+    for (place, instr) in program.list(phase).iter().enumerate() {
+        next += positions(std::slice::from_ref(instr));
+        if at < next {
+            return Some(Peak { phase, place });
+        }
+    }
+    None
+}
+
+fn candidate(
+    program: &Program,
+    sizes: &RankSizes,
+    peak: &Peak,
+    id: BufferId,
+    style: Style,
+) -> Option<Candidate> {
+    let buffer = program.buffer(id);
+    let bytes = buffer.words(sizes) as f64;
+    if program.is_hosted(id) || bytes == 0.0 {
+        return None;
+    }
+    let list = program.list(peak.phase);
+    let uses = uses::uses(list, id);
+    let length = |from: usize, to: usize| f64::from(positions(list.get(from..to).unwrap_or(&[])));
+    match buffer.role {
+        Role::Temp if program.logits.is_some_and(|at| at.buffer == id) => None,
+        Role::Temp if buffer.slots == 1 => {
+            let gaps = uses.windows(2).map(|pair| [pair[0][1], pair[1][0]]);
+            let gap = gaps
+                .into_iter()
+                .find(|gap| gap[0] < peak.place && peak.place < gap[1])?;
+            let copies = match split::clean(list, program, id) {
+                Some(_) => 1.0,
+                None => 2.0,
+            };
+            Some(Candidate {
+                choice: Choice::Split(peak.phase, id, gap),
+                gain: bytes * length(gap[0] + 1, gap[1]) / copies,
+            })
+        }
+        Role::Temp => {
+            let (first, last) = (uses.first()?, uses.last()?);
+            if peak.place < first[0] || last[1] < peak.place {
+                return None;
+            }
+            let slots = ring::Ring::of(program, peak.phase, id, style)?.slots();
+            let freed = 1.0 - f64::from(slots) / f64::from(buffer.slots);
+            Some(Candidate {
+                choice: Choice::Ring(peak.phase, id),
+                gain: bytes * freed * length(first[0], last[1] + 1) / 2.0,
+            })
+        }
+        Role::Features
+        | Role::FeatureValues
+        | Role::Degree(..)
+        | Role::Param(_)
+        | Role::State(..)
+        | Role::Static
+            if buffer.slots == 1 =>
+        {
+            let used = |[first, last]: &[usize; 2]| (*first..=*last).contains(&peak.place);
+            if uses.iter().any(used) {
+                return None;
+            }
+            let busy = match (uses.first(), uses.last()) {
+                (Some(first), Some(last)) => length(first[0], last[1] + 1),
+                _ => 0.0,
+            };
+            let writes = uses::writes(list, program, id);
+            Some(Candidate {
+                choice: Choice::Home(id),
+                gain: bytes * (length(0, list.len()) - busy).max(1.0)
+                    / if writes { 2.0 } else { 1.0 },
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A new buffer of a program.
+fn add(program: &mut Program, buffer: Buffer, hosted: bool) -> BufferId {
+    let id = BufferId(program.buffers.len() as u32);
+    program.buffers.push(buffer);
+    if hosted {
+        program.hosted.push(id);
+    }
+    id
+}
+
+/// A buffer like another one, for what of it rests on the host.
+fn twin(of: &Buffer, extent: Extent) -> Buffer {
+    Buffer {
+        name: format!("{}.host", of.name),
+        extent,
+        role: Role::Temp,
+        ..of.clone()
+    }
+}
+
+/// A slot of a buffer outside of loops.
+fn slot(buffer: BufferId, base: u32) -> Ref {
+    Ref {
+        buffer,
+        base,
+        in_loop: false,
+    }
+}

@@ -1,0 +1,51 @@
+//! Tensors that live as long as the program, on the host.
+
+use super::add;
+use super::split::rename;
+use super::uses::{of, reads_first, uses, writes};
+use gnnc_ir::access::Access;
+use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Ref, Role};
+use gnnc_ir::trace::Phase;
+
+/// Gives a tensor its home on the host: every list that uses it has a copy from the first use to the last.
+pub(super) fn home(program: &mut Program, id: BufferId) {
+    for phase in Phase::ALL {
+        let list = program.list(phase);
+        let found = uses(list, id);
+        let (Some([first, _]), Some([_, last])) = (found.first().copied(), found.last().copied())
+        else {
+            continue;
+        };
+        let all: Vec<Access> = list
+            .iter()
+            .flat_map(|instr| of(instr, program, id))
+            .collect();
+        let (fetched, stored) = (reads_first(all.iter(), false), writes(list, program, id));
+        let copy = Buffer {
+            role: Role::Temp,
+            ..program.buffer(id).clone()
+        };
+        let copy = Ref::first(add(program, copy, false));
+        let list = program.list_mut(phase);
+        for instr in &mut list[first..=last] {
+            rename(instr, id, copy.buffer);
+        }
+        let home = Ref::first(id);
+        if stored {
+            let store = Instr::Move {
+                from: copy,
+                to: home,
+            };
+            list.insert(last + 1, store);
+        }
+        if fetched {
+            let fetch = Instr::Move {
+                from: home,
+                to: copy,
+            };
+            list.insert(first, fetch);
+        }
+    }
+    let place = program.hosted.partition_point(|other| *other < id);
+    program.hosted.insert(place, id);
+}

@@ -1,0 +1,85 @@
+//! Tensors that rest on the host between two uses.
+
+use super::uses::{halo, of, reads_first, touches};
+use super::{add, twin};
+use gnnc_ir::access::Access;
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
+use gnnc_ir::trace::Phase;
+
+/// The buffer on the host that has the same contents as one of a list, if that was fetched and never changed.
+pub(super) fn clean(list: &[Instr], program: &Program, id: BufferId) -> Option<BufferId> {
+    let mut fetched = None;
+    for instr in list {
+        let written = |id| of(instr, program, id).iter().any(|access| access.writes);
+        match instr {
+            Instr::Move { from, to } if to.buffer == id => {
+                if fetched.is_some() {
+                    return None;
+                }
+                fetched = Some(from.buffer);
+            }
+            _ if written(id) => return None,
+            // What is stored there afterwards is something else.
+            _ if fetched.is_some_and(written) => return None,
+            _ => {}
+        }
+    }
+    fetched.filter(|home| program.is_hosted(*home) && program.buffer(*home).slots == 1)
+}
+
+/// Lets a tensor rest between the uses of a list that end and begin at two places.
+pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, begin]: [usize; 2]) {
+    let list = program.list(phase);
+    let home = clean(list, program, id);
+    let later: Vec<Access> = list[begin..]
+        .iter()
+        .flat_map(|instr| of(instr, program, id))
+        .collect();
+    let old = program.buffer(id).clone();
+    let extent = |with_halo: bool| match old.extent {
+        Extent::Local if !with_halo => Extent::Inner,
+        extent => extent,
+    };
+    let stored = extent(reads_first(later.iter(), true));
+    let used = extent(later.iter().any(|access| halo(access.rows)));
+    let again = Buffer {
+        extent: used,
+        ..old.clone()
+    };
+    let again = add(program, again, false);
+    let host = match home {
+        Some(home) => home,
+        None => add(program, twin(&old, stored), true),
+    };
+    let list = program.list_mut(phase);
+    for instr in &mut list[begin..] {
+        rename(instr, id, again);
+    }
+    list.insert(
+        begin,
+        Instr::Move {
+            from: Ref::first(host),
+            to: Ref::first(again),
+        },
+    );
+    if home.is_none() {
+        list.insert(
+            end + 1,
+            Instr::Move {
+                from: Ref::first(id),
+                to: Ref::first(host),
+            },
+        );
+    }
+}
+
+/// Lets an instruction use another buffer.
+pub(super) fn rename(instr: &mut Instr, from: BufferId, to: BufferId) {
+    if touches(instr, from) {
+        instr.each_ref(&mut |at| {
+            if at.buffer == from {
+                at.buffer = to;
+            }
+        });
+    }
+}

@@ -1,0 +1,91 @@
+//! Candidates of which some tensors rest on the host, since they do not fit otherwise.
+
+use super::{PlanRequest, Ready};
+use crate::lower::offload::{Short, offload};
+use crate::parts::Parts;
+use crate::simulate::{host_memory, rooms};
+use gnnc_ir::plan::Host;
+use gnnc_ir::program::Program;
+use gnnc_ir::traffic::moved;
+use gnnc_ir::units::Bytes;
+
+/// Programs of ranks that have so many bytes of memory each: one that stands for all or one for each rank, or
+/// one for each stage. What does not fit there rests on the host. Unchanged where everything fits.
+///
+/// # Errors
+/// How much is missing when there is nothing left to move.
+pub fn rest(programs: &[Program], parts: &Parts, device: Bytes) -> Result<Vec<Program>, Short> {
+    let staged = programs.first().is_some_and(|p| p.pipeline.is_some());
+    let Some(first) = programs.first().filter(|_| !staged) else {
+        let one = |program: &Program| {
+            offload(
+                std::slice::from_ref(program),
+                &rooms(program, parts, device),
+            )
+        };
+        let stages: Result<Vec<Vec<Program>>, Short> = programs.iter().map(one).collect();
+        return Ok(stages?.into_iter().flatten().collect());
+    };
+    offload(programs, &rooms(first, parts, device))
+}
+
+/// What all ranks do with their hosts in an epoch, and what rests there in the node where most does; none if
+/// nothing does.
+pub(super) fn use_of_host(
+    programs: &[Program],
+    request: &PlanRequest,
+    parts: &Parts,
+) -> Option<Host> {
+    programs.iter().find(|program| !program.hosted.is_empty())?;
+    let mut host = Host {
+        device: request.cluster.device.memory,
+        memory: host_memory(programs, request.cluster, parts),
+        ..Host::default()
+    };
+    // One program may stand for the ranks of all parts.
+    for program in programs {
+        for sizes in &parts.sizes {
+            let [fetched, stored] = moved(&program.step, program, sizes);
+            host.fetched += Bytes(fetched);
+            host.stored += Bytes(stored);
+        }
+    }
+    Some(host)
+}
+
+impl Ready {
+    /// The programs with what has to rest on the host there.
+    ///
+    /// # Errors
+    /// Why that does not help.
+    pub(super) fn rested(&self, request: &PlanRequest) -> Result<Vec<Program>, String> {
+        let Some(host) = request.cluster.host else {
+            return Err("nothing is known of a host whose memory could help".to_owned());
+        };
+        let device = request.cluster.device.memory;
+        let full = |program: &Program| {
+            let rooms = rooms(program, &self.parts, device);
+            rooms.iter().any(|room| room.bytes == 0)
+        };
+        if self.programs.iter().any(full) {
+            return Err(
+                "the topology and the messages alone are too large, which the host's memory does not help"
+                    .to_owned(),
+            );
+        }
+        let programs = rest(&self.programs, &self.parts, device).map_err(|short| {
+            format!(
+                "with all that can rest in the host's memory, {} are still lacking",
+                Bytes(short.bytes)
+            )
+        })?;
+        let needed = host_memory(&programs, request.cluster, &self.parts);
+        match needed <= host.memory {
+            true => Ok(programs),
+            false => Err(format!(
+                "{needed} of a node would have to rest in the host's memory, which has {}",
+                host.memory
+            )),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What copies between ranks and their hosts cost.
+
+use super::{Compiler, Half, Step};
+use crate::simulate::fabric::Class;
+use gnnc_ir::program::Ref;
+use gnnc_ir::traffic::move_words;
+use gnnc_ir::units::{Bytes, Flops};
+use gnnc_ir::work::{KernelClass, Work};
+
+impl Compiler<'_> {
+    /// Rows that go to or come from the host, over a link that each device has for itself.
+    pub(super) fn moved_rows(
+        &self,
+        (from, to): (Ref, Ref),
+        half: Half,
+        at: String,
+        name: usize,
+    ) -> Step {
+        let seconds = |class: &Class| {
+            let bytes = 4 * move_words(self.program, from, to, &class.sizes);
+            match self.cluster.host {
+                Some(host) if bytes > 0 => host.latency.0 + bytes as f64 / host.bandwidth,
+                // Memory of the rank itself.
+                None if bytes > 0 => self.kernel(&Work {
+                    class: KernelClass::Copy,
+                    flops: Flops(0.0),
+                    read: Bytes(bytes),
+                    written: Bytes(bytes),
+                }),
+                _ => 0.0,
+            }
+        };
+        Step::Move {
+            at,
+            name,
+            half,
+            out: !self.program.is_hosted(from.buffer),
+            seconds: self.fabric.classes.iter().map(seconds).collect(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Copies between ranks and their hosts, by hand.
+
+use crate::model::{HIDDEN, at, program};
+use crate::simulate::{SHAPE, cluster, cost, measured, near};
+use gnnc_ir::cluster::Host;
+use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Role, Transfer};
+use gnnc_ir::trace::{Phase, Resource};
+use gnnc_ir::traffic::moved;
+use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_planner::simulate::{bound, host_memory, timeline};
+
+/// A program with a buffer on the host as large as the hidden rows, and a move to the rank and back.
+fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
+    let there = BufferId(program.buffers.len() as u32);
+    let buffer = Buffer {
+        role: Role::Temp,
+        ..program.buffer(HIDDEN).clone()
+    };
+    program.buffers.push(buffer);
+    program.hosted.push(there);
+    let (here, there) = (at(HIDDEN.0), at(there.0));
+    let fetch = Instr::Move {
+        from: there,
+        to: here,
+    };
+    let store = Instr::Move {
+        from: here,
+        to: there,
+    };
+    (program, [fetch, store])
+}
+
+#[test]
+fn copies_run_beside_computing_each_way_by_itself() {
+    let mut cluster = cluster(1, 1);
+    cluster.device.launch_floor = Seconds(0.0);
+    cluster.host = Some(Host {
+        memory: Bytes(1 << 40),
+        bandwidth: 1e9,
+        latency: Seconds(1e-3),
+    });
+    let parts = measured(vec![vec![0]], &[1_000_000]);
+    let (mut program, [fetch, store]) = with_host(program(1, SHAPE));
+    let work = program.step[0].clone();
+    let bytes: u64 = moved(&[fetch.clone()], &program, &parts.sizes[0])[0];
+    assert!(bytes > 0);
+    let once = 1e-3 + bytes as f64 / 1e9;
+    let halves = |tag: u32, what: &Instr| {
+        let what = Box::new(what.clone());
+        let transfer = Transfer { tag, what };
+        (Instr::Begin(transfer.clone()), Instr::Finish(transfer))
+    };
+    let ((fetching, fetched), (storing, stored)) = (halves(1, &fetch), halves(2, &store));
+    let (again, there) = halves(3, &fetch);
+    let mut step = |step: Vec<Instr>| {
+        program.step = step;
+        let estimate = cost(&program, &cluster, &parts);
+        let least = bound(&program, &cluster, &parts).unwrap();
+        assert!(least.seconds.0 <= estimate.epoch.seconds.0);
+        estimate.epoch
+    };
+    let alone = step(vec![work.clone()]).seconds.0;
+    let whole = step(vec![fetch.clone(), work.clone()]);
+    assert!(near(whole.seconds.0, once + alone));
+    assert!(near(whole.exposed_communication_seconds.0, once));
+    let hidden = step(vec![fetching.clone(), work.clone(), fetched.clone()]);
+    assert!(near(hidden.seconds.0, once.max(alone)));
+    let both = step(vec![fetching.clone(), storing, fetched.clone(), stored]);
+    assert!(near(both.seconds.0, once), "ways are apart");
+    let queued = step(vec![fetching, again, fetched, there]);
+    assert!(near(queued.seconds.0, 2.0 * once), "one after the other");
+    assert_eq!(queued.bytes, Bytes(0));
+    let kind = queued.breakdown.iter().find(|kind| kind.name == "fetch");
+    assert_eq!(kind.map(|kind| kind.count), Some(2));
+    let events = timeline(&program, &cluster, &parts, Phase::Step, 1).unwrap();
+    assert!(events.iter().all(|event| event.resource == Resource::Host));
+    let copies: Vec<f64> = events
+        .iter()
+        .map(|e| (e.end_us - e.begin_us) / 1e6)
+        .collect();
+    assert!(
+        near(copies[0], once) && near(copies[1], 2.0 * once),
+        "{copies:?}"
+    );
+    assert_eq!(
+        host_memory(&[program], &cluster, &parts).0,
+        bytes.next_multiple_of(64)
+    );
+}

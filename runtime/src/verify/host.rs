@@ -1,0 +1,88 @@
+//! Checks of what lies in the memory of the host.
+
+use super::{Check, Checked};
+use gnnc_ir::program::{BufferId, Extent, Instr, Ref, Role};
+
+impl Check<'_> {
+    /// The list of buffers on the host is in order and names what may lie there.
+    pub(super) fn hosted(&self) -> Checked {
+        let hosted = &self.program.hosted;
+        if !hosted.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Err("the buffers on the host are not in ascending order".to_owned());
+        }
+        for id in hosted {
+            let Some(buffer) = self.program.buffers.get(id.0 as usize) else {
+                return Err(format!(
+                    "buffer {} on the host of {} buffers",
+                    id.0,
+                    self.program.buffers.len()
+                ));
+            };
+            let read = self.program.logits.map(|at| at.buffer) == Some(*id);
+            if read || matches!(buffer.role, Role::History(_) | Role::Result) {
+                return Err(format!(
+                    "`{}`, which is read after a run, lies on the host, expected here",
+                    buffer.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing but a move uses what lies on the host.
+    pub(super) fn here(&self, instr: &Instr) -> Checked {
+        let what = match instr {
+            Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
+            instr => instr,
+        };
+        if matches!(what, Instr::Move { .. }) {
+            return Ok(());
+        }
+        let (reads, writes) = what.accesses();
+        let away = |at: &&Ref| self.program.is_hosted(at.buffer);
+        match reads.iter().chain(&writes).find(away) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "a {} uses rows of `{}` that are not here but in the memory of the host; fetch them before",
+                what.name(self.program),
+                self.name(at.buffer)
+            )),
+        }
+    }
+
+    /// One end is here and the other on the host, with rows of one kind.
+    pub(super) fn host_move(&self, from: Ref, to: Ref) -> Checked {
+        self.at_least("what is moved", from, 0)?;
+        self.at_least("where it goes", to, 0)?;
+        let ends = [from, to].map(|at| self.program.buffer(at.buffer));
+        let hosted = [from, to].map(|at| self.program.is_hosted(at.buffer));
+        if hosted[0] == hosted[1] {
+            return Err(format!(
+                "a move from `{}` to `{}`, expected one of them on the host and one here",
+                ends[0].name, ends[1].name
+            ));
+        }
+        let rows = |extent: Extent| match extent {
+            Extent::Local => Extent::Inner,
+            extent => extent,
+        };
+        let shape = ends.map(|end| (rows(end.extent), end.columns, end.storage));
+        match shape[0] == shape[1] {
+            true => Ok(()),
+            false => Err(format!(
+                "a move of {:?} x {} in {} to {:?} x {} in {}, expected the same rows, columns and storage",
+                ends[0].extent,
+                ends[0].columns,
+                ends[0].storage,
+                ends[1].extent,
+                ends[1].columns,
+                ends[1].storage
+            )),
+        }
+    }
+
+    fn name(&self, id: BufferId) -> &str {
+        let buffer = self.program.buffers.get(id.0 as usize);
+        buffer.map_or("?", |buffer| &buffer.name)
+    }
+}

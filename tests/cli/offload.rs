@@ -1,0 +1,88 @@
+//! Plans and runs of what does not fit on a device by itself.
+
+use crate::support::{Folder, example, gnnc, text};
+use serde_json::Value;
+
+/// A GPU with so much memory.
+fn cluster(folder: &Folder, bytes: u64) -> String {
+    let lines = format!(
+        "version = 1\nname = \"small\"\ndevice.profile = \"T4\"\ndevice.memory_bytes = {bytes}\n\
+         [host]\nmemory_bytes = 100_000_000_000\n"
+    );
+    text(&folder.file("small.toml", &lines)).to_owned()
+}
+
+fn plan(words: &[&str]) -> Value {
+    gnnc(["plan"].iter().chain(words).chain(&["--format", "json"])).json()
+}
+
+#[test]
+fn offload_of_a_deep_model_on_a_small_gpu() {
+    let model = example("gcnii_128_reddit.gir");
+    let report = gnnc(["plan", &model, "--cluster", "t4x1"]).report();
+    insta::assert_snapshot!(report);
+    let none = gnnc(["plan", &model, "--cluster", "t4x1", "--pin", "offload=no"]).report();
+    assert!(none.contains("does not fit: "), "{none}");
+    assert!(!none.contains("+ host"), "{none}");
+}
+
+/// What is neither here nor on the host is said: which memory lacks how much.
+#[test]
+fn offload_that_does_not_help_says_why() {
+    let (folder, model) = (Folder::new(), example("gcnii_128_reddit.gir"));
+    let reason = |file: &str| {
+        let plan = plan(&[&model, "--cluster", file]);
+        assert_eq!(plan["chosen"], Value::Null);
+        plan["candidates"][0]["reason"].as_str().unwrap().to_owned()
+    };
+    let topology = reason(&cluster(&folder, 700_000_000));
+    assert!(
+        topology.contains("the topology and the messages alone"),
+        "{topology}"
+    );
+    let kernel = reason(&cluster(&folder, 2_200_000_000));
+    assert!(kernel.contains("are still lacking"), "{kernel}");
+    let host = "version = 1\ndevice.profile = \"T4\"\n[host]\nmemory_bytes = 1e9\n";
+    let host = reason(text(&folder.file("host.toml", host)));
+    assert!(
+        host.contains("would have to rest in the host's memory"),
+        "{host}"
+    );
+}
+
+/// A plan with tensors on the host is run as it was planned.
+#[test]
+fn offload_plans_are_run() {
+    let (folder, cora) = (Folder::new(), example("gcn_cora.gir"));
+    let roomy = plan(&[&cora, "--cluster", "t4x1"]);
+    let all = roomy["candidates"][0]["peak_memory_bytes"]
+        .as_u64()
+        .unwrap();
+    let file = cluster(&folder, all * 6 / 10);
+    let out = folder.join("plan.json");
+    let planned = plan(&[&cora, "--cluster", &file, "--out", text(&out)]);
+    let choice = &planned["candidates"][0];
+    assert_eq!(choice["parameters"]["offload"], true, "{choice}");
+    let moved = ["fetched", "stored"].map(|way| choice["host"][way].as_u64().unwrap());
+    let epochs = ["--epochs", "4", "--format", "json"];
+    let run = gnnc(["train", text(&out)].iter().chain(&epochs)).json();
+    assert_eq!(run["epoch_moved_bytes"].as_u64(), Some(moved.iter().sum()));
+    assert_eq!(run["host_memory_bytes"], choice["host"]["memory"]);
+    let same = gnnc(["train", &cora].iter().chain(&epochs)).json();
+    assert_eq!(run["train_loss"], same["train_loss"]);
+    assert_eq!(same["host_memory_bytes"], Value::Null);
+    // Only those that need it, or none.
+    let pinned = |pin: &str| plan(&[&cora, "--cluster", &file, "--pin", pin]);
+    assert_eq!(pinned("offload=no")["chosen"], Value::Null);
+    assert_eq!(pinned("offload=yes")["candidates"][0], *choice);
+    let roomy = plan(&[&cora, "--cluster", "t4x1", "--pin", "offload=yes"]);
+    assert_eq!(roomy["candidates"].as_array().unwrap().len(), 0);
+    // The text of a run says so.
+    let budget = (all * 6 / 10).to_string();
+    let words = ["train", &cora, "--epochs", "2", "--device-memory", &budget];
+    let said = gnnc(words).ok();
+    assert!(
+        said.contains("on the host") && said.contains("copied in an epoch"),
+        "{said}"
+    );
+}

@@ -1,0 +1,327 @@
+//! Tensors that rest on the host change nothing that is computed, and what is left fits where it was to fit.
+
+use crate::check::Case;
+use crate::data::{Shape, planted};
+use crate::device::fake::Seen;
+use crate::device::runs::{Found, options, run, staged};
+use crate::device::{Again, shape};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
+use gnnc::ir::memory::layout;
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::{Instr, Program, RankSizes};
+use gnnc::ir::trace::Phase;
+use gnnc::ir::traffic::moved;
+use gnnc::ir::units::Bytes;
+use gnnc::planner::lower::offload::{Room, offload};
+use gnnc::planner::placement::Flow;
+use gnnc::runtime::Session;
+use gnnc::{TrainOptions, Trainer};
+use std::sync::{Arc, Mutex};
+
+/// A deep model whose layers are a loop.
+const DEEP: &str = "let h0 = x |> linear(8) |> relu
+     let h = h0
+     repeat i in 1..=9 {
+       h = h |> dropout(0.2) |> gcnii_conv(h0, alpha = 0.1, beta = 0.5 / i) |> relu
+     }
+     loss cross_entropy(linear(h, classes), labels, on = train)";
+
+/// Attention and a residual in a loop.
+const DEEP_GAT: &str = "let h = x |> linear(8)
+     repeat i in 1..=7 {
+       h = h + (h |> dropout(0.2) |> gat_conv(4, heads = 2) |> elu)
+     }
+     loss cross_entropy(linear(h, classes), labels, on = train)";
+
+fn case(body: &str, sparse: bool) -> Case {
+    Case::new("", body, planted(shape(sparse)))
+}
+
+/// What each program's ranks have: of what they need now, a share.
+fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
+    let room = |sizes| Room {
+        sizes,
+        bytes: (layout(program, &sizes).total_bytes as f64 * share) as u64,
+    };
+    sizes.iter().copied().map(room).collect()
+}
+
+/// The programs in a share of their memory; none if they cannot be.
+fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
+    if programs[0].pipeline.is_none() {
+        let rooms = rooms(&programs[0], sizes, share);
+        return offload(programs, &rooms).ok();
+    }
+    let one = |program: &Program| {
+        let rooms = rooms(program, sizes, share);
+        Some(
+            offload(std::slice::from_ref(program), &rooms)
+                .ok()?
+                .remove(0),
+        )
+    };
+    programs.iter().map(one).collect()
+}
+
+/// What a session copies in epochs and evaluations, and has to.
+fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
+    let sizes = session.sizes();
+    let each = sizes.len() / again.programs.len().min(sizes.len());
+    let of = |phase: Phase| -> u64 {
+        let ranks = sizes.iter().enumerate().map(|(rank, sizes)| {
+            let program = &again.programs[(rank / each).min(again.programs.len() - 1)];
+            moved(program.list(phase), program, sizes)
+                .iter()
+                .sum::<u64>()
+        });
+        ranks.sum()
+    };
+    let all = of(Phase::Setup) + epochs * (of(Phase::Step) + of(Phase::Eval));
+    [session.bytes_moved(), all]
+}
+
+fn halves(list: &[Instr]) -> usize {
+    let one = |instr: &Instr| match instr {
+        Instr::Begin(transfer) => usize::from(!transfer.what.communicates()),
+        Instr::Repeat { body, .. } => halves(body),
+        _ => 0,
+    };
+    list.iter().map(one).sum()
+}
+
+/// Runs in ever smaller shares of the memory until it cannot be; the smallest share in percent, and how many
+/// copies ran beside computing.
+fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
+    let mut again = Again::new(case, options);
+    let programs = again.programs.clone();
+    let what = format!("{} x {}", options.placement, options.workers);
+    let found = |again: &Again| -> (Found, Session) {
+        let mut session = match device {
+            true => again.on_device(&Arc::default()),
+            false => again.on_processor(),
+        };
+        (run(&mut session, 3), session)
+    };
+    let (expected, before) = found(&again);
+    assert_eq!((before.host_bytes(), before.bytes_moved()), (0, 0));
+    let (mut least, mut beside) = (100, 0);
+    let sizes = before.sizes();
+    for percent in [85, 60, 35] {
+        let share = f64::from(percent) / 100.0;
+        let Some(smaller) = rested(&programs, &sizes, share) else {
+            continue;
+        };
+        again.programs = smaller;
+        let (got, session) = found(&again);
+        assert!(got == expected, "{what} in {percent} %: other numbers");
+        let most = before.buffer_bytes() as f64 * share;
+        assert!(session.buffer_bytes() as f64 <= most.ceil(), "{what}");
+        assert!(session.host_bytes() > 0, "{what} in {percent} %");
+        let [copied, says] = copies(&session, &again, 3);
+        assert!(
+            copied > 0 && copied == says,
+            "{what}: copied {copied}, says {says}"
+        );
+        beside = beside.max(halves(&again.programs[0].step));
+        least = percent;
+    }
+    (least, beside)
+}
+
+const PLACED: [(Placement, u32); 7] = [
+    (Placement::Graph, 1),
+    (Placement::Graph, 3),
+    (Placement::Tensor, 2),
+    (Placement::PushPull, 2),
+    (Placement::Broadcast, 3),
+    (Placement::Mixed, 2),
+    (Placement::SkipBroadcast, 2),
+];
+
+fn everywhere(body: &str, most: u32, device: bool) {
+    for (n, (placement, ranks)) in PLACED.into_iter().enumerate() {
+        let case = case(body, n % 2 == 1);
+        let overlap = n != 3;
+        let options = TrainOptions {
+            flow: Flow { overlap, chunks: 1 },
+            ..options(placement, ranks)
+        };
+        let (least, beside) = check(&case, &options, device);
+        let what = format!("{placement} x {ranks}: {body}");
+        assert!(least <= most, "needs {least} %: {what}");
+        assert!(beside > 0, "{what}");
+    }
+}
+
+#[test]
+fn offload_convolutions() {
+    everywhere(GCN, 85, false);
+    everywhere(SAGE, 85, false);
+    everywhere(GIN, 85, false);
+}
+
+#[test]
+fn offload_attention() {
+    everywhere(GAT, 85, false);
+    everywhere(DEEP_GAT, 70, false);
+}
+
+#[test]
+fn offload_loops() {
+    everywhere(GCNII, 85, false);
+    everywhere(APPNP, 85, false);
+    everywhere(DEEP, 60, false);
+}
+
+#[test]
+fn offload_on_the_device() {
+    everywhere(GCN, 85, true);
+    everywhere(DEEP, 60, true);
+}
+
+#[test]
+fn offload_attention_on_the_device() {
+    everywhere(GAT, 85, true);
+}
+
+#[test]
+fn offload_pipelines() {
+    for (n, body) in crate::pipeline::MODELS.into_iter().enumerate() {
+        let case = crate::pipeline::case(body);
+        let options = [staged(3, 2, 2), staged(4, 2, 4), staged(4, 1, 2)];
+        let (least, _) = check(&case, &options[n % 3], n == 0);
+        assert!(least <= 85, "{least} %: {body}");
+    }
+}
+
+/// By the options of a run, which checks the bytes of each epoch.
+#[test]
+fn offload_trains_in_a_budget() {
+    let data = planted(Shape {
+        vertices: 400,
+        arcs: 1600,
+        directed: false,
+        sparse: false,
+        seed: 3,
+    });
+    let case = Case::new("", DEEP, data);
+    let trained = |device_memory: Option<u64>| {
+        let options = TrainOptions {
+            device_memory,
+            ..options(Placement::Graph, 2)
+        };
+        let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
+        trainer.session.set_learning_rate(0.05);
+        let mut losses = Vec::new();
+        for _ in 0..3 {
+            losses.push(trainer.epoch()?.loss.to_bits());
+            trainer.evaluate()?;
+        }
+        Ok::<_, gnnc::Error>((losses, trainer))
+    };
+    let (expected, whole) = trained(None).unwrap();
+    let all = whole.session.peak_memory_bytes();
+    // The same program where it fits.
+    let (losses, roomy) = trained(Some(2 * all)).unwrap();
+    assert_eq!((losses, roomy.step_moved), (expected.clone(), 0));
+    for part in [4, 3] {
+        let (losses, trainer) = trained(Some(all * part / 5)).unwrap();
+        assert_eq!(losses, expected);
+        let here = trainer.session.peak_memory_bytes() - trainer.session.host_bytes();
+        assert!(here <= all * part / 5, "{here} of {all}, {part} of 5");
+        assert!(trainer.step_moved > 0);
+    }
+    let error = trained(Some(all / 50)).err().unwrap().to_string();
+    let bytes = Bytes(all / 50).to_string();
+    for part in [bytes.as_str(), "still lacking", "--device-memory"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// The host has no memory that the device may copy from.
+#[test]
+fn offload_without_memory_of_the_host() {
+    let case = case(GCN, false);
+    let mut again = Again::new(&case, &options(Placement::Graph, 2));
+    let sizes = again.on_processor().sizes();
+    again.programs = rested(&again.programs, &sizes, 0.8).unwrap();
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    seen.lock().unwrap().no_host_memory = true;
+    let driver = Box::new(crate::device::fake::Fake::new(&seen));
+    let error = again.try_on_device(driver).err().unwrap().to_string();
+    for part in ["the host gives no", "locked memory", "more ranks"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Programs that use what is not here are refused.
+#[test]
+fn offload_is_checked() {
+    let case = case(GCN, false);
+    let mut again = Again::new(&case, &options(Placement::Graph, 1));
+    let sizes = again.on_processor().sizes();
+    let good = rested(&again.programs, &sizes, 0.8).unwrap().remove(0);
+    let mut refused = |change: &dyn Fn(&mut Program), part: &str| {
+        let mut program = good.clone();
+        change(&mut program);
+        again.programs = vec![program];
+        let error = again.try_on_device(Box::new(crate::device::fake::Fake::new(&Arc::default())));
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    let fetch = |program: &Program| {
+        let fetched = |instr: &Instr| match instr {
+            Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+            Instr::Begin(half) => match &*half.what {
+                Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+                _ => None,
+            },
+            _ => None,
+        };
+        program.step.iter().find_map(fetched).unwrap()
+    };
+    refused(
+        &|program| {
+            let (from, to) = fetch(program);
+            for instr in program.step.iter_mut() {
+                if !matches!(
+                    instr,
+                    Instr::Move { .. } | Instr::Begin(_) | Instr::Finish(_)
+                ) {
+                    instr.each_ref(&mut |at| {
+                        if at.buffer == to.buffer {
+                            *at = from;
+                        }
+                    });
+                }
+            }
+        },
+        "not here but in the memory of the host; fetch them before",
+    );
+    refused(
+        &|program| {
+            let (from, _) = fetch(program);
+            program.step.push(Instr::Move { from, to: from });
+        },
+        "expected one of them on the host and one here",
+    );
+    refused(
+        &|program| {
+            let (from, to) = fetch(program);
+            program.buffers[to.buffer.0 as usize].columns += 1;
+            program.step = vec![Instr::Move { from, to }];
+        },
+        "expected the same rows and columns",
+    );
+    refused(
+        &|program| program.hosted.reverse(),
+        "not in ascending order",
+    );
+    refused(
+        &|program| {
+            let loss = program.loss.unwrap();
+            program.hosted = vec![loss];
+        },
+        "which is read after a run",
+    );
+}
