@@ -102,8 +102,8 @@ fn graphs_that_are_not_there_are_refused() {
 fn budgets_that_mean_nothing_are_refused() {
     let cora = example("gcn_cora.gir");
     for wrong in ["0", "-1GiB", "8GB", "much"] {
-        let words = ["train", &cora, "--device-memory", wrong];
-        refused(1, &words, &["--device-memory", "8GiB"]);
+        let budget = format!("--device-memory={wrong}");
+        refused(1, &["train", &cora, &budget], &["--device-memory", "8GiB"]);
     }
     let words = ["train", &cora, "--device-memory", "100KiB"];
     refused(1, &words, &["100.00 KiB", "still lacking", "more workers"]);

@@ -170,7 +170,7 @@ pub fn host_profile(name: &str) -> Option<Host> {
 }
 
 fn host(row: &DeviceRow) -> Option<Host> {
-    (row.host > 0.0).then(|| Host {
+    (row.host > 0.0).then_some(Host {
         memory: Bytes(row.host_gibibytes << 30),
         bandwidth: row.host * 1e9,
         latency: Seconds(10e-6),

@@ -42,7 +42,7 @@ fn copies_run_beside_computing_each_way_by_itself() {
     let parts = measured(vec![vec![0]], &[1_000_000]);
     let (mut program, [fetch, store]) = with_host(program(1, SHAPE));
     let work = program.step[0].clone();
-    let bytes: u64 = moved(&[fetch.clone()], &program, &parts.sizes[0])[0];
+    let bytes: u64 = moved(std::slice::from_ref(&fetch), &program, &parts.sizes[0])[0];
     assert!(bytes > 0);
     let once = 1e-3 + bytes as f64 / 1e9;
     let halves = |tag: u32, what: &Instr| {

@@ -183,7 +183,7 @@ impl Ring {
             for (base, uses) in slots {
                 let accesses = || uses.iter().map(|(_, access)| access);
                 let reads = reads_first(accesses(), false);
-                let writes = uses.iter().filter(|(_, access)| access.writes);
+                let mut writes = uses.iter().filter(|(_, access)| access.writes);
                 let next = self.loops.get(region).zip(rings.get(region));
                 let next = next.filter(|_| !reads);
                 let before = region.checked_sub(1).map(|n| (&self.loops[n], &rings[n]));
@@ -220,7 +220,7 @@ impl Ring {
                 if entered {
                     around.here.push((here.buffer, here.base));
                 }
-                if let Some((last, _)) = writes.last() {
+                if let Some((last, _)) = writes.next_back() {
                     around.after[*last].push(Instr::Move {
                         from: here,
                         to: slot(host, base),
