@@ -371,7 +371,13 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
             let bytes = programs
                 .iter()
                 .map(|p| least_memory(p, request.cluster, parts).0);
-            bytes.max().unwrap_or(0) as f64
+            let bytes = bytes.max().unwrap_or(0);
+            let may_rest = request.cluster.host.is_some() && request.pin.offload != Some(false);
+            match may_rest && bytes > request.cluster.device.memory.0 {
+                // How much rests on the host is not known yet.
+                true => 0.0,
+                false => bytes as f64,
+            }
         }
     })
 }

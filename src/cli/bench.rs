@@ -28,7 +28,7 @@ pub struct BenchEpoch {
     /// Train by turns, to share a machine with what is measured beside: for each line on standard input, a number of
     /// seconds, an epoch is trained that finds nothing in the caches, and then others for so long, at
     /// least one; their times are printed as one line of JSON.
-    #[arg(long, conflicts_with = "epochs")]
+    #[arg(long, conflicts_with_all = ["epochs", "rank"])]
     turns: bool,
     /// Threads of each worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
@@ -69,6 +69,7 @@ impl BenchEpoch {
             placement: self.placement,
             allow: self.allow.clone(),
             threads: self.threads,
+            device_memory: self.device.device_memory(),
             seed: self.seed,
             storage: self.storage,
             cache_dir: if self.no_cache { None } else { cache_dir() },

@@ -8,6 +8,7 @@
 use crate::check::Case;
 use crate::data::{Shape, planted};
 use crate::device::{Again, runs};
+use gnnc::graph::Features;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Buffer, Extent, Program, Role, Rule};
 use gnnc::ir::storage::Storage;
@@ -282,6 +283,27 @@ fn halves_do_not_depend_on_threads() {
             (losses, values.collect::<Vec<u32>>())
         };
         assert_eq!(bits(1), bits(3), "{placement} x {ranks}");
+    }
+}
+
+/// Slices of 31 columns are of 16 and of 15, on either side of what is wide enough, and even and odd.
+#[test]
+fn slices_of_two_widths_lie_alike() {
+    let mut data = planted(Shape {
+        vertices: 120,
+        arcs: 700,
+        directed: true,
+        sparse: false,
+        seed: 5,
+    });
+    let rows = data.vertices() as usize;
+    let values = (0..31 * rows).map(|n| (n * 37 % 61) as f32 / 61.0 - 0.5);
+    data.features = Features::dense(rows, 31, values.collect());
+    let case = Case::new("", GCN, data);
+    for placement in [Placement::PushPull, Placement::Tensor] {
+        let expected = train(&case, &options(placement, 2, Storage::F32));
+        let found = train(&case, &options(placement, 2, Storage::Bf16));
+        close(&found, &expected, Storage::Bf16, &placement.to_string());
     }
 }
 

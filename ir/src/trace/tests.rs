@@ -69,8 +69,8 @@ fn traces_survive_their_file() {
     assert_eq!(Trace::from_chrome_json(&text).unwrap(), trace);
     let file: serde_json::Value = serde_json::from_str(&text).unwrap();
     let entries = file["traceEvents"].as_array().unwrap();
-    // Two ranks with a name and three resources each, then the events.
-    assert_eq!(entries.len(), 2 * 4 + trace.events.len());
+    // Two ranks with a name and four resources each, then the events.
+    assert_eq!(entries.len(), 2 * 5 + trace.events.len());
     assert_eq!(entries[0]["args"]["name"], "rank 0, predicted");
 }
 
@@ -97,7 +97,7 @@ fn files_that_are_no_traces_are_refused_with_a_sentence() {
     );
     assert!(edited("\"traceEvents\"", "\"events\"").contains("expected an array"));
     assert!(
-        edited("\"at\":\"0\"", "\"to\":\"0\"").contains("entry 8 of the trace: missing field `at`")
+        edited("\"at\":\"0\"", "\"to\":\"0\"").contains("entry 10 of the trace: missing field `at`")
     );
     assert!(edited("\"dur\":4.0", "\"dur\":-4.0").contains("found `ts` 100 and `dur` -4"));
     assert!(

@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
         };
         for what in refs {
             let buffer = self.program.buffer(what.buffer);
-            let slot = buffer.slot_bytes(self.sizes);
+            let slot = buffer.slot_words(self.sizes).saturating_mul(4);
             let number = u64::from(what.slot(iteration, buffer.slots));
             let offset = self.offsets.get(what.buffer.0 as usize).copied();
             let first = offset
@@ -205,7 +205,10 @@ impl<'a> Walk<'a> {
 }
 
 fn passes_by(instr: &Instr) -> bool {
-    matches!(instr, Instr::HaloExchange { .. } | Instr::HaloReduce { .. })
+    matches!(
+        instr,
+        Instr::HaloExchange { .. } | Instr::HaloReduce { .. } | Instr::Move { .. }
+    )
 }
 
 /// Goes through the touches twice and measures in the second round.

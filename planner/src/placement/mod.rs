@@ -14,7 +14,7 @@ pub use pipeline::Stages;
 use crate::layout::{Layouts, Ranks};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::overlap::overlap;
-use crate::lower::storage::store;
+use crate::lower::storage::{store, store_alike};
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::{Program, Rule};
@@ -243,24 +243,37 @@ pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, Low
 }
 
 fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
+    if place.ranks <= 1 {
+        return Ok(stored(one_rank::lower(training)?, place.storage));
+    }
+    let program = in_words(training, place, rank)?;
+    let slices = row(place.placement).is_some_and(|row| row.slices);
+    let program = match slices && !place.storage.is_f32() {
+        true => {
+            // Slices have one of two widths: the first rank's or the last one's.
+            let ends = [0, place.ranks - 1].map(|rank| in_words(training, place, rank));
+            let [first, last] = ends;
+            store_alike(program, &[first?, last?], place.storage)
+        }
+        false => stored(program, place.storage),
+    };
+    Ok(arrange(program, place.flow))
+}
+
+/// The program of one of several ranks with all tensors in 32 bits.
+fn in_words(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
     let ranks = Ranks {
         ranks: place.ranks,
         rank,
     };
-    if place.ranks <= 1 {
-        return Ok(stored(one_rank::lower(training)?, place.storage));
+    match row(place.placement).map(|row| &row.lower) {
+        Some(Lower::Rank(lower)) => lower(training, ranks, place),
+        _ => Err(LowerError::Unsupported(format!(
+            "placement `{}` (there are {})",
+            place.placement,
+            names().join(", ")
+        ))),
     }
-    let program = match row(place.placement).map(|row| &row.lower) {
-        Some(Lower::Rank(lower)) => lower(training, ranks, place)?,
-        _ => {
-            return Err(LowerError::Unsupported(format!(
-                "placement `{}` (there are {})",
-                place.placement,
-                names().join(", ")
-            )));
-        }
-    };
-    Ok(arrange(stored(program, place.storage), place.flow))
 }
 
 /// One program with its tensors in a storage.
