@@ -335,13 +335,19 @@ fn a_small_device_trains_as_a_large_one() {
             device: device.clone(),
             ..here
         };
-        let small = TrainOptions {
-            device_memory: Some(all * 17 / 20),
+        // The largest budget that is too small: the peak counts what lies beside the buffers too.
+        let small = [17, 15, 13, 11, 9].map(|share| TrainOptions {
+            device_memory: Some(all * share / 20),
             ..large.clone()
+        });
+        let moves = |options: &TrainOptions| {
+            let trainer = Trainer::new(&loaded, &compiled, options);
+            trainer.is_ok_and(|trainer| trainer.step_moved > 0)
         };
-        let trainer = Trainer::new(&loaded, &compiled, &small).unwrap();
-        assert!(trainer.step_moved > 0, "{name} fits");
-        drop(trainer);
+        let small = small
+            .into_iter()
+            .find(|options| moves(options))
+            .expect(name);
         let (large, small) = (run(&loaded, &large, EPOCHS), run(&loaded, &small, EPOCHS));
         assert_eq!(large.losses, small.losses, "{name}");
         assert!(large.parameters == small.parameters, "{name}");

@@ -294,7 +294,7 @@ fn a_small_device_trains_with_the_host() {
         assert!(small[number].as_u64().unwrap() > 0, "{small}");
     }
     for (call, said) in [
-        ("cuMemHostAlloc:1", "the host gives no"),
+        ("cuMemHostAlloc:1", "cuMemHostAlloc"),
         ("cuMemcpyHtoDAsync_v2:40", "cuMemcpyHtoDAsync"),
     ] {
         let mut command = place.command(&less);

@@ -322,6 +322,8 @@ int cuStreamBeginCapture_v2(struct stream *stream, int mode)
     return OK;
 }
 
+int cuGraphDestroy(struct graph *graph);
+
 int cuStreamEndCapture(struct stream *stream, struct graph **graph)
 {
     ENTER_CONTEXT;
@@ -335,7 +337,11 @@ int cuStreamEndCapture(struct stream *stream, struct graph **graph)
     }
     *graph = capturing->graph;
     capturing = NULL;
-    return joined ? OK : CAPTURE_UNJOINED;
+    if (joined)
+        return OK;
+    cuGraphDestroy(*graph); /* nobody else can */
+    *graph = NULL;
+    return CAPTURE_UNJOINED;
 }
 
 int cuGraphInstantiateWithFlags(struct graph **launchable, struct graph *graph, unsigned long long flags)

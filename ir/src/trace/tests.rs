@@ -97,7 +97,8 @@ fn files_that_are_no_traces_are_refused_with_a_sentence() {
     );
     assert!(edited("\"traceEvents\"", "\"events\"").contains("expected an array"));
     assert!(
-        edited("\"at\":\"0\"", "\"to\":\"0\"").contains("entry 10 of the trace: missing field `at`")
+        edited("\"at\":\"0\"", "\"to\":\"0\"")
+            .contains("entry 10 of the trace: missing field `at`")
     );
     assert!(edited("\"dur\":4.0", "\"dur\":-4.0").contains("found `ts` 100 and `dur` -4"));
     assert!(
