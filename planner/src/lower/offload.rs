@@ -22,7 +22,7 @@ mod uses;
 mod widen;
 
 use gnnc_ir::memory::{Lifetime, begins, layout, lifetimes, positions};
-use gnnc_ir::program::{Buffer, BufferId, Extent, Program, RankSizes, Ref, Role};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
 use gnnc_ir::trace::Phase;
 use std::cmp::Ordering;
 
@@ -201,7 +201,15 @@ fn candidate(
     }
     let list = program.list(peak.phase);
     let uses = uses::uses(list, id);
-    let length = |from: usize, to: usize| f64::from(positions(list.get(from..to).unwrap_or(&[])));
+    // Copies count for nothing: of several that are fetched one after another, each would free its memory while
+    // the others are, and change places with them without end.
+    let length = |from: usize, to: usize| -> f64 {
+        let part = list.get(from..to).unwrap_or(&[]).iter();
+        let works = part.filter(|instr| !matches!(instr, Instr::Move { .. }));
+        works
+            .map(|instr| f64::from(positions(std::slice::from_ref(instr))))
+            .sum()
+    };
     match buffer.role {
         Role::Temp if program.logits.is_some_and(|at| at.buffer == id) => None,
         Role::Temp if buffer.slots == 1 => {
@@ -209,13 +217,17 @@ fn candidate(
             let gap = gaps
                 .into_iter()
                 .find(|gap| gap[0] < peak.place && peak.place < gap[1])?;
+            let freed = length(gap[0] + 1, gap[1]);
+            if freed == 0.0 {
+                return None;
+            }
             let copies = match split::clean(list, program, id) {
                 Some(_) => 1.0,
                 None => 2.0,
             };
             Some(Candidate {
                 choice: Choice::Split(peak.phase, id, gap),
-                gain: bytes * length(gap[0] + 1, gap[1]) / copies,
+                gain: bytes * freed / copies,
             })
         }
         Role::Temp => {
