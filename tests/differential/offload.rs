@@ -6,16 +6,21 @@ use crate::device::fake::Seen;
 use crate::device::runs::{Found, options, run, staged};
 use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
+use crate::random;
 use gnnc::ir::memory::layout;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Placement, Relaxation};
 use gnnc::ir::program::{Instr, Program, RankSizes};
 use gnnc::ir::trace::Phase;
 use gnnc::ir::traffic::moved;
 use gnnc::ir::units::Bytes;
 use gnnc::planner::lower::offload::{Room, offload};
 use gnnc::planner::placement::Flow;
+use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 /// A deep model whose layers are a loop.
@@ -92,9 +97,14 @@ fn halves(list: &[Instr]) -> usize {
 /// Runs in ever smaller shares of the memory until it cannot be; the smallest share in percent, and how many
 /// copies ran beside computing.
 fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
-    let mut again = Again::new(case, options);
-    let programs = again.programs.clone();
+    let again = Again::new(case, options);
     let what = format!("{} x {}", options.placement, options.workers);
+    shrink(again, &[85, 60, 35], device, &what)
+}
+
+/// The same of what is given, in these shares.
+fn shrink(mut again: Again, shares: &[u32], device: bool, what: &str) -> (u32, usize) {
+    let programs = again.programs.clone();
     let found = |again: &Again| -> (Found, Session) {
         let mut session = match device {
             true => again.on_device(&Arc::default()),
@@ -106,7 +116,7 @@ fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
     assert_eq!((before.host_bytes(), before.bytes_moved()), (0, 0));
     let (mut least, mut beside) = (100, 0);
     let sizes = before.sizes();
-    for percent in [85, 60, 35] {
+    for &percent in shares {
         let share = f64::from(percent) / 100.0;
         let Some(smaller) = rested(&programs, &sizes, share) else {
             continue;
@@ -328,4 +338,49 @@ fn offload_is_checked() {
         },
         "which is read after a run",
     );
+}
+
+/// Random models, graphs, placements and shares of the memory; every tenth on the device.
+#[test]
+fn offload_random_models() {
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    let config = Config {
+        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(60),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow { overlap, chunks });
+    let shares = proptest::collection::vec(15..95u32, 2);
+    let whole = (random::body(), random::shape(), random::way());
+    let (rested, run) = (Cell::new(0), Cell::new(0));
+    let result = runner.run(
+        &(whole, flow, shares, 0..10u32),
+        |((body, shape, way), flow, shares, place)| {
+            let mut case = Case::new(random::LAYERS, &body, planted(shape));
+            if relaxations(way.placement).contains(&Relaxation::Decouple) {
+                let Ok(decoupled) = case.decoupled() else {
+                    return Ok(());
+                };
+                case = decoupled;
+            }
+            let options = TrainOptions {
+                flow,
+                partitioner: way.partitioner.to_owned(),
+                ..options(way.placement, way.ranks)
+            };
+            let what = format!("{way:?} {flow:?} {shares:?}\n{body}");
+            let device = place == 0 && way.ranks <= 4;
+            let (least, _) = shrink(Again::new(&case, &options), &shares, device, &what);
+            rested.set(rested.get() + u32::from(least < 100));
+            run.set(run.get() + 1);
+            Ok(())
+        },
+    );
+    if let Err(e) = result {
+        panic!("{e}");
+    }
+    let (rested, run) = (rested.get(), run.get());
+    assert!(2 * rested > run, "something rested in {rested} of {run}");
 }

@@ -40,8 +40,11 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
         Extent::Local if !with_halo => Extent::Inner,
         extent => extent,
     };
-    let stored = extent(reads_first(later.iter(), true));
-    let used = extent(later.iter().any(|access| halo(access.rows)));
+    // What is written of one chunk is not written of all rows.
+    let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks { .. }) && touches(instr, id);
+    let pieces = list[begin..].iter().any(by_chunks);
+    let stored = extent(pieces || reads_first(later.iter(), true));
+    let used = extent(pieces || later.iter().any(|access| halo(access.rows)));
     let again = Buffer {
         extent: used,
         ..old.clone()
