@@ -25,7 +25,7 @@ mod skip;
 mod transfer;
 mod uses;
 
-pub use chunk::{Chunk, Moved};
+pub use chunk::{Chunk, Even, Grain, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use skip::{Distance, Norm, RULES, Rule, Skip};
 pub use transfer::Transfer;
@@ -65,6 +65,8 @@ pub enum Extent {
     FeatureNonzeros,
     /// Stored non-zeros of the rank's feature columns, of all vertices.
     SliceNonzeros,
+    /// The rows of one of so many chunks, now of this one and now of that.
+    Run(Even, u32),
 }
 
 /// What a buffer is for.
@@ -172,7 +174,8 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<Site>,
-    /// The chunk whose rows, or the arcs at which, it runs over; all if none.
+    /// The chunk whose rows, or the arcs at which, it runs over; all if none. What sums over rows adds to the
+    /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
 }
@@ -203,6 +206,10 @@ pub enum Instr {
         columns: u32,
         /// An element-wise kernel over the rows of the result, fused into the product.
         finish: Option<Launch>,
+        /// The chunk of rows that it is restricted to, as its finishing kernel is; all if none. `Tn` adds to
+        /// what it gave for the chunks before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<Chunk>,
     },
     /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
     /// Whether `x` is own rows or own columns is said by the extent of its values, here and below.
@@ -326,12 +333,15 @@ pub enum Instr {
     /// Waits for rows of another stage.
     Receive(Passage),
     /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
-    /// each: the rows that both have, own vertices first.
+    /// each: the rows that both have, own vertices first, or those of a chunk.
     Move {
         /// Where the rows are.
         from: Ref,
         /// Where they go.
         to: Ref,
+        /// The chunk of rows that is copied; all if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<Chunk>,
     },
     /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
     /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
@@ -432,6 +442,7 @@ impl RankSizes {
             Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
             Extent::FeatureNonzeros => self.feature_nonzeros,
             Extent::SliceNonzeros => self.slice_nonzeros,
+            Extent::Run(even, of) => even.longest(of, self),
         }
     }
 }
@@ -442,6 +453,32 @@ impl Extent {
         match self {
             Self::All | Self::AllEdges(_) => Self::AllEdges(set),
             _ => Self::Edges(set),
+        }
+    }
+}
+
+impl Instr {
+    /// The chunk of rows that the instruction, or the copy that it is half of, is restricted to.
+    pub fn chunk(&self) -> Option<Chunk> {
+        match self {
+            Self::Launch(launch) => launch.chunk,
+            Self::MatMul { chunk, .. } | Self::Move { chunk, .. } => *chunk,
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
+            _ => None,
+        }
+    }
+
+    /// Restricts what can be restricted to a chunk of rows.
+    pub fn set_chunk(&mut self, to: Chunk) {
+        match self {
+            Self::Launch(launch) => launch.chunk = Some(to),
+            Self::MatMul { chunk, finish, .. } => {
+                *chunk = Some(to);
+                finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
+            }
+            Self::Move { chunk, .. } => *chunk = Some(to),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
+            _ => {}
         }
     }
 }

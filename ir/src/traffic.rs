@@ -1,7 +1,7 @@
 //! The bytes that a program sends, read off its instructions.
 
 use crate::op::{Redistribute, Slice};
-use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Skip};
+use crate::program::{BufferId, Chunk, Instr, Program, RankSizes, Ref, Skip};
 use std::ops::Range;
 
 /// Payload bytes sent by all ranks together.
@@ -65,8 +65,9 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
     let mut all = [0u64; 2];
     for instr in instrs {
         let (times, [to, from]) = match instr {
-            Instr::Move { from, to } => {
-                let bytes = move_words(program, *from, *to, sizes).saturating_mul(4);
+            Instr::Move { from, to, chunk } => {
+                let words = move_words(program, (*from, *to), *chunk, sizes);
+                let bytes = words.saturating_mul(4);
                 let fetched = program.is_hosted(from.buffer);
                 (1, if fetched { [bytes, 0] } else { [0, bytes] })
             }
@@ -85,10 +86,18 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
     all
 }
 
-/// Words of 4 bytes of an [`Instr::Move`]: the rows that both buffers have.
-pub fn move_words(program: &Program, from: Ref, to: Ref, sizes: &RankSizes) -> u64 {
-    let words = |at: Ref| program.buffer(at.buffer).slot_words(sizes);
-    words(from).min(words(to))
+/// Words of 4 bytes of an [`Instr::Move`]: the rows that both buffers have, or those of a chunk.
+pub fn move_words(
+    program: &Program,
+    (from, to): (Ref, Ref),
+    chunk: Option<Chunk>,
+    sizes: &RankSizes,
+) -> u64 {
+    let [from, to] = [from, to].map(|at| program.buffer(at.buffer));
+    match chunk.and_then(|chunk| chunk.rows(sizes)) {
+        Some(rows) => (rows.end - rows.start).saturating_mul(u64::from(from.row_words())),
+        None => from.slot_words(sizes).min(to.slot_words(sizes)),
+    }
 }
 
 /// Visits the exchanges that may be left out, with the number of iterations in which they run.

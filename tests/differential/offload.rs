@@ -43,7 +43,7 @@ fn case(body: &str, sparse: bool) -> Case {
 }
 
 /// What each program's ranks have: of what they need now, a share.
-fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
+pub fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
     let room = |sizes| Room {
         sizes,
         bytes: (layout(program, &sizes).total_bytes as f64 * share) as u64,
@@ -52,7 +52,7 @@ fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
 }
 
 /// The programs in a share of their memory; none if they cannot be.
-fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
+pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
     if programs[0].pipeline.is_none() {
         let rooms = rooms(&programs[0], sizes, share);
         return offload(programs, &rooms).ok();
@@ -69,7 +69,7 @@ fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<P
 }
 
 /// What a session copies in epochs and evaluations, and has to.
-fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
+pub fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
     let sizes = session.sizes();
     let each = sizes.len() / again.programs.len().min(sizes.len());
     let of = |phase: Phase| -> u64 {
@@ -285,9 +285,11 @@ fn offload_is_checked() {
     };
     let fetch = |program: &Program| {
         let fetched = |instr: &Instr| match instr {
-            Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+            Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => Some((*from, *to)),
             Instr::Begin(half) => match &*half.what {
-                Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+                Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => {
+                    Some((*from, *to))
+                }
                 _ => None,
             },
             _ => None,
@@ -315,7 +317,11 @@ fn offload_is_checked() {
     refused(
         &|program| {
             let (from, _) = fetch(program);
-            program.step.push(Instr::Move { from, to: from });
+            program.step.push(Instr::Move {
+                from,
+                to: from,
+                chunk: None,
+            });
         },
         "expected one of them on the host and one here",
     );
@@ -323,7 +329,11 @@ fn offload_is_checked() {
         &|program| {
             let (from, to) = fetch(program);
             program.buffers[to.buffer.0 as usize].columns += 1;
-            program.step = vec![Instr::Move { from, to }];
+            program.step = vec![Instr::Move {
+                from,
+                to,
+                chunk: None,
+            }];
         },
         "expected the same rows, columns and storage",
     );

@@ -40,7 +40,7 @@ impl Instr {
             Self::Send(passage) => (passage.tensors.clone(), Vec::new()),
             Self::Receive(passage) => (Vec::new(), passage.tensors.clone()),
             Self::Remember { from, history } => (vec![*from], vec![*history]),
-            Self::Move { from, to } => (vec![*from], vec![*to]),
+            Self::Move { from, to, .. } => (vec![*from], vec![*to]),
             Self::Repeat { .. } | Self::Chunks { .. } => (Vec::new(), Vec::new()),
         }
     }
@@ -115,7 +115,7 @@ impl Instr {
                 passage.tensors.iter_mut().for_each(visit);
             }
             Self::Remember { from, history } => [from, history].into_iter().for_each(visit),
-            Self::Move { from, to } => [from, to].into_iter().for_each(visit),
+            Self::Move { from, to, .. } => [from, to].into_iter().for_each(visit),
             Self::Repeat { body, .. } | Self::Chunks { body, .. } => {
                 body.iter_mut().for_each(|instr| instr.each_ref(visit));
             }

@@ -9,7 +9,7 @@
 use super::{INDEX, OFFSET, launched, stored};
 use crate::kernel::{Body, End};
 use crate::memory::layout;
-use crate::program::{Instr, Product, Program, RankSizes, Ref};
+use crate::program::{Extent, Instr, Product, Program, RankSizes, Ref};
 use crate::types::EdgeSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -138,13 +138,10 @@ impl<'a> Walk<'a> {
         refs.extend(writes);
         refs.sort_unstable();
         refs.dedup();
-        let part = match instr {
-            Instr::Launch(launch) => launch.chunk.map_or(part, |chunk| Part {
-                index: u64::from(chunk.index),
-                of: u64::from(chunk.of.max(1)),
-            }),
-            _ => part,
-        };
+        let part = instr.chunk().map_or(part, |chunk| Part {
+            index: u64::from(chunk.index),
+            of: u64::from(chunk.of.max(1)),
+        });
         for what in refs {
             let buffer = self.program.buffer(what.buffer);
             let slot = buffer.slot_words(self.sizes).saturating_mul(4);
@@ -153,6 +150,10 @@ impl<'a> Walk<'a> {
             let first = offset
                 .unwrap_or(0)
                 .saturating_add(slot.saturating_mul(number));
+            let part = match buffer.extent {
+                Extent::Run(..) => Part::ALL,
+                _ => part,
+            };
             let bytes = part.within(&(first..first.saturating_add(slot)));
             self.touch(place, Some(what), bytes);
         }

@@ -316,6 +316,7 @@ fn a_product_counts_its_three_matrices_and_not_what_is_fused() {
         inner: 5,
         columns: 3,
         finish: None,
+        chunk: None,
     };
     let plain = work(&program, &instr, &SIZES).unwrap();
     expect(plain, KernelClass::Gemm, 300.0, (50 + 15) * 4, 30 * 4);

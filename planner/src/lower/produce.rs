@@ -203,6 +203,7 @@ impl Region<'_> {
                     inner,
                     columns,
                     finish,
+                    chunk: None,
                 };
                 self.code.push(instr);
             }

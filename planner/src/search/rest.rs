@@ -5,7 +5,7 @@ use crate::lower::offload::{Short, offload};
 use crate::parts::Parts;
 use crate::simulate::{host_memory, rooms};
 use gnnc_ir::plan::Host;
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::traffic::moved;
 use gnnc_ir::units::Bytes;
 
@@ -49,6 +49,9 @@ pub(super) fn use_of_host(
             host.fetched += Bytes(fetched);
             host.stored += Bytes(stored);
         }
+        let chunks = program.step.iter().filter_map(Instr::chunk);
+        let rows = chunks.filter(|chunk| chunk.even.is_some());
+        host.chunks = host.chunks.max(rows.map(|chunk| chunk.of).max());
     }
     Some(host)
 }

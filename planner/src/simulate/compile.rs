@@ -250,14 +250,18 @@ impl<'a> Compiler<'a> {
                     .map_or(1, |pipeline| pipeline.interval.max(1));
                 self.computed(instr, at, name, 1.0 / f64::from(interval))
             }
-            Instr::Move { from, to } => self.moved_rows((*from, *to), Half::Whole, at, name),
+            Instr::Move { from, to, chunk } => {
+                self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
+            }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
                 if !what.communicates() =>
             {
                 let begins = matches!(instr, Instr::Begin(_));
                 let half = if begins { Half::Begin } else { Half::Finish };
                 match **what {
-                    Instr::Move { from, to } => self.moved_rows((from, to), half(*tag), at, name),
+                    Instr::Move { from, to, chunk } => {
+                        self.moved_rows((from, to), chunk, half(*tag), at, name)
+                    }
                     _ => self.computed(what, at, name, 0.0),
                 }
             }
@@ -430,7 +434,7 @@ impl<'a> Compiler<'a> {
         match moved {
             Moved::All => bytes,
             Moved::Rows(chunk) => chunk.share(bytes),
-            Moved::New(_, Chunk { index, of }) => {
+            Moved::New(_, Chunk { index, of, .. }) => {
                 let of = f64::from(of.max(1));
                 let read = |n: u32| {
                     let share = self.degrees.read(f64::from(n) / of);

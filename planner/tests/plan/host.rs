@@ -22,10 +22,12 @@ fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     let fetch = Instr::Move {
         from: there,
         to: here,
+        chunk: None,
     };
     let store = Instr::Move {
         from: here,
         to: there,
+        chunk: None,
     };
     (program, [fetch, store])
 }

@@ -110,6 +110,7 @@ fn product(product: Product, operands: [(Ref, u32); 3], inner: u32, columns: u32
         inner,
         columns,
         finish: None,
+        chunk: None,
     }
 }
 

@@ -55,6 +55,8 @@ fn case(product: Product, rows: usize, inner: usize, columns: usize, pad: usize)
         rows: rows as u64,
         inner: inner as u64,
         columns: columns as u64,
+        total: rows as u64,
+        adds: false,
     };
     Case {
         arena,

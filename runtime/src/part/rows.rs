@@ -67,7 +67,11 @@ impl Part {
                 let features = self.features[sliced(extent)].as_ref()?;
                 ranges.push(entries(&features.by_row.csr));
             }
-            Extent::Fixed(_) | Extent::All | Extent::AllEdges(_) | Extent::SliceNonzeros => {
+            Extent::Fixed(_)
+            | Extent::All
+            | Extent::AllEdges(_)
+            | Extent::SliceNonzeros
+            | Extent::Run(..) => {
                 ranges.push(0..self.sizes.rows(extent));
             }
         }

@@ -1,7 +1,7 @@
 //! Checks of what lies in the memory of the host.
 
 use super::{Check, Checked};
-use gnnc_ir::program::{BufferId, Extent, Instr, Ref, Role};
+use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Ref, Role, Vertices};
 
 impl Check<'_> {
     /// The list of buffers on the host is in order and names what may lie there.
@@ -51,7 +51,7 @@ impl Check<'_> {
     }
 
     /// One end is here and the other on the host, with rows of one kind.
-    pub(super) fn host_move(&self, from: Ref, to: Ref) -> Checked {
+    pub(super) fn host_move(&self, from: Ref, to: Ref, chunk: Option<Chunk>) -> Checked {
         self.at_least("what is moved", from, 0)?;
         self.at_least("where it goes", to, 0)?;
         let ends = [from, to].map(|at| self.program.buffer(at.buffer));
@@ -62,9 +62,14 @@ impl Check<'_> {
                 ends[0].name, ends[1].name
             ));
         }
-        let rows = |extent: Extent| match extent {
-            Extent::Local => Extent::Inner,
-            extent => extent,
+        if let Some(chunk) = chunk {
+            self.host_chunk([from, to], chunk)?;
+        }
+        let rows = |extent: Extent| match (extent, chunk.and_then(|chunk| chunk.even)) {
+            (Extent::Run(even, _), Some(cut)) if even == cut => cut.rows.extent(),
+            (Extent::Local, Some(cut)) if cut.rows == Vertices::Inner => Extent::Inner,
+            (Extent::Local, None) => Extent::Inner,
+            (extent, _) => extent,
         };
         let shape = ends.map(|end| (rows(end.extent), end.columns, end.storage));
         match shape[0] == shape[1] {
@@ -79,6 +84,32 @@ impl Check<'_> {
                 ends[1].storage
             )),
         }
+    }
+
+    /// The rows of a chunk are copied whole.
+    fn host_chunk(&self, ends: [Ref; 2], chunk: Chunk) -> Checked {
+        let Some(even) = chunk.even.filter(|_| chunk.index < chunk.of) else {
+            return Err(format!(
+                "a move of chunk {} of {}, expected a chunk of rows",
+                chunk.index, chunk.of
+            ));
+        };
+        for at in ends {
+            let buffer = self.program.buffer(at.buffer);
+            let halves = !buffer.columns.is_multiple_of(buffer.storage.in_word());
+            let rows = match buffer.extent {
+                Extent::Run(..) => true,
+                Extent::Local => even.rows != Vertices::All,
+                extent => extent == even.rows.extent(),
+            };
+            if halves || !rows {
+                return Err(format!(
+                    "a move of rows of {:?} of `{}`, which has {:?} x {} in {}",
+                    even.rows, buffer.name, buffer.extent, buffer.columns, buffer.storage
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn name(&self, id: BufferId) -> &str {

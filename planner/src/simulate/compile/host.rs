@@ -2,7 +2,7 @@
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
-use gnnc_ir::program::Ref;
+use gnnc_ir::program::{Chunk, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work};
@@ -12,12 +12,13 @@ impl Compiler<'_> {
     pub(super) fn moved_rows(
         &self,
         (from, to): (Ref, Ref),
+        chunk: Option<Chunk>,
         half: Half,
         at: String,
         name: usize,
     ) -> Step {
         let seconds = |class: &Class| {
-            let bytes = 4 * move_words(self.program, from, to, &class.sizes);
+            let bytes = 4 * move_words(self.program, (from, to), chunk, &class.sizes);
             match self.cluster.host {
                 Some(host) if bytes > 0 => host.latency.0 + bytes as f64 / host.bandwidth,
                 // Memory of the rank itself.
