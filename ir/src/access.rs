@@ -97,7 +97,9 @@ pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
 fn of_runs(found: &mut [Access], program: &Program) {
     for access in found {
         let buffer = program.buffers.get(access.buffer.0 as usize);
-        if buffer.is_some_and(|buffer| matches!(buffer.extent, Extent::Run(..))) {
+        if buffer
+            .is_some_and(|buffer| matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..)))
+        {
             access.rows = Touched::All;
         }
     }
@@ -275,6 +277,9 @@ impl Found {
         for (n, at) in launch.inputs.iter().enumerate() {
             self.read(*at, rows(inputs.get(n).map(|o| o.at)));
         }
+        // Of what is grouped as the rows are, those of the rows.
+        let of_rows = launch.chunk.map_or(Touched::All, Touched::Rows);
+        launch.lists.iter().for_each(|at| self.read(*at, of_rows));
         let outputs = kernel.map_or(&[][..], |k| &k.outputs);
         for (n, at) in launch.outputs.iter().enumerate() {
             self.write(*at, rows(outputs.get(n).map(|o| o.at)));

@@ -25,7 +25,7 @@ mod skip;
 mod transfer;
 mod uses;
 
-pub use chunk::{Chunk, Even, Grain, Moved, Vertices};
+pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use skip::{Distance, Norm, RULES, Rule, Skip};
 pub use transfer::Transfer;
@@ -67,6 +67,8 @@ pub enum Extent {
     SliceNonzeros,
     /// The rows of one of so many chunks, now of this one and now of that.
     Run(Even, u32),
+    /// The arcs of the rows of one of so many chunks; likewise.
+    ArcRun(Even, u32),
 }
 
 /// What a buffer is for.
@@ -80,6 +82,11 @@ pub enum Role {
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
+    /// For every arc the local row of its other end, as integers, filled before `setup`: by destination and
+    /// own rows, or rows of the whole graph, as the extent says.
+    ArcEnds(Grouped),
+    /// For every arc, grouped by source, its place among those by destination; likewise.
+    ArcPlaces(EdgeSet),
     /// A table of numbers, one a slot.
     Table(u32),
     /// Parameter `n`; slots are the iterations of a repeated layer.
@@ -174,6 +181,10 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<Site>,
+    /// Where the other ends of the arcs that it walks lie and, if they are grouped by source, their places; with
+    /// the graph, on the device, if none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<Ref>,
     /// The chunk whose rows, or the arcs at which, it runs over; all if none. What sums over rows adds to the
     /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -425,6 +436,9 @@ pub struct RankSizes {
     /// Stored arcs of the whole graph.
     #[serde(default)]
     pub all_edges: u64,
+    /// Stored arcs that begin or end in the vertex of the graph where most do.
+    #[serde(default)]
+    pub max_degree: u64,
 }
 
 impl RankSizes {
@@ -443,6 +457,7 @@ impl RankSizes {
             Extent::FeatureNonzeros => self.feature_nonzeros,
             Extent::SliceNonzeros => self.slice_nonzeros,
             Extent::Run(even, of) => even.longest(of, self),
+            Extent::ArcRun(even, of) => even.room_for_arcs(of, self),
         }
     }
 }

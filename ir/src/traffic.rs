@@ -1,7 +1,7 @@
 //! The bytes that a program sends, read off its instructions.
 
 use crate::op::{Redistribute, Slice};
-use crate::program::{BufferId, Chunk, Instr, Program, RankSizes, Ref, Skip};
+use crate::program::{BufferId, Chunk, Extent, Instr, Program, RankSizes, Ref, Skip};
 use std::ops::Range;
 
 /// Payload bytes sent by all ranks together.
@@ -94,8 +94,21 @@ pub fn move_words(
     sizes: &RankSizes,
 ) -> u64 {
     let [from, to] = [from, to].map(|at| program.buffer(at.buffer));
-    match chunk.and_then(|chunk| chunk.rows(sizes)) {
-        Some(rows) => (rows.end - rows.start).saturating_mul(u64::from(from.row_words())),
+    let row = u64::from(from.row_words());
+    match chunk.map(|chunk| (chunk, chunk.rows(sizes))) {
+        Some((_, Some(rows))) => (rows.end - rows.start).saturating_mul(row),
+        // Which rows these are is known where the graph is; all chunks together have all of them.
+        Some((chunk, None)) => {
+            let whole = match (from.extent, to.extent) {
+                (Extent::Run(..) | Extent::ArcRun(..), whole) | (whole, _) => whole,
+            };
+            let cut = chunk.even.map(|even| even.rows.extent());
+            let rows = match whole {
+                Extent::Edges(_) | Extent::AllEdges(_) => whole,
+                _ => cut.unwrap_or(whole),
+            };
+            chunk.share(sizes.rows(rows)).saturating_mul(row)
+        }
         None => from.slot_words(sizes).min(to.slot_words(sizes)),
     }
 }

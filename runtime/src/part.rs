@@ -9,7 +9,7 @@ use crate::whole::{Whole, over_all};
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
+use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Part {
     pub(crate) train_total: u64,
     /// How large all this is.
     pub(crate) sizes: RankSizes,
+    /// First rows of the chunks of rows that instructions run over, and one past the last row, by how they are cut.
+    cuts: Vec<(Even, u32, Vec<u64>)>,
 }
 
 /// Rows of indices, with the bounds of pieces of about equal work.
@@ -57,6 +59,9 @@ pub(crate) struct Arcs {
     pub(crate) by_destination: Walkable,
     /// With the position of each arc by destination.
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
+    /// Whether kernels read the ends of these arcs, by destination and by source, where the graph is kept;
+    /// elsewhere they are fetched.
+    pub(crate) kept: [bool; 2],
 }
 
 impl Walkable {
@@ -128,14 +133,18 @@ impl Part {
         }
         let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
             let [walked, by_source] = needs.arcs[index(set)];
-            walked.then(|| Arcs::new(local.arcs(set), by_source))
+            walked.then(|| Arcs::new(local.arcs(set), by_source, needs.kept[index(set)]))
         });
         let pick = |mask: &[bool]| {
             own.iter()
                 .map(|&v| mask.get(v as usize).copied().unwrap_or(false))
                 .collect()
         };
-        Ok(Self {
+        let degrees = [data.topology.in_degrees(), data.topology.out_degrees()];
+        let most = degrees.iter().flatten().copied().max();
+        sizes.max_degree = u64::from(most.unwrap_or(0));
+        let mut part = Self {
+            cuts: Vec::new(),
             inner: local.inner,
             between: match program.pipeline {
                 Some(_) => local.arcs_between_chunks(),
@@ -158,7 +167,9 @@ impl Part {
             global: local.global,
             halo_of: local.halo_of,
             send: local.send,
-        })
+        };
+        part.cuts = part.cuts(program);
+        Ok(part)
     }
 
     /// Bytes of all this but what the ranks share.
@@ -216,16 +227,27 @@ pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
 
 impl Arcs {
     /// Arcs by destination, and by source if asked.
-    pub(crate) fn new(arcs: LocalArcs, by_source: bool) -> Self {
+    pub(crate) fn new(arcs: LocalArcs, by_source: bool, kept: [bool; 2]) -> Self {
         Self {
+            kept,
             by_destination: Walkable::new(arcs.in_csr),
             by_source: by_source.then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
         }
     }
 
-    /// Bytes of all this.
+    /// Bytes of all this that kernels read where it is.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_destination.bytes() + other_way(&self.by_source)
+        let ends = |walkable: &Walkable| 4 * walkable.csr.indices.len();
+        let other = |(one, positions): &(Walkable, Vec<u32>)| ends(one) + 4 * positions.len();
+        let fetched = [
+            ends(&self.by_destination),
+            self.by_source.as_ref().map_or(0, other),
+        ];
+        let fetched = fetched.into_iter().zip(self.kept);
+        let fetched: usize = fetched
+            .map(|(bytes, kept)| if kept { 0 } else { bytes })
+            .sum();
+        self.by_destination.bytes() + other_way(&self.by_source) - fetched
     }
 
     /// The arcs grouped by an end, and their positions by destination where they differ.
@@ -255,6 +277,10 @@ pub(crate) struct Needs {
     arcs: [[bool; 2]; 2],
     /// The same of the arcs of the whole graph.
     pub(crate) all_arcs: [[bool; 2]; 2],
+    /// By edge set: whether kernels read arcs by destination, and by source, where they are kept.
+    kept: [[bool; 2]; 2],
+    /// The same of the arcs of the whole graph.
+    pub(crate) all_kept: [[bool; 2]; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and sets of vertices are read.
@@ -326,15 +352,22 @@ impl Needs {
         };
         let all = over_all(launch.rows);
         self.ids |= all;
-        self.chunks.count = self.chunks.count.max(launch.chunk.map(|chunk| chunk.of));
+        let of_arcs = launch.chunk.filter(|chunk| chunk.even.is_none());
+        self.chunks.count = self.chunks.count.max(of_arcs.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
             let arcs = match all {
                 true => &mut self.all_arcs,
                 false => &mut self.arcs,
             };
+            let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
             let needs = &mut arcs[index(set)];
             needs[0] = true;
-            needs[1] |= matches!(kernel.body, Body::Gather { to: End::Src, .. });
+            needs[1] |= by_source;
+            let kept = match all {
+                true => &mut self.all_kept,
+                false => &mut self.kept,
+            };
+            kept[index(set)][usize::from(by_source)] |= launch.lists.is_empty();
         }
     }
 }

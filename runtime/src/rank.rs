@@ -10,7 +10,7 @@ use crate::staleness::{LayerStaleness, Staleness};
 use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
-use gnnc_ir::memory::Layout;
+use gnnc_ir::memory::{ALIGN, Layout};
 use gnnc_ir::program::{
     BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role,
 };
@@ -257,18 +257,24 @@ impl Rank {
         };
         let whole = || self.part.whole.chunks.rows(chunk.index);
         ranges.clear();
-        ranges.push(chunk.rows(&self.part.sizes).unwrap_or_else(whole));
+        ranges.push(match chunk.even {
+            None => whole(),
+            Some(_) => (self.part.rows_of_chunk(chunk)).ok_or(Fault::Missing("chunks of arcs"))?,
+        });
         Ok(())
     }
 
-    /// Rows before those that a buffer holds, where it holds no others than a chunk's.
+    /// Rows (or arcs) before those that a buffer holds, where it holds no others than a chunk's.
     pub(crate) fn skipped(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
-        match self.program.buffer(at.buffer).extent {
-            Extent::Run(..) => {
-                (chunk.and_then(|chunk| chunk.rows(&self.part.sizes))).map_or(0, |rows| rows.start)
-            }
-            _ => 0,
-        }
+        let rows = |chunk| self.part.rows_of_chunk(chunk).map(|rows| rows.start);
+        let arcs = |chunk| self.part.arcs_of_chunk(chunk).map(|arcs| arcs.start);
+        let found = match self.program.buffer(at.buffer).extent {
+            Extent::Run(..) => chunk.and_then(rows),
+            // From the beginning of a line, as all of them lie.
+            Extent::ArcRun(..) => chunk.and_then(arcs).map(|first| first / ALIGN * ALIGN),
+            _ => None,
+        };
+        found.unwrap_or(0)
     }
 
     /// The same in bytes.
@@ -286,7 +292,12 @@ impl Rank {
     ) -> [Range<usize>; 2] {
         let slots = ends.map(|at| self.slot(at, iteration));
         let words = slots[0].len().min(slots[1].len());
-        let rows = chunk.and_then(|chunk| chunk.rows(&self.part.sizes));
+        let extents = ends.map(|at| self.program.buffer(at.buffer).extent);
+        let by_arcs = |extent: &Extent| matches!(extent, Extent::ArcRun(..));
+        let rows = chunk.and_then(|chunk| match extents.iter().any(by_arcs) {
+            true => self.part.arcs_of_chunk(chunk),
+            false => self.part.rows_of_chunk(chunk),
+        });
         let mut ends = ends.iter().zip(slots).map(|(at, slot)| {
             let Some(rows) = &rows else {
                 return slot.start..slot.start + words;

@@ -21,7 +21,7 @@ use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_graph::GraphData;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::program::{
-    BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
+    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
 };
 
 /// Checks everything that the executor relies on, for one rank.
@@ -86,6 +86,10 @@ impl Check<'_> {
                 },
                 Role::Degree(..) => {
                     buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::ArcEnds(Grouped { set, .. }) | Role::ArcPlaces(set) => {
+                    let extents = [Extent::Edges(set), Extent::AllEdges(set)];
+                    buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
                 }
                 Role::Table(n) => {
                     let table = self.program.tables.get(n as usize);
@@ -319,6 +323,7 @@ impl Check<'_> {
             }
         }
         self.chunk(launch, kernel)?;
+        self.lists(launch, kernel)?;
         let reach = self.reach(launch, kernel)?;
         for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
             let floats = match self.runs(*at) {
@@ -348,7 +353,7 @@ impl Check<'_> {
     /// Rows of a buffer that holds a chunk at a time.
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
-        matches!(extent, Extent::Run(..)).then(|| self.part.sizes.rows(extent))
+        matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.part.sizes.rows(extent))
     }
 
     /// How many rows of each kind a launch touches.

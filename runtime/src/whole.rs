@@ -36,10 +36,14 @@ impl Whole {
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
         let (mut walked, mut ids, mut owned) = ([[false; 2]; 2], false, false);
+        let mut kept = [[false; 2]; 2];
         let mut chunks = ChunkNeeds::default();
         for needs in programs.map(Needs::of) {
             for (walked, needed) in walked.iter_mut().zip(needs.all_arcs) {
                 *walked = [walked[0] | needed[0], walked[1] | needed[1]];
+            }
+            for (kept, needed) in kept.iter_mut().zip(needs.all_kept) {
+                *kept = [kept[0] | needed[0], kept[1] | needed[1]];
             }
             ids |= needs.ids;
             owned |= needs.owned;
@@ -50,7 +54,7 @@ impl Whole {
             let [walked, by_source] = walked[index(set)];
             if walked {
                 let arcs = LocalArcs::whole(topology, set)?;
-                whole.arcs[index(set)] = Some(Arcs::new(arcs, by_source));
+                whole.arcs[index(set)] = Some(Arcs::new(arcs, by_source, kept[index(set)]));
             }
         }
         if ids {

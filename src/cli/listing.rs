@@ -236,6 +236,13 @@ fn extent(rows: Extent) -> String {
         Extent::AllEdges(EdgeSet::Looped) => "all edges+loops".to_owned(),
         Extent::FeatureNonzeros => "nonzeros".to_owned(),
         Extent::SliceNonzeros => "nonzeros of a slice".to_owned(),
+        Extent::ArcRun(even, of) => {
+            let arcs = even.arcs.map(|arcs| even.rows.extent().arcs(arcs.set));
+            format!(
+                "{} in {of} chunks",
+                arcs.map_or("no arcs".to_owned(), extent)
+            )
+        }
         Extent::Run(even, of) => format!("{} in {of} chunks", extent(even.rows.extent())),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Extent, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
-use crate::memory::product_block;
+use crate::memory::{ALIGN, product_block};
+use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -20,14 +21,28 @@ pub struct Chunk {
     pub even: Option<Even>,
 }
 
-/// A cut into chunks of as many rows, of which the last ones may have fewer or none: known from how many rows
-/// a rank has.
+/// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where arcs of the rows are
+/// walked, a chunk ends earlier if it would have too many arcs: of `2 n` chunks, none has more than about the
+/// `n`-th part of the rows or of the arcs, and how long the longest may be follows from how many rows, arcs and arcs of one
+/// vertex there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Even {
     /// The rows that are cut.
     pub rows: Vertices,
     /// What no chunk cuts in two.
     pub grain: Grain,
+    /// The arcs that are walked, by the end that the rows are, if any are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arcs: Option<Grouped>,
+}
+
+/// Arcs one vertex after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Grouped {
+    /// Which arcs.
+    pub set: EdgeSet,
+    /// Which end they are grouped by.
+    pub by: End,
 }
 
 /// Rows that belong to vertices.
@@ -87,9 +102,67 @@ impl Even {
             Grain::Sums => COLUMN_BLOCK as u64,
             Grain::Products => product_block(total),
         };
-        let each = total.div_ceil(u64::from(of.max(1)));
+        let each = total.div_ceil(self.parts(of));
         each.checked_next_multiple_of(grain)
             .map_or(total, |rows| rows.min(total))
+    }
+
+    /// Into how many parts rows and arcs are cut by themselves.
+    fn parts(&self, of: u32) -> u64 {
+        let of = u64::from(of.max(1));
+        if self.arcs.is_some() {
+            of.div_ceil(2)
+        } else {
+            of
+        }
+    }
+
+    /// Arcs that no chunk has more of; 0 where none are walked.
+    pub fn most_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
+        let Some(Grouped { set, .. }) = self.arcs else {
+            return 0;
+        };
+        let total = sizes.rows(self.rows.extent().arcs(set));
+        let loops = u64::from(set == EdgeSet::Looped);
+        // Rows are not cut apart.
+        let together = LINE_ROWS.saturating_mul(sizes.max_degree.saturating_add(loops));
+        let each = total.div_ceil(self.parts(of));
+        each.saturating_add(together).min(total)
+    }
+
+    /// Elements of a buffer that holds what belongs to a chunk's arcs: they begin where those of all would begin
+    /// within a line.
+    pub fn room_for_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
+        match self.most_arcs(of, sizes) {
+            0 => 0,
+            most => most.saturating_add(ALIGN),
+        }
+    }
+
+    /// First rows of the chunks and one past the last row; `first` has the first arc of each row, if arcs are
+    /// walked.
+    pub fn bounds(&self, of: u32, sizes: &RankSizes, first: &[u64]) -> Vec<u64> {
+        let total = sizes.rows(self.rows.extent());
+        let (longest, most) = (self.longest(of, sizes), self.most_arcs(of, sizes));
+        let arcs = |row: u64| first.get(row as usize).copied().unwrap_or(0);
+        let mut bounds = vec![0];
+        let mut begin = 0u64;
+        for chunk in 1..=of {
+            let mut end = begin;
+            if self.arcs.is_none() {
+                end = begin.saturating_add(longest).min(total);
+            }
+            while self.arcs.is_some() && end < total {
+                let next = (end + LINE_ROWS).min(total);
+                if next - begin > longest || arcs(next) - arcs(begin) > most {
+                    break;
+                }
+                end = next;
+            }
+            begin = if chunk == of { total } else { end };
+            bounds.push(begin);
+        }
+        bounds
     }
 }
 
@@ -130,9 +203,9 @@ impl Chunk {
         before(index + 1) - before(index)
     }
 
-    /// The rows of the chunk, if it is one of rows.
+    /// The rows of the chunk, if it is one of rows alone.
     pub fn rows(&self, sizes: &RankSizes) -> Option<Range<u64>> {
-        let even = self.even?;
+        let even = self.even.filter(|even| even.arcs.is_none())?;
         let total = sizes.rows(even.rows.extent());
         let longest = even.longest(self.of, sizes);
         let bound = |n: u32| longest.saturating_mul(n.into()).min(total);
@@ -177,7 +250,8 @@ mod tests {
             };
             for grain in [Grain::Lines, Grain::Sums, Grain::Products] {
                 let rows = Vertices::Inner;
-                let even = Even { rows, grain };
+                let arcs = None;
+                let even = Even { rows, grain, arcs };
                 let block = match grain {
                     Grain::Lines => 32,
                     Grain::Sums => 1024,
@@ -194,6 +268,43 @@ mod tests {
                         end = rows.end;
                     }
                     assert_eq!(end, total, "{total} rows in {of}");
+                }
+            }
+        }
+    }
+
+    /// Chunks of rows with their arcs cover all rows, and none is longer than said, wherever arcs are many.
+    #[test]
+    fn chunks_have_few_rows_and_few_arcs() {
+        for (rows, heavy) in [(0u64, 0), (33, 5), (2000, 0), (2000, 7), (2000, 300)] {
+            let degree = |row: u64| if row < heavy { 90 } else { row % 3 };
+            let mut first = vec![0];
+            (0..rows).for_each(|row| first.push(first[row as usize] + degree(row)));
+            let sizes = RankSizes {
+                inner: rows,
+                edges: first[rows as usize],
+                max_degree: 90,
+                ..RankSizes::default()
+            };
+            let even = Even {
+                rows: Vertices::Inner,
+                grain: Grain::Lines,
+                arcs: Some(Grouped {
+                    set: EdgeSet::Plain,
+                    by: End::Dst,
+                }),
+            };
+            for of in [2, 4, 8, 16, 64] {
+                let bounds = even.bounds(of, &sizes, &first);
+                assert_eq!((bounds.len(), bounds[0]), (of as usize + 1, 0));
+                assert_eq!(bounds[of as usize], rows);
+                for pair in bounds.windows(2) {
+                    assert!(
+                        pair[1] - pair[0] <= even.longest(of, &sizes),
+                        "{of}: {bounds:?}"
+                    );
+                    let arcs = first[pair[1] as usize] - first[pair[0] as usize];
+                    assert!(arcs <= even.most_arcs(of, &sizes), "{of}: {bounds:?}");
                 }
             }
         }

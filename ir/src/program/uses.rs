@@ -6,7 +6,10 @@ impl Instr {
     /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
     pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
         match self {
-            Self::Launch(launch) => (launch.inputs.clone(), launch.outputs.clone()),
+            Self::Launch(launch) => {
+                let reads = launch.inputs.iter().chain(&launch.lists);
+                (reads.copied().collect(), launch.outputs.clone())
+            }
             Self::MatMul {
                 a, b, out, finish, ..
             } => {
@@ -126,6 +129,7 @@ impl Instr {
 impl Launch {
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
         self.inputs.iter_mut().for_each(&mut *visit);
+        self.lists.iter_mut().for_each(&mut *visit);
         self.outputs.iter_mut().for_each(visit);
     }
 }

@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
                 .unwrap_or(0)
                 .saturating_add(slot.saturating_mul(number));
             let part = match buffer.extent {
-                Extent::Run(..) => Part::ALL,
+                Extent::Run(..) | Extent::ArcRun(..) => Part::ALL,
                 _ => part,
             };
             let bytes = part.within(&(first..first.saturating_add(slot)));

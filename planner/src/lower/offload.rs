@@ -14,7 +14,8 @@
 //!
 //! Where what one instruction works on does not fit by itself, it runs over one chunk of its rows after the other,
 //! with as few chunks as will do, and of the tensors that it uses by rows only those of a chunk are here
-//! (`stream`). What arcs pick rows from stays whole.
+//! (`stream`). What arcs pick rows from stays whole. Where that is not enough, the ends of arcs rest on the host too, and
+//! every kernel that walks them fetches those of a chunk (`topology`).
 //!
 //! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
 //! changes, so every number is computed as before.
@@ -23,6 +24,7 @@ mod home;
 mod ring;
 mod split;
 mod stream;
+mod topology;
 mod uses;
 mod widen;
 
@@ -38,6 +40,10 @@ pub struct Room {
     pub sizes: RankSizes,
     /// Bytes of its memory that buffers may take.
     pub bytes: u64,
+    /// Bytes that it lacks for what is no buffer, if it has none for these.
+    pub lacking: u64,
+    /// Whether the ends of arcs take memory beside that, which buffers may take where they are fetched.
+    pub lists: bool,
 }
 
 /// Programs that do not fit, whatever is moved.
@@ -87,18 +93,22 @@ struct Candidate {
 /// # Errors
 /// How much is missing when there is nothing left to move.
 pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Short> {
-    let attempt = |style, chunks| {
-        let mut moved = programs.to_vec();
-        fit(&mut moved, rooms, Means { style, chunks })?;
+    let attempt = |style, chunks, lists: bool| {
+        let (mut moved, mut rooms) = (programs.to_vec(), rooms.to_vec());
+        let means = Means { style, chunks };
+        if lists {
+            topology::topology(&mut moved, &mut rooms, means);
+        }
+        fit(&mut moved, &rooms, means)?;
         moved.iter_mut().for_each(stream::unroll);
-        match moved.first().map_or(0, |first| most_beyond(first, rooms)) {
-            0 => Ok(widen::widen(moved, rooms)),
+        match moved.first().map_or(0, |first| most_beyond(first, &rooms)) {
+            0 => Ok(widen::widen(moved, &rooms)),
             bytes => Err(Short { bytes }),
         }
     };
     let mut short = Short { bytes: 0 };
     for style in [Style::Roomy, Style::Tight] {
-        match attempt(style, None) {
+        match attempt(style, None, false) {
             Ok(moved) => return Ok(moved),
             Err(missing) => short = missing,
         }
@@ -107,16 +117,25 @@ pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Sho
     let Some(most) = counts.last() else {
         return Err(short);
     };
-    // What the most chunks do not do, fewer do not.
-    let smallest = attempt(Style::Tight, Some(*most))?;
-    for count in &counts {
-        for style in [Style::Roomy, Style::Tight] {
-            if let Ok(moved) = attempt(style, Some(*count)) {
-                return Ok(moved);
+    for lists in [false, true] {
+        // What the most chunks do not do, fewer do not.
+        let smallest = match attempt(Style::Tight, Some(*most), lists) {
+            Ok(smallest) => smallest,
+            Err(missing) => {
+                short = missing;
+                continue;
+            }
+        };
+        for count in &counts {
+            for style in [Style::Roomy, Style::Tight] {
+                if let Ok(moved) = attempt(style, Some(*count), lists) {
+                    return Ok(moved);
+                }
             }
         }
+        return Ok(smallest);
     }
-    Ok(smallest)
+    Err(short)
 }
 
 /// The same of the room that lacks most.
@@ -127,8 +146,9 @@ fn most_beyond(program: &Program, rooms: &[Room]) -> u64 {
 
 /// Bytes by which the buffers of a program are larger than a room.
 fn beyond(program: &Program, room: &Room) -> u64 {
-    layout(program, &room.sizes)
-        .total_bytes
+    let needed = layout(program, &room.sizes).total_bytes;
+    needed
+        .saturating_add(room.lacking)
         .saturating_sub(room.bytes)
 }
 

@@ -45,6 +45,7 @@ pub fn workload(
         classes: shape.classes,
         split: [0; 3],
         max_degree: 0,
+        max_out_degree: 0,
         degree_histogram: Vec::new(),
         replication: BTreeMap::from_iter(alpha.iter().copied()),
         partitions: BTreeMap::new(),
@@ -91,6 +92,7 @@ fn launch(kernel: u32, rows: Extent, input: Ref, output: Ref) -> Instr {
         outputs: vec![output],
         scalars: Vec::new(),
         sites: Vec::new(),
+        lists: Vec::new(),
         chunk: None,
     })
 }

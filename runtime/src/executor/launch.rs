@@ -123,6 +123,13 @@ impl Worker {
             args.indptr = walkable.csr.indptr.as_ptr();
             args.indices = walkable.csr.indices.as_ptr();
             args.positions = positions.as_ptr();
+            let list = |at: &Ref| self.first(*at, launch.chunk, iteration).cast_const().cast();
+            if let Some(ends) = launch.lists.first() {
+                args.indices = list(ends);
+            }
+            if let Some(places) = launch.lists.get(1) {
+                args.positions = list(places);
+            }
         }
         Ok(args)
     }

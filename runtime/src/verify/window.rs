@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 /// # Errors
 /// The first that reads rows that are not here.
 pub(super) fn verify(program: &Program) -> Result<(), String> {
-    let runs = |buffer: &gnnc_ir::program::Buffer| matches!(buffer.extent, Extent::Run(..));
+    let runs = |buffer: &gnnc_ir::program::Buffer| {
+        matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..))
+    };
     if !program.buffers.iter().any(runs) {
         return Ok(());
     }
@@ -78,7 +80,7 @@ impl Windows<'_> {
 
     fn run(&self, at: Ref) -> Option<Chunk> {
         match self.program.buffers.get(at.buffer.0 as usize)?.extent {
-            Extent::Run(even, of) => Some(Chunk {
+            Extent::Run(even, of) | Extent::ArcRun(even, of) => Some(Chunk {
                 index: 0,
                 of,
                 even: Some(even),
@@ -159,11 +161,24 @@ impl Windows<'_> {
             return Vec::new();
         };
         let walk = Walk::of(&kernel.body);
-        let by_rows = |at: At| match walk {
+        let of_rows = |at: At| match walk {
             Walk::Rows => at == At::Row,
             Walk::Arcs => at == At::Dst,
             Walk::ArcsByDestination => matches!(at, At::Row | At::Dst),
             Walk::ArcsBySource => matches!(at, At::Row | At::Src),
+        };
+        // Arcs lie by destination.
+        let of_arcs = |at: At| match walk {
+            Walk::Rows | Walk::ArcsBySource => false,
+            Walk::Arcs => matches!(at, At::Row | At::Edge),
+            Walk::ArcsByDestination => at == At::Edge,
+        };
+        let by_rows = |buffer: Ref, at: At| {
+            let buffer = self.program.buffers.get(buffer.buffer.0 as usize);
+            match buffer.map(|buffer| buffer.extent) {
+                Some(Extent::ArcRun(..)) => of_arcs(at),
+                _ => of_rows(at),
+            }
         };
         let inputs = launch.inputs.iter().zip(&kernel.inputs);
         let outputs = launch.outputs.iter().zip(&kernel.outputs);
@@ -173,9 +188,15 @@ impl Windows<'_> {
         let one = |((at, operand), writes): ((&Ref, &gnnc_ir::kernel::Operand), bool)| Use {
             at: *at,
             writes,
-            by_rows: by_rows(operand.at),
+            by_rows: by_rows(*at, operand.at),
             stride: operand.stride,
         };
-        all.map(one).collect()
+        let lists = launch.lists.iter().map(|at| Use {
+            at: *at,
+            writes: false,
+            by_rows: true,
+            stride: 1,
+        });
+        lists.chain(all.map(one)).collect()
     }
 }

@@ -16,10 +16,10 @@ use super::split::split;
 use super::uses::{of, reads_first, uses};
 use super::{Means, Room, Style};
 use gnnc_ir::access::Touched;
-use gnnc_ir::kernel::Body;
+use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::{
-    BufferId, Chunk, Even, Extent, Grain, Instr, Launch, Matrix, Product, Program, RankSizes, Ref,
-    Role, Transfer, Vertices,
+    BufferId, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product, Program,
+    RankSizes, Ref, Role, Transfer, Vertices,
 };
 use gnnc_ir::trace::Phase;
 
@@ -56,10 +56,11 @@ pub(super) fn candidate(
     ids.sort_unstable();
     ids.dedup();
     let words = |id: &BufferId| program.buffer(*id).words(sizes);
+    let of = chunks(even, count);
     ids.retain(|id| {
-        let row = u64::from(program.buffer(*id).row_words());
-        let slots = u64::from(means.slots());
-        words(id) > row * even.longest(count, sizes) * slots
+        let mut buffer = program.buffer(*id).clone();
+        (buffer.extent, buffer.slots) = (window(buffer.extent, even, of), means.slots());
+        words(id) > buffer.words(sizes)
     });
     ids.sort_by_key(|id| std::cmp::Reverse(words(id)));
     let works = |id: &BufferId| {
@@ -71,11 +72,28 @@ pub(super) fn candidate(
 
 impl Means {
     /// Chunks of a tensor that are here at once.
-    fn slots(&self) -> u32 {
+    pub(super) fn slots(&self) -> u32 {
         match self.style {
             Style::Roomy => 2,
             Style::Tight => 1,
         }
+    }
+}
+
+/// How many chunks there are where rows, and arcs, are cut into so many parts.
+pub(super) fn chunks(even: Even, parts: u32) -> u32 {
+    if even.arcs.is_some() {
+        2 * parts
+    } else {
+        parts
+    }
+}
+
+/// What a buffer of these rows has where it holds a chunk at a time.
+fn window(extent: Extent, even: Even, of: u32) -> Extent {
+    match extent {
+        Extent::Edges(_) | Extent::AllEdges(_) => Extent::ArcRun(even, of),
+        _ => Extent::Run(even, of),
     }
 }
 
@@ -89,12 +107,13 @@ fn worker(instr: &Instr) -> &Instr {
 }
 
 /// How the rows of an instruction can be cut, or are.
-fn cut(instr: &Instr, program: &Program) -> Option<Even> {
+pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
     let instr = worker(instr);
     if let Some(chunk) = instr.chunk() {
         return chunk.even;
     }
     let floats = |at: Ref| program.buffer(at.buffer).storage.is_f32();
+    let mut arcs = None;
     let (rows, grain) = match instr {
         Instr::Launch(launch) => {
             let body = &program.kernel(launch.kernel).body;
@@ -103,7 +122,14 @@ fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                     return None;
                 }
                 Body::ColReduce { .. } => (launch.rows, Grain::Sums),
-                _ => (launch.rows, Grain::Lines),
+                body => {
+                    let by = match body {
+                        Body::Gather { to, .. } => *to,
+                        _ => End::Dst,
+                    };
+                    arcs = body.edge_set().map(|set| Grouped { set, by });
+                    (launch.rows, Grain::Lines)
+                }
             }
         }
         Instr::MatMul {
@@ -122,7 +148,7 @@ fn cut(instr: &Instr, program: &Program) -> Option<Even> {
         _ => return None,
     };
     let rows = Vertices::of(rows)?;
-    Some(Even { rows, grain })
+    Some(Even { rows, grain, arcs })
 }
 
 /// Lets an instruction have a chunk at a time of a tensor that it uses by rows; none if it cannot.
@@ -134,10 +160,11 @@ pub(super) fn stream(
 ) -> Option<()> {
     let count = means.chunks?;
     let instr = program.list(phase).get(place)?;
+    let even = cut(instr, program)?;
     let chunk = Chunk {
         index: 0,
-        of: count,
-        even: Some(cut(instr, program)?),
+        of: chunks(even, count),
+        even: Some(even),
     };
     let buffer = program.buffer(id);
     let kept = program.logits.is_some_and(|at| at.buffer == id);
@@ -253,12 +280,15 @@ impl Loop {
         }
         let rows = |at: Ref| program.buffer(at.buffer).extent;
         let (from, to) = (fetch.map(|c| c.0), store.map(|c| c.1));
+        // On one rank there are no halo rows.
         let outside = |at: Option<Ref>| {
-            at.is_some_and(|at| even.rows == Vertices::Local && rows(at) != Extent::Local)
+            let short = even.rows == Vertices::Local && program.ranks > 1;
+            at.is_some_and(|at| short && rows(at) == Extent::Inner)
         };
         // Halo rows that are fetched and stored again would be lost.
         let lost = even.rows == Vertices::Inner
             && writes
+            && program.ranks > 1
             && to.is_some_and(|at| rows(at) == Extent::Local);
         let begin = fetched.first().map_or(place, |one| one[0]);
         let changed = |at: Ref| {
@@ -295,7 +325,7 @@ impl Loop {
             program.list_mut(self.phase).remove(place);
         }
         let buffer = &mut program.buffers[id.0 as usize];
-        (buffer.extent, buffer.slots) = (Extent::Run(even, chunk.of), slots);
+        (buffer.extent, buffer.slots) = (window(buffer.extent, even, chunk.of), slots);
         Some(())
     }
 }
@@ -303,11 +333,19 @@ impl Loop {
 /// Whether a buffer has the rows of a cut first.
 fn holds(program: &Program, id: BufferId, chunk: Chunk) -> bool {
     let extent = program.buffer(id).extent;
-    match chunk.even.map(|even| even.rows) {
-        Some(Vertices::Inner) => matches!(extent, Extent::Inner | Extent::Local),
-        Some(rows) => extent == rows.extent(),
-        None => false,
-    }
+    let Some(even) = chunk.even else {
+        return false;
+    };
+    // Arcs lie by destination.
+    let arcs = even.arcs.filter(|arcs| arcs.by == End::Dst);
+    let arcs = arcs.map(|arcs| even.rows.extent().arcs(arcs.set));
+    let own = matches!(extent, Extent::Inner | Extent::Local);
+    let vertices = match even.rows {
+        Vertices::Inner => own,
+        Vertices::Local => extent == Extent::Local || own && program.ranks == 1,
+        Vertices::All => extent == Extent::All,
+    };
+    vertices || Some(extent) == arcs
 }
 
 /// Whether an instruction over a chunk uses a buffer's rows of the chunk and no others.
@@ -363,7 +401,8 @@ fn written_out(
         let mut instr = instr.clone();
         instr.set_chunk(chunk.at(index));
         instr.each_ref(&mut |at| {
-            if matches!(program.buffer(at.buffer).extent, Extent::Run(..)) {
+            let extent = program.buffer(at.buffer).extent;
+            if matches!(extent, Extent::Run(..) | Extent::ArcRun(..)) {
                 (at.base, at.in_loop) = (index % slots(at).max(1), false);
             }
         });

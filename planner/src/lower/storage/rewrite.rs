@@ -192,6 +192,7 @@ impl<'a> Rewrite<'a> {
             outputs: vec![ends[1]],
             scalars: Vec::new(),
             sites: Vec::new(),
+            lists: Vec::new(),
             chunk: None,
         })
     }

@@ -56,6 +56,8 @@ pub(super) struct Arcs<'a> {
 pub(super) struct Operands {
     pub(super) inputs: Vec<Address>,
     pub(super) outputs: Vec<Address>,
+    /// Ends of arcs and their places, where they are not those that are kept.
+    pub(super) lists: Vec<Address>,
     pub(super) ids: Address,
     pub(super) scalars: Address,
     pub(super) keys: Address,
@@ -257,6 +259,7 @@ impl Station {
         Operands {
             inputs: slots(&launch.inputs),
             outputs: slots(&launch.outputs),
+            lists: slots(&launch.lists),
             ids: gpu.at(self.own.part.ids(launch.rows)),
             scalars: moments.scalars(&launch.scalars),
             keys: moments.keys(&launch.sites, iteration),
@@ -333,10 +336,14 @@ impl Station {
         let arcs = self.arcs(loaded, instr)?;
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
+        let listed = |n: usize, kept: &[u32]| match operands.lists.get(n) {
+            Some(fetched) => fetched.0,
+            None => gpu.at(kept).0,
+        };
         let argument = |parameter: &Parameter| match *parameter {
             Parameter::Indptr => gpu.at(arcs.indptr).0,
-            Parameter::Indices => gpu.at(arcs.indices).0,
-            Parameter::Positions => gpu.at(arcs.positions).0,
+            Parameter::Indices => listed(0, arcs.indices),
+            Parameter::Positions => listed(1, arcs.positions),
             Parameter::Ids => operands.ids.0,
             Parameter::List => 0,
             Parameter::Scalars => operands.scalars.0,
