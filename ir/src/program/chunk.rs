@@ -260,11 +260,15 @@ mod tests {
                 for of in 1..9 {
                     let mut end = 0;
                     for index in 0..of {
-                        let even = Some(even);
-                        let rows = Chunk { index, of, even }.rows(&sizes).unwrap();
+                        let chunk = Chunk {
+                            index,
+                            of,
+                            even: Some(even),
+                        };
+                        let rows = chunk.rows(&sizes).unwrap();
                         assert_eq!(rows.start, end);
                         assert!(rows.is_empty() || rows.start.is_multiple_of(block));
-                        assert!(rows.end - rows.start <= even.unwrap().longest(of, &sizes));
+                        assert!(rows.end - rows.start <= even.longest(of, &sizes));
                         end = rows.end;
                     }
                     assert_eq!(end, total, "{total} rows in {of}");

@@ -271,7 +271,7 @@ proptest! {
         bounds.extend([0, rows]);
         bounds.sort_unstable();
         for pair in bounds.windows(2) {
-            let some = case.multiply.within(&(pair[0]..pair[1]));
+            let some = case.multiply.within(&(pair[0]..pair[1]), [0; 3]);
             unsafe { some.run(&team, case.scratch, None) };
         }
         let stride = columns + 1;
