@@ -27,7 +27,7 @@ mod uses;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
-pub use skip::{Distance, Norm, RULES, Rule, Skip};
+pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.

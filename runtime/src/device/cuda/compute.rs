@@ -41,8 +41,8 @@ impl Station {
                 self.launch(gpu, step, &operands)
             }
             Instr::MatMul { finish, .. } => {
-                self.multiply(gpu, step.instr, iteration)?;
-                let Some(launch) = finish else {
+                let ended = self.multiply(gpu, step.instr, iteration)?;
+                let Some(launch) = finish.as_ref().filter(|_| !ended) else {
                     return Ok(());
                 };
                 let operands = self.operands(gpu, launch, iteration, moments);
@@ -103,7 +103,8 @@ impl Station {
         }
     }
 
-    fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<(), Stop> {
+    /// Puts a product on the stream; whether with its end.
+    fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<bool, Stop> {
         let Instr::MatMul {
             product,
             a,
@@ -112,12 +113,16 @@ impl Station {
             rows,
             inner,
             columns,
+            finish,
             chunk,
-            ..
         } = instr
         else {
-            return Ok(());
+            return Ok(false);
         };
+        let end = finish
+            .as_ref()
+            .filter(|_| *product != Product::Tn && *inner > 0);
+        let end = end.and_then(|launch| self.end(launch, out, *columns, iteration));
         let mut ranges = Vec::new();
         self.own.rows_of(*rows, *chunk, &mut ranges)?;
         let (inner, columns) = (u64::from(*inner), u64::from(*columns));
@@ -160,13 +165,14 @@ impl Station {
                 columns,
                 factors: self.storage(a.at),
                 result: self.storage(out.at),
+                end,
             };
             gpu.driver.multiply(self.streams.compute, &product)?;
             if adds {
                 self.add(gpu, (results, columns), result)?;
             }
         }
-        Ok(())
+        Ok(end.is_some())
     }
 
     /// Adds rows of floats at the beginning of scratch memory to a matrix.
