@@ -21,12 +21,14 @@ mod buffer;
 mod chunk;
 mod lists;
 mod pipeline;
+mod sizes;
 mod skip;
 mod transfer;
 mod uses;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
+pub use sizes::RankSizes;
 pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 
@@ -416,84 +418,12 @@ pub struct Program {
     pub pipeline: Option<Pipeline>,
 }
 
-/// How large one rank's share of the data is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankSizes {
-    /// Own vertices.
-    pub inner: u64,
-    /// Halo vertices.
-    pub halo: u64,
-    /// Stored arcs into own vertices.
-    pub edges: u64,
-    /// Non-zeros of own feature rows.
-    pub feature_nonzeros: u64,
-    /// Non-zeros of the rank's feature columns, of all vertices.
-    #[serde(default)]
-    pub slice_nonzeros: u64,
-    /// Vertices of the whole graph.
-    #[serde(default)]
-    pub vertices: u64,
-    /// Stored arcs of the whole graph.
-    #[serde(default)]
-    pub all_edges: u64,
-    /// Stored arcs that begin or end in the vertex of the graph where most do.
-    #[serde(default)]
-    pub max_degree: u64,
-}
-
-impl RankSizes {
-    /// Number of rows of an extent.
-    pub fn rows(&self, extent: Extent) -> u64 {
-        match extent {
-            Extent::Fixed(n) => u64::from(n),
-            Extent::Inner => self.inner,
-            Extent::Local => self.inner + self.halo,
-            Extent::Halo => self.halo,
-            Extent::Edges(EdgeSet::Plain) => self.edges,
-            Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
-            Extent::All => self.vertices,
-            Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
-            Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
-            Extent::FeatureNonzeros => self.feature_nonzeros,
-            Extent::SliceNonzeros => self.slice_nonzeros,
-            Extent::Run(even, of) => even.longest(of, self),
-            Extent::ArcRun(even, of) => even.room_for_arcs(of, self),
-        }
-    }
-}
-
 impl Extent {
     /// The arcs that a kernel with these rows walks.
     pub fn arcs(self, set: EdgeSet) -> Self {
         match self {
             Self::All | Self::AllEdges(_) => Self::AllEdges(set),
             _ => Self::Edges(set),
-        }
-    }
-}
-
-impl Instr {
-    /// The chunk of rows that the instruction, or the copy that it is half of, is restricted to.
-    pub fn chunk(&self) -> Option<Chunk> {
-        match self {
-            Self::Launch(launch) => launch.chunk,
-            Self::MatMul { chunk, .. } | Self::Move { chunk, .. } => *chunk,
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
-            _ => None,
-        }
-    }
-
-    /// Restricts what can be restricted to a chunk of rows.
-    pub fn set_chunk(&mut self, to: Chunk) {
-        match self {
-            Self::Launch(launch) => launch.chunk = Some(to),
-            Self::MatMul { chunk, finish, .. } => {
-                *chunk = Some(to);
-                finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
-            }
-            Self::Move { chunk, .. } => *chunk = Some(to),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
-            _ => {}
         }
     }
 }

@@ -6,6 +6,7 @@ mod flight;
 mod host;
 mod labels;
 mod pipeline;
+mod reach;
 mod redistribute;
 mod skip;
 mod storage;
@@ -13,13 +14,14 @@ mod window;
 
 use self::features::element;
 use self::labels::verify_labels;
+use self::reach::Reach;
 use self::storage::always_floats;
 use crate::RuntimeError;
 use crate::part::Part;
 use crate::whole::over_all;
 use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_graph::GraphData;
-use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::program::{
     BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
 };
@@ -461,59 +463,5 @@ impl Check<'_> {
                 buffer.name
             )),
         }
-    }
-}
-
-/// Rows of each kind.
-#[derive(Default)]
-struct Reach {
-    row: u64,
-    src: u64,
-    dst: u64,
-    edge: u64,
-}
-
-impl Reach {
-    /// As many of every kind.
-    fn all(rows: u64) -> Self {
-        Self {
-            row: rows,
-            src: rows,
-            dst: rows,
-            edge: rows,
-        }
-    }
-
-    /// Floats of a buffer up to the last element that an operand touches.
-    fn floats(&self, operand: &Operand, heads: u32, width: u32) -> Result<u64, String> {
-        let rows = match operand.at {
-            At::Row => self.row,
-            At::Src => self.src,
-            At::Dst => self.dst,
-            At::Edge => self.edge,
-            At::One => 1,
-            At::List => return Err("a row list, which no instruction brings".to_owned()),
-        };
-        Ok(match rows {
-            0 => 0,
-            rows => {
-                let stride = if operand.at == At::One {
-                    0
-                } else {
-                    u64::from(operand.stride)
-                };
-                (rows - 1)
-                    .saturating_mul(stride)
-                    .saturating_add(Self::one(operand, heads, width))
-            }
-        })
-    }
-
-    fn one(operand: &Operand, heads: u32, width: u32) -> u64 {
-        let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
-        u64::from(operand.offset)
-            + step(heads, operand.head_step)
-            + step(width, operand.column_step)
-            + 1
     }
 }

@@ -1,6 +1,6 @@
 //! Chunks: what is computed for all vertices, a run of consecutive vertices after the other.
 
-use super::{Extent, RankSizes};
+use super::{Extent, Instr, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
 use crate::memory::{ALIGN, product_block};
 use crate::types::EdgeSet;
@@ -232,6 +232,32 @@ impl Chunk {
                 edges: self.share(sizes.edges),
                 ..*sizes
             },
+        }
+    }
+}
+
+impl Instr {
+    /// The chunk of rows that the instruction, or the copy that it is half of, is restricted to.
+    pub fn chunk(&self) -> Option<Chunk> {
+        match self {
+            Self::Launch(launch) => launch.chunk,
+            Self::MatMul { chunk, .. } | Self::Move { chunk, .. } => *chunk,
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
+            _ => None,
+        }
+    }
+
+    /// Restricts what can be restricted to a chunk of rows.
+    pub fn set_chunk(&mut self, to: Chunk) {
+        match self {
+            Self::Launch(launch) => launch.chunk = Some(to),
+            Self::MatMul { chunk, finish, .. } => {
+                *chunk = Some(to);
+                finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
+            }
+            Self::Move { chunk, .. } => *chunk = Some(to),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
+            _ => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Transfer};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes, Transfer};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -276,26 +276,6 @@ impl<'a> Compiler<'a> {
             at,
             name,
             seconds: seconds.collect(),
-        }
-    }
-
-    fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let (row, fixed) = passage.words(self.program);
-        let classes = self.fabric.classes.iter();
-        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
-        let bytes: Vec<f64> = classes
-            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
-            .collect();
-        Step::Passage {
-            at,
-            name,
-            sends,
-            with: passage.with,
-            packing: bytes
-                .iter()
-                .map(|&bytes| self.pass(bytes, bytes, 0.0))
-                .collect(),
-            bytes,
         }
     }
 

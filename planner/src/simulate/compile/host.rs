@@ -1,8 +1,8 @@
-//! What copies between ranks and their hosts cost.
+//! What copies between ranks and their hosts cost, and what goes from stage to stage.
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
-use gnnc_ir::program::{Chunk, Ref};
+use gnnc_ir::program::{Chunk, Passage, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work};
@@ -37,6 +37,27 @@ impl Compiler<'_> {
             half,
             out: !self.program.is_hosted(from.buffer),
             seconds: self.fabric.classes.iter().map(seconds).collect(),
+        }
+    }
+
+    /// Rows that go to another stage, or come from one.
+    pub(super) fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
+        let (row, fixed) = passage.words(self.program);
+        let classes = self.fabric.classes.iter();
+        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
+        let bytes: Vec<f64> = classes
+            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
+            .collect();
+        Step::Passage {
+            at,
+            name,
+            sends,
+            with: passage.with,
+            packing: bytes
+                .iter()
+                .map(|&bytes| self.pass(bytes, bytes, 0.0))
+                .collect(),
+            bytes,
         }
     }
 }
