@@ -106,6 +106,24 @@ pub fn run(
                 outputs[0][(h * kernel.width + c) as usize] = sum;
             }
         }
+        Body::TypeSum { value, .. } => {
+            for row in rows {
+                for (h, c) in elements(kernel.heads, kernel.width) {
+                    let terms = oracle
+                        .arcs(row)
+                        .map(|arc| oracle.eval(value, &arc, h, c, 0.0));
+                    let sum: f64 = terms.sum();
+                    let place = Place {
+                        row,
+                        src: usize::MAX,
+                        dst: usize::MAX,
+                        edge: usize::MAX,
+                        list: None,
+                    };
+                    outputs[0][place.address(&kernel.outputs[0], h, c)] = sum;
+                }
+            }
+        }
         Body::EdgeSoftmax { value, .. } => {
             for row in rows {
                 for h in 0..kernel.heads {
@@ -165,6 +183,13 @@ impl Oracle<'_> {
                     edge: k,
                     list: None,
                 },
+                Walk::ArcsByType => Place {
+                    row,
+                    src: usize::MAX,
+                    dst: usize::MAX,
+                    edge: other,
+                    list: None,
+                },
                 Walk::Arcs | Walk::Rows => Place {
                     row: k,
                     src: other,
@@ -200,7 +225,8 @@ impl Oracle<'_> {
             let result = match *value {
                 Value::Load(input) => {
                     let operand = &self.kernel.inputs[usize::from(input)];
-                    self.args.inputs[usize::from(input)][place.address(operand, h, c)]
+                    let element = place.address(operand, h, c) + self.picked(operand, place);
+                    self.args.inputs[usize::from(input)][element]
                 }
                 Value::Const(constant) => f64::from(constant),
                 Value::Scalar(scalar) => f64::from(self.args.scalars[usize::from(scalar)]),
@@ -214,6 +240,15 @@ impl Oracle<'_> {
             values.push(result);
         }
         values[usize::from(expr.result())]
+    }
+
+    /// Elements by which a number moves on.
+    fn picked(&self, operand: &Operand, place: &Place) -> usize {
+        operand.picked.map_or(0, |picked| {
+            let by = usize::from(picked.by);
+            let number = self.args.inputs[by][place.address(&self.kernel.inputs[by], 0, 0)];
+            number as usize * picked.step as usize
+        })
     }
 
     fn mask(&self, index: usize, place: &Place, h: u32, c: u32) -> f64 {

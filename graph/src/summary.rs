@@ -27,6 +27,7 @@ pub fn summarise(
         feature_nonzeros: data.features.stored(),
         column_nonzeros: column_nonzeros(&data.features),
         classes: data.classes(),
+        relations: data.topology.relations(),
         split: [count(&data.train), count(&data.val), count(&data.test)],
         max_degree: u64::from(degrees.iter().copied().max().unwrap_or(0)),
         degree_histogram: degree_histogram(&degrees),

@@ -410,6 +410,8 @@ impl fmt::Display for Op {
             Self::GatherMean(set) => write!(f, "gather {set} dst mean"),
             Self::EdgeSoftmax(set) => write!(f, "softmax {set}"),
             Self::Blend => f.write_str("blend"),
+            Self::Pick => f.write_str("pick"),
+            Self::PickSum(rows) => write!(f, "pick_sum {rows}"),
             Self::MatMul => f.write_str("matmul"),
             Self::MatMulNT => f.write_str("matmul_nt"),
             Self::MatMulTN => f.write_str("matmul_tn"),

@@ -78,6 +78,10 @@ pub enum Role {
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
+    /// The type of each arc of a graph with so many types, filled before `setup`.
+    Relation(u32),
+    /// The number of arcs of its type into its vertex, for each arc of such a graph, filled before `setup`.
+    RelationDegree(u32),
     /// A table of numbers, one a slot.
     Table(u32),
     /// Parameter `n`; slots are the iterations of a repeated layer.

@@ -6,9 +6,9 @@ use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
 use crate::whole::{Whole, over_all};
+use gnnc_codegen::walk::Walk;
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub(crate) struct Arcs {
     pub(crate) by_destination: Walkable,
     /// With the position of each arc by destination.
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
+    /// The positions by destination of the arcs of each type.
+    pub(crate) by_type: Option<Walkable>,
 }
 
 impl Walkable {
@@ -127,8 +129,10 @@ impl Part {
             sizes.slice_nonzeros = slice.by_row.csr.indices.len() as u64;
         }
         let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
-            let [walked, by_source] = needs.arcs[index(set)];
-            walked.then(|| Arcs::new(local.arcs(set), by_source))
+            let ways = needs.arcs[index(set)];
+            let relations = data.topology.relations();
+            ways.walked
+                .then(|| Arcs::new(local.arcs(set), ways, relations))
         });
         let pick = |mask: &[bool]| {
             own.iter()
@@ -215,24 +219,28 @@ pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
 }
 
 impl Arcs {
-    /// Arcs by destination, and by source if asked.
-    pub(crate) fn new(arcs: LocalArcs, by_source: bool) -> Self {
+    /// Arcs by destination, and by source and by type if asked.
+    pub(crate) fn new(arcs: LocalArcs, ways: Ways, relations: u32) -> Self {
         Self {
+            by_type: ways.by_type.then(|| Walkable::new(arcs.by_type(relations))),
             by_destination: Walkable::new(arcs.in_csr),
-            by_source: by_source.then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
+            by_source: (ways.by_source).then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
         }
     }
 
     /// Bytes of all this.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_destination.bytes() + other_way(&self.by_source)
+        let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
+        self.by_destination.bytes() + other_way(&self.by_source) + by_type
     }
 
-    /// The arcs grouped by an end, and their positions by destination where they differ.
-    pub(crate) fn by(&self, end: End) -> Option<(&Walkable, &[u32])> {
-        match end {
-            End::Dst => Some((&self.by_destination, &[])),
-            End::Src => self
+    /// The arcs as a kernel walks them, and their positions by destination where it reads others.
+    pub(crate) fn by(&self, walk: Walk) -> Option<(&Walkable, &[u32])> {
+        match walk {
+            Walk::Rows => None,
+            Walk::Arcs | Walk::ArcsByDestination => Some((&self.by_destination, &[])),
+            Walk::ArcsByType => self.by_type.as_ref().map(|arcs| (arcs, &[][..])),
+            Walk::ArcsBySource => self
                 .by_source
                 .as_ref()
                 .map(|(walkable, positions)| (walkable, &positions[..])),
@@ -248,13 +256,35 @@ pub(crate) fn index(set: EdgeSet) -> usize {
     }
 }
 
+/// How arcs are walked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ways {
+    /// At all, by destination.
+    pub(crate) walked: bool,
+    /// By source too.
+    pub(crate) by_source: bool,
+    /// By type too.
+    pub(crate) by_type: bool,
+}
+
+impl Ways {
+    /// What is walked in one of two ways, or the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            walked: self.walked | other.walked,
+            by_source: self.by_source | other.by_source,
+            by_type: self.by_type | other.by_type,
+        }
+    }
+}
+
 /// Which views of the data a program walks.
 #[derive(Default)]
 pub(crate) struct Needs {
-    /// By edge set: whether arcs into own vertices are walked, and whether by source too.
-    arcs: [[bool; 2]; 2],
+    /// By edge set: how arcs into own vertices are walked.
+    arcs: [Ways; 2],
     /// The same of the arcs of the whole graph.
-    pub(crate) all_arcs: [[bool; 2]; 2],
+    pub(crate) all_arcs: [Ways; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and sets of vertices are read.
@@ -332,9 +362,13 @@ impl Needs {
                 true => &mut self.all_arcs,
                 false => &mut self.arcs,
             };
-            let needs = &mut arcs[index(set)];
-            needs[0] = true;
-            needs[1] |= matches!(kernel.body, Body::Gather { to: End::Src, .. });
+            let walk = Walk::of(&kernel.body);
+            let ways = &mut arcs[index(set)];
+            *ways = ways.or(Ways {
+                walked: true,
+                by_source: walk == Walk::ArcsBySource,
+                by_type: walk == Walk::ArcsByType,
+            });
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::part::Part;
 use crate::whole::over_all;
 use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_graph::GraphData;
+use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::program::{
     BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
@@ -84,6 +85,19 @@ impl Check<'_> {
                 },
                 Role::Degree(..) => {
                     buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::Relation(count) | Role::RelationDegree(count) => {
+                    let found = self.data.topology.relations();
+                    if found != count {
+                        return Err(format!(
+                            "it is for a graph with {count} types of arcs, this one has {found}; make a plan for this graph"
+                        ));
+                    }
+                    let by_arc = matches!(
+                        buffer.extent,
+                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
+                    );
+                    (buffer.columns, buffer.slots) == (1, 1) && by_arc
                 }
                 Role::Table(n) => {
                     let table = self.program.tables.get(n as usize);
@@ -310,6 +324,7 @@ impl Check<'_> {
             let what = format!("input {n}");
             self.at_least(&what, *at, floats)?;
             self.stored_as(&what, *at, operand.storage)?;
+            self.picked(&what, operand, launch)?;
         }
         let (heads, width) = result_shape(kernel);
         for (n, (operand, at)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
@@ -324,6 +339,22 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Checks that the numbers that pick a place are below the places that there are.
+    fn picked(&self, what: &str, operand: &Operand, launch: &Launch) -> Checked {
+        let Some(picked) = operand.picked else {
+            return Ok(());
+        };
+        let by = launch.inputs.get(usize::from(picked.by));
+        let buffer = by.and_then(|at| self.program.buffers.get(at.buffer.0 as usize));
+        match buffer.map(|buffer| buffer.role) {
+            Some(Role::Relation(count)) if count <= picked.count => Ok(()),
+            _ => Err(format!(
+                "{what} has {} places, picked by what holds no types of arcs, or more of them",
+                picked.count
+            )),
+        }
+    }
+
     /// How many rows of each kind a launch touches.
     fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
         let sizes = &self.part.sizes;
@@ -335,7 +366,7 @@ impl Check<'_> {
         let walk = Walk::of(&kernel.body);
         let expected = match walk {
             Walk::Rows => rows,
-            Walk::Arcs | Walk::ArcsByDestination => inner,
+            Walk::Arcs | Walk::ArcsByDestination | Walk::ArcsByType => inner,
             Walk::ArcsBySource => local,
         };
         if rows != expected {
@@ -350,7 +381,22 @@ impl Check<'_> {
             .body
             .edge_set()
             .map_or(0, |set| sizes.rows(launch.rows.arcs(set)));
+        let types = match kernel.body {
+            Body::TypeSum { types, .. } => types,
+            _ => 0,
+        };
+        let relations = self.data.topology.relations();
+        if walk == Walk::ArcsByType && types != relations {
+            return Err(format!(
+                "a sum over {types} types of arcs, the graph has {relations}"
+            ));
+        }
         Ok(match walk {
+            Walk::ArcsByType => Reach {
+                row: types.into(),
+                edge: arcs,
+                ..Reach::default()
+            },
             Walk::Rows => Reach {
                 row: rows,
                 ..Reach::default()
@@ -469,7 +515,11 @@ impl Reach {
 
     fn one(operand: &Operand, heads: u32, width: u32) -> u64 {
         let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
+        let places = operand
+            .picked
+            .map_or(0, |picked| step(picked.count, picked.step));
         u64::from(operand.offset)
+            + places
             + step(heads, operand.head_step)
             + step(width, operand.column_step)
             + 1

@@ -32,6 +32,9 @@ pub const APPNP: &str =
          repeat k in 1..=6 { z = z |> appnp_step(u, alpha = 0.1, dropout = 0.3) }
          loss cross_entropy(z, labels, on = train)";
 
+pub const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 3, decay = 5e-4) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes, bases = 2), labels, on = train)";
+
 fn shape(sparse: bool) -> Shape {
     Shape {
         vertices: 90,
@@ -103,6 +106,11 @@ fn sage() {
 #[test]
 fn gat() {
     check(GAT);
+}
+
+#[test]
+fn rgcn() {
+    check(RGCN);
 }
 
 #[test]

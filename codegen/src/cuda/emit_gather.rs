@@ -169,9 +169,11 @@ impl Emit<'_> {
 
     fn gather_arcs(&mut self, reduce: Reduce, value: &Expr) {
         let shape = self.shape;
-        let (own, other) = match Walk::of(&self.kernel.body) {
-            Walk::ArcsBySource => ((At::Src, "src"), (At::Dst, "dst")),
-            _ => ((At::Dst, "dst"), (At::Src, "src")),
+        let walk = Walk::of(&self.kernel.body);
+        let (own, other) = match walk {
+            Walk::ArcsBySource => (Some((At::Src, "src")), (At::Dst, "dst")),
+            Walk::ArcsByType => (None, (At::Edge, "edge")),
+            _ => (Some((At::Dst, "dst")), (At::Src, "src")),
         };
         let exprs = [value];
         let unroll = (UNDER_WAY / (shape.tiles * shape.vector)).clamp(1, 4);
@@ -180,16 +182,18 @@ impl Emit<'_> {
             1 => "for (u64 k = first; k < last; ++k)".to_owned(),
             apart => format!("for (u64 k = first + apart; k < last; k += {apart}u)"),
         });
-        if self.needs(&exprs, own.0) {
-            self.text.line(format!("const u64 {} = row;", own.1));
+        if let Some((at, name)) = own
+            && self.needs(&exprs, at)
+        {
+            self.text.line(format!("const u64 {name} = row;"));
         }
         if self.needs(&exprs, other.0) {
             self.text
                 .line(format!("const u64 {} = indices[k];", other.1));
         }
-        if self.needs(&exprs, At::Edge) {
-            self.text.line(match own.0 {
-                At::Src => "const u64 edge = positions[k];",
+        if walk != Walk::ArcsByType && self.needs(&exprs, At::Edge) {
+            self.text.line(match walk {
+                Walk::ArcsBySource => "const u64 edge = positions[k];",
                 _ => "const u64 edge = k;",
             });
         }

@@ -29,7 +29,8 @@ mod text;
 pub use schedule::{Hubs, Launch, Parameter, Schedule, Size};
 
 use crate::verify::{SpecError, verify};
-use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{Body, Kernel, Reduce};
 
 /// A kernel as CUDA C.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
             finish,
             ..
         } => emit.row_reduce(*axis, *reduce, value, finish),
+        Body::TypeSum { value, .. } => emit.gather(Reduce::Sum, value, &Expr::leaf(Value::Acc)),
         Body::ColReduce { value, .. } => emit.column_reduce(value),
         Body::EdgeSoftmax { value, .. } => emit.softmax(value),
     }

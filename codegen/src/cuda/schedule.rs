@@ -182,7 +182,7 @@ impl Parameter {
         parameters.extend((0..kernel.inputs.len() as u16).map(Self::Input));
         parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
         parameters.extend_from_slice(match kernel.body {
-            Body::Gather { .. } => &[
+            Body::Gather { .. } | Body::TypeSum { .. } => &[
                 HubArcs,
                 HubRows,
                 HubCount,
@@ -275,7 +275,7 @@ impl Schedule {
         let columns = kernel.heads * kernel.width;
         let vector = vector(kernel);
         let shape = match kernel.body {
-            Body::Gather { .. } => gather_shape(columns, vector),
+            Body::Gather { .. } | Body::TypeSum { .. } => gather_shape(columns, vector),
             Body::ColReduce { .. } => column_shape(columns, vector),
             _ => Shape {
                 vector,
@@ -300,7 +300,7 @@ impl Schedule {
         let bounds = if rows == Items::Arcs { 16 } else { 0 };
         let (team, mut passes) = match &kernel.body {
             Body::Map { .. } => (1, vec![pass("", rows, columns / vector, 1)]),
-            Body::Gather { .. } => {
+            Body::Gather { .. } | Body::TypeSum { .. } => {
                 let team = shape.lanes * shape.apart;
                 let rows = pass("", Items::RowsAndChunks, 1, team);
                 (team, vec![rows, pass("_hubs", Items::Hubs, 1, team)])
@@ -422,7 +422,8 @@ fn vector(kernel: &Kernel) -> u32 {
         let whole = |floats: u32| floats.is_multiple_of(vector);
         let rows = operand.at == At::One || whole(operand.stride);
         let heads = kernel.heads == 1 || whole(operand.head_step);
-        !steps || (rows && heads && whole(operand.offset))
+        let places = operand.picked.is_none_or(|picked| whole(picked.step));
+        !steps || (rows && heads && places && whole(operand.offset))
     };
     let outputs = kernel.outputs.iter().filter(|_| !column);
     let operands: Vec<&Operand> = kernel.inputs.iter().chain(outputs).collect();

@@ -381,6 +381,7 @@ pub fn operand(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         head_step,
         column_step,
         storage: Default::default(),
+        picked: None,
     };
     match random.below(9) {
         0..3 => of(columns, 0, width, 1),
@@ -402,6 +403,7 @@ pub fn output(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         head_step,
         column_step,
         storage: Default::default(),
+        picked: None,
     };
     match random.below(4) {
         0 => of(heads * width + 6, 5, width, 1),

@@ -399,6 +399,7 @@ fn moves(op: &Op) -> bool {
         op,
         Op::Broadcast(_)
             | Op::Take(..)
+            | Op::Pick
             | Op::Reshape { .. }
             | Op::Concat
             | Op::PadCols { .. }

@@ -41,6 +41,20 @@ impl Machine<'_> {
             (Op::Gather(set, end, reduce), Some(x)) => self.arcs(*set).gather(ty, *end, *reduce, x),
             (Op::GatherMean(set), Some(x)) => self.arcs(*set).mean(ty, x),
             (Op::EdgeSoftmax(set), Some(x)) => self.arcs(*set).softmax(ty, x),
+            (Op::Pick, Some(table)) => {
+                let named = |r: usize| table.row(operands[1].data[r] as usize);
+                let data = (0..rows).flat_map(|r| named(r).iter().copied());
+                Tensor::new(ty, rows, data.collect())
+            }
+            (Op::PickSum(_), Some(x)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let columns = ty.columns() as usize;
+                for (r, named) in operands[1].data.iter().enumerate() {
+                    let sums = out.data[*named as usize * columns..].iter_mut();
+                    sums.zip(x.row(r)).for_each(|(sum, value)| *sum += value);
+                }
+                out
+            }
             (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
                 matmul(op, ty, rows, a, operands[1])
             }
@@ -259,6 +273,7 @@ mod tests {
         let context = EvalContext {
             indptr: vec![0; rows + 1],
             indices: Vec::new(),
+            types: Vec::new(),
             features: Tensor::new(Type::vertices(7), rows, numbers),
             labels: vec![0; rows],
             train: vec![true; rows],

@@ -179,6 +179,7 @@ impl<'a> Walk<'a> {
                 let (number, bytes) = match (body, set) {
                     (Body::Gather { to: End::Src, .. }, EdgeSet::Plain) => (1, 2 * INDEX),
                     (Body::Gather { to: End::Src, .. }, EdgeSet::Looped) => (2, 2 * INDEX),
+                    (Body::TypeSum { .. }, _) => (7, INDEX),
                     (_, EdgeSet::Plain) => (3, INDEX),
                     (_, EdgeSet::Looped) => (4, INDEX),
                 };

@@ -3,7 +3,7 @@
 use crate::harness::{Build, check, context};
 use gnnc_ir::autodiff::{AutodiffError, differentiate};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{History, Input, Loss, Scan};
+use gnnc_ir::op::{History, Input, Loss, Relations, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
@@ -33,6 +33,8 @@ registry!(op_key, OPS, Op,
     Op::Gather(_, _, Reduce::Max) => "gather max",
     Op::GatherMean(_) => "gather mean",
     Op::EdgeSoftmax(_) => "edge softmax",
+    Op::Pick => "pick",
+    Op::PickSum(_) => "pick sum",
     Op::MatMul => "matmul",
     Op::MatMulNT => "matmul nt",
     Op::MatMulTN => "matmul tn",
@@ -256,6 +258,26 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             b.op(Op::EdgeSoftmax(set), &[x])
         });
     }
+    let relations = Relations {
+        count: 3,
+        all: false,
+    };
+    case(&["pick"], &|b| {
+        let table = b.param(Type::new(Rows::Fixed(3), 2, 2));
+        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
+        let picked = b.op(Op::Pick, &[table, types]);
+        let x = b.arcs(Plain, 2, 1);
+        b.mul(picked, x)
+    });
+    case(&["pick", "pick sum"], &|b| {
+        let x = b.arcs(Plain, 2, 2);
+        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
+        let degree = b.op(Op::Input(Input::RelationDegree(relations)), &[]);
+        let x = b.mul(x, degree);
+        let sums = b.op(Op::PickSum(4), &[x, types]);
+        let sums = b.unary(Unary::Tanh, sums);
+        b.op(Op::Pick, &[sums, types])
+    });
     case(&["matmul"], &|b| {
         let (x, w) = (b.vertex(2, 2), b.param(Type::new(Rows::Fixed(4), 2, 3)));
         b.matmul(x, w)

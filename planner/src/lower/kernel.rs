@@ -3,7 +3,7 @@
 use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
-use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
+use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand, Picked};
 use gnnc_ir::op::{Input, Op, Site, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
@@ -103,6 +103,25 @@ impl Builder {
                     let mask = expr.push(mask);
                     expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
                 }
+                Op::Pick => {
+                    let [table, number] = [0, 1].map(|n| region.value(node.inputs[n]));
+                    let (Some(table), Some(number)) = (table, number) else {
+                        let found = format!("{id}, {}, is picked but not stored", node.op);
+                        return Err(LowerError::Internal(found));
+                    };
+                    let count = match table.ty.rows {
+                        Rows::Fixed(count) => count,
+                        _ => 0,
+                    };
+                    let by = self.operand(number.operand(At::Edge), number.at);
+                    let step = table.stride;
+                    let operand = Operand {
+                        picked: Some(Picked { by, count, step }),
+                        ..table.operand(At::One)
+                    };
+                    let n = self.operand(operand, table.at);
+                    expr.push(Scalar::Load(n))
+                }
                 Op::Take(_, end) => {
                     let operand = node.inputs[0];
                     let value = region.value(operand).ok_or_else(|| {
@@ -145,13 +164,18 @@ impl Builder {
     }
 
     fn load(&mut self, expr: &mut Expr, value: Value, at: At) -> ValueId {
-        let operand = value.operand(at);
-        let found = self.inputs.iter().position(|i| *i == (operand, value.at));
+        let n = self.operand(value.operand(at), value.at);
+        expr.push(Scalar::Load(n))
+    }
+
+    /// The number of an input, which equal ones share.
+    fn operand(&mut self, operand: Operand, at: Ref) -> u16 {
+        let found = self.inputs.iter().position(|i| *i == (operand, at));
         let n = found.unwrap_or_else(|| {
-            self.inputs.push((operand, value.at));
+            self.inputs.push((operand, at));
             self.inputs.len() - 1
         });
-        expr.push(Scalar::Load(n as u16))
+        n as u16
     }
 
     fn mask(

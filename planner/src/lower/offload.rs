@@ -245,6 +245,8 @@ fn candidate(
         Role::Features
         | Role::FeatureValues
         | Role::Degree(..)
+        | Role::Relation(_)
+        | Role::RelationDegree(_)
         | Role::Param(_)
         | Role::State(..)
         | Role::Static

@@ -9,7 +9,7 @@ use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over};
 use gnnc_ir::op::{Input, Op, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
-use gnnc_ir::{NodeId, Rows, Type};
+use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
 
 impl Region<'_> {
     /// A kernel that reduces (node `g`) and ends in the element-wise node `last`.
@@ -86,6 +86,14 @@ impl Region<'_> {
             Op::SumRows => (
                 Body::ColReduce {
                     over: over(space),
+                    value,
+                },
+                launch_rows(space),
+            ),
+            Op::PickSum(types) => (
+                Body::TypeSum {
+                    set: EdgeSet::Plain,
+                    types: *types,
                     value,
                 },
                 launch_rows(space),

@@ -152,7 +152,7 @@ impl Classes {
             Instr::AllReduce { buffers } => buffers.iter().for_each(|id| self.stay(at, *id)),
             Instr::Launch(launch) => {
                 let body = &program.kernel(launch.kernel).body;
-                if matches!(body, Body::EdgeSoftmax { .. } | Body::ColReduce { .. }) {
+                if matches!(body, Body::EdgeSoftmax { .. }) || body.sums_rows() {
                     launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Check, Checked};
 use crate::whole::over_all;
-use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::kernel::Kernel;
 use gnnc_ir::program::{Chunk, Launch, Moved};
 
 impl Check<'_> {
@@ -12,7 +12,7 @@ impl Check<'_> {
             return Ok(());
         };
         self.known(chunk)?;
-        match over_all(launch.rows) && !matches!(kernel.body, Body::ColReduce { .. }) {
+        match over_all(launch.rows) && !kernel.body.sums_rows() {
             true => Ok(()),
             false => Err(format!(
                 "a {} over {:?} rows in chunks, expected rows of the whole graph, each with a result",

@@ -9,6 +9,8 @@ pub(super) fn always_floats(role: Role) -> bool {
     match role {
         Role::FeatureValues
         | Role::Degree(..)
+        | Role::Relation(_)
+        | Role::RelationDegree(_)
         | Role::Table(_)
         | Role::Param(_)
         | Role::State(..)
