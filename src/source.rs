@@ -42,7 +42,7 @@ pub struct Loaded {
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
-    /// What the graph file has and no model can use, such as edge types.
+    /// What the graph file has and no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,

@@ -3,7 +3,9 @@
 use crate::verify::{SpecError, verify};
 use crate::walk::{self, Walk};
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand, Reduce, edge_hash, keep, vertex_hash};
+use gnnc_ir::kernel::{
+    At, Axis, Body, Kernel, Operand, Picked, Reduce, edge_hash, keep, vertex_hash,
+};
 use std::ops::Range;
 
 /// The arguments of [`run`]: those of [`crate::args::KernelArgs`], in double precision.
@@ -56,6 +58,13 @@ pub fn run(
             finish,
             ..
         } => {
+            let output = &kernel.outputs[0];
+            if let Some(picked) = output.picked {
+                for row in rows {
+                    oracle.places(row, picked, value, &mut outputs[0]);
+                }
+                return Ok(());
+            }
             for row in rows {
                 for (h, c) in elements(kernel.heads, kernel.width) {
                     let terms = oracle
@@ -240,6 +249,26 @@ impl Oracle<'_> {
             values.push(result);
         }
         values[usize::from(expr.result())]
+    }
+
+    /// Adds what the arcs of a row bring at the places that they name, from 0.
+    fn places(&self, row: usize, picked: Picked, value: &Expr, out: &mut [f64]) {
+        let output = &self.kernel.outputs[0];
+        let own = Place {
+            row,
+            src: row,
+            dst: row,
+            edge: usize::MAX,
+            list: None,
+        };
+        let (heads, width) = (self.kernel.heads, self.kernel.width);
+        for (h, c) in elements(heads, width) {
+            let first = own.address(output, h, c);
+            (0..picked.count).for_each(|n| out[first + (n * picked.step) as usize] = 0.0);
+            for arc in self.arcs(row) {
+                out[first + self.picked(output, &arc)] += self.eval(value, &arc, h, c, 0.0);
+            }
+        }
     }
 
     /// Elements by which a number moves on.

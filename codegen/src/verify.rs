@@ -2,7 +2,7 @@
 
 use crate::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
 use gnnc_ir::storage::Storage;
 
 /// Largest number of floats from the start of a row to any of its elements, and largest
@@ -131,6 +131,16 @@ pub enum SpecError {
         index: usize,
         /// The input that should hold the numbers.
         by: u16,
+    },
+    /// A result with places that is no plain sum over arcs.
+    #[error(
+        "output {index} of a {body} has places that arcs name, expected a sum over arcs without a last step, in 32 bits"
+    )]
+    Places {
+        /// Which output.
+        index: usize,
+        /// What the kernel does.
+        body: &'static str,
     },
     /// A dropout probability outside `0 ..= 1`.
     #[error("mask {index} drops with probability {p}, expected 0 to 1")]
@@ -272,6 +282,12 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
         )?;
         check_picked(kernel, index, operand)?;
     }
+    for (index, operand) in kernel.outputs.iter().enumerate() {
+        check_picked(kernel, index, operand)?;
+        if operand.picked.is_some() && !(sums_alone(&kernel.body) && operand.storage.is_f32()) {
+            return Err(SpecError::Places { index, body });
+        }
+    }
     for (index, mask) in kernel.masks.iter().enumerate() {
         let keyed = !matches!(mask.at, At::One | At::List) && walk != Walk::ArcsByType;
         if !exists(mask.at) || !keyed {
@@ -335,6 +351,14 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
         }
     }
     Ok(())
+}
+
+/// Whether a kernel does nothing but add what arcs bring.
+fn sums_alone(body: &Body) -> bool {
+    match body {
+        Body::Gather { reduce, finish, .. } => *reduce == Reduce::Sum && finish.is_acc(),
+        _ => false,
+    }
 }
 
 /// What picks a place of an operand is one number of each arc.

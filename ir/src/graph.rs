@@ -412,6 +412,8 @@ impl fmt::Display for Op {
             Self::Blend => f.write_str("blend"),
             Self::Pick => f.write_str("pick"),
             Self::PickSum(rows) => write!(f, "pick_sum {rows}"),
+            Self::PickHead => f.write_str("pick_head"),
+            Self::PlaceHead(heads) => write!(f, "place_head {heads}"),
             Self::MatMul => f.write_str("matmul"),
             Self::MatMulNT => f.write_str("matmul_nt"),
             Self::MatMulTN => f.write_str("matmul_tn"),

@@ -198,16 +198,19 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 _ => range(table),
             }
         }
-        Op::PickSum(rows) => {
+        Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => {
             arity(2)?;
             let [x, index] = [types[0], types[1]];
-            match x.rows.edge_set() {
-                None => domain("arc rows", x),
-                Some(_) if x.stack == 0 && index == Type::new(x.rows, 1, 1) => Ok(Type {
+            match (x.rows.edge_set(), op) {
+                (None, _) => domain("arc rows", x),
+                _ if x.stack != 0 || index != Type::new(x.rows, 1, 1) => range(index),
+                (_, Op::PickSum(rows)) => Ok(Type {
                     rows: Rows::Fixed(*rows),
                     ..x
                 }),
-                Some(_) => range(index),
+                (_, Op::PlaceHead(heads)) if x.heads == 1 => Ok(Type { heads: *heads, ..x }),
+                (_, Op::PickHead) => Ok(Type { heads: 1, ..x }),
+                _ => range(x),
             }
         }
         Op::MatMul | Op::MatMulNT | Op::MatMulTN => {

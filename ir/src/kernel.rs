@@ -47,7 +47,9 @@ pub struct Operand {
     /// How elements lie in memory; they are computed with in 32 bits.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
-    /// What moves the element on by a number that another input holds.
+    /// What moves the element on by a number that another input holds. The result of a gather that sums may have
+    /// it too: then what an arc brings is added at the place that it names, all others are 0, and there is no
+    /// `finish` but the sum itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picked: Option<Picked>,
 }

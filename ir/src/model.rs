@@ -157,7 +157,7 @@ impl GraphFacts {
     pub const PLACEHOLDER: Self = Self {
         features: 16,
         classes: 4,
-        relations: 0,
+        relations: 3,
     };
 }
 

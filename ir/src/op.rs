@@ -118,6 +118,10 @@ pub enum Op {
     Pick,
     /// For each row of a table of `n` the sum over the arcs that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
     PickSum(u32),
+    /// The head of each arc that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
+    PickHead,
+    /// Of `n` heads the one that each arc names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
+    PlaceHead(u32),
     /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
     MatMul,
     /// `a . b^T`: `[n x a] [b x a] -> [n x b]`.

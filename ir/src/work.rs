@@ -324,6 +324,11 @@ impl Nest {
 
     /// Bytes written for an output.
     fn output_bytes(&self, kernel: &Kernel, operand: &Operand) -> u64 {
+        if let Some(picked) = operand.picked {
+            // Zeros at all places of a row, then a sum that each arc reads and writes.
+            let row = distinct(kernel, operand) * operand.storage.bytes();
+            return (self.rows * u64::from(picked.count) + 2 * self.arcs) * row;
+        }
         let rows = match &kernel.body {
             Body::ColReduce { .. } => 1,
             Body::TypeSum { types, .. } => u64::from(*types),

@@ -156,7 +156,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: Sign::Positive,
             ..leaf
         },
-        Op::Pick => Known {
+        Op::Pick | Op::PickHead => Known {
             sign: kids[0].known.sign,
             ..plain
         },
@@ -241,7 +241,11 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         | Op::SliceRows { .. }
         | Op::ReduceCols(..) => Known { sign, ..plain },
         // A table may have rows that no arc names.
-        Op::PadCols { .. } | Op::PadRows { .. } | Op::SumRows | Op::PickSum(_) => Known {
+        Op::PadCols { .. }
+        | Op::PadRows { .. }
+        | Op::SumRows
+        | Op::PickSum(_)
+        | Op::PlaceHead(_) => Known {
             sign: sign.min(Sign::NonNegative),
             ..plain
         },

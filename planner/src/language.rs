@@ -154,6 +154,8 @@ impl Symbol {
                 Op::Blend => one(32, 0),
                 Op::Pick => one(33, 0),
                 Op::PickSum(rows) => two(34, *rows, 0),
+                Op::PickHead => one(35, 0),
+                Op::PlaceHead(heads) => two(36, *heads, 0),
             },
         }
     }

@@ -291,6 +291,7 @@ mod tests {
             feature_nonzeros: vertices * 16,
             column_nonzeros: Vec::new(),
             classes: 4,
+            relations: 0,
             split: [0; 3],
             max_degree: 0,
             degree_histogram: Vec::new(),

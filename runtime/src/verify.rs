@@ -335,6 +335,7 @@ impl Check<'_> {
             let what = format!("output {n}");
             self.at_least(&what, *at, floats)?;
             self.stored_as(&what, *at, operand.storage)?;
+            self.picked(&what, operand, launch)?;
         }
         Ok(())
     }

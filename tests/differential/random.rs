@@ -43,6 +43,10 @@ layer kinds(h) {
   let near = tanh(by_relation(parameter(width(h), rows = relations)) * h@src + h@dst)
   return gather(near |> dropout(0.2), mean) / (1 + gather(recip(relation_degree), sum))
 }
+layer picks(h) {
+  let p = split_heads(linear(h, 6 * relations) |> dropout(0.2), relations)
+  return gather(by_relation(p@src) * recip(relation_degree) * sigmoid(by_relation(p@dst)), mean)
+}
 layer attract(h) {
   let score = sum_cols(h)@src * by_relation(parameter(1, rows = relations))
   return gather((score * 0.2 |> softmax) * h@src, sum)
@@ -98,6 +102,8 @@ fn convolution() -> impl Strategy<Value = String> {
         "kinds".to_owned(),
         "attract".to_owned(),
         format!("rgcn_conv({WIDTH}, bases = 2)"),
+        format!("rgcn_conv({WIDTH})"),
+        "picks".to_owned(),
         "total".to_owned(),
         "matmul(parameter(6, rows = 6)) |> aggregate(mean, self_loops = true)".to_owned(),
         "gcnii_conv(h0, alpha = 0.2, beta = 0.4)".to_owned(),

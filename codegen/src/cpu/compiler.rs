@@ -200,6 +200,7 @@ impl Compiler {
                 Some(width) => emit.map_elements(values, width),
                 None => emit.map(values),
             },
+            Body::Gather { value, .. } if kernel.outputs[0].picked.is_some() => emit.places(value),
             Body::Gather {
                 reduce,
                 value,

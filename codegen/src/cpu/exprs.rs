@@ -217,7 +217,7 @@ impl Emit<'_, '_> {
     }
 
     /// The number of the current arc that picks a place, `i64`.
-    fn number(&mut self, scope: &mut Scope, by: u16) -> Value {
+    pub fn number(&mut self, scope: &mut Scope, by: u16) -> Value {
         let operand = self.kernel.inputs[usize::from(by)];
         let row = self.index(scope, operand.at);
         let start = self.inputs[usize::from(by)];

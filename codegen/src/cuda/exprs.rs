@@ -76,7 +76,17 @@ fn terms(exprs: &[&Expr]) -> impl Iterator<Item = Term> {
 impl Emit<'_> {
     /// Whether expressions or outputs need the index of a row.
     pub fn needs(&self, exprs: &[&Expr], at: At) -> bool {
-        let output = self.kernel.outputs.iter().any(|output| output.at == at);
+        let by = |output: &Operand| {
+            let by = output
+                .picked
+                .and_then(|picked| self.kernel.inputs.get(usize::from(picked.by)));
+            by.is_some_and(|by| by.at == at)
+        };
+        let output = self
+            .kernel
+            .outputs
+            .iter()
+            .any(|output| output.at == at || by(output));
         output
             || terms(exprs).any(|term| match term {
                 Term::Load(input) => {

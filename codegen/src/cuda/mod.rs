@@ -15,6 +15,7 @@ pub mod cubin;
 mod emit;
 mod emit_gather;
 mod emit_map;
+mod emit_places;
 mod emit_reduce;
 mod emit_softmax;
 mod exprs;
@@ -56,6 +57,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
     let mut emit = emit::Emit::new(&kernel, &schedule);
     match &kernel.body {
         Body::Map { values, .. } => emit.map(values),
+        Body::Gather { value, .. } if kernel.outputs[0].picked.is_some() => emit.places(value),
         Body::Gather {
             reduce,
             value,

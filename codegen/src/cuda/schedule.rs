@@ -285,6 +285,12 @@ impl Schedule {
                 slabs: 1,
             },
         };
+        // Sums at places belong to one thread each.
+        let places = kernel.outputs.iter().any(|output| output.picked.is_some());
+        let shape = match places {
+            true => Shape { apart: 1, ..shape },
+            false => shape,
+        };
         let rows = match Walk::of(&kernel.body) {
             Walk::Arcs => Items::Arcs,
             _ => Items::Rows,
@@ -303,7 +309,11 @@ impl Schedule {
             Body::Gather { .. } | Body::TypeSum { .. } => {
                 let team = shape.lanes * shape.apart;
                 let rows = pass("", Items::RowsAndChunks, 1, team);
-                (team, vec![rows, pass("_hubs", Items::Hubs, 1, team)])
+                let hubs = pass("_hubs", Items::Hubs, 1, team);
+                match places {
+                    true => (team, vec![pass("", Items::Rows, 1, team)]),
+                    false => (team, vec![rows, hubs]),
+                }
             }
             Body::RowReduce { axis, .. } => {
                 let team = match axis {

@@ -51,9 +51,16 @@ pub struct Part {
     pub out_indptr: Vec<u64>,
     pub out_indices: Vec<u32>,
     pub positions: Vec<u32>,
+    /// The type of each arc, and the arcs of each type.
+    pub types: Vec<u32>,
+    pub type_indptr: Vec<u64>,
+    pub type_indices: Vec<u32>,
     pub ids: Vec<u32>,
     pub list: Vec<u32>,
 }
+
+/// Types of arcs; the last has none.
+pub const TYPES: u32 = 5;
 
 impl Part {
     pub fn random(random: &mut Random, inner: usize, halo: usize, arcs: usize) -> Self {
@@ -83,7 +90,18 @@ impl Part {
             .iter()
             .for_each(|&(_, s)| out_indptr[s as usize + 1] += 1);
         (0..local).for_each(|v| out_indptr[v + 1] += out_indptr[v]);
+        let types: Vec<u32> = (0..arcs as u32).map(|k| k * k % 7 % (TYPES - 1)).collect();
+        let of_type = |kind: u32| (0..arcs as u32).filter(move |k| k * k % 7 % (TYPES - 1) == kind);
+        let mut type_indptr = vec![0u64];
+        let mut type_indices = Vec::new();
+        for kind in 0..TYPES {
+            type_indices.extend(of_type(kind));
+            type_indptr.push(type_indices.len() as u64);
+        }
         Self {
+            types,
+            type_indptr,
+            type_indices,
             inner,
             halo,
             in_indptr,
@@ -100,6 +118,7 @@ impl Part {
     pub fn rows(&self, kernel: &Kernel) -> usize {
         match Walk::of(&kernel.body) {
             Walk::ArcsBySource => self.inner + self.halo,
+            Walk::ArcsByType => TYPES as usize,
             _ => self.inner,
         }
     }
@@ -119,6 +138,9 @@ fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
     let row = operand.offset
         + (kernel.heads - 1) * operand.head_step
         + (kernel.width - 1) * operand.column_step
+        + operand
+            .picked
+            .map_or(0, |picked| (picked.count - 1) * picked.step)
         + 1;
     rows.saturating_sub(1) * operand.stride as usize + row as usize
 }
@@ -214,7 +236,17 @@ impl<'a> Case<'a> {
         let rounded = |(operand, x): (&Operand, Vec<f32>)| {
             x.into_iter().map(|x| operand.storage.round(x)).collect()
         };
-        let inputs = kernel.inputs.iter().zip(inputs).map(rounded).collect();
+        let mut inputs: Vec<Vec<f32>> = kernel.inputs.iter().zip(inputs).map(rounded).collect();
+        // Numbers that pick are types of arcs.
+        let operands = kernel.inputs.iter().chain(&kernel.outputs);
+        for by in operands.filter_map(|operand| operand.picked.map(|picked| picked.by)) {
+            let by = usize::from(by);
+            let operand = &kernel.inputs[by];
+            for (arc, kind) in part.types.iter().enumerate() {
+                let at = arc * operand.stride as usize + operand.offset as usize;
+                inputs[by][at] = *kind as f32;
+            }
+        }
         let mut case = Self {
             kernel,
             part,
@@ -231,6 +263,7 @@ impl<'a> Case<'a> {
     pub fn arcs(&self) -> (&'a [u64], &'a [u32]) {
         match Walk::of(&self.kernel.body) {
             Walk::ArcsBySource => (&self.part.out_indptr, &self.part.out_indices),
+            Walk::ArcsByType => (&self.part.type_indptr, &self.part.type_indices),
             _ => (&self.part.in_indptr, &self.part.in_indices),
         }
     }

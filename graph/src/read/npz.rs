@@ -98,7 +98,6 @@ impl<R: Read + Seek> Arrays<R> {
         let shown = |name: &str| {
             let array = format!("`{}`", name.escape_debug());
             match name {
-                "edge_type" | "edge_types" => format!("edge types ({array})"),
                 "edge_weight" | "edge_weights" => format!("edge weights ({array})"),
                 _ => array,
             }

@@ -55,6 +55,8 @@ impl Tape {
                 self.emit(Op::PickSum(rows), &[g, node.inputs[1]])?
             }
             Op::PickSum(_) => self.emit(Op::Pick, &[g, node.inputs[1]])?,
+            Op::PickHead => self.emit(Op::PlaceHead(x_ty.heads), &[g, node.inputs[1]])?,
+            Op::PlaceHead(_) => self.emit(Op::PickHead, &[g, node.inputs[1]])?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 return self.matmul_rule(&node.op, x, node.inputs[1], g);
             }

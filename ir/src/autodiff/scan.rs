@@ -400,6 +400,7 @@ fn moves(op: &Op) -> bool {
         Op::Broadcast(_)
             | Op::Take(..)
             | Op::Pick
+            | Op::PickHead
             | Op::Reshape { .. }
             | Op::Concat
             | Op::PadCols { .. }

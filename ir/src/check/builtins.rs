@@ -182,7 +182,7 @@ pub const BUILTINS: &[Builtin] = &[
     row("gather",          Function::Gather,        &[need("e"), need("reduce")],                          "edge rows to the vertices that they point at: `sum`, `mean` or `max`, 0 without edges"),
     row("softmax",         Function::Softmax,       &[need("e")],                                          "softmax over the edges into each vertex, head by head"),
     row("aggregate",       Function::Aggregate,     AGGREGATE,                                             "the rows of all in-neighbours reduced; `norm = sym` scales by `1 / sqrt(out_degree * in_degree)`"),
-    row("by_relation",     Function::ByRelation,    &[need("t")],                                          "the row of each edge's type: `[relations x heads x width]` to edges"),
+    row("by_relation",     Function::ByRelation,    &[need("t")],                                          "the row of each edge's type: `[relations x heads x width]` to edges; of `h@src` or `h@dst` with a head for each relation that of the edge's type"),
     Builtin { variadic: true, ..row("concat", Function::Concat, &[need("a"), need("b")],                   "columns of several tensors beside each other, head by head") },
     row("slice",           Function::Slice,         &[X, need("start"), need("len")],                      "columns `start .. start + len` of each head"),
     row("dot",             Function::Dot,           &[need("a"), need("b")],                               "the inner product of two rows, head by head: one column"),

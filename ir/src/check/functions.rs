@@ -294,10 +294,16 @@ impl<'a> Elaborator<'a, '_> {
         let table = self.tensor(args, 0)?;
         let relations = self.typed_arcs(args.builtin.name, args.span)?;
         let (ty, count) = (self.ty(table), relations.count);
+        let taken = matches!(self.node(table).op, Op::Take(..));
+        if ty.rows == Rows::Edges(EdgeSet::Plain) && ty.heads == count && taken {
+            let types = self.op(Op::Input(Input::Relation(relations)), &[], args.span)?;
+            return Some(self.emit(Op::PickHead, &[table, types], args.span));
+        }
         if ty.rows != Rows::Fixed(count) {
-            let message =
-                format!("`by_relation` takes a row for each of {count} relations, found {ty}");
-            let help = "make the parameter with `rows = relations`";
+            let message = format!(
+                "`by_relation` takes a row for each of {count} relations, or `h@src` or `h@dst` of {count} heads, found {ty}"
+            );
+            let help = "make the parameter with `rows = relations`, or split `h` into `relations` heads before `@src`";
             let wrong = Diagnostic::new("E0301", message).at(args.span_of(0));
             self.report(wrong.help(help));
             return None;

@@ -55,6 +55,18 @@ impl Machine<'_> {
                 }
                 out
             }
+            (Op::PickHead, Some(x)) => {
+                let named = |r: usize| operands[1].data[r] as usize;
+                build(ty, rows, |r, _, c| x.at(r, named(r), c))
+            }
+            (Op::PlaceHead(_), Some(x)) => {
+                let named = |r: usize, h: usize| operands[1].data[r] as usize == h;
+                build(
+                    ty,
+                    rows,
+                    |r, h, c| if named(r, h) { x.at(r, 0, c) } else { 0.0 },
+                )
+            }
             (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
                 matmul(op, ty, rows, a, operands[1])
             }

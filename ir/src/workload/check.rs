@@ -323,6 +323,7 @@ mod tests {
             feature_nonzeros: 12,
             column_nonzeros: vec![5, 3, 4],
             classes: 2,
+            relations: 0,
             split: [2, 1, 1],
             max_degree: 2,
             degree_histogram: vec![0, 2, 2],

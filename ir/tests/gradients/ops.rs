@@ -35,6 +35,8 @@ registry!(op_key, OPS, Op,
     Op::EdgeSoftmax(_) => "edge softmax",
     Op::Pick => "pick",
     Op::PickSum(_) => "pick sum",
+    Op::PickHead => "pick head",
+    Op::PlaceHead(_) => "place head",
     Op::MatMul => "matmul",
     Op::MatMulNT => "matmul nt",
     Op::MatMulTN => "matmul tn",
@@ -277,6 +279,18 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         let sums = b.op(Op::PickSum(4), &[x, types]);
         let sums = b.unary(Unary::Tanh, sums);
         b.op(Op::Pick, &[sums, types])
+    });
+    case(&["pick head"], &|b| {
+        let x = b.arcs(Plain, 3, 2);
+        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
+        b.op(Op::PickHead, &[x, types])
+    });
+    case(&["place head"], &|b| {
+        let x = b.arcs(Plain, 1, 2);
+        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
+        let placed = b.op(Op::PlaceHead(4), &[x, types]);
+        let y = b.arcs(Plain, 4, 1);
+        b.mul(placed, y)
     });
     case(&["matmul"], &|b| {
         let (x, w) = (b.vertex(2, 2), b.param(Type::new(Rows::Fixed(4), 2, 3)));

@@ -33,6 +33,8 @@ pub fn pointwise(op: &Op) -> bool {
             | Op::Input(Input::Fresh(_))
             | Op::Take(..)
             | Op::Pick
+            | Op::PickHead
+            | Op::PlaceHead(_)
     )
 }
 
@@ -120,6 +122,9 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         // What is kept is exchanged and copied.
         Op::Blend => position >= 2,
         Op::Take(..) | Op::Pick => true,
+        // The head is picked where the row of the vertex lies.
+        Op::PickHead => position > 0 || !matches!(graph.node(operand).op, Op::Take(..)),
+        Op::PlaceHead(_) => position > 0,
         // The arcs of a type lie apart: what they bring is computed once.
         Op::PickSum(_) => position == 0,
         // A carry's start value is computed straight into the loop's buffer.
@@ -165,7 +170,7 @@ fn loaded(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let picked = |id: &NodeId| matches!(graph.node(*id).op, Op::Pick);
     match (&node.op, &node.inputs[..]) {
-        (Op::Take(..) | Op::Pick, _) => true,
+        (Op::Take(..) | Op::Pick | Op::PickHead, _) => true,
         (Op::Binary(Binary::Mul), [a, b]) => {
             let number = |id: &NodeId| graph.ty(*id).columns() == 1;
             picked(a) && number(b) || picked(b) && number(a)
@@ -193,6 +198,12 @@ fn hosts(
         let early = distributed
             && node.ty.rows == Rows::Vertices
             && matches!(node.op, Op::Gather(_, End::Src, _));
+        // Heads that no arc names are 0, whatever a function of them would be.
+        let places = node
+            .inputs
+            .first()
+            .is_some_and(|i| matches!(graph.node(*i).op, Op::PlaceHead(_)));
+        let early = early || places;
         if !hosting || early || reduce_now[g.0 as usize] || graph.results.contains(&g) {
             continue;
         }

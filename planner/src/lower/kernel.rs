@@ -104,22 +104,40 @@ impl Builder {
                     expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
                 }
                 Op::Pick => {
-                    let [table, number] = [0, 1].map(|n| region.value(node.inputs[n]));
-                    let (Some(table), Some(number)) = (table, number) else {
-                        let found = format!("{id}, {}, is picked but not stored", node.op);
-                        return Err(LowerError::Internal(found));
-                    };
+                    let table = region.stored(node.inputs[0])?;
                     let count = match table.ty.rows {
                         Rows::Fixed(count) => count,
                         _ => 0,
                     };
-                    let by = self.operand(number.operand(At::Edge), number.at);
-                    let step = table.stride;
+                    let picked = self.head(region, node.inputs[1], (count, table.stride))?;
                     let operand = Operand {
-                        picked: Some(Picked { by, count, step }),
+                        picked: Some(picked),
                         ..table.operand(At::One)
                     };
                     let n = self.operand(operand, table.at);
+                    expr.push(Scalar::Load(n))
+                }
+                Op::PickHead => {
+                    let of = node.inputs[0];
+                    let (value, end) = match (region.value(of), &region.graph.node(of).op) {
+                        (Some(stored), _) => (Some(stored), None),
+                        (None, Op::Take(_, end)) => {
+                            let rows = region.graph.node(of).inputs[0];
+                            (region.value(rows), Some(*end))
+                        }
+                        (None, _) => (None, None),
+                    };
+                    let value = value.ok_or_else(|| {
+                        LowerError::Internal(format!("heads of {of} are picked but not stored"))
+                    })?;
+                    let picked =
+                        self.head(region, node.inputs[1], (value.ty.heads, value.head_step))?;
+                    let operand = Operand {
+                        head_step: 0,
+                        picked: Some(picked),
+                        ..value.operand(self.place(value.ty, end))
+                    };
+                    let n = self.operand(operand, value.at);
                     expr.push(Scalar::Load(n))
                 }
                 Op::Take(_, end) => {
@@ -138,6 +156,18 @@ impl Builder {
         };
         self.done.push((id, value));
         Ok(value)
+    }
+
+    /// One of so many heads, so far apart, that a node names for each arc.
+    pub fn head(
+        &mut self,
+        region: &Region<'_>,
+        number: NodeId,
+        (count, step): (u32, u32),
+    ) -> Result<Picked, LowerError> {
+        let number = region.stored(number)?;
+        let by = self.operand(number.operand(At::Edge), number.at);
+        Ok(Picked { by, count, step })
     }
 
     /// The expression that reads a tensor at the kernel's own element.
