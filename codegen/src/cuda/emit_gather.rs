@@ -170,7 +170,14 @@ impl Emit<'_> {
     fn gather_arcs(&mut self, reduce: Reduce, value: &Expr) {
         let shape = self.shape;
         let exprs = [value];
-        let unroll = (UNDER_WAY / (shape.tiles * shape.vector)).clamp(1, 4);
+        // Picked places have addresses of their own.
+        let picks = self
+            .kernel
+            .inputs
+            .iter()
+            .any(|input| input.picked.is_some());
+        let under_way = if picks { UNDER_WAY / 2 } else { UNDER_WAY };
+        let unroll = (under_way / (shape.tiles * shape.vector)).clamp(1, 4);
         self.text.directive(&format!("#pragma unroll {unroll}"));
         self.text.open(match shape.apart {
             1 => "for (u64 k = first; k < last; ++k)".to_owned(),

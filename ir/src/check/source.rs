@@ -38,6 +38,7 @@ pub fn source(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Gra
     let Some(path) = &item.path else {
         return statistics(item, diagnostics).map(GraphSource::Statistics);
     };
+    let before = diagnostics.len();
     let keys = ["normalize_features", "features"];
     let mut reader = Reader::new(&item.settings, "graph", &keys, diagnostics);
     let normalize_features = reader.boolean("normalize_features").unwrap_or(false);
@@ -46,6 +47,9 @@ pub fn source(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Gra
         normalize_features,
         identity_features,
     };
+    if diagnostics[before..].iter().any(Diagnostic::is_error) {
+        return None;
+    }
     Some(GraphSource::Data {
         name,
         path: path.clone(),

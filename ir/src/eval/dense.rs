@@ -16,6 +16,18 @@ impl Machine<'_> {
     ) -> Result<Tensor, EvalError> {
         let rows = self.rows(ty.rows);
         let x = operands.first().copied();
+        let (what, count) = match (op, x) {
+            (Op::Pick, Some(table)) => ("rows", table.rows),
+            (Op::PickSum(rows), _) => ("rows", *rows as usize),
+            (Op::PickHead, Some(x)) => ("heads", x.ty.heads as usize),
+            _ => ("", usize::MAX),
+        };
+        let named = operands.get(1).filter(|_| count < usize::MAX);
+        let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
+        if let Some(number) = beyond {
+            let why = format!("an arc names number {number} of {count} {what}");
+            return Err(EvalError::Topology(why));
+        }
         let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
             Tensor::new(ty, rows, x.data.iter().map(|x| f(*x)).collect())
         };

@@ -3,7 +3,7 @@
 use crate::harness::{Build, check, context};
 use gnnc_ir::autodiff::{AutodiffError, differentiate};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{History, Input, Loss, Relations, Scan};
+use gnnc_ir::op::{History, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
@@ -260,38 +260,9 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             b.op(Op::EdgeSoftmax(set), &[x])
         });
     }
-    let relations = Relations {
-        count: 3,
-        all: false,
-    };
-    case(&["pick"], &|b| {
-        let table = b.param(Type::new(Rows::Fixed(3), 2, 2));
-        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
-        let picked = b.op(Op::Pick, &[table, types]);
-        let x = b.arcs(Plain, 2, 1);
-        b.mul(picked, x)
-    });
-    case(&["pick", "pick sum"], &|b| {
-        let x = b.arcs(Plain, 2, 2);
-        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
-        let degree = b.op(Op::Input(Input::RelationDegree(relations)), &[]);
-        let x = b.mul(x, degree);
-        let sums = b.op(Op::PickSum(4), &[x, types]);
-        let sums = b.unary(Unary::Tanh, sums);
-        b.op(Op::Pick, &[sums, types])
-    });
-    case(&["pick head"], &|b| {
-        let x = b.arcs(Plain, 3, 2);
-        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
-        b.op(Op::PickHead, &[x, types])
-    });
-    case(&["place head"], &|b| {
-        let x = b.arcs(Plain, 1, 2);
-        let types = b.op(Op::Input(Input::Relation(relations)), &[]);
-        let placed = b.op(Op::PlaceHead(4), &[x, types]);
-        let y = b.arcs(Plain, 4, 1);
-        b.mul(placed, y)
-    });
+    for (keys, make) in crate::relations::CASES {
+        case(keys, &make);
+    }
     case(&["matmul"], &|b| {
         let (x, w) = (b.vertex(2, 2), b.param(Type::new(Rows::Fixed(4), 2, 3)));
         b.matmul(x, w)

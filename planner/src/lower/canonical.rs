@@ -41,26 +41,11 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
                 add(Op::MatMulTN, &[x, right])?
             }
             // Heads are picked of rows as they lie, and placed by the sums that have them.
-            (Op::PickHead, _) => match (
-                &out.node(inputs[0]).op.clone(),
-                out.node(inputs[0]).inputs.first(),
-            ) {
-                (Op::Reshape { .. }, Some(taken)) => {
-                    let (reshape, taken) =
-                        (out.node(inputs[0]).op.clone(), out.node(*taken).clone());
-                    let mut add =
-                        |op: Op, inputs: &[NodeId]| out.add(op, inputs, scope).map_err(bug);
-                    match taken.op {
-                        Op::Take(..) => {
-                            let rows = add(reshape, &taken.inputs)?;
-                            let take = add(taken.op, &[rows])?;
-                            add(Op::PickHead, &[take, inputs[1]])?
-                        }
-                        _ => add(Op::PickHead, &inputs)?,
-                    }
-                }
-                _ => out.add(Op::PickHead, &inputs, scope).map_err(bug)?,
-            },
+            (Op::PickHead, _) => {
+                let taken = taken(&mut out, inputs[0], scope).map_err(bug)?;
+                out.add(Op::PickHead, &[taken, inputs[1]], scope)
+                    .map_err(bug)?
+            }
             (Op::Gather(set, end, Reduce::Sum), _) => {
                 gather_places(&mut out, (*set, *end), inputs[0], scope).map_err(bug)?
             }
@@ -75,6 +60,22 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     }
     out.results = graph.results.iter().map(|r| map[r.0 as usize]).collect();
     Ok(gnnc_ir::simplify::simplify(&out.pruned()))
+}
+
+/// The same rows of vertices, taken last: `reshape(take(x)) = take(reshape(x))`.
+fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
+    let node = out.node(id).clone();
+    let (Op::Reshape { .. }, Some(take)) = (&node.op, node.inputs.first()) else {
+        return Ok(id);
+    };
+    let take = out.node(*take).clone();
+    match take.op {
+        Op::Take(..) => {
+            let rows = out.add(node.op, &take.inputs, scope)?;
+            out.add(take.op, &[rows], scope)
+        }
+        _ => Ok(id),
+    }
 }
 
 /// A sum over arcs in which placed heads stand alone: `gather(place(a) + b) = gather(place(a)) + gather(b)`, and a factor
