@@ -221,7 +221,7 @@ pub fn measure(
 pub fn copy_bandwidth(driver: &mut dyn Driver, rounds: u32) -> Result<Vec<f64>, Error> {
     let bytes = COPIED.min(driver.free_bytes()? / 4);
     let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
-    let stream = driver.stream()?;
+    let stream = driver.stream(false)?;
     let (begin, end) = (driver.event(true)?, driver.event(true)?);
     driver.clear(stream, from, bytes)?;
     driver.copy(stream, from, to, bytes)?;

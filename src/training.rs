@@ -10,13 +10,13 @@ use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
-use gnnc_ir::program::{Program, RankSizes, Rule};
+use gnnc_ir::program::{Program, RankSizes, Skipping};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Phase, median};
-use gnnc_ir::traffic::{Sent, beyond, moved, traffic};
+use gnnc_ir::traffic::{Reads, Sent, beyond, moved, traffic};
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::placement::{Flow, Stages};
-use gnnc_runtime::{EpochReport, Metrics, RunOptions, Session, Trace};
+use gnnc_runtime::{EpochReport, Metrics, Programs, RunOptions, Session, Trace};
 use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct TrainOptions {
     /// How communication and computing share the time.
     pub flow: Flow,
     /// When exchanges are left out, where the placement may; the usual rule if not given.
-    pub skip: Option<Rule>,
+    pub skip: Option<Skipping>,
     /// Stages of a pipeline: one for each rank if none are given; layers as they are fastest on `cluster`.
     pub stages: Option<Stages>,
     /// How tensors lie in memory.
@@ -122,10 +122,20 @@ pub struct Trainer {
     pub eval_moved: u64,
     /// That of rank 0.
     program: Program,
-    /// What each rank owns.
-    sizes: Vec<RankSizes>,
+    /// Whose rows the others read.
+    reads: Reads,
     /// Whether all ranks are in this process, so that it knows what is sent.
     whole: bool,
+}
+
+/// Whose rows the others read.
+fn reads(parts: &[LocalPart]) -> Reads {
+    let rows = |part: &LocalPart| -> Vec<u64> {
+        let sent = part.send.iter().map(|(_, rows)| rows.len() as u64);
+        sent.collect()
+    };
+    let rows: Vec<Vec<u64>> = parts.iter().map(rows).collect();
+    Reads::of(rows.iter().map(Vec::as_slice))
 }
 
 impl Trainer {
@@ -165,6 +175,7 @@ impl Trainer {
         let partition = divide(data, options, &place)?;
         let budget = budget(options, &place, device.as_mut())?;
         let programs = compiled.programs(&place)?;
+        let program = Programs::hash(programs.iter())?;
         let programs = match budget {
             Some(bytes) => resting(loaded, data, &partition, options, programs, bytes)?,
             None => programs,
@@ -174,7 +185,7 @@ impl Trainer {
             .map(|program| program.halo)
             .unwrap_or_default();
         let parts = LocalPart::build(&data.topology, &partition, halo)?;
-        let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
+        let reads = reads(&parts);
         let inner = |part: &LocalPart| RankSizes {
             inner: part.inner as u64,
             ..RankSizes::default()
@@ -187,7 +198,7 @@ impl Trainer {
             1
         };
         let bytes = |phase: Phase| -> u64 {
-            let sent = |p: &Program| traffic(p.list(phase), p, halo_rows, &sizes).total_bytes;
+            let sent = |p: &Program| traffic(p.list(phase), p, &reads, &sizes).total_bytes;
             programs.iter().take(distinct).map(sent).sum()
         };
         let (step_bytes, eval_bytes) = (bytes(Phase::Step), bytes(Phase::Eval));
@@ -198,6 +209,7 @@ impl Trainer {
             cache_dir: options.cache_dir.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
+            program: Some(program),
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();
@@ -223,7 +235,7 @@ impl Trainer {
             eval_bytes,
             step_moved: 0,
             eval_moved: 0,
-            sizes,
+            reads,
         };
         trainer.step_moved = trainer.moves(&of_ranks, Phase::Step, rank);
         trainer.eval_moved = trainer.moves(&of_ranks, Phase::Eval, rank);
@@ -263,7 +275,7 @@ impl Trainer {
     }
 
     fn if_sent(&self, sent: &Sent) -> u64 {
-        let beyond = beyond(&self.program.step, &self.program, &self.sizes, sent);
+        let beyond = beyond(&self.program.step, &self.program, &self.reads, sent);
         self.step_bytes.saturating_add_signed(beyond)
     }
 

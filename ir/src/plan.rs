@@ -16,7 +16,7 @@ pub use name::candidate_name;
 pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
-use crate::program::Rule;
+use crate::program::Skipping;
 use crate::storage::Storage;
 use crate::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ pub struct Parameters {
     pub overlap: Option<bool>,
     /// When exchanges are left out, where they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skip: Option<Rule>,
+    pub skip: Option<Skipping>,
     /// How tensors lie in memory.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,

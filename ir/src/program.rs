@@ -27,7 +27,7 @@ mod uses;
 
 pub use chunk::{Chunk, Moved};
 pub use pipeline::{Neighbour, Passage, Pipeline};
-pub use skip::{Distance, Norm, RULES, Rule, Skip};
+pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.

@@ -21,20 +21,40 @@ pub struct Traffic {
     pub total_bytes: u64,
 }
 
-/// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `halo_rows`
-/// and `sizes` are then. `halo_rows` is the number of rows that ranks read and
-/// do not own, all ranks together; `sizes` has one entry a rank (none will do where nothing is
+/// Who reads whose rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Own rows of each rank that others read, counted once for each of these.
+    pub rows: Vec<u64>,
+    /// Pairs of a rank and one that reads some of its rows.
+    pub pairs: u64,
+}
+
+impl Reads {
+    /// From the number of rows that each rank reads of one, for each rank.
+    pub fn of<'a>(readers: impl Iterator<Item = &'a [u64]>) -> Self {
+        let mut all = Self::default();
+        for rows in readers {
+            all.rows.push(rows.iter().sum());
+            all.pairs += rows.iter().filter(|rows| **rows > 0).count() as u64;
+        }
+        all
+    }
+
+    /// Rows that ranks read and do not own, all ranks together.
+    pub fn total(&self) -> u64 {
+        self.rows.iter().sum()
+    }
+}
+
+/// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `reads`
+/// and `sizes` are then. `sizes` has one entry a rank (none will do where nothing is
 /// redistributed). Of exchanges that may be left out these are the bytes of an epoch in the long run, or, where
 /// values decide, if nothing is.
-pub fn traffic(
-    instrs: &[Instr],
-    program: &Program,
-    halo_rows: u64,
-    sizes: &[RankSizes],
-) -> Traffic {
+pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
     let mut traffic = Traffic::default();
     for instr in instrs {
-        traffic.add(one(instr, program, halo_rows, sizes), 1);
+        traffic.add(one(instr, program, reads, sizes), 1);
     }
     traffic
 }
@@ -45,16 +65,16 @@ pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
 
 /// Bytes by which what instructions send in one epoch is more (or less) than [`traffic`] says, where ranks may
 /// leave out their rows and `sent` says which of them do not.
-pub fn beyond(instrs: &[Instr], program: &Program, sizes: &[RankSizes], sent: &Sent) -> i64 {
+pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -> i64 {
     let mut more = 0;
     for_each_skip(instrs, &mut |buffer, skip, count| {
         let row = row_bytes(program, buffer);
-        let others = sizes.len().saturating_sub(1) as u64;
-        let block = |rank: usize| sizes[rank].inner * others * row;
-        let mean = exchanged((0..sizes.len()).map(block).sum(), Some(skip));
+        let mean = exchanged(reads.total() * row, Some(skip));
         for iteration in 0..count {
-            let blocks = (0..sizes.len()).filter(|rank| sent(skip, iteration, *rank as u32));
-            more += blocks.map(block).sum::<u64>() as i64 - mean as i64;
+            let blocks = reads.rows.iter().zip(0..);
+            let blocks = blocks.filter(|(_, rank)| sent(skip, iteration, *rank));
+            let bytes: u64 = blocks.map(|(rows, _)| rows * row).sum();
+            more += bytes as i64 - mean as i64;
         }
     });
     more
@@ -202,16 +222,15 @@ fn row_bytes(program: &Program, at: Ref) -> u64 {
     u64::from(buffer.columns) * buffer.storage.bytes()
 }
 
-fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traffic {
+fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
     let mut traffic = Traffic::default();
+    let rows = reads.total();
     match instr {
         Instr::HaloExchange { buffer, skip } => {
             let bytes = rows * row_bytes(program, *buffer);
-            // Everyone who has a block says what it does with it.
-            let blocks = sizes.iter().filter(|s| s.inner > 0).count() as u64;
-            let pairs = blocks * u64::from(program.ranks.saturating_sub(1));
+            // Everyone who has a block says to its readers what it does with it.
             let flags = skip.map_or(0, |skip| skip.rule.flags());
-            traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * pairs;
+            traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * reads.pairs;
         }
         Instr::HaloReduce { buffer } => {
             traffic.halo_reduce = rows * row_bytes(program, *buffer);
@@ -242,7 +261,7 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
             let elements = redistribute_total(*how, shape, program.ranks, &sizes);
             traffic.redistribute = elements * program.buffer(to.buffer).storage.bytes();
         }
-        Instr::Begin(transfer) => return one(&transfer.what, program, rows, sizes),
+        Instr::Begin(transfer) => return one(&transfer.what, program, reads, sizes),
         Instr::Send(passage) => {
             let (row, fixed) = passage.words(program);
             let own: u64 = sizes.iter().map(|s| s.inner).sum();
@@ -251,13 +270,13 @@ fn one(instr: &Instr, program: &Program, rows: u64, sizes: &[RankSizes]) -> Traf
         // All chunks together have all rows.
         Instr::Chunks { body, .. } => {
             for instr in body {
-                traffic.add(one(instr, program, rows, sizes), 1);
+                traffic.add(one(instr, program, reads, sizes), 1);
             }
             return traffic;
         }
         Instr::Repeat { count, body, .. } => {
             for instr in body {
-                traffic.add(one(instr, program, rows, sizes), u64::from(*count));
+                traffic.add(one(instr, program, reads, sizes), u64::from(*count));
             }
             return traffic;
         }
@@ -398,7 +417,8 @@ mod tests {
                 buffers: vec![BufferId(1)],
             },
         ];
-        let traffic = traffic(&instrs, &program, 3, &[]);
+        let reads = Reads::of([&[0, 3][..]].into_iter());
+        let traffic = traffic(&instrs, &program, &reads, &[]);
         assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
         assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
         assert_eq!(traffic.all_reduce, 2 * 24 * 4);
@@ -425,10 +445,8 @@ mod tests {
             ],
             ..Program::default()
         };
-        let sizes = [3, 1].map(|inner| RankSizes {
-            inner,
-            ..RankSizes::default()
-        });
+        let reads = Reads::of([&[0, 3][..], &[1, 0][..]].into_iter());
+        assert_eq!((reads.total(), reads.pairs), (4, 2));
         let bytes = |text: &str, epoch: u64| {
             let skip = Skip {
                 rule: text.parse().unwrap(),
@@ -443,9 +461,9 @@ mod tests {
                 reverse: false,
                 body,
             }];
-            let mean = traffic(&step, &program, 4, &sizes).total_bytes;
+            let mean = traffic(&step, &program, &reads, &[]).total_bytes;
             let sent = |skip: &Skip, _, rank| skip.rule.decided(epoch, rank) != Some(false);
-            (mean, mean as i64 + beyond(&step, &program, &sizes, &sent))
+            (mean, mean as i64 + beyond(&step, &program, &reads, &sent))
         };
         assert_eq!(
             [0, 1, 2].map(|e| bytes("fixed:1", e)),

@@ -9,11 +9,9 @@
 
 mod class;
 mod demand;
-mod reuse;
 
 pub use class::KernelClass;
 pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
-pub use reuse::{Far, reuse};
 
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};

@@ -8,6 +8,7 @@ use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Halo, Program, RankSizes};
+use gnnc_ir::traffic::Reads;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 pub use replication::Degrees;
 use replication::replication;
@@ -105,6 +106,21 @@ impl Parts {
         match &self.messages {
             Messages::Matrix(rows) => rows.iter().flatten().sum(),
             Messages::Uniform => self.sizes.iter().map(|s| s.halo).sum(),
+        }
+    }
+
+    /// The same by owner. Where parts were not counted, all ranks that own something read of each other.
+    pub fn reads(&self) -> Reads {
+        match &self.messages {
+            Messages::Matrix(rows) => Reads::of(rows.iter().map(Vec::as_slice)),
+            Messages::Uniform => {
+                let owners = self.sizes.iter().filter(|s| s.inner > 0).count() as u64;
+                let others = self.sizes.len().saturating_sub(1) as u64;
+                Reads {
+                    rows: self.sizes.iter().map(|s| s.halo).collect(),
+                    pairs: owners * others,
+                }
+            }
         }
     }
 }

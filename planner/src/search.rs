@@ -443,7 +443,7 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
     // Where rows are only dealt out, no boundary matters.
-    let bounded = row(spec.placement).is_some_and(|row| row.by_parts);
+    let bounded = spec.by_parts();
     let parts = parts.filter(|_| spec.parts() > 1 && bounded);
     let stages = spec.stages.as_ref();
     Parameters {

@@ -219,7 +219,7 @@ fn price(
     run.wait(around);
     run.all(&steps);
     // Only the sum of the messages counts, so one number stands for all of them.
-    let traffic = traffic(instrs, program, parts.halo_rows(), &parts.sizes);
+    let traffic = traffic(instrs, program, &parts.reads(), &parts.sizes);
     PhaseCost {
         bytes: Bytes(traffic.total_bytes),
         traffic,

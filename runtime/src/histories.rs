@@ -34,8 +34,9 @@ pub(crate) fn join(crew: &dyn Crew, vertices: usize, epoch: u64) -> Result<Vec<T
             }
             let sent = rank.clocks.of[number].iter().flat_map(|clock| &clock.sent);
             let age = |sent: u64| epoch.saturating_sub(sent) as f32;
+            // A rank knows of the blocks that it reads something of, and of its own.
             for (to, sent) in ages.values.iter_mut().zip(sent) {
-                *to = sent.map_or(NEVER, age);
+                *to = sent.map_or(*to, age);
             }
         }
         first = false;
@@ -98,17 +99,16 @@ fn ages_name(number: usize) -> String {
 
 fn empty(rank: &Rank, number: usize, buffer: BufferId, vertices: usize) -> [Tensor; 2] {
     let buffer = rank.program.buffer(buffer);
-    let zeros = |name, shape: [u32; 3]| Tensor {
+    let filled = |name, shape: [u32; 3], value| Tensor {
         name,
         shape,
-        values: vec![0.0; shape.iter().map(|n| *n as usize).product()],
+        values: vec![value; shape.iter().map(|n| *n as usize).product()],
     };
+    let rows = [buffer.slots, vertices as u32, buffer.columns];
+    let ages = [buffer.slots, rank.program.ranks, 1];
     [
-        zeros(
-            rows_name(number),
-            [buffer.slots, vertices as u32, buffer.columns],
-        ),
-        zeros(ages_name(number), [buffer.slots, rank.program.ranks, 1]),
+        filled(rows_name(number), rows, 0.0),
+        filled(ages_name(number), ages, NEVER),
     ]
 }
 

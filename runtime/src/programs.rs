@@ -3,6 +3,7 @@
 mod stages;
 
 use crate::RuntimeError;
+use crate::init::name_hash;
 use gnnc_graph::Partition;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::op::{Redistribute, Slice};
@@ -29,6 +30,19 @@ impl From<Vec<Program>> for Programs {
 }
 
 impl Programs {
+    /// A number that differs where programs do.
+    ///
+    /// # Errors
+    /// A program that cannot be written as text.
+    pub fn hash<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<u64, RuntimeError> {
+        let mut text = String::new();
+        for program in programs {
+            let one = serde_json::to_string(program);
+            text += &one.map_err(|e| RuntimeError::Program(e.to_string()))?;
+        }
+        Ok(name_hash(&text))
+    }
+
     /// Checks that there is a program for every rank, or for every stage, and that ranks that wait for
     /// each other send each other what they expect.
     ///

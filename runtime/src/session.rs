@@ -13,7 +13,7 @@ use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
-use crate::{RuntimeError, init, shards};
+use crate::{RuntimeError, shards};
 use gnnc_codegen::cuda::schedule::HUB_ARCS;
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
@@ -37,6 +37,9 @@ pub struct RunOptions {
     pub trace: bool,
     /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
     pub model: String,
+    /// What checkpoints know the programs by ([`Programs::hash`]): that of those before some of their tensors
+    /// rested on the host, which is the same under every budget. `None` for the programs as they are.
+    pub program: Option<u64>,
     /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
     /// machine has left.
     pub memory_limit: Option<u64>,
@@ -54,6 +57,7 @@ impl Default for RunOptions {
             cache_dir: None,
             trace: false,
             model: String::new(),
+            program: None,
             memory_limit: None,
             hub_arcs: HUB_ARCS,
         }
@@ -479,12 +483,8 @@ impl Session {
     }
 
     fn program_hash(&self) -> Result<u64, RuntimeError> {
-        let mut text = String::new();
-        for program in self.programs.all() {
-            let one = serde_json::to_string(&**program);
-            text += &one.map_err(|e| RuntimeError::Program(e.to_string()))?;
-        }
-        Ok(init::name_hash(&text))
+        let found = || Programs::hash(self.programs.all().iter().map(|program| &**program));
+        self.options.program.map_or_else(found, Ok)
     }
 }
 

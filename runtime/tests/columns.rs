@@ -13,7 +13,7 @@ use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Mask, Operand, Over, Reduce};
 use gnnc_ir::op::{Binary, Redistribute, Site, Slice};
 use gnnc_ir::program::*;
-use gnnc_ir::traffic::traffic;
+use gnnc_ir::traffic::{Reads, traffic};
 use gnnc_runtime::{Programs, RunOptions, RuntimeError, Session};
 use network::builder::*;
 
@@ -201,7 +201,7 @@ fn check(data: &GraphData, partition: &Partition) {
         ..RankSizes::default()
     };
     let sizes: Vec<RankSizes> = parts.iter().map(size).collect();
-    let bytes = |instrs: &[Instr]| traffic(instrs, &programs[0], 0, &sizes);
+    let bytes = |instrs: &[Instr]| traffic(instrs, &programs[0], &Reads::default(), &sizes);
     assert_eq!(sent, bytes(&programs[0].eval).redistribute);
     let setup = bytes(&programs[0].setup).redistribute;
     assert_eq!(session.setup_bytes(), Some(setup));

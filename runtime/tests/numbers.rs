@@ -10,7 +10,7 @@ use gnnc_graph::partition::{Hash, Partitioner, Range};
 use gnnc_graph::{GraphData, LocalPart, Partition, example};
 use gnnc_ir::memory;
 use gnnc_ir::program::{BufferId, Extent, Instr, KernelId, Program};
-use gnnc_ir::traffic::traffic;
+use gnnc_ir::traffic::{Reads, traffic};
 use gnnc_runtime::{EpochReport, RunOptions, RuntimeError, Session};
 use network::Network;
 
@@ -108,8 +108,11 @@ fn check_ranks(network: Network, data: &GraphData, partition: &Partition, epochs
 
     let program = network.program();
     let parts = LocalPart::build_all(&data.topology, partition).unwrap();
-    let halo_rows = parts.iter().map(|part| part.halo() as u64).sum();
-    let bytes = |instrs: &[Instr]| traffic(instrs, &program, halo_rows, &[]).total_bytes;
+    let reads = Reads {
+        rows: parts.iter().map(|part| part.halo() as u64).collect(),
+        pairs: 0,
+    };
+    let bytes = |instrs: &[Instr]| traffic(instrs, &program, &reads, &[]).total_bytes;
     assert!(reports.iter().all(|r| r.bytes_sent == bytes(&program.step)));
     assert!(bytes(&program.step) > 0 || partition.parts() == 1);
     assert_eq!(many.setup_bytes(), Some(bytes(&program.setup)));

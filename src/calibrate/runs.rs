@@ -5,7 +5,7 @@ use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
-use gnnc_ir::work::{Far, demand, reuse};
+use gnnc_ir::work::demand;
 use gnnc_planner::placement::Flow;
 use std::collections::BTreeMap;
 
@@ -79,9 +79,6 @@ impl Heap {
         trainer.session.take_trace();
         let program = compiled.program(&place(loaded, compiled, &run)?)?;
         let sizes = trainer.session.sizes();
-        let far = sizes.iter().map(|s| reuse(&program, &program.step, s));
-        let far: Vec<BTreeMap<String, Far>> = far.collect();
-        let unknown = Far::default();
         let what = format!("{what}, {placement}");
         let run = self.runs.entry(what.clone()).or_default();
         for _ in 0..epochs {
@@ -96,11 +93,11 @@ impl Heap {
                 instructions.insert(place.clone(), seconds);
                 run.instructions.entry(place).or_insert_with(|| {
                     let sizes = &sizes[event.rank as usize];
-                    let far = far[event.rank as usize].get(&event.at);
-                    let demand = demand(&program, instr, sizes, sizes, far.unwrap_or(&unknown));
+                    let demand = demand(&program, instr, sizes, sizes);
                     let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
                     Measurement {
                         ranks: self.ranks,
+                        rank: event.rank,
                         what: what.clone(),
                         at: event.at.clone(),
                         group: group.to_owned(),
@@ -120,12 +117,15 @@ impl Heap {
         Ok(())
     }
 
-    /// What is before and after the instructions of an epoch, in seconds, and what each of them takes.
-    pub fn conclude(self) -> (f64, Vec<Measurement>) {
-        let (mut arounds, mut found) = (Vec::new(), Vec::new());
-        for run in self.runs.into_values() {
+    /// What is before and after the instructions of an epoch, in seconds, what each of them takes, and what whole
+    /// epochs take, by what was trained.
+    pub fn conclude(self) -> (f64, Vec<Measurement>, BTreeMap<String, f64>) {
+        let (mut arounds, mut found, mut walls) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for (what, run) in self.runs {
             let quiet = quiet(run.epochs);
             arounds.extend(quiet.iter().map(|epoch| epoch.around));
+            let all: Vec<f64> = quiet.iter().map(|epoch| epoch.wall).collect();
+            walls.insert(what, median(&all));
             for (place, measurement) in run.instructions {
                 let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
                 found.push(Measurement {
@@ -134,7 +134,7 @@ impl Heap {
                 });
             }
         }
-        (median(&arounds), found)
+        (median(&arounds), found, walls)
     }
 }
 

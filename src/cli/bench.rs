@@ -1,6 +1,6 @@
 //! `gnnc bench-epoch`: the times of training epochs, for benchmarks.
 
-use super::device::{DeviceArgs, ProcessArgs};
+use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::files::cache_dir;
 use super::inputs::ModelArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
@@ -54,6 +54,8 @@ pub struct BenchEpoch {
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
     processes: ProcessArgs,
 }
 
@@ -69,7 +71,7 @@ impl BenchEpoch {
             placement: self.placement,
             allow: self.allow.clone(),
             threads: self.threads,
-            device_memory: self.device.device_memory(),
+            device_memory: self.memory.device_memory,
             seed: self.seed,
             storage: self.storage,
             cache_dir: if self.no_cache { None } else { cache_dir() },

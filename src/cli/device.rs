@@ -17,12 +17,17 @@ pub struct DeviceArgs {
     /// What to run on: cpu, cuda, or cuda:N for the GPU of that number.
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = chosen)]
     device: Chosen,
+    #[command(flatten)]
+    libraries: LibraryArgs,
+}
+
+/// How much of a device may be taken.
+#[derive(Args)]
+pub struct MemoryArgs {
     /// Memory that each worker may take on its device, as in 8GiB; what does not fit rests on the host. All that
     /// a GPU has free if not given, and no limit on the processor.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    device_memory: Option<u64>,
-    #[command(flatten)]
-    libraries: LibraryArgs,
+    pub device_memory: Option<u64>,
 }
 
 /// Processes that train together.
@@ -79,11 +84,6 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl DeviceArgs {
-    /// Bytes that a worker may take on its device, if that is said.
-    pub fn device_memory(&self) -> Option<u64> {
-        self.device_memory
-    }
-
     /// The same as the library takes it.
     pub fn device(&self) -> Device {
         match self.device {

@@ -6,7 +6,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
-use gnnc::ir::program::Rule;
+use gnnc::ir::program::Skipping;
 use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::{Flow, Stages, TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
@@ -41,9 +41,10 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
-    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms).
+    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms),
+    /// and /cut behind it where readers are sent only the rows that they have arcs from.
     #[arg(long, value_name = "RULE")]
-    skip: Option<Rule>,
+    skip: Option<Skipping>,
     /// Chunks that work for all vertices is cut into where columns are sliced, 1 if not given; in a pipeline,
     /// chunks that pass through the stages, 4 for each stage if not given.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
@@ -67,7 +68,7 @@ pub struct FlowArgs {
 
 impl FlowArgs {
     /// When exchanges are left out.
-    pub fn skip(&self) -> Option<Rule> {
+    pub fn skip(&self) -> Option<Skipping> {
         self.skip
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Layout, Objective, Partitioner, Placement};
-use gnnc::ir::program::{RULES, Rule};
+use gnnc::ir::program::{RULES, Skipping};
 use gnnc::ir::storage::Storage;
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
@@ -207,8 +207,8 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
 }
 
 /// Says what speaks against a rule.
-pub fn warn(rule: Option<Rule>, out: &Output) {
-    if let Some(warning) = rule.and_then(Rule::warning) {
+pub fn warn(skipping: Option<Skipping>, out: &Output) {
+    if let Some(warning) = skipping.and_then(|skipping| skipping.rule.warning()) {
         out.note(&format!("warning: {warning}\n"));
     }
 }

@@ -1,6 +1,6 @@
 //! `gnnc train`: training runs.
 
-use super::device::{DeviceArgs, ProcessArgs};
+use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{cache_dir, replace, writable};
 use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
@@ -88,6 +88,8 @@ pub struct Train {
     flow: FlowArgs,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
     #[command(flatten)]
     processes: ProcessArgs,
 }
@@ -220,7 +222,7 @@ impl Train {
                 let planned = choice
                     .and_then(|choice| choice.host)
                     .map(|host| host.device.0);
-                self.device.device_memory().or(planned)
+                self.memory.device_memory.or(planned)
             },
             cache_dir: if self.no_cache { None } else { cache_dir() },
             checkpoint: self.checkpoint.clone(),

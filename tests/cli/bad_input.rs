@@ -105,6 +105,9 @@ fn budgets_that_mean_nothing_are_refused() {
         let budget = format!("--device-memory={wrong}");
         refused(1, &["train", &cora, &budget], &["--device-memory", "8GiB"]);
     }
+    // Only what trains takes it.
+    let words = ["bench-kernel", &cora, "--device-memory", "8GiB"];
+    refused(1, &words, &["unexpected argument"]);
     let words = ["train", &cora, "--device-memory", "100KiB"];
     refused(1, &words, &["100.00 KiB", "still lacking", "more workers"]);
     let words = ["plan", &cora, "--pin", "offload=maybe"];

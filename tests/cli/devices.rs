@@ -63,7 +63,7 @@ fn devices_are_listed() {
     }
     let json = gnnc(["devices", "--format", "json"]).ok();
     let listed: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(listed["libraries"].as_array().unwrap().len(), 4);
+    assert_eq!(listed["libraries"].as_array().unwrap().len(), 5);
     let none = listed["gpus"].as_array().unwrap().is_empty();
     assert_eq!(none, listed["no_gpu"].is_string(), "{json}");
     assert!(listed["memory_bytes"].as_u64().unwrap() > 0);

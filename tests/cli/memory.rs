@@ -9,6 +9,8 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
     // Chunks of stages are those that a run takes by itself.
     let chunks = match placement {
         "pipeline" | "hybrid" => "",
+        // So are whole blocks.
+        "skip-broadcast" => ",chunks=1,skip=adaptive:1",
         _ => ",chunks=1",
     };
     let (count, pin) = (

@@ -26,7 +26,7 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
             // What is computed from old copies is another function.
             skip: row(placement)
                 .is_some_and(|row| row.skips)
-                .then_some(Rule::Fixed(0)),
+                .then_some(Rule::Fixed(0).into()),
             epochs: Some(10),
             evaluate_every: 10,
             ..TrainOptions::default()

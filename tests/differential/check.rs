@@ -139,7 +139,7 @@ impl Case {
             // What is computed from old copies is not the model.
             skip: row(way.placement)
                 .is_some_and(|row| row.skips)
-                .then_some(Rule::Fixed(0)),
+                .then_some(Rule::Fixed(0).into()),
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)

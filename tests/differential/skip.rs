@@ -7,7 +7,7 @@ use gnnc::graph::example;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
-use gnnc::ir::program::Rule;
+use gnnc::ir::program::Skipping;
 use gnnc::planner::placement::Place;
 use gnnc::runtime::transport::{Transport, threads::Threads};
 use gnnc::runtime::{LayerStaleness, RunOptions, Session};
@@ -50,12 +50,24 @@ fn case(body: &str, sparse: bool) -> Case {
 
 /// A run by blocks of rows; none is left out if there is no rule.
 fn trainer(case: &Case, rule: Option<&str>, ranks: u32) -> Trainer {
+    let placement = match rule {
+        Some(_) => Placement::SkipBroadcast,
+        None => Placement::Broadcast,
+    };
+    placed(placement, None, case, rule, ranks)
+}
+
+fn placed(
+    placement: Placement,
+    device_memory: Option<u64>,
+    case: &Case,
+    rule: Option<&str>,
+    ranks: u32,
+) -> Trainer {
     let options = TrainOptions {
+        device_memory,
         workers: ranks,
-        placement: match rule {
-            Some(_) => Placement::SkipBroadcast,
-            None => Placement::Broadcast,
-        },
+        placement,
         skip: rule.map(|rule| rule.parse().unwrap()),
         allow: vec![Relaxation::Stale],
         partitioner: "range".to_owned(),
@@ -88,14 +100,19 @@ fn layer(trainer: &Trainer) -> LayerStaleness {
 }
 
 #[test]
-fn without_age_it_is_broadcast() {
+fn without_age_it_is_broadcast_or_graph() {
     for (n, body) in MODELS.into_iter().enumerate() {
         let case = case(body, n % 2 == 1);
         for ranks in [2, 3, 5] {
             let mut broadcast = trainer(&case, None, ranks);
-            let (losses, _) = run(&mut broadcast, 4);
-            let logits = bits(&mut broadcast);
-            for rule in ["fixed:0", "adaptive:0", "gap:0"] {
+            let whole = (run(&mut broadcast, 4).0, bits(&mut broadcast));
+            let mut graph = placed(Placement::Graph, None, &case, None, ranks);
+            let needed = (run(&mut graph, 4).0, bits(&mut graph));
+            for rule in ["fixed:0", "adaptive:0", "gap:0", "fixed:0/cut", "gap:0/cut"] {
+                let (losses, logits) = match rule.ends_with("cut") {
+                    true => needed.clone(),
+                    false => whole.clone(),
+                };
                 let mut skipping = trainer(&case, Some(rule), ranks);
                 assert_eq!(
                     run(&mut skipping, 4).0,
@@ -123,6 +140,7 @@ fn old_copies_are_another_function() {
             "gap:100",
             "gap-absolute:1000",
             "gap-rms:100",
+            "adaptive:1/cut",
         ] {
             let mut skipping = trainer(&case, Some(rule), 3);
             let (losses, _) = run(&mut skipping, 4);
@@ -144,16 +162,20 @@ fn the_worked_example_comes_out() {
     let (all, none): ((u64, Ages), (u64, Ages)) = ((48, &[(0, 24)]), (0, &[(1, 24)]));
     let half: (u64, Ages) = (24, &[(0, 12), (1, 12)]);
     let two: (u64, Ages) = (0, &[(2, 24)]);
+    // The 10 rows that others have arcs from; quarters 0 and 2 have as many of these as 1 and 3.
+    let (some, old): ((u64, Ages), (u64, Ages)) = ((20, &[(0, 10)]), (0, &[(1, 10)]));
     for (rule, expected) in [
         ("fixed:1", [all, none, all, none, all, none]),
         ("fixed:2", [all, none, two, all, none, two]),
         ("adaptive:1", [all, half, half, half, half, half]),
+        ("fixed:1/cut", [some, old, some, old, some, old]),
     ] {
+        let rows = if rule.ends_with("cut") { 10 } else { 24 };
         let mut trainer = trainer(&case, Some(rule), 4);
         let mut before = LayerStaleness::default();
         for (epoch, (forward, ages)) in expected.into_iter().enumerate() {
             let report = trainer.epoch().unwrap();
-            let floats = forward + 48 + weights;
+            let floats = forward + 2 * rows + weights;
             assert_eq!(report.bytes_sent, 4 * floats, "{rule}, epoch {epoch}");
             let now = layer(&trainer);
             let since = |age: &u64| now.ages[age] - before.ages.get(age).copied().unwrap_or(0);
@@ -163,13 +185,13 @@ fn the_worked_example_comes_out() {
             before = now;
         }
         // Layer 1 reads the features, which are sent once: 8 rows of 4 to 3 others; and so are norms.
-        assert_eq!(trainer.session.setup_bytes(), Some(4 * (96 + 24)));
+        assert_eq!(trainer.session.setup_bytes(), Some(4 * (4 * rows + rows)));
         // The mean of an epoch is what plans count with.
         let mean = match rule {
             "fixed:2" => 16,
-            _ => 24,
+            _ => rows,
         };
-        assert_eq!(trainer.step_bytes, 4 * (mean + 48 + weights));
+        assert_eq!(trainer.step_bytes, 4 * (mean + 2 * rows + weights));
     }
 }
 
@@ -217,10 +239,15 @@ fn constant_weights_need_no_second_broadcast() {
 fn bounds_hold() {
     for body in MODELS {
         let case = case(body, false);
-        for (text, most) in [("fixed:2", 2), ("adaptive:3", 3), ("gap:0.3:4", 4)] {
+        for (text, most) in [
+            ("fixed:2", 2),
+            ("adaptive:3/cut", 3),
+            ("gap:0.3:4", 4),
+            ("gap:0.3:4/cut", 4),
+        ] {
             let mut skipping = trainer(&case, Some(text), 3);
             run(&mut skipping, 12);
-            let rule: Rule = text.parse().unwrap();
+            let Skipping { rule, .. } = text.parse().unwrap();
             for layer in skipping.session.staleness().layers {
                 assert!(layer.oldest().unwrap() <= most, "{text}: {layer:?}");
                 let gap = layer.gap.unwrap_or(0.0);
@@ -263,7 +290,7 @@ fn with_delays(case: &Case, rule: &str, delays: Option<u64>) -> (Vec<u64>, Vec<u
 fn delays_change_nothing() {
     for body in [MODELS[0], MODELS[4]] {
         let case = case(body, false);
-        for rule in ["adaptive:2", "gap:0.2"] {
+        for rule in ["adaptive:2", "gap:0.2", "gap:0.2/cut"] {
             let calm = with_delays(&case, rule, None);
             for seed in [1, 2] {
                 assert_eq!(with_delays(&case, rule, Some(seed)), calm, "{rule}: {body}");
@@ -281,7 +308,14 @@ fn runs_go_on_bit_for_bit() {
     let path = folder.join("state");
     for body in MODELS {
         let case = case(body, true);
-        for rule in ["fixed:2", "adaptive:2", "gap:0.3", "gap:0.3:3"] {
+        for rule in [
+            "fixed:2",
+            "adaptive:2",
+            "gap:0.3",
+            "gap:0.3:3",
+            "adaptive:2/cut",
+            "gap:0.3/cut",
+        ] {
             let mut whole = trainer(&case, Some(rule), 3);
             let expected = run(&mut whole, 9);
             let mut first = trainer(&case, Some(rule), 3);
@@ -311,6 +345,28 @@ fn runs_go_on_bit_for_bit() {
     // Placements that keep no copies go on too.
     let mut broadcast = trainer(&case(MODELS[5], true), None, 3);
     assert!(broadcast.session.resume(&path).unwrap().copies);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// What rests on the host is no part of what a checkpoint is of.
+#[test]
+fn copies_go_on_in_another_budget() {
+    let folder = std::env::temp_dir().join(format!("gnnc-skip-host-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("state");
+    let case = case(MODELS[0], true);
+    let rule = Some("fixed:2");
+    let mut whole = trainer(&case, rule, 3);
+    let expected = run(&mut whole, 9);
+    let less = whole.session.peak_memory_bytes() * 4 / 5;
+    let mut first = placed(Placement::SkipBroadcast, Some(less), &case, rule, 3);
+    assert!(first.step_moved > 0);
+    run(&mut first, 4);
+    first.session.save(&path).unwrap();
+    let mut second = trainer(&case, rule, 3);
+    let resumed = second.session.resume(&path).unwrap();
+    assert!(resumed.same_program && resumed.copies);
+    assert_eq!(run(&mut second, 5).0, expected.0[4..]);
     std::fs::remove_dir_all(folder).unwrap();
 }
 

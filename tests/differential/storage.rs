@@ -12,6 +12,7 @@ use gnnc::graph::Features;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Buffer, Extent, Program, Role, Rule};
 use gnnc::ir::storage::Storage;
+use gnnc::ir::traffic::{Reads, traffic};
 use gnnc::planner::placement::Stages;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
@@ -77,7 +78,7 @@ fn options(placement: Placement, ranks: u32, storage: Storage) -> TrainOptions {
             interval: 2,
             ..Stages::new(stages)
         }),
-        skip: (placement == Placement::SkipBroadcast).then_some(Rule::Fixed(1)),
+        skip: (placement == Placement::SkipBroadcast).then_some(Rule::Fixed(1).into()),
         storage,
         ..runs::options(placement, ranks)
     }
@@ -217,8 +218,9 @@ fn exchanged_rows_are_half_as_long() {
     let case = case(GCN, false);
     let halo = |storage| {
         let again = Again::new(&case, &options(Placement::Graph, 4, storage));
-        let traffic =
-            gnnc::ir::traffic::traffic(&again.programs[0].step, &again.programs[0], 1, &[]);
+        let (rows, pairs) = (vec![1], 1);
+        let reads = Reads { rows, pairs };
+        let traffic = traffic(&again.programs[0].step, &again.programs[0], &reads, &[]);
         (
             traffic.halo_exchange + traffic.halo_reduce,
             traffic.all_reduce,

@@ -23,7 +23,7 @@ fn bytes_arrive() {
     let Some(mut live) = live("bytes_arrive") else {
         return;
     };
-    let stream = live.stream().unwrap();
+    let stream = live.stream(false).unwrap();
     let [first, second] = [0, 1].map(|_| live.allocate(MANY as u64).unwrap());
     assert!([first, second].iter().all(|at| at.0.is_multiple_of(256)));
     let bytes = pattern(MANY, 77);
@@ -52,7 +52,7 @@ fn bytes_rest_on_the_host() {
     let Some(mut live) = live("bytes_rest_on_the_host") else {
         return;
     };
-    let [one, two] = [0, 1].map(|_| live.stream().unwrap());
+    let [one, two] = [0, 1].map(|_| live.stream(false).unwrap());
     let event = live.event(false).unwrap();
     let host = live.host_memory(MANY as u64).unwrap();
     let [first, second] = [0, 1].map(|_| live.allocate(MANY as u64).unwrap());
@@ -96,7 +96,7 @@ fn numbers_that_mean_nothing_are_refused() {
         return;
     };
     assert!(live.synchronize(Stream(7)).is_err());
-    let stream = live.stream().unwrap();
+    let stream = live.stream(false).unwrap();
     assert!(live.record(Event(9), stream).is_err());
     let error = live.load("this is no C", &[]).unwrap_err();
     assert!(matches!(error, DriverError::Code(_)), "{error}");
@@ -137,7 +137,7 @@ fn captured_work_is_done_again() {
     };
     let numbers = 100_000u64;
     let function = live.load(ADD, &[("add", 2)]).unwrap()[0];
-    let [one, two] = [0, 1].map(|_| live.stream().unwrap());
+    let [one, two] = [0, 1].map(|_| live.stream(false).unwrap());
     let [before, forth, back] = [0, 1, 2].map(|_| live.event(false).unwrap());
     let [a, b] = [0, 1].map(|_| live.allocate(numbers * 4).unwrap());
     live.clear(one, a, numbers * 4).unwrap();
@@ -187,7 +187,7 @@ fn events_know_the_time() {
     let Some(mut live) = live("events_know_the_time") else {
         return;
     };
-    let stream = live.stream().unwrap();
+    let stream = live.stream(false).unwrap();
     let [begin, end] = [0, 1].map(|_| live.event(true).unwrap());
     let at = live.allocate(MANY as u64).unwrap();
     live.record(begin, stream).unwrap();

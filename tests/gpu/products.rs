@@ -3,7 +3,7 @@
 use crate::live;
 use crate::support::Random;
 use gnnc::ir::storage::Storage;
-use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product};
+use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product, ProductEnd};
 
 /// Storage of factors and of the result.
 const KINDS: [(Storage, Storage); 5] = [
@@ -33,7 +33,7 @@ fn products_agree_with_loops() {
     let Some(mut live) = live("products_agree_with_loops") else {
         return;
     };
-    let stream = live.stream().unwrap();
+    let stream = live.stream(false).unwrap();
     let random = &mut Random(11);
     let shapes = [
         (1, 1, 1),
@@ -49,7 +49,11 @@ fn products_agree_with_loops() {
         let kinds = KINDS
             .into_iter()
             .flat_map(|kind| turned.map(|turned| (kind, turned)));
-        for ((factors, result), (a_transposed, b_transposed)) in kinds {
+        // Without an end, with a bias, a ReLU, and both; nothing ends a sum of nothing.
+        let ends = [[false, false], [true, false], [false, true], [true, true]];
+        let kinds = kinds.flat_map(|kind| ends.map(|end| (kind, end)));
+        let kinds = kinds.filter(|(_, end)| inner > 0 || *end == [false, false]);
+        for (((factors, result), (a_transposed, b_transposed)), [biased, relu]) in kinds {
             let [a_rows, a_columns] = if a_transposed {
                 [inner, rows]
             } else {
@@ -68,7 +72,13 @@ fn products_agree_with_loops() {
             let a = floats(a_rows * a_stride + 1, factors);
             let b = floats(b_rows * b_stride + 1, factors);
             let before = floats(rows * stride, result);
-            let all = [(&a, factors), (&b, factors), (&before, result)];
+            let bias = floats(columns + 4, result);
+            let all = [
+                (&a, factors),
+                (&b, factors),
+                (&before, result),
+                (&bias, result),
+            ];
             let addresses = all.map(|(x, storage)| {
                 let at = live.allocate(x.len() as u64 * 4).unwrap();
                 live.upload(stream, &bytes(x, storage), at).unwrap();
@@ -86,6 +96,11 @@ fn products_agree_with_loops() {
                 columns,
                 factors,
                 result,
+                end: (biased || relu).then(|| ProductEnd {
+                    // Not where memory begins.
+                    bias: biased.then(|| addresses[3].plus(4 * result.bytes())),
+                    relu,
+                }),
             };
             live.multiply(stream, &product).unwrap();
             let mut found = vec![0; bytes(&before, result).len()];
@@ -112,8 +127,14 @@ fn products_agree_with_loops() {
                         };
                         f64::from(a[x as usize]) * f64::from(b[y as usize])
                     };
-                    let expected: f64 = (0..inner).map(term).sum();
-                    let largest: f64 = (0..inner).map(|l| term(l).abs()).sum();
+                    let added = if biased {
+                        f64::from(bias[c as usize + 4])
+                    } else {
+                        0.0
+                    };
+                    let sum = (0..inner).map(term).sum::<f64>() + added;
+                    let expected = if relu { sum.max(0.0) } else { sum };
+                    let largest = (0..inner).map(|l| term(l).abs()).sum::<f64>() + added.abs();
                     let rounded = if result.is_f32() {
                         0.0
                     } else {

@@ -282,7 +282,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Fixed(1)),
+                skip: Some(Rule::Fixed(1).into()),
                 ..stale(Placement::SkipBroadcast)
             },
         ),
@@ -290,7 +290,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn by distance",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Gap(Distance::relative(0.02), Some(3))),
+                skip: Some(Rule::Gap(Distance::relative(0.02), Some(3)).into()),
                 ..stale(Placement::SkipBroadcast)
             },
         ),

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const LIBRARIES: [(&str, &str); 4] = [
+const LIBRARIES: [(&str, &str); 5] = [
     ("cuda.c", "libcuda.so.1"),
     ("nvrtc.c", "libnvrtc.so.13"),
     ("cublas.c", "libcublas.so.13"),
+    ("cublaslt.c", "libcublasLt.so.13"),
     ("nccl.c", "libnccl.so.2"),
 ];
 

@@ -46,7 +46,7 @@ impl Place {
             .arg(&graph);
         assert!(command.output().unwrap().status.success());
         let model = "graph g = \"g.npz\"\n\nmodel gcn(hidden = 8) on g {\n  \
-                     let h = x |> dropout(0.2) |> gcn_conv(hidden) |> relu\n  \
+                     let h = x |> dropout(0.2) |> gcn_conv(hidden) |> relu |> linear(hidden) |> relu\n  \
                      let z = h |> gcn_conv(classes)\n  \
                      loss cross_entropy(z, labels, on = train)\n}\n\n\
                      train {\n  optimizer = adam(lr = 0.01)\n  epochs = 3\n}\n";
@@ -124,7 +124,7 @@ fn a_run_is_that_of_the_processor() {
     assert_eq!(listed["gpus"][0]["name"], "Stub");
     assert_eq!(listed["gpus"][0]["arch"], "sm_90");
     let file = |n: usize| listed["libraries"][n]["file"].as_str().unwrap();
-    assert!((0..4).all(|n| Path::new(file(n)).starts_with(&place.libraries)));
+    assert!((0..5).all(|n| Path::new(file(n)).starts_with(&place.libraries)));
     let cpu = place.report(&["train", "m.gir"]);
     let own = place.report(&["train", "m.gir", "--device", "cuda"]);
     close(&own, &cpu);
@@ -252,7 +252,7 @@ fn every_call_that_fails_is_said() {
         ("cuModuleLoadData:1", "cuModuleLoadData"),
         ("cuModuleGetFunction:2", "cuModuleGetFunction"),
         ("cuFuncLoad:1", "cuFuncLoad"),
-        ("cuStreamCreate:1", "cuStreamCreate"),
+        ("cuStreamCreateWithPriority:1", "cuStreamCreate"),
         ("cuEventCreate:1", "cuEventCreate"),
         ("cuEventRecord:2", "cuEventRecord"),
         ("cuStreamWaitEvent:2", "cuStreamWaitEvent"),
@@ -261,6 +261,12 @@ fn every_call_that_fails_is_said() {
         ("cuStreamSynchronize:2", "cuStreamSynchronize"),
         ("cublasCreate:1", "cublasCreate"),
         ("cublasSgemm:2", "cublasSgemm"),
+        ("cublasLtCreate:1", "cublasLtCreate"),
+        (
+            "cublasLtMatmulAlgoGetHeuristic:1",
+            "cublasLtMatmulAlgoGetHeuristic",
+        ),
+        ("cublasLtMatmul:1", "cublasLtMatmul"),
     ] {
         let mut command = place.command(&words);
         command.env("GNNC_STUB_FAIL", call);
@@ -295,7 +301,7 @@ fn a_small_device_trains_with_the_host() {
     }
     for (call, said) in [
         ("cuMemHostAlloc:1", "cuMemHostAlloc"),
-        ("cuMemcpyHtoDAsync_v2:40", "cuMemcpyHtoDAsync"),
+        ("cuMemcpyHtoDAsync_v2:36", "cuMemcpyHtoDAsync"),
     ] {
         let mut command = place.command(&less);
         command.env("GNNC_STUB_FAIL", call);

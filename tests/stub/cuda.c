@@ -251,7 +251,14 @@ int cuMemsetD2D8Async(address at, size_t pitch, unsigned char value, size_t widt
     return stub_enqueue(stream, zero, &f, sizeof f);
 }
 
-int cuStreamCreate(struct stream **stream, unsigned flags) { ENTER_CONTEXT; *stream = calloc(1, sizeof **stream); ++streams; return flags == 1 ? OK : INVALID_VALUE; }
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { ENTER_CONTEXT; *least = 0; *greatest = -5; return OK; }
+int cuStreamCreateWithPriority(struct stream **stream, unsigned flags, int priority)
+{
+    ENTER_CONTEXT;
+    *stream = calloc(1, sizeof **stream);
+    ++streams;
+    return flags == 1 && priority <= 0 && priority >= -5 ? OK : INVALID_VALUE;
+}
 int cuStreamSynchronize(struct stream *stream) { ENTER_CONTEXT; return stream->capture ? CAPTURE_UNSUPPORTED : OK; }
 int cuStreamQuery(struct stream *stream)
 {

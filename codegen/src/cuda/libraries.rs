@@ -34,6 +34,8 @@ pub enum Part {
     Nvrtc,
     /// Dense products.
     Cublas,
+    /// Dense products with ends.
+    CublasLt,
     /// Messages between GPUs.
     Nccl,
 }
@@ -78,7 +80,13 @@ pub struct Found {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Driver, Self::Nvrtc, Self::Cublas, Self::Nccl];
+    pub const ALL: [Self; 5] = [
+        Self::Driver,
+        Self::Nvrtc,
+        Self::Cublas,
+        Self::CublasLt,
+        Self::Nccl,
+    ];
 
     /// As people call it.
     pub fn name(self) -> &'static str {
@@ -86,6 +94,7 @@ impl Part {
             Self::Driver => "the NVIDIA driver",
             Self::Nvrtc => "NVRTC",
             Self::Cublas => "cuBLAS",
+            Self::CublasLt => "cuBLASLt",
             Self::Nccl => "NCCL",
         }
     }
@@ -97,6 +106,7 @@ impl Part {
             Self::Driver => &["libcuda.so.1", "libcuda.so"],
             Self::Nvrtc => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
             Self::Cublas => &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
+            Self::CublasLt => &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
             Self::Nccl => &["libnccl.so.2", "libnccl.so"],
         }
     }
@@ -109,7 +119,7 @@ impl Part {
                 "that of CUDA 12 or 13, which the toolkit, `scripts/nvrtc.sh` or the PyPI package \
                  nvidia-cuda-nvrtc installs"
             }
-            Self::Cublas => {
+            Self::Cublas | Self::CublasLt => {
                 "that of CUDA 12 or 13, which the toolkit or the PyPI package nvidia-cublas installs"
             }
             Self::Nccl => {
@@ -123,7 +133,7 @@ impl Part {
         match self {
             Self::Nvrtc => &["libnvrtc-builtins.so"],
             Self::Cublas => &["libcublasLt.so"],
-            Self::Driver | Self::Nccl => &[],
+            Self::Driver | Self::CublasLt | Self::Nccl => &[],
         }
     }
 
@@ -178,13 +188,14 @@ impl Part {
     /// The library that cudarc calls, if it finds one; it stops the process where it is asked to call
     /// one that it does not find.
     fn of_cudarc(self) -> Option<&'static Library> {
-        use cudarc::{cublas, driver, nvrtc};
+        use cudarc::{cublas, cublaslt, driver, nvrtc};
         // SAFETY: NVIDIA's libraries do nothing but set up when they are loaded.
         unsafe {
             match self {
                 Self::Driver => driver::sys::is_culib_present().then(|| driver::sys::culib()),
                 Self::Nvrtc => nvrtc::sys::is_culib_present().then(|| nvrtc::sys::culib()),
                 Self::Cublas => cublas::sys::is_culib_present().then(|| cublas::sys::culib()),
+                Self::CublasLt => cublaslt::sys::is_culib_present().then(|| cublaslt::sys::culib()),
                 Self::Nccl => None,
             }
         }
@@ -198,6 +209,7 @@ impl Found {
             Part::Driver => c"cuInit",
             Part::Nvrtc => c"nvrtcVersion",
             Part::Cublas => c"cublasCreate_v2",
+            Part::CublasLt => c"cublasLtCreate",
             Part::Nccl => c"ncclGetVersion",
         };
         let unknown = || PathBuf::from(self.part.names()[0]);
@@ -233,6 +245,10 @@ impl Found {
                     cublasGetProperty(Property::MAJOR_VERSION, &mut number);
                     cublasGetProperty(Property::MINOR_VERSION, &mut minor);
                     return [number, minor];
+                }
+                Part::CublasLt => {
+                    let number = cudarc::cublaslt::sys::cublasLtGetVersion() as c_int;
+                    return [number / 10_000, number / 100 % 100];
                 }
                 Part::Driver => cudarc::driver::sys::cuDriverGetVersion(&mut number),
                 Part::Nccl => {

@@ -18,16 +18,19 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
         _ => format!("{placement} x {}", parameters.ranks),
     };
-    // Where copies are kept, rows are dealt out in order unless something else is said.
-    let dealt = |p: &Partitioner| parameters.skip.is_some() && *p == Partitioner::Range;
-    if let Some(partitioner) = parameters.partitioner.filter(|p| !dealt(p)) {
+    // Where copies are kept, whole blocks are of rows in order and cuts are METIS's unless something else is said.
+    let usual = parameters.skip.map(|skipping| match skipping.cut {
+        true => Partitioner::Metis,
+        false => Partitioner::Range,
+    });
+    if let Some(partitioner) = parameters.partitioner.filter(|p| Some(*p) != usual) {
         name = format!("{name} {partitioner}");
     }
     if let Some(chunks) = parameters.chunks {
         name = format!("{name} / {chunks}");
     }
-    if let Some(rule) = parameters.skip {
-        name = format!("{name} {rule}");
+    if let Some(skipping) = parameters.skip {
+        name = format!("{name} {skipping}");
     }
     if !parameters.storage.is_f32() {
         name = format!("{name} {}", parameters.storage);

@@ -101,10 +101,25 @@ pub struct Skip {
     pub copies: Ref,
 }
 
+/// What a placement leaves out of its exchanges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Skipping {
+    /// When a rank sends its rows.
+    pub rule: Rule,
+    /// Whether these are only the rows that a reader has arcs from (section 4: `rows = needed`), those of the
+    /// cut, and not all.
+    pub cut: bool,
+}
+
+/// What is written behind a rule where only rows of the cut are sent.
+const CUT: &str = "/cut";
+
 /// How texts of rules look.
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
                          adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
-                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms)";
+                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), and /cut behind \
+                         it where readers are sent only the rows that they have arcs from";
 
 impl Default for Rule {
     /// Copies of at most one epoch, turns spread.
@@ -231,6 +246,46 @@ impl FromStr for Rule {
     }
 }
 
+impl From<Rule> for Skipping {
+    fn from(rule: Rule) -> Self {
+        let cut = false;
+        Self { rule, cut }
+    }
+}
+
+impl fmt::Display for Skipping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)?;
+        f.write_str(if self.cut { CUT } else { "" })
+    }
+}
+
+impl FromStr for Skipping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = text.strip_suffix(CUT);
+        Ok(Self {
+            rule: rule.unwrap_or(text).parse()?,
+            cut: rule.is_some(),
+        })
+    }
+}
+
+impl TryFrom<String> for Skipping {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Skipping> for String {
+    fn from(skipping: Skipping) -> Self {
+        skipping.to_string()
+    }
+}
+
 impl TryFrom<String> for Rule {
     type Error = String;
 
@@ -350,6 +405,15 @@ mod tests {
                 error.contains("adaptive:EPOCHS") && error.contains(wrong),
                 "{error}"
             );
+        }
+        for (text, cut) in [("adaptive:1", false), ("gap:0.1:2/cut", true)] {
+            let skipping: Skipping = text.parse().unwrap();
+            assert_eq!((skipping.cut, skipping.to_string()), (cut, text.to_owned()));
+            let json = serde_json::to_string(&skipping).unwrap();
+            assert_eq!(serde_json::from_str::<Skipping>(&json).unwrap(), skipping);
+        }
+        for wrong in ["cut", "/cut", "fixed:1/all", "fixed:1/cut/cut"] {
+            assert!(wrong.parse::<Skipping>().is_err(), "{wrong}");
         }
         let far: Rule = "gap:1".parse().unwrap();
         assert!(far.warning().unwrap().contains("published are"));

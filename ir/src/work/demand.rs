@@ -4,7 +4,7 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
-use super::{Far, Nest, element, launched, loads, stored};
+use super::{Nest, element, launched, loads, stored};
 use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::{Binary, Unary};
@@ -15,7 +15,7 @@ pub const TERM_COUNT: usize = 15;
 
 /// What is counted, as cluster files name it. Bytes and cache lines are divided among sizes of
 /// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
-/// how much was touched since they were, for lines the matrix that they are picked from.
+/// everything that the instruction touches, for lines the matrix that they are picked from.
 pub const TERMS: [&str; TERM_COUNT] = [
     "launch",
     "row",
@@ -88,18 +88,17 @@ pub struct Demand {
 }
 
 /// What an instruction asks of a rank of the given sizes, or of a share of it: `sizes` are what it runs
-/// over and `held` what the rank has, which rows are picked from; `far` is where its operands lie. `None` for
-/// loops and for instructions that communicate.
+/// over and `held` what the rank has, which rows are picked from. `None` for loops and for instructions that
+/// communicate.
 pub fn demand(
     program: &Program,
     instr: &Instr,
     sizes: &RankSizes,
     held: &RankSizes,
-    far: &Far,
 ) -> Option<Demand> {
     let mut terms = Terms {
         counts: [0.0; TERM_COUNT],
-        far,
+        reach: reach(program, instr, sizes),
         held: *held,
     };
     terms.counts[LAUNCH] = 1.0;
@@ -130,9 +129,9 @@ pub fn demand(
                 Product::Nn | Product::Nt => out.at,
                 Product::Tn => b.at,
             };
-            let element = |at| (at, element(program, at));
             let shape = (sizes.rows(*rows), inner, columns);
-            terms.product(*product, shape, [element(a.at), element(other)])
+            let bytes = [a.at, other].map(|at| element(program, at));
+            terms.product(*product, shape, bytes)
         }
         Instr::SparseMatMul {
             product,
@@ -145,34 +144,27 @@ pub fn demand(
             let stored = stored(program, *values, sizes);
             let bytes = [b, out].map(|matrix| element(program, matrix.at));
             let shape = (u64::from(*inner), u64::from(*columns));
-            terms.sparse(*product, shape, stored, [*values, out.at], bytes)
+            terms.sparse(*product, shape, stored, bytes)
         }
-        Instr::SparseDropout { values, out, .. } => {
+        Instr::SparseDropout { values, .. } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[SLOW] = nonzeros as f64;
-            terms.stream(*values, 8 * nonzeros);
-            terms.stream(*out, 4 * nonzeros);
+            terms.stream(12 * nonzeros);
             "copy"
         }
         Instr::Densify { values, out } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[ARC] = nonzeros as f64;
-            terms.stream(*values, 8 * nonzeros);
-            terms.stream(*out, bytes(program, *out, sizes));
+            terms.stream(8 * nonzeros + bytes(program, *out, sizes));
             "copy"
         }
-        Instr::Loss {
-            logits, classes, ..
-        }
-        | Instr::Metrics {
-            logits, classes, ..
-        } => {
+        Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
             let floats = sizes.inner * u64::from(*classes);
             terms.counts[ROW] = sizes.inner as f64;
             terms.counts[EXP] = floats as f64;
-            terms.stream(*logits, 8 * floats);
+            terms.stream(8 * floats);
             "loss"
         }
         _ => return None,
@@ -183,22 +175,17 @@ pub fn demand(
     })
 }
 
-/// Counts, with where the instruction's operands lie.
-struct Terms<'a> {
+/// Counts, with the bytes of everything that the instruction touches.
+struct Terms {
     counts: [f64; TERM_COUNT],
-    far: &'a Far,
+    reach: u64,
     held: RankSizes,
 }
 
-impl Terms<'_> {
-    /// Bytes of an operand, in order.
-    fn stream(&mut self, at: Ref, bytes: u64) {
-        self.spread(STREAM, bytes as f64, self.far.of(at));
-    }
-
-    /// Bytes of what arcs or indices are stored in.
-    fn structure(&mut self, bytes: u64) {
-        self.spread(STREAM, bytes as f64, self.far.structure());
+impl Terms {
+    /// Bytes in order.
+    fn stream(&mut self, bytes: u64) {
+        self.spread(STREAM, bytes as f64, self.reach);
     }
 
     /// `rows` of `row` bytes, picked from `reach` bytes in no order.
@@ -208,11 +195,12 @@ impl Terms<'_> {
             0 => (row / CACHE_LINE) as f64,
             _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
         };
-        self.spread(LINE, rows as f64 * lines, (reach.max(1) as f64).log2());
+        self.spread(LINE, rows as f64 * lines, reach);
     }
 
-    /// Divides an amount among the sizes of memory, given as a logarithm.
-    fn spread(&mut self, first: usize, amount: f64, size: f64) {
+    /// Divides an amount among the sizes of memory.
+    fn spread(&mut self, first: usize, amount: f64, reach: u64) {
+        let size = (reach.max(1) as f64).log2();
         let last = LEVELS.len() - 1;
         let upper = LEVELS.iter().position(|level| size < *level);
         match upper {
@@ -231,7 +219,7 @@ impl Terms<'_> {
         &mut self,
         product: Product,
         (rows, inner, columns): (u64, u64, u64),
-        [a, other]: [(Ref, u64); 2],
+        [a, other]: [u64; 2],
     ) -> &'static str {
         let result = match product {
             Product::Nn | Product::Nt => rows,
@@ -242,8 +230,7 @@ impl Terms<'_> {
         // What is packed or added up again: one matrix of `inner` rows.
         self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
-        self.stream(a.0, a.1 * rows * inner);
-        self.stream(other.0, other.1 * rows * columns);
+        self.stream(rows * (a * inner + other * columns));
         match (product, columns > NARROW) {
             (Product::Nn, false) => "gemm-nn",
             (Product::Nt, false) => "gemm-nt",
@@ -259,7 +246,6 @@ impl Terms<'_> {
         product: Product,
         (inner, columns): (u64, u64),
         (vertices, nonzeros): (u64, u64),
-        [values, out]: [Ref; 2],
         [read, written]: [u64; 2],
     ) -> &'static str {
         let (rows, others) = match product {
@@ -269,9 +255,7 @@ impl Terms<'_> {
         self.counts[ROW] = rows as f64;
         self.counts[ARC] = nonzeros as f64;
         self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
-        self.stream(values, 4 * nonzeros);
-        self.structure(4 * nonzeros);
-        self.stream(out, written * rows * columns);
+        self.stream(8 * nonzeros + written * rows * columns);
         self.pick(nonzeros, read * columns, read * others * columns);
         match product {
             Product::Tn => {
@@ -364,16 +348,14 @@ impl Terms<'_> {
             At::List => true,
             At::Row | At::One => false,
         };
+        let mut streamed = 0;
         for n in &loaded {
             let Some(operand) = kernel.inputs.get(*n as usize) else {
                 continue;
             };
             let once = nest.load_bytes(kernel, *n);
-            let Some(at) = launch.inputs.get(*n as usize) else {
-                continue;
-            };
-            match picked(operand) {
-                true => {
+            match launch.inputs.get(*n as usize).filter(|_| picked(operand)) {
+                Some(at) => {
                     let times = match operand.at {
                         At::List => nest.rows,
                         _ => nest.arcs,
@@ -382,19 +364,36 @@ impl Terms<'_> {
                     let all = bytes(program, *at, &self.held);
                     self.pick(times, row, all);
                 }
-                false => self.stream(*at, once),
+                None => streamed += once,
             }
         }
-        for (output, at) in kernel.outputs.iter().zip(&launch.outputs) {
-            self.stream(*at, nest.output_bytes(kernel, output));
-        }
-        self.structure(nest.structure_bytes(kernel, &loaded));
+        let outputs = kernel.outputs.iter();
+        let written: u64 = outputs.map(|o| nest.output_bytes(kernel, o)).sum();
+        self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
     }
 }
 
 /// Bytes of one slot of a buffer.
 fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
     program.buffer(at.buffer).slot_bytes(sizes)
+}
+
+/// Bytes of everything that an instruction touches, each once.
+fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
+    let (mut refs, writes) = instr.accesses();
+    refs.extend(writes);
+    refs.sort_unstable_by_key(|at| (at.buffer, at.base));
+    refs.dedup();
+    let buffers: u64 = refs.iter().map(|at| bytes(program, *at, sizes)).sum();
+    let structure = match instr {
+        Instr::Launch(launch) => {
+            let set = program.kernel(launch.kernel).body.edge_set();
+            set.map_or(0, |set| 4 * sizes.rows(launch.rows.arcs(set)))
+        }
+        Instr::SparseMatMul { values, .. } => 4 * stored(program, *values, sizes).1,
+        _ => 0,
+    };
+    buffers + structure
 }
 
 /// Vectors of one row: those of all columns together where heads lie side by side.

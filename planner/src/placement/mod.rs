@@ -17,7 +17,7 @@ use crate::lower::overlap::overlap;
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{LowerError, Training};
 use gnnc_ir::plan::{Placement, Relaxation};
-use gnnc_ir::program::{Program, Rule};
+use gnnc_ir::program::{Program, Skipping};
 use gnnc_ir::storage::Storage;
 
 /// What there is to know of a placement.
@@ -153,7 +153,7 @@ pub struct Place {
     /// How communication and computing share the time.
     pub flow: Flow,
     /// When exchanges are left out, where they may be; the usual rule if none is given.
-    pub skip: Option<Rule>,
+    pub skip: Option<Skipping>,
     /// How layers and vertices are divided, in a pipeline.
     pub stages: Option<Stages>,
     /// How tensors lie in memory.

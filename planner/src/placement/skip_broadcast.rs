@@ -1,15 +1,17 @@
 //! Broadcast with skipping (SANCUS, section 3): block rows of embeddings go to everybody, but for blocks of
 //! which the others have copies that are fresh enough by a rule. Gradients always move. The copies make it
-//! another function than the model's (relaxation *stale*).
+//! another function than the model's (relaxation *stale*). Of a block every reader may be sent only the rows that it has
+//! arcs from, with the same rule: fewer, and none of the others is ever read.
 
 use crate::lower::{LowerError, Training, by_embeddings};
-use gnnc_ir::program::{Halo, Program, Rule};
+use gnnc_ir::program::{Halo, Program, Skipping};
 
 /// Lowers a model for `ranks` block rows.
-pub fn lower(training: &Training, ranks: u32, rule: Rule) -> Result<Program, LowerError> {
-    let program = by_embeddings(training, ranks, rule)?;
-    Ok(Program {
-        halo: Halo::Everything,
-        ..program
-    })
+pub fn lower(training: &Training, ranks: u32, skipping: Skipping) -> Result<Program, LowerError> {
+    let program = by_embeddings(training, ranks, skipping.rule)?;
+    let halo = match skipping.cut {
+        true => Halo::Boundary,
+        false => Halo::Everything,
+    };
+    Ok(Program { halo, ..program })
 }

@@ -4,7 +4,7 @@ use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
-use gnnc_ir::program::Rule;
+use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::storage::Storage;
 
 /// Chunks that are tried where work may be cut.
@@ -27,7 +27,7 @@ pub struct PlacementSpec {
     /// How communication and computing share the time.
     pub flow: Flow,
     /// When exchanges are left out, where they may be.
-    pub skip: Option<Rule>,
+    pub skip: Option<Skipping>,
     /// Whether tensors that do not fit rest on the host.
     pub offload: bool,
     /// Stages of a pipeline; the layers that are best if none are given.
@@ -86,6 +86,12 @@ impl PlacementSpec {
         }
     }
 
+    /// Whether it matters which vertices are divided how.
+    pub fn by_parts(&self) -> bool {
+        let cut = self.skip.is_some_and(|skipping| skipping.cut);
+        cut || row(self.placement).is_some_and(|row| row.by_parts)
+    }
+
     /// Chunks of an epoch.
     fn chunks(&self) -> u32 {
         self.stages
@@ -117,7 +123,7 @@ pub struct Pin {
     /// Chunks, which then need not be as many as are tried; other placements have one.
     pub chunks: Option<u32>,
     /// When exchanges are left out, where they may be.
-    pub skip: Option<Rule>,
+    pub skip: Option<Skipping>,
     /// Stages of a pipeline; other placements have none.
     pub stages: Option<u32>,
     /// Layers of each stage.
@@ -179,19 +185,23 @@ impl PlanRequest<'_> {
                 };
                 let overlap = self.overlap;
                 let mut add = |chunks, stages: Option<Stages>| {
-                    let parts = stages.as_ref().map_or(ranks, |stages| stages.width(ranks));
-                    let divisions = self.divisions(row, parts, chunks).into_iter();
-                    specs.extend(divisions.map(|partitioner| PlacementSpec {
-                        placement: row.placement,
-                        ranks,
-                        partitioner,
-                        offload: false,
-                        skip: row.skips.then(|| self.pin.skip.unwrap_or_default()),
-                        layouts: layouts.clone(),
-                        flow: Flow { overlap, chunks },
-                        stages: stages.clone(),
-                        storage: self.pin.storage,
-                    }));
+                    for skip in self.skips(row) {
+                        let mut spec = PlacementSpec {
+                            placement: row.placement,
+                            ranks,
+                            partitioner: Partitioner::Range,
+                            offload: false,
+                            skip,
+                            layouts: layouts.clone(),
+                            flow: Flow { overlap, chunks },
+                            stages: stages.clone(),
+                            storage: self.pin.storage,
+                        };
+                        for partitioner in self.divisions(&spec) {
+                            spec.partitioner = partitioner;
+                            specs.push(spec.clone());
+                        }
+                    }
                 };
                 match row.staged() {
                     true => (self.stages(row, ranks).into_iter()).for_each(|s| add(1, Some(s))),
@@ -245,14 +255,33 @@ impl PlanRequest<'_> {
         }
     }
 
+    /// What may be left out of exchanges: by the usual rule, of whole blocks and of the rows of a cut.
+    fn skips(&self, row: &Row) -> Vec<Option<Skipping>> {
+        match (row.skips, self.pin.skip) {
+            (false, _) => vec![None],
+            (true, Some(pinned)) => vec![Some(pinned)],
+            (true, None) => [false, true]
+                .map(|cut| {
+                    let rule = Rule::default();
+                    Some(Skipping { rule, cut })
+                })
+                .to_vec(),
+        }
+    }
+
     /// How vertices may be divided.
-    fn divisions(&self, row: &Row, ranks: u32, chunks: u32) -> Vec<Partitioner> {
+    fn divisions(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
+        let cut = spec.skip.is_some_and(|skipping| skipping.cut);
         match self.pin.partitioner {
-            _ if ranks == 1 => vec![Partitioner::Range],
+            _ if spec.parts() == 1 => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
-            None if row.by_parts => self.partitioners.to_vec(),
+            // One of the best will do: there is another candidate for every partitioner without a rule.
+            None if cut && self.partitioners.contains(&Partitioner::Metis) => {
+                vec![Partitioner::Metis]
+            }
+            None if spec.by_parts() => self.partitioners.to_vec(),
             // The rows of a chunk, which lie together, are to belong to all ranks.
-            None if chunks > 1 => vec![Partitioner::Hash],
+            None if spec.flow.chunks > 1 => vec![Partitioner::Hash],
             None => vec![Partitioner::Range],
         }
     }

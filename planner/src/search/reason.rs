@@ -151,7 +151,11 @@ impl Priced<'_> {
 
     /// What nobody knows before a run.
     fn unknown(&self) -> &'static str {
-        match self.spec.skip.is_some_and(|rule| rule.limit().is_some()) {
+        match self
+            .spec
+            .skip
+            .is_some_and(|skipping| skipping.rule.limit().is_some())
+        {
             true => "; priced as if nothing were left out, since what is depends on values",
             false => "",
         }

@@ -46,7 +46,7 @@ pub(super) fn bound_of(program: &Program, cluster: &Cluster, parts: &Parts, firs
     let busiest = (0..fabric.classes.len())
         .flat_map(|class| busy(&steps, class))
         .fold(0.0, f64::max);
-    let sent = traffic(&program.step, program, parts.halo_rows(), &parts.sizes);
+    let sent = traffic(&program.step, program, &parts.reads(), &parts.sizes);
     Bound {
         seconds: Seconds((around + busiest) * (1.0 - ROUNDING)),
         bytes: Bytes(sent.total_bytes),

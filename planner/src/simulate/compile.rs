@@ -11,7 +11,7 @@ use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSiz
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{Far, KernelClass, Work, demand, reuse, work};
+use gnnc_ir::work::{KernelClass, Work, demand, work};
 use std::collections::BTreeMap;
 
 /// What instructions are called, and what those of that name keep busy.
@@ -150,8 +150,6 @@ pub(super) struct Compiler<'a> {
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// What the chunk at hand has; all where there is none.
     share: ChunkShare,
-    /// Where the operands of each instruction lie, by class; empty where nothing was measured.
-    far: Vec<BTreeMap<String, Far>>,
 }
 
 impl<'a> Compiler<'a> {
@@ -172,7 +170,6 @@ impl<'a> Compiler<'a> {
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             chunks: &parts.chunks,
             share: ChunkShare::even(1),
-            far: Vec::new(),
         }
     }
 
@@ -183,11 +180,6 @@ impl<'a> Compiler<'a> {
 
     /// The steps, and the names that they refer to.
     pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<Name>) {
-        if self.costs.is_some() {
-            let classes = self.fabric.classes.iter();
-            let far = classes.map(|class| reuse(self.program, instrs, &class.sizes));
-            self.far = far.collect();
-        }
         let steps = self.list(instrs, "");
         (steps, self.names)
     }
@@ -274,13 +266,13 @@ impl<'a> Compiler<'a> {
 
     /// An instruction that runs in a share of the epochs.
     fn computed(&self, instr: &Instr, at: String, name: usize, share: f64) -> Step {
-        let classes = self.fabric.classes.iter().enumerate();
-        let seconds = classes.map(|(n, class)| {
-            let far = self.far.get(n).and_then(|far| far.get(&at));
-            share * self.instruction(instr, &class.sizes, far)
-        });
-        let seconds: Vec<f64> = seconds.collect();
-        Step::Compute { at, name, seconds }
+        let classes = self.fabric.classes.iter();
+        let seconds = classes.map(|class| share * self.instruction(instr, &class.sizes));
+        Step::Compute {
+            at,
+            name,
+            seconds: seconds.collect(),
+        }
     }
 
     fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
@@ -322,10 +314,10 @@ impl<'a> Compiler<'a> {
 
     /// The time of an instruction on a rank: what was measured for what it asks, or else what
     /// peaks and efficiencies say.
-    fn instruction(&self, instr: &Instr, held: &RankSizes, far: Option<&Far>) -> f64 {
+    fn instruction(&self, instr: &Instr, held: &RankSizes) -> f64 {
         let sizes = &self.share.of(held);
         let measured = self.costs.and_then(|costs| {
-            let demand = demand(self.program, instr, sizes, held, far?)?;
+            let demand = demand(self.program, instr, sizes, held)?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {

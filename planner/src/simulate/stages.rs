@@ -336,12 +336,7 @@ fn cost(stages: Vec<Finished>, programs: &[Program], parts: &Parts, phase: Phase
             let known = kinds.entry(kind.name).or_default();
             *known = (known.0.max(kind.count), known.1 + kind.seconds.0 / count);
         }
-        let sent = traffic(
-            program.list(phase),
-            program,
-            parts.halo_rows(),
-            &parts.sizes,
-        );
+        let sent = traffic(program.list(phase), program, &parts.reads(), &parts.sizes);
         all.traffic.include(sent);
     }
     let busy = all.compute_seconds.0 + all.exposed_communication_seconds.0;

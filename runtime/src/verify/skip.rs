@@ -1,11 +1,11 @@
 //! Checks of exchanges that may be left out.
 
 use crate::exchange::skip::history;
-use gnnc_ir::program::{Extent, Halo, Program, Ref, Skip};
+use gnnc_ir::program::{Extent, Program, Ref, Skip};
 use gnnc_ir::traffic::for_each_skip;
 use std::collections::BTreeSet;
 
-/// Checks that every exchange that may be left out stands in `step`, moves whole blocks, and has copies of
+/// Checks that every exchange that may be left out stands in `step`, and has copies of
 /// its own that fit it.
 ///
 /// # Errors
@@ -35,9 +35,6 @@ fn one(
     count: u32,
     numbers: &mut BTreeSet<usize>,
 ) -> Result<(), String> {
-    if program.halo != Halo::Everything {
-        return Err("found halos of boundary rows, expected whole blocks".to_owned());
-    }
     let limit = skip.rule.limit();
     if limit.is_some_and(|limit| !(limit.is_finite() && limit >= 0.0)) {
         return Err(format!(
@@ -111,7 +108,6 @@ mod tests {
         };
         Program {
             ranks: 2,
-            halo: Halo::Everything,
             buffers: vec![
                 buffer(Extent::Local, 1, Role::Temp),
                 buffer(Extent::Halo, 4, Role::History(0)),
@@ -139,7 +135,6 @@ mod tests {
         };
         refused(&|p| p.eval = p.step.clone(), "in eval");
         refused(&|p| p.setup = p.step.clone(), "in setup");
-        refused(&|p| p.halo = Halo::Boundary, "whole blocks");
         refused(&|p| p.buffers[1].role = Role::Static, "no history");
         refused(&|p| p.buffers[1].columns = 2, "expected (Halo, 3, 4)");
         refused(&|p| p.buffers[1].slots = 3, "expected (Halo, 3, 4)");

@@ -322,7 +322,7 @@ impl Driver for Fake {
             .collect())
     }
 
-    fn stream(&mut self) -> Result<Stream, DriverError> {
+    fn stream(&mut self, _urgent: bool) -> Result<Stream, DriverError> {
         self.outside("stream")?;
         self.clocks.stream().map_err(|e| wrong("stream", e))
     }

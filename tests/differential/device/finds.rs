@@ -10,7 +10,7 @@ const BYTES: u64 = 64;
 fn device() -> (Fake, [Stream; 2], [Address; 2]) {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let mut device = Fake::new(&seen);
-    let streams = [device.stream().unwrap(), device.stream().unwrap()];
+    let streams = [device.stream(false).unwrap(), device.stream(false).unwrap()];
     let memory = [
         device.allocate(BYTES).unwrap(),
         device.allocate(BYTES).unwrap(),

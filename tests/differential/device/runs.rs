@@ -130,6 +130,8 @@ fn device_copies_agree_with_the_processor() {
             "gap:0.1",
             "gap:0.3:2",
             "gap-rms:0.02",
+            "adaptive:2/cut",
+            "gap:0.1/cut",
         ] {
             let options = TrainOptions {
                 skip: Some(rule.parse().unwrap()),

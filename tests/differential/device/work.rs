@@ -164,8 +164,14 @@ impl Fake {
                 )?;
             }
         }
+        let end = product.end.unwrap_or_default();
+        if let (Some(at), true) = (end.bias, rows > 0) {
+            let bytes = product.result.bytes() * columns;
+            let written = false;
+            self.touch(on, Touched { at, bytes, written })?;
+        }
         let at = |matrix: Matrix, row: u64, column: u64| (matrix.at, row * matrix.stride + column);
-        let read = |(at, n): (Address, u64)| match product.factors {
+        let number = |(at, n): (Address, u64), storage| match storage {
             // SAFETY: `touch` found all of it in memory that was allocated.
             Storage::F32 => unsafe { *(at.plus(4 * n).0 as *const f32) },
             // SAFETY: as above.
@@ -177,7 +183,14 @@ impl Fake {
                 for k in 0..inner {
                     let (i, j) = turned(product.a_transposed, row, k);
                     let (m, n) = turned(product.b_transposed, k, column);
-                    sum += read(at(product.a, i, j)) * read(at(product.b, m, n));
+                    let (a, b) = (at(product.a, i, j), at(product.b, m, n));
+                    sum += number(a, product.factors) * number(b, product.factors);
+                }
+                if let Some(bias) = end.bias {
+                    sum += number((bias, column), product.result);
+                }
+                if end.relu {
+                    sum = sum.max(0.0);
                 }
                 let (at, n) = at(product.out, row, column);
                 match product.result {

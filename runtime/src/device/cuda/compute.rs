@@ -41,8 +41,8 @@ impl Station {
                 self.launch(gpu, step, &operands)
             }
             Instr::MatMul { finish, .. } => {
-                self.multiply(gpu, step.instr, iteration)?;
-                let Some(launch) = finish else {
+                let ended = self.multiply(gpu, step.instr, iteration)?;
+                let Some(launch) = finish.as_ref().filter(|_| !ended) else {
                     return Ok(());
                 };
                 let operands = self.operands(gpu, launch, iteration, moments);
@@ -103,7 +103,8 @@ impl Station {
         }
     }
 
-    fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<(), Stop> {
+    /// Puts a product on the stream; whether with its end.
+    fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<bool, Stop> {
         let Instr::MatMul {
             product,
             a,
@@ -112,11 +113,15 @@ impl Station {
             rows,
             inner,
             columns,
-            ..
+            finish,
         } = instr
         else {
-            return Ok(());
+            return Ok(false);
         };
+        let end = finish
+            .as_ref()
+            .filter(|_| *product != Product::Tn && *inner > 0);
+        let end = end.and_then(|launch| self.end(launch, out, *columns, iteration));
         let mut ranges = Vec::new();
         self.own.rows(*rows, &mut ranges)?;
         let (inner, columns) = (u64::from(*inner), u64::from(*columns));
@@ -148,10 +153,11 @@ impl Station {
                 columns,
                 factors: self.storage(a.at),
                 result: self.storage(out.at),
+                end,
             };
             gpu.driver.multiply(self.streams.compute, &product)?;
         }
-        Ok(())
+        Ok(end.is_some())
     }
 
     fn sparse_dropout(

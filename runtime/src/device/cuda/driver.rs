@@ -81,6 +81,15 @@ pub struct Matrix {
     pub stride: u64,
 }
 
+/// What happens to a product before it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProductEnd {
+    /// A row, stored like the result, that is added to all rows of it.
+    pub bias: Option<Address>,
+    /// Whether what is negative becomes 0, after that.
+    pub relu: bool,
+}
+
 /// A dense product `out = a b`, `a^T b` or `a b^T`: `out` is `rows` by `columns`, `inner` are summed over, in
 /// 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +114,8 @@ pub struct Product {
     pub factors: Storage,
     /// How the result does: like the factors, or in 32 bits.
     pub result: Storage,
+    /// What happens before it is written; nothing where `inner` is 0.
+    pub end: Option<ProductEnd>,
 }
 
 /// One end of a message between processes.
@@ -186,8 +197,9 @@ pub trait Driver: Send {
     fn load(&mut self, text: &str, entries: &[(&str, usize)])
     -> Result<Vec<Function>, DriverError>;
 
-    /// A new stream.
-    fn stream(&mut self) -> Result<Stream, DriverError>;
+    /// A new stream. Where there is a choice, blocks of kernels on an `urgent` one start before those of
+    /// others.
+    fn stream(&mut self, urgent: bool) -> Result<Stream, DriverError>;
 
     /// A new event; one that is `timed` knows when it was reached.
     fn event(&mut self, timed: bool) -> Result<Event, DriverError>;

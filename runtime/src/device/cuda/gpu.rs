@@ -54,7 +54,7 @@ pub(super) fn bytes<T: Plain>(numbers: &[T]) -> Vec<u8> {
 
 impl Gpu {
     pub(super) fn new(mut driver: Box<dyn Driver>, code: Code) -> Result<Self, RuntimeError> {
-        let main = driver.stream()?;
+        let main = driver.stream(false)?;
         Ok(Self {
             checks: driver.checks(),
             driver,

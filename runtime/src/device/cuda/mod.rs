@@ -11,6 +11,7 @@ mod code;
 mod communicate;
 mod compute;
 pub mod driver;
+mod ends;
 mod gpu;
 mod launch;
 pub mod live;

@@ -135,7 +135,10 @@ impl Loaded {
             let found = format!("kernel {number}");
             wrong(found, format!("less than {}", self.kernels.len()))
         })?;
-        let (stream, timed) = (driver.stream()?, [driver.event(true)?, driver.event(true)?]);
+        let (stream, timed) = (
+            driver.stream(false)?,
+            [driver.event(true)?, driver.event(true)?],
+        );
         let mut single = Single {
             stream,
             timed,

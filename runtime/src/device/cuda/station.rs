@@ -90,8 +90,8 @@ impl Station {
         lists.into_iter().try_for_each(|list| gpu.keep(list))?;
         offsets.into_iter().try_for_each(|list| gpu.keep(list))?;
         let streams = Streams {
-            compute: gpu.driver.stream()?,
-            messages: gpu.driver.stream()?,
+            compute: gpu.driver.stream(false)?,
+            messages: gpu.driver.stream(true)?,
         };
         let mut station = Self {
             program,
@@ -136,7 +136,7 @@ impl Station {
             station.host = gpu.driver.host_memory(host_bytes)?;
         }
         if !station.own.program.hosted.is_empty() {
-            station.copies = Some([gpu.driver.stream()?, gpu.driver.stream()?]);
+            station.copies = Some([gpu.driver.stream(true)?, gpu.driver.stream(true)?]);
         }
         let degrees = beginning.degrees;
         for id in (0..station.own.program.buffers.len() as u32).map(BufferId) {

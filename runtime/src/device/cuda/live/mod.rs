@@ -5,6 +5,7 @@
 //! function's name and the library's words. What was made is given back when the driver is dropped.
 
 mod calls;
+mod ended;
 mod ending;
 mod gpus;
 mod nccl;
@@ -107,7 +108,9 @@ impl Live {
     pub fn open(options: &LiveOptions) -> Result<Self, DriverError> {
         let context = Context::new(options.gpu, &options.folders)?;
         let nvrtc = Nvrtc::load(&options.folders).map_err(compiling)?;
-        Part::Cublas.load(&options.folders).map_err(missing)?;
+        for part in [Part::Cublas, Part::CublasLt] {
+            part.load(&options.folders).map_err(missing)?;
+        }
         let connect = |processes| Communicator::connect(processes, &options.folders);
         Ok(Self {
             communicator: options.processes.as_ref().map(connect).transpose()?,
@@ -239,11 +242,16 @@ impl Driver for Live {
         Ok(found)
     }
 
-    fn stream(&mut self) -> Result<Stream, DriverError> {
+    fn stream(&mut self, urgent: bool) -> Result<Stream, DriverError> {
         self.context.enter()?;
+        let range = stream::get_priority_range();
+        let (least, greatest) = said("cuCtxGetStreamPriorityRange", range)?;
         let queue = said(
-            "cuStreamCreate",
-            stream::create(stream::StreamKind::NonBlocking),
+            "cuStreamCreateWithPriority",
+            stream::create_with_priority(
+                stream::StreamKind::NonBlocking,
+                if urgent { greatest } else { least },
+            ),
         )?;
         self.queues.push(Queue {
             stream: queue,

@@ -1,4 +1,4 @@
-//! Dense products by cuBLAS.
+//! Dense products by cuBLAS, and by cuBLASLt where they have an end.
 //!
 //! cuBLAS takes matrices by columns. A matrix by rows is its own transpose by columns, so
 //! `out = a b` by rows is `out^T = b^T a^T` by columns: the operands change places and nothing is
@@ -7,6 +7,7 @@
 //! results are not the same bit for bit in every run.
 
 use super::calls::{product_said, said};
+use super::ended::Ended;
 use crate::device::cuda::driver::{Address, DriverError, Product};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{result as driver, sys::CUstream};
@@ -14,16 +15,21 @@ use gnnc_ir::storage::Storage;
 use std::ffi::c_void;
 
 /// Bytes of a workspace: what NVIDIA recommends for Hopper.
-const WORKSPACE: usize = 32 << 20;
+pub const WORKSPACE: usize = 32 << 20;
 
 /// A call of `cublasSgemm` or, of factors in 16 bits, `cublasGemmEx`: `c = op(a) op(b)` by columns, `m` by `n`, `k` summed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
-    transposed: [bool; 2],
-    sizes: [i32; 3],
-    a: (Address, i32),
-    b: (Address, i32),
-    c: (Address, i32),
+    /// Whether the factors are turned.
+    pub transposed: [bool; 2],
+    /// `m`, `n` and `k`.
+    pub sizes: [i32; 3],
+    /// The first factor and its stride.
+    pub a: (Address, i32),
+    /// The second one.
+    pub b: (Address, i32),
+    /// The result.
+    pub c: (Address, i32),
 }
 
 /// The call that computes a product of matrices by rows.
@@ -55,6 +61,7 @@ pub fn by_columns(product: &Product) -> Result<Gemm, DriverError> {
 pub struct Products {
     handle: sys::cublasHandle_t,
     workspace: u64,
+    ended: Option<Ended>,
 }
 
 impl Products {
@@ -67,6 +74,7 @@ impl Products {
         let mut made = Self {
             handle,
             workspace: 0,
+            ended: None,
         };
         // SAFETY: memory is asked for, nothing is read.
         made.workspace = said("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
@@ -89,12 +97,19 @@ impl Products {
     ///
     /// # Errors
     /// Sizes that cuBLAS does not take, or whatever it refuses.
-    pub fn multiply(&self, stream: CUstream, product: &Product) -> Result<(), DriverError> {
+    pub fn multiply(&mut self, stream: CUstream, product: &Product) -> Result<(), DriverError> {
         if product.rows == 0 || product.columns == 0 {
             return Ok(());
         }
         if product.inner == 0 {
             return cleared(stream, product);
+        }
+        if let Some(end) = product.end {
+            let ended = match &mut self.ended {
+                Some(ended) => ended,
+                None => self.ended.insert(Ended::new()?),
+            };
+            return ended.multiply(stream, product, end);
         }
         let gemm = by_columns(product)?;
         let op = |transposed: bool| match transposed {
@@ -248,6 +263,7 @@ mod tests {
                 columns,
                 factors: Storage::F32,
                 result: Storage::F32,
+                end: None,
             };
             let mut memory: Vec<f32> = (0..150).map(|i| (i * i % 17) as f32).collect();
             let before = memory.clone();
@@ -287,6 +303,7 @@ mod tests {
             columns: 1,
             factors: Storage::F32,
             result: Storage::F32,
+            end: None,
         };
         let error = by_columns(&product).expect_err("too many rows").to_string();
         assert!(error.contains("rows of 2147483648"), "{error}");

@@ -1,0 +1,293 @@
+//! Dense products with an end, by cuBLASLt.
+//!
+//! A row that is added to all rows of a result by rows is, by columns, one that is added to all columns: the bias of
+//! the library's epilogues. Which algorithm computes a shape is asked once for each and kept, so that all runs
+//! and replays take the same.
+
+use super::calls::said;
+use super::products::{WORKSPACE, by_columns};
+use crate::device::cuda::driver::{Address, DriverError, Product, ProductEnd};
+use cudarc::cublas::sys::cublasOperation_t;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys::{
+    self, cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as Attribute,
+    cublasLtMatmulPreferenceAttributes_t as Preference,
+};
+use cudarc::driver::{result as driver, sys::CUstream};
+use gnnc_ir::storage::Storage;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+/// What an algorithm is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    transposed: [bool; 2],
+    sizes: [i32; 3],
+    strides: [i32; 3],
+    storages: [Storage; 2],
+    biased: bool,
+    relu: bool,
+    /// Bytes, up to 256, that the addresses of factors and result are multiples of.
+    aligned: [u32; 3],
+}
+
+/// The handle of one stream.
+#[derive(Debug)]
+pub struct Ended {
+    handle: sys::cublasLtHandle_t,
+    workspace: u64,
+    known: BTreeMap<Shape, sys::cublasLtMatmulAlgo_t>,
+}
+
+/// What describes one product; given back when it is dropped.
+#[derive(Default)]
+struct Described {
+    product: Option<sys::cublasLtMatmulDesc_t>,
+    layouts: Vec<sys::cublasLtMatrixLayout_t>,
+    preference: Option<sys::cublasLtMatmulPreference_t>,
+}
+
+/// What cuBLASLt answered to `call`.
+fn answered<T>(call: &'static str, answer: Result<T, CublasError>) -> Result<T, DriverError> {
+    answer.map_err(|error| DriverError::Call {
+        call,
+        message: format!("{:?}", error.0),
+    })
+}
+
+fn number(storage: Storage) -> sys::cudaDataType {
+    match storage {
+        Storage::F32 => sys::cudaDataType::CUDA_R_32F,
+        Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+        Storage::F16 => sys::cudaDataType::CUDA_R_16F,
+    }
+}
+
+/// Bytes, a power of two up to 256, that an address is a multiple of.
+fn aligned(at: Address) -> u32 {
+    1 << at.0.trailing_zeros().min(8)
+}
+
+impl Ended {
+    /// A handle with its workspace.
+    ///
+    /// # Errors
+    /// If cuBLASLt or the driver refuse.
+    pub fn new() -> Result<Self, DriverError> {
+        let mut made = Self {
+            handle: answered("cublasLtCreate", result::create_handle())?,
+            workspace: 0,
+            known: BTreeMap::new(),
+        };
+        // SAFETY: memory is asked for, nothing is read.
+        made.workspace = said("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
+        Ok(made)
+    }
+
+    /// Puts a product with its end on the stream; no size of it is 0.
+    ///
+    /// # Errors
+    /// Sizes that cuBLASLt does not take, or whatever it refuses.
+    pub fn multiply(
+        &mut self,
+        stream: CUstream,
+        product: &Product,
+        end: ProductEnd,
+    ) -> Result<(), DriverError> {
+        let gemm = by_columns(product)?;
+        let shape = Shape {
+            transposed: gemm.transposed,
+            sizes: gemm.sizes,
+            strides: [gemm.a.1, gemm.b.1, gemm.c.1],
+            storages: [product.factors, product.result],
+            biased: end.bias.is_some(),
+            relu: end.relu,
+            aligned: [gemm.a.0, gemm.b.0, gemm.c.0].map(aligned),
+        };
+        let mut described = Described::default();
+        described.product(&shape, end.bias)?;
+        described.layouts(&shape)?;
+        let algorithm = match self.known.get(&shape) {
+            Some(known) => *known,
+            None => {
+                let chosen = described.choose(self.handle, &shape)?;
+                self.known.insert(shape, chosen);
+                chosen
+            }
+        };
+        let (Some(product), [a, b, c]) = (described.product, &described.layouts[..]) else {
+            return Ok(());
+        };
+        let pointer = |address: Address| address.0 as *mut c_void;
+        let (one, zero) = (1.0f32, 0.0f32);
+        // SAFETY: the caller says that the matrices are there; the descriptions and the scalars are read at once.
+        let answer = unsafe {
+            result::matmul(
+                self.handle,
+                product,
+                (&raw const one).cast(),
+                (&raw const zero).cast(),
+                pointer(gemm.a.0),
+                *a,
+                pointer(gemm.b.0),
+                *b,
+                pointer(gemm.c.0),
+                *c,
+                pointer(gemm.c.0),
+                *c,
+                &raw const algorithm,
+                self.workspace as *mut c_void,
+                WORKSPACE,
+                stream.cast(),
+            )
+        };
+        answered("cublasLtMatmul", answer)
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `new`. Nobody is left to be told if it fails.
+        unsafe {
+            let _ = result::destroy_handle(self.handle);
+            if self.workspace != 0 {
+                let _ = driver::free_sync(self.workspace);
+            }
+        }
+    }
+}
+
+impl Described {
+    fn product(&mut self, shape: &Shape, bias: Option<Address>) -> Result<(), DriverError> {
+        let (computed, scaled) = (
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            sys::cudaDataType::CUDA_R_32F,
+        );
+        let made = result::create_matmul_desc(computed, scaled);
+        let made = answered("cublasLtMatmulDescCreate", made)?;
+        self.product = Some(made);
+        let set = |attribute: Attribute, value: *const c_void, bytes: usize| {
+            // SAFETY: the description was made above; so many bytes are read at once.
+            let answer =
+                unsafe { result::set_matmul_desc_attribute(made, attribute, value, bytes) };
+            answered("cublasLtMatmulDescSetAttribute", answer)
+        };
+        let turned = shape.transposed.map(|turned| match turned {
+            true => cublasOperation_t::CUBLAS_OP_T as i32,
+            false => cublasOperation_t::CUBLAS_OP_N as i32,
+        });
+        set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSA,
+            (&raw const turned[0]).cast(),
+            4,
+        )?;
+        set(
+            Attribute::CUBLASLT_MATMUL_DESC_TRANSB,
+            (&raw const turned[1]).cast(),
+            4,
+        )?;
+        let epilogue = match (shape.biased, shape.relu) {
+            (true, true) => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
+            (true, false) => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+            (false, true) => Epilogue::CUBLASLT_EPILOGUE_RELU,
+            (false, false) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+        } as u32;
+        set(
+            Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE,
+            (&raw const epilogue).cast(),
+            4,
+        )?;
+        if let Some(bias) = bias {
+            let at = bias.0;
+            set(
+                Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                (&raw const at).cast(),
+                8,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn layouts(&mut self, shape: &Shape) -> Result<(), DriverError> {
+        let [m, n, k] = shape.sizes.map(i64::from);
+        let turned = |turned: bool, rows, columns| {
+            if turned {
+                (columns, rows)
+            } else {
+                (rows, columns)
+            }
+        };
+        let [a_turned, b_turned] = shape.transposed;
+        let matrices = [
+            (turned(a_turned, m, k), shape.storages[0]),
+            (turned(b_turned, k, n), shape.storages[0]),
+            ((m, n), shape.storages[1]),
+        ];
+        for (((rows, columns), storage), stride) in matrices.into_iter().zip(shape.strides) {
+            let (rows, columns) = (rows.unsigned_abs(), columns.unsigned_abs());
+            let made = result::create_matrix_layout(number(storage), rows, columns, stride.into());
+            self.layouts
+                .push(answered("cublasLtMatrixLayoutCreate", made)?);
+        }
+        Ok(())
+    }
+
+    fn choose(
+        &mut self,
+        handle: sys::cublasLtHandle_t,
+        shape: &Shape,
+    ) -> Result<sys::cublasLtMatmulAlgo_t, DriverError> {
+        let made = answered(
+            "cublasLtMatmulPreferenceCreate",
+            result::create_matmul_pref(),
+        )?;
+        self.preference = Some(made);
+        let set = |attribute: Preference, value: *const c_void, bytes: usize| {
+            // SAFETY: the preference was made above; so many bytes are read at once.
+            let answer =
+                unsafe { result::set_matmul_pref_attribute(made, attribute, value, bytes) };
+            answered("cublasLtMatmulPreferenceSetAttribute", answer)
+        };
+        let workspace = WORKSPACE;
+        let most = Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        set(most, (&raw const workspace).cast(), size_of::<usize>())?;
+        let [a, b, c] = &shape.aligned;
+        for (attribute, aligned) in [
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c),
+        ] {
+            set(attribute, std::ptr::from_ref(aligned).cast(), 4)?;
+        }
+        let (Some(product), [a, b, c]) = (self.product, &self.layouts[..]) else {
+            return answered(
+                "cublasLtMatmulAlgoGetHeuristic",
+                Err(CublasError(
+                    sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
+                )),
+            );
+        };
+        // SAFETY: all of these exist.
+        let found =
+            unsafe { result::get_matmul_algo_heuristic(handle, product, *a, *b, *c, *c, made) };
+        Ok(answered("cublasLtMatmulAlgoGetHeuristic", found)?.algo)
+    }
+}
+
+impl Drop for Described {
+    fn drop(&mut self) {
+        // SAFETY: all of these were made above and are given back once.
+        unsafe {
+            for layout in &self.layouts {
+                let _ = result::destroy_matrix_layout(*layout);
+            }
+            if let Some(product) = self.product {
+                let _ = result::destroy_matmul_desc(product);
+            }
+            if let Some(preference) = self.preference {
+                let _ = result::destroy_matmul_pref(preference);
+            }
+        }
+    }
+}
