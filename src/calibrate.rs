@@ -231,6 +231,7 @@ impl Case {
         let facts = GraphFacts {
             features: self.features,
             classes: self.classes,
+            relations: 0,
         };
         let (model, diagnostics) = source.check(&facts, &[]);
         let Some(model) = model else {

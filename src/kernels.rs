@@ -116,6 +116,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
         head_step: u32::from(heads > 1),
         column_step: 0,
         storage: Default::default(),
+        picked: None,
     };
     let dense = |at, heads, width| Operand::dense(at, heads, width);
     Ok(match kernel {

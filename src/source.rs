@@ -1,8 +1,8 @@
 //! From files to a checked model with its data graph.
 
 use crate::Error;
-use gnnc_graph::GraphData;
 use gnnc_graph::read;
+use gnnc_graph::{Features, GraphData};
 use gnnc_ir::diagnostic::has_errors;
 use gnnc_ir::model::{GraphFacts, GraphSource, Model};
 use gnnc_ir::syntax::{Module, parse};
@@ -42,7 +42,7 @@ pub struct Loaded {
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
-    /// What the graph file has and no model can use, such as edge types.
+    /// What the graph file has and no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
@@ -133,11 +133,7 @@ impl Loaded {
                 }
             },
         };
-        let facts = GraphFacts {
-            features: workload.features,
-            classes: workload.classes,
-        };
-        let (model, diagnostics) = source.check(&facts, &options.set);
+        let (model, diagnostics) = source.check(&workload.facts(), &options.set);
         match model {
             Some(model) => Ok(Self {
                 model,
@@ -163,6 +159,9 @@ impl Loaded {
         };
         let (mut data, dropped) = read::load_counting(path, &read::LoadOptions::default())?;
         *not_used = dropped.not_used;
+        if options.identity_features {
+            data.features = identity(path, &data)?;
+        }
         let problems = data.validate();
         if !problems.is_empty() {
             let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -179,7 +178,8 @@ impl Loaded {
         let workload = gnnc_graph::summary::summarise(&data, &[])?;
         let lacks = match (workload.features, workload.classes) {
             (0, _) => {
-                "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`"
+                "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`, or write \
+                 `features = identity` in the model's graph block, which gives each vertex a feature of its own"
             }
             (_, 0) => "labels; save them as the array `labels` of an .npz file",
             _ => return Ok((workload, Some(data))),
@@ -188,6 +188,19 @@ impl Loaded {
             "the graph {} has no {lacks}",
             path.display()
         )))
+    }
+}
+
+/// A feature of its own for each vertex.
+fn identity(path: &Path, data: &GraphData) -> Result<Features, Error> {
+    let (vertices, most) = (data.vertices(), gnnc_ir::workload::MAX_WIDTH);
+    match vertices <= most {
+        true => Ok(Features::identity(vertices)),
+        false => Err(Error::Input(format!(
+            "`features = identity` gives a vertex of {} {vertices} features, at most {most} are possible; add \
+             features with `gnnc graph convert IN OUT.npz --features FILE.npy`",
+            path.display()
+        ))),
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Summary {
     pub copies_anew_at: Option<u64>,
     /// Whether patience ended the run.
     pub stopped_early: bool,
-    /// What the graph file has and no model can use, such as edge types.
+    /// What the graph file has and no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Losses of this run's epochs.
     #[serde(skip)]

@@ -80,6 +80,7 @@ impl Bench {
                     head_step: 0,
                     column_step: 0,
                     storage: Default::default(),
+                    picked: None,
                 },
                 Operand::dense(At::One, 1, w),
             ],
@@ -121,6 +122,7 @@ impl Bench {
             head_step: u32::from(heads > 1),
             column_step: 0,
             storage: Default::default(),
+            picked: None,
         };
         let kernel = Kernel {
             body: Body::Gather {

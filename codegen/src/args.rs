@@ -9,7 +9,7 @@ use std::ops::Range;
 ///
 /// A compiled kernel is `extern "C" fn(args: *const RawArgs, begin: u64, end: u64)` over the
 /// rows `begin .. end`: destination vertices for kernels over arcs, local source vertices for
-/// a gather to the source, plain rows otherwise. Pointers that the kernel has no use for may
+/// a gather to the source, types for sums by type, plain rows otherwise. Pointers that the kernel has no use for may
 /// be null.
 ///
 /// A [`Body::ColReduce`] overwrites one dense partial row of `heads * width` floats at
@@ -25,7 +25,8 @@ pub struct RawArgs {
     /// First arc of each row, one more than rows: the in-neighbour CSR, or the
     /// out-neighbour CSR for a gather to the source.
     pub indptr: *const u64,
-    /// The local vertex at the other end of each arc.
+    /// The local vertex at the other end of each arc; for sums by type the position of each arc of a type in the
+    /// in-neighbour CSR.
     pub indices: *const u32,
     /// For the out-neighbour CSR: each arc's position in the in-neighbour CSR.
     pub positions: *const u32,
@@ -276,7 +277,9 @@ impl KernelArgs<'_> {
             .iter()
             .max()
             .map(|&v| u64::from(v));
-        if walk == Walk::ArcsBySource {
+        if walk == Walk::ArcsByType {
+            reach.edge = other;
+        } else if walk == Walk::ArcsBySource {
             let uses_arcs = kernel.inputs.iter().any(|operand| operand.at == At::Edge);
             if uses_arcs {
                 at_least("arc positions", last, self.positions.len())?;
@@ -324,7 +327,11 @@ fn elements(operand: &Operand, heads: u32, width: u32, last: u64) -> u64 {
     } else {
         last * u64::from(operand.stride)
     };
-    row + u64::from(operand.offset)
+    let places = operand
+        .picked
+        .map_or(0, |picked| step(picked.count, picked.step));
+    row + places
+        + u64::from(operand.offset)
         + step(heads, operand.head_step)
         + step(width, operand.column_step)
         + 1

@@ -16,7 +16,9 @@ pub fn flatten(kernel: &Kernel) -> Kernel {
         }
     });
     let joins = match kernel.body {
-        Body::Map { .. } | Body::Gather { .. } | Body::ColReduce { .. } => heads > 1,
+        Body::Map { .. } | Body::Gather { .. } | Body::TypeSum { .. } | Body::ColReduce { .. } => {
+            heads > 1
+        }
         Body::RowReduce { .. } | Body::EdgeSoftmax { .. } => false,
     };
     let mut contiguous = true;
@@ -47,9 +49,14 @@ pub fn elementwise(kernel: &Kernel) -> Option<u32> {
     let rows = |at: At| at == At::Row || (at == At::Edge && matches!(over, Over::Edges(_)));
     let whole = |o: &gnnc_ir::kernel::Operand| {
         let step = u32::from(kernel.width > 1);
-        rows(o.at) && o.offset == 0 && o.stride == kernel.width && o.column_step == step
+        rows(o.at)
+            && o.picked.is_none()
+            && o.offset == 0
+            && o.stride == kernel.width
+            && o.column_step == step
     };
-    let shared = |o: &gnnc_ir::kernel::Operand| o.at == At::One && o.column_step == 0;
+    let shared =
+        |o: &gnnc_ir::kernel::Operand| o.at == At::One && o.column_step == 0 && o.picked.is_none();
     let flat = kernel.heads == 1
         && kernel.masks.is_empty()
         && kernel.inputs.iter().all(|o| whole(o) || shared(o))
@@ -111,6 +118,7 @@ mod tests {
             head_step: 1,
             column_step: 0,
             storage: Default::default(),
+            picked: None,
         };
         let kernel = flatten(&map(8, 4, weight));
         assert_eq!((kernel.heads, kernel.width), (8, 4));
@@ -126,6 +134,7 @@ mod tests {
             head_step: 4,
             column_step: 1,
             storage: Default::default(),
+            picked: None,
         };
         let kernel = flatten(&map(8, 4, slice));
         assert_eq!((kernel.heads, kernel.width), (1, 32));

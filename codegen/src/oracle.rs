@@ -3,7 +3,9 @@
 use crate::verify::{SpecError, verify};
 use crate::walk::{self, Walk};
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand, Reduce, edge_hash, keep, vertex_hash};
+use gnnc_ir::kernel::{
+    At, Axis, Body, Kernel, Operand, Picked, Reduce, edge_hash, keep, vertex_hash,
+};
 use std::ops::Range;
 
 /// The arguments of [`run`]: those of [`crate::args::KernelArgs`], in double precision.
@@ -56,6 +58,13 @@ pub fn run(
             finish,
             ..
         } => {
+            let output = &kernel.outputs[0];
+            if let Some(picked) = output.picked {
+                for row in rows {
+                    oracle.places(row, picked, value, &mut outputs[0]);
+                }
+                return Ok(());
+            }
             for row in rows {
                 for (h, c) in elements(kernel.heads, kernel.width) {
                     let terms = oracle
@@ -104,6 +113,24 @@ pub fn run(
                     sum += oracle.eval(value, place, h, c, 0.0)
                 });
                 outputs[0][(h * kernel.width + c) as usize] = sum;
+            }
+        }
+        Body::TypeSum { value, .. } => {
+            for row in rows {
+                for (h, c) in elements(kernel.heads, kernel.width) {
+                    let terms = oracle
+                        .arcs(row)
+                        .map(|arc| oracle.eval(value, &arc, h, c, 0.0));
+                    let sum: f64 = terms.sum();
+                    let place = Place {
+                        row,
+                        src: usize::MAX,
+                        dst: usize::MAX,
+                        edge: usize::MAX,
+                        list: None,
+                    };
+                    outputs[0][place.address(&kernel.outputs[0], h, c)] = sum;
+                }
             }
         }
         Body::EdgeSoftmax { value, .. } => {
@@ -165,6 +192,13 @@ impl Oracle<'_> {
                     edge: k,
                     list: None,
                 },
+                Walk::ArcsByType => Place {
+                    row,
+                    src: usize::MAX,
+                    dst: usize::MAX,
+                    edge: other,
+                    list: None,
+                },
                 Walk::Arcs | Walk::Rows => Place {
                     row: k,
                     src: other,
@@ -200,7 +234,8 @@ impl Oracle<'_> {
             let result = match *value {
                 Value::Load(input) => {
                     let operand = &self.kernel.inputs[usize::from(input)];
-                    self.args.inputs[usize::from(input)][place.address(operand, h, c)]
+                    let element = place.address(operand, h, c) + self.picked(operand, place);
+                    self.args.inputs[usize::from(input)][element]
                 }
                 Value::Const(constant) => f64::from(constant),
                 Value::Scalar(scalar) => f64::from(self.args.scalars[usize::from(scalar)]),
@@ -214,6 +249,35 @@ impl Oracle<'_> {
             values.push(result);
         }
         values[usize::from(expr.result())]
+    }
+
+    /// Adds what the arcs of a row bring at the places that they name, from 0.
+    fn places(&self, row: usize, picked: Picked, value: &Expr, out: &mut [f64]) {
+        let output = &self.kernel.outputs[0];
+        let own = Place {
+            row,
+            src: row,
+            dst: row,
+            edge: usize::MAX,
+            list: None,
+        };
+        let (heads, width) = (self.kernel.heads, self.kernel.width);
+        for (h, c) in elements(heads, width) {
+            let first = own.address(output, h, c);
+            (0..picked.count).for_each(|n| out[first + (n * picked.step) as usize] = 0.0);
+            for arc in self.arcs(row) {
+                out[first + self.picked(output, &arc)] += self.eval(value, &arc, h, c, 0.0);
+            }
+        }
+    }
+
+    /// Elements by which a number moves on.
+    fn picked(&self, operand: &Operand, place: &Place) -> usize {
+        operand.picked.map_or(0, |picked| {
+            let by = usize::from(picked.by);
+            let number = self.args.inputs[by][place.address(&self.kernel.inputs[by], 0, 0)];
+            number as usize * picked.step as usize
+        })
     }
 
     fn mask(&self, index: usize, place: &Place, h: u32, c: u32) -> f64 {

@@ -2,7 +2,7 @@
 
 use crate::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Body, Kernel};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
 use gnnc_ir::storage::Storage;
 
 /// Largest number of floats from the start of a row to any of its elements, and largest
@@ -122,6 +122,26 @@ pub enum SpecError {
         /// The width.
         width: u32,
     },
+    /// A place of an operand that is not named by one number of each arc.
+    #[error(
+        "input {index} is picked by input {by}, expected one number of each arc in 32 bits, and a place"
+    )]
+    Picked {
+        /// Which input.
+        index: usize,
+        /// The input that should hold the numbers.
+        by: u16,
+    },
+    /// A result with places that is no plain sum over arcs.
+    #[error(
+        "output {index} of a {body} has places that arcs name, expected a sum over arcs without a last step, in 32 bits"
+    )]
+    Places {
+        /// Which output.
+        index: usize,
+        /// What the kernel does.
+        body: &'static str,
+    },
     /// A dropout probability outside `0 ..= 1`.
     #[error("mask {index} drops with probability {p}, expected 0 to 1")]
     Probability {
@@ -231,7 +251,8 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     let arcs = walk != Walk::Rows;
     let exists = |at: At| match at {
         At::Row | At::One => true,
-        At::Src | At::Dst | At::Edge => arcs,
+        At::Src | At::Dst => arcs && walk != Walk::ArcsByType,
+        At::Edge => arcs,
         At::List => !arcs,
     };
     for (index, operand) in kernel.inputs.iter().enumerate() {
@@ -244,20 +265,32 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
                 place: "",
             });
         }
+        let places = operand.picked.map_or(Some(0), |picked| {
+            picked.count.saturating_sub(1).checked_mul(picked.step)
+        });
+        let offset = places.and_then(|places| places.checked_add(operand.offset));
         check_steps(
             kernel,
             "input",
             index,
             [
                 operand.stride,
-                operand.offset,
+                offset.unwrap_or(u32::MAX),
                 operand.head_step,
                 operand.column_step,
             ],
         )?;
+        check_picked(kernel, index, operand)?;
+    }
+    for (index, operand) in kernel.outputs.iter().enumerate() {
+        check_picked(kernel, index, operand)?;
+        if operand.picked.is_some() && !(sums_alone(&kernel.body) && operand.storage.is_f32()) {
+            return Err(SpecError::Places { index, body });
+        }
     }
     for (index, mask) in kernel.masks.iter().enumerate() {
-        if !exists(mask.at) || matches!(mask.at, At::One | At::List) {
+        let keyed = !matches!(mask.at, At::One | At::List) && walk != Walk::ArcsByType;
+        if !exists(mask.at) || !keyed {
             return Err(SpecError::Place {
                 what: "mask",
                 index,
@@ -320,6 +353,35 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// Whether a kernel does nothing but add what arcs bring.
+fn sums_alone(body: &Body) -> bool {
+    match body {
+        Body::Gather { reduce, finish, .. } => *reduce == Reduce::Sum && finish.is_acc(),
+        _ => false,
+    }
+}
+
+/// What picks a place of an operand is one number of each arc.
+fn check_picked(kernel: &Kernel, index: usize, operand: &Operand) -> Result<(), SpecError> {
+    let Some(picked) = operand.picked else {
+        return Ok(());
+    };
+    let number = |by: &Operand| {
+        by.at == At::Edge
+            && (by.head_step, by.column_step) == (0, 0)
+            && by.storage.is_f32()
+            && by.picked.is_none()
+    };
+    let by = kernel.inputs.get(usize::from(picked.by));
+    match by.is_some_and(number) && picked.count > 0 {
+        true => Ok(()),
+        false => Err(SpecError::Picked {
+            index,
+            by: picked.by,
+        }),
+    }
+}
+
 /// `steps` is stride, offset, head step, column step.
 fn check_steps(
     kernel: &Kernel,
@@ -354,7 +416,11 @@ fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> 
     let place = " after its arcs are reduced";
     for value in &finish.values {
         let (what, index, at) = match *value {
-            Value::Load(input) => ("input", input, kernel.inputs[usize::from(input)].at),
+            Value::Load(input) => {
+                let operand = &kernel.inputs[usize::from(input)];
+                let at = operand.picked.map_or(operand.at, |_| At::Edge);
+                ("input", input, at)
+            }
             Value::Mask(mask) => ("mask", mask, kernel.masks[usize::from(mask)].at),
             _ => continue,
         };

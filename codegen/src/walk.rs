@@ -13,6 +13,8 @@ pub enum Walk {
     ArcsByDestination,
     /// Arcs by source; the result (and `At::Row`) belongs to the source.
     ArcsBySource,
+    /// Arcs by type; the result (and `At::Row`) belongs to the type.
+    ArcsByType,
 }
 
 impl Walk {
@@ -21,6 +23,7 @@ impl Walk {
         match body {
             Body::Gather { to: End::Dst, .. } => Self::ArcsByDestination,
             Body::Gather { to: End::Src, .. } => Self::ArcsBySource,
+            Body::TypeSum { .. } => Self::ArcsByType,
             Body::EdgeSoftmax { .. } => Self::Arcs,
             Body::Map { over, .. }
             | Body::RowReduce { over, .. }

@@ -126,6 +126,16 @@ impl Features {
         }
     }
 
+    /// A column of its own for each of so many vertices: products with a weight take rows of it.
+    pub fn identity(vertices: u32) -> Self {
+        Self::Sparse {
+            columns: vertices,
+            indptr: (0..=u64::from(vertices)).collect(),
+            indices: (0..vertices).collect(),
+            values: vec![1.0; vertices as usize],
+        }
+    }
+
     /// Features of a vertex; 0 if there are none.
     pub fn columns(&self) -> u32 {
         match self {

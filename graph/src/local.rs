@@ -6,6 +6,7 @@ pub use chunks::LocalChunks;
 
 use crate::csr::Csr;
 use crate::partition::Partition;
+use crate::topology::relation_degrees;
 use crate::{GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Halo;
@@ -38,6 +39,8 @@ pub struct LocalPart {
     out_degree: Vec<u32>,
     /// For each inner vertex its sources as local rows, in ascending global id.
     arcs: Csr,
+    /// The type of each of these arcs; none if they have no types.
+    types: Vec<u16>,
 }
 
 /// The arcs into the inner vertices of a part, seen from both ends.
@@ -51,6 +54,8 @@ pub struct LocalArcs {
     pub positions: Vec<u32>,
     /// For each entry of `in_csr` its destination as a local inner row.
     pub destinations: Vec<u32>,
+    /// For each entry of `in_csr` the type of the arc; none if arcs have no types, or self loops are among them.
+    pub types: Vec<u16>,
 }
 
 impl LocalPart {
@@ -146,6 +151,7 @@ impl LocalPart {
             }
             let mut indptr = Vec::with_capacity(inner + 1);
             let mut indices = Vec::with_capacity(arc_count as usize - inner);
+            let mut types = Vec::new();
             indptr.push(0);
             for &v in &members {
                 indices.extend(topology.in_neighbours(v).iter().map(|&u| {
@@ -157,6 +163,7 @@ impl LocalPart {
                     rows[u as usize]
                 }));
                 indptr.push(indices.len() as u64);
+                types.extend_from_slice(topology.types_into(v));
             }
             let mut global = members;
             global.extend(halo);
@@ -171,6 +178,7 @@ impl LocalPart {
                 send: Vec::new(),
                 chunks: LocalChunks::default(),
                 arcs: Csr { indptr, indices },
+                types,
             });
         }
         for (part, send) in built.iter_mut().zip(send) {
@@ -200,13 +208,23 @@ impl LocalPart {
         with_loops(&self.out_degree, set)
     }
 
+    /// The type of each arc into the inner vertices, self loops not counted; none if arcs have no types.
+    pub fn types(&self) -> &[u16] {
+        &self.types
+    }
+
+    /// For each of these arcs the number of arcs of its type into its destination.
+    pub fn relation_degrees(&self) -> Vec<u32> {
+        relation_degrees(&self.arcs.indptr, &self.types)
+    }
+
     /// The arcs of `set` into the inner vertices.
     pub fn arcs(&self, set: EdgeSet) -> LocalArcs {
         let in_csr = match set {
             EdgeSet::Plain => self.arcs.clone(),
             EdgeSet::Looped => looped(&self.arcs, |row| self.global[row as usize]),
         };
-        LocalArcs::new(in_csr, self.rows())
+        LocalArcs::new(in_csr, self.rows(), of_plain(set, &self.types))
     }
 }
 
@@ -233,10 +251,10 @@ impl LocalArcs {
             EdgeSet::Plain => plain,
             EdgeSet::Looped => looped(&plain, |v| v),
         };
-        Ok(Self::new(in_csr, vertices))
+        Ok(Self::new(in_csr, vertices, of_plain(set, topology.types())))
     }
 
-    fn new(in_csr: Csr, sources: usize) -> Self {
+    fn new(in_csr: Csr, sources: usize, types: Vec<u16>) -> Self {
         let mut destinations = Vec::with_capacity(in_csr.indices.len());
         for v in 0..in_csr.rows() {
             destinations.resize(in_csr.indptr[v + 1] as usize, v as u32);
@@ -247,7 +265,25 @@ impl LocalArcs {
             out_csr,
             positions,
             destinations,
+            types,
         }
+    }
+
+    /// For each of so many types the positions of its arcs in `in_csr`, ascending.
+    pub fn by_type(&self, relations: u32) -> Csr {
+        let each = Csr {
+            indptr: (0..=self.types.len() as u64).collect(),
+            indices: self.types.iter().map(|kind| u32::from(*kind)).collect(),
+        };
+        each.transposed(relations as usize).0
+    }
+}
+
+/// Types of arcs where self loops, which have none, are not among them.
+fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
+    match set {
+        EdgeSet::Plain => types.to_vec(),
+        EdgeSet::Looped => Vec::new(),
     }
 }
 

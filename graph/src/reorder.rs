@@ -53,6 +53,18 @@ fn renumber(data: &GraphData, old_of_new: Vec<u32>) -> Reordered {
         );
         keys[start..].sort_unstable();
     }
+    let renamed = |(src, dst, kind): (u32, u32, u16)| {
+        let [src, dst] = [src, dst].map(|v| new_of_old[v as usize]);
+        (dst, src, kind)
+    };
+    let topology = match data.topology.relations() {
+        0 => Topology::from_sorted_keys(data.vertices(), &keys),
+        relations => {
+            let mut arcs: Vec<_> = data.topology.typed_arcs().map(renamed).collect();
+            arcs.sort_unstable();
+            Topology::from_sorted_arcs(data.vertices(), relations, &arcs)
+        }
+    };
     let pick = |mask: &[bool]| old_of_new.iter().map(|&old| mask[old as usize]).collect();
     let labels = match &data.labels {
         Labels::None => Labels::None,
@@ -72,7 +84,7 @@ fn renumber(data: &GraphData, old_of_new: Vec<u32>) -> Reordered {
     };
     let data = GraphData {
         name: data.name.clone(),
-        topology: Topology::from_sorted_keys(data.vertices(), &keys),
+        topology,
         features: data.features.select(&old_of_new),
         labels,
         train: pick(&data.train),

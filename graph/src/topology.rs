@@ -2,16 +2,28 @@
 
 use crate::GraphError;
 use crate::csr::{check_indices, check_indptr, row};
+use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
 
 /// The arcs of a data graph: compressed sparse rows over in-neighbours.
 ///
 /// `indices[indptr[v]..indptr[v + 1]]` are the sources `u` of the arcs `u -> v`, strictly
-/// ascending. Self loops are not stored; a model adds them where it wants them.
+/// ascending. Self loops are not stored; a model adds them where it wants them. Where arcs have types
+/// (relations), there may be an arc of each type from `u` to `v`, by ascending type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     indptr: Vec<u64>,
     indices: Vec<u32>,
+    types: Option<ArcTypes>,
+}
+
+/// The types of the arcs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ArcTypes {
+    /// Number of types.
+    relations: u32,
+    /// The type of each arc, below `relations`.
+    of: Vec<u16>,
 }
 
 /// What was left out of a graph file to make a [`Topology`] of it.
@@ -56,7 +68,7 @@ impl Topology {
                 });
             }
         }
-        Ok(Self { indptr, indices })
+        Ok(Self::untyped(indptr, indices))
     }
 
     /// A topology from `(source, destination)` pairs in any order. Repeats and self loops
@@ -102,10 +114,119 @@ impl Topology {
         for v in 0..vertices as usize {
             indptr[v + 1] += indptr[v];
         }
+        Self::untyped(indptr, keys.par_iter().map(|&key| key as u32).collect())
+    }
+
+    fn untyped(indptr: Vec<u64>, indices: Vec<u32>) -> Self {
         Self {
             indptr,
-            indices: keys.par_iter().map(|&key| key as u32).collect(),
+            indices,
+            types: None,
         }
+    }
+
+    /// A topology whose arcs have types, from `(source, destination, type)` in any order. Repeats and self
+    /// loops are left out and counted.
+    ///
+    /// # Errors
+    /// An end of an arc that is not below `vertices`; a type that is not below `relations`; more than
+    /// [`MAX_RELATIONS`] relations.
+    pub fn typed(
+        vertices: u32,
+        relations: u32,
+        edges: impl IntoIterator<Item = (u32, u32, u16)>,
+    ) -> Result<(Self, Dropped), GraphError> {
+        if relations > MAX_RELATIONS {
+            return Err(GraphError::Unsupported {
+                at: "edge types".to_owned(),
+                found: format!("{relations} relations"),
+                expected: format!("at most {MAX_RELATIONS}; join those that are alike"),
+            });
+        }
+        let mut dropped = Dropped::default();
+        let mut arcs = Vec::new();
+        for (position, (src, dst, kind)) in edges.into_iter().enumerate() {
+            let wrong = |at: &str, found: u32, limit: u32| GraphError::IndexOutOfRange {
+                at: at.to_owned(),
+                position: position as u64,
+                found: i128::from(found),
+                limit: u64::from(limit),
+            };
+            if src.max(dst) >= vertices {
+                return Err(wrong("edges", src.max(dst), vertices));
+            }
+            if u32::from(kind) >= relations {
+                return Err(wrong("edge types", kind.into(), relations));
+            }
+            match src == dst {
+                true => dropped.self_loops += 1,
+                false => arcs.push((dst, src, kind)),
+            }
+        }
+        arcs.par_sort_unstable();
+        let before = arcs.len();
+        arcs.dedup();
+        dropped.repeats = (before - arcs.len()) as u64;
+        Ok((Self::from_sorted_arcs(vertices, relations, &arcs), dropped))
+    }
+
+    /// A topology from `(destination, source, type)`, ascending, without repeats or loops, every end below
+    /// `vertices`, every type below `relations`.
+    pub(crate) fn from_sorted_arcs(
+        vertices: u32,
+        relations: u32,
+        arcs: &[(u32, u32, u16)],
+    ) -> Self {
+        let keys: Vec<u64> = arcs
+            .iter()
+            .map(|(dst, src, _)| u64::from(*dst) << 32 | u64::from(*src))
+            .collect();
+        let mut topology = Self::from_sorted_keys(vertices, &keys);
+        topology.types = Some(ArcTypes {
+            relations,
+            of: arcs.iter().map(|(_, _, kind)| *kind).collect(),
+        });
+        topology
+    }
+
+    /// The arcs as `(source, destination, type)`, in order; none if they have no types.
+    pub fn typed_arcs(&self) -> impl Iterator<Item = (u32, u32, u16)> {
+        let arcs = (0..self.vertices())
+            .flat_map(|dst| self.in_neighbours(dst).iter().map(move |src| (*src, dst)));
+        arcs.zip(self.types())
+            .map(|((src, dst), kind)| (src, dst, *kind))
+    }
+
+    /// Number of types of arcs; 0 if they have none.
+    pub fn relations(&self) -> u32 {
+        self.types.as_ref().map_or(0, |types| types.relations)
+    }
+
+    /// The type of each arc, in order of their destinations; none if they have no types.
+    pub fn types(&self) -> &[u16] {
+        self.types.as_ref().map_or(&[], |types| &types.of)
+    }
+
+    /// For each arc the number of arcs of its type into its destination; none if they have no types.
+    pub fn relation_degrees(&self) -> Vec<u32> {
+        relation_degrees(&self.indptr, self.types())
+    }
+
+    /// The same graph without types of arcs, of which several from one vertex to another stay.
+    pub fn without_types(&self) -> Self {
+        Self::untyped(self.indptr.clone(), self.indices.clone())
+    }
+
+    /// The graph with the reverse of every arc: of an arc of type `r` one of type `relations + r`.
+    ///
+    /// # Errors
+    /// More than [`MAX_RELATIONS`] relations after that.
+    pub fn with_inverse_relations(&self) -> Result<Self, GraphError> {
+        let count = self.relations();
+        let inverse =
+            |(src, dst, kind): (u32, u32, u16)| (dst, src, kind.saturating_add(count as u16));
+        let both = self.typed_arcs().chain(self.typed_arcs().map(inverse));
+        Self::typed(self.vertices(), 2 * count, both).map(|(topology, _)| topology)
     }
 
     /// Number of vertices.
@@ -133,6 +254,17 @@ impl Topology {
         row(&self.indptr, &self.indices, v as usize)
     }
 
+    /// Types of the arcs into `v`, as [`Topology::in_neighbours`] has their sources; none if they have no types.
+    pub fn types_into(&self, v: u32) -> &[u16] {
+        match &self.types {
+            Some(types) => {
+                let bounds = [v, v + 1].map(|v| self.indptr[v as usize] as usize);
+                &types.of[bounds[0]..bounds[1]]
+            }
+            None => &[],
+        }
+    }
+
     /// For each vertex the number of arcs into it.
     pub fn in_degrees(&self) -> Vec<u32> {
         self.indptr
@@ -150,7 +282,7 @@ impl Topology {
         degrees
     }
 
-    /// The same graph with every arc reversed.
+    /// The same graph with every arc reversed, without types.
     pub fn transposed(&self) -> Self {
         let n = self.vertices() as usize;
         let mut indptr = vec![0u64; n + 1];
@@ -169,10 +301,10 @@ impl Topology {
                 *slot += 1;
             }
         }
-        Self { indptr, indices }
+        Self::untyped(indptr, indices)
     }
 
-    /// The graph with the reverse of every arc added where it is missing.
+    /// The graph with the reverse of every arc added where it is missing, without types.
     pub fn symmetrised(&self) -> Self {
         let reverse = self.transposed();
         let mut indptr = Vec::with_capacity(self.indptr.len());
@@ -186,13 +318,37 @@ impl Topology {
             );
             indptr.push(indices.len() as u64);
         }
-        Self { indptr, indices }
+        Self::untyped(indptr, indices)
     }
 
     /// Whether the reverse of every arc is there too.
     pub fn is_symmetric(&self) -> bool {
-        *self == self.transposed()
+        let reversed = self.transposed();
+        (&self.indptr, &self.indices) == (&reversed.indptr, &reversed.indices)
     }
+}
+
+/// For each entry of rows the number of entries of its type in its row.
+pub(crate) fn relation_degrees(indptr: &[u64], types: &[u16]) -> Vec<u32> {
+    let mut degrees = vec![0u32; types.len()];
+    if types.is_empty() {
+        return degrees;
+    }
+    let mut counts = vec![0u32; 1 + usize::from(u16::MAX)];
+    for bounds in indptr.windows(2) {
+        let row = bounds[0] as usize..bounds[1] as usize;
+        let of_row = &types[row.clone()];
+        of_row
+            .iter()
+            .for_each(|kind| counts[usize::from(*kind)] += 1);
+        for (degree, kind) in degrees[row].iter_mut().zip(of_row) {
+            *degree = counts[usize::from(*kind)];
+        }
+        of_row
+            .iter()
+            .for_each(|kind| counts[usize::from(*kind)] = 0);
+    }
+    degrees
 }
 
 /// The number of vertices as an index type, which also has to leave room for sentinels.

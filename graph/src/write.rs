@@ -72,6 +72,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
         ("features", data.features != Features::None),
         ("labels", data.labels != Labels::None),
         ("split", has_split),
+        ("edge types", data.topology.relations() > 0),
     ];
     let is_text = format != Format::Npz;
     Ok(kept
@@ -101,6 +102,12 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
         &[arcs],
         data.topology.indices().iter().map(|u| u.to_le_bytes()),
     )?;
+    if data.topology.relations() > 0 {
+        let (types, count) = (data.topology.types(), data.topology.relations());
+        let each = types.iter().map(|kind| kind.to_le_bytes());
+        archive.array("edge_type", "<u2", &[arcs], each)?;
+        archive.array("relations", "<u4", &[1], [count.to_le_bytes()].into_iter())?;
+    }
     match &data.features {
         Features::None => {}
         Features::Dense {

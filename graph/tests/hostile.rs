@@ -93,6 +93,63 @@ fn huge_claims() {
 }
 
 #[test]
+fn types_of_arcs() {
+    let typed = |types: &[i64]| with(&[("edge_type", i64s(types))]);
+    let data = typed(&[0, 1, 2, 1, 0, 5]).unwrap();
+    assert_eq!(
+        (data.topology.relations(), data.topology.types()),
+        (6, &[0, 1, 2, 1, 0, 5][..])
+    );
+    let message = |result: Result<GraphData, GraphError>| result.unwrap_err().to_string();
+    assert!(message(typed(&[0, 1, 2])).contains("expected (6), one type an index"));
+    assert!(
+        message(typed(&[0, 1, -2, 1, 0, 5]))
+            .contains("index -2 at position 2, expected 0 to 65534")
+    );
+    assert!(message(typed(&[0, 1, 65_535, 1, 0, 5])).contains("index 65535 at position 2"));
+    let named = |count: usize| {
+        let names = array("<U1", &format!("({count},)"), &vec![0; 4 * count]);
+        with(&[
+            ("edge_type", i64s(&[0, 1, 2, 1, 0, 2])),
+            ("rel_names", names),
+        ])
+    };
+    assert_eq!(named(7).unwrap().topology.relations(), 7);
+    assert!(message(named(2)).contains("index 2 at position 2, expected 0 to 1"));
+    let counted = |count: &[i64]| {
+        with(&[
+            ("edge_type", i64s(&[0, 1, 2, 1, 0, 2])),
+            ("relations", i64s(count)),
+        ])
+    };
+    assert_eq!(counted(&[3]).unwrap().topology.relations(), 3);
+    assert!(
+        message(counted(&[65_536]))
+            .contains("65536 relations is not supported; expected at most 65535")
+    );
+    assert!(message(counted(&[3, 4])).contains("expected one number"));
+    let floats = array("<f4", "(6,)", &[0; 24]);
+    assert!(matches!(
+        with(&[("edge_type", floats)]),
+        Err(GraphError::ElementType { .. })
+    ));
+}
+
+/// Between two vertices there may be an arc of each type, but only one of each.
+#[test]
+fn arcs_of_several_types() {
+    let data = with(&[
+        ("indptr", i64s(&[0, 4, 6])),
+        ("indices", i64s(&[1, 1, 0, 1, 0, 0])),
+        ("edge_type", i64s(&[2, 0, 1, 2, 1, 0])),
+    ]);
+    let topology = data.unwrap().topology;
+    let arcs: Vec<_> = topology.typed_arcs().collect();
+    assert_eq!(arcs, [(1, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1)]);
+    assert_eq!(topology.relation_degrees(), [1, 1, 1, 1]);
+}
+
+#[test]
 fn bad_row_pointers() {
     for bad in [
         [1, 2, 4, 6],
@@ -243,7 +300,7 @@ proptest! {
     /// Bytes changed inside the arrays, where no checksum notices.
     #[test]
     fn corrupt_arrays_never_panic(
-        which in 0usize..6,
+        which in 0usize..8,
         changes in prop::collection::vec((0usize..1 << 16, any::<u8>()), 1..6),
     ) {
         let mut arrays = vec![
@@ -254,6 +311,7 @@ proptest! {
             ("feat_shape", i64s(&[3, 4])),
             ("labels", i64s(&[0, -1, 1])),
             ("feat_data", array("|u1", "(2,)", &[1, 2])),
+            ("edge_type", i64s(&[0, 1, 0, 2, 1, 1])),
         ];
         let bytes = &mut arrays[which].1;
         for (place, byte) in changes {

@@ -49,6 +49,44 @@ fn read(format: Format, bytes: &[u8]) -> GraphData {
 }
 
 #[test]
+fn types_of_arcs_are_kept_and_inverted() {
+    let arcs = [(0, 1, 2), (0, 1, 0), (2, 1, 2), (1, 0, 2)];
+    let (topology, dropped) =
+        Topology::typed(3, 4, arcs.into_iter().chain([(2, 2, 1), (2, 1, 2)])).unwrap();
+    assert_eq!((dropped.self_loops, dropped.repeats), (1, 1));
+    assert_eq!(topology.relation_degrees(), [1, 1, 2, 2]);
+    let data = GraphData::new("graph", topology);
+    let bytes = npz(&data);
+    assert_eq!(read(Format::Npz, &bytes), data);
+    let both = LoadOptions {
+        symmetrise: true,
+        ..LoadOptions::default()
+    };
+    let both = parse_bytes(Format::Npz, &bytes, &both).unwrap().topology;
+    let found: Vec<_> = both.typed_arcs().collect();
+    let expected = [
+        (1, 0, 2),
+        (1, 0, 4),
+        (1, 0, 6),
+        (0, 1, 0),
+        (0, 1, 2),
+        (0, 1, 6),
+        (2, 1, 2),
+        (1, 2, 6),
+    ];
+    assert_eq!(
+        (both.relations(), found.as_slice()),
+        (8, expected.as_slice())
+    );
+    let many = Topology::typed(2, 40_000, [(0, 1, 39_999)]).unwrap().0;
+    let why = many.with_inverse_relations().unwrap_err().to_string();
+    assert!(
+        why.contains("80000 relations is not supported; expected at most 65535"),
+        "{why}"
+    );
+}
+
+#[test]
 fn every_format_keeps_the_topology_through_files() {
     let folder = Folder::new("formats");
     let graph = example::g8();

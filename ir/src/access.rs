@@ -293,6 +293,8 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
     let grouped = matches!(body, Body::Gather { .. });
     match at {
+        // Of a sum by type a row is a type.
+        _ if matches!(body, Body::TypeSum { .. }) => Touched::All,
         // The row of a kernel over arcs is an arc, unless arcs are reduced.
         At::Row if !arcs => over(extent),
         At::Row if grouped && !by_source => over(extent),

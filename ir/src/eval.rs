@@ -6,7 +6,7 @@ mod arcs;
 mod dense;
 
 use crate::graph::{Graph, VerifyError};
-use crate::op::{Input, Op, Scan};
+use crate::op::{Input, Op, Relations, Scan};
 use crate::types::{EdgeSet, Rows, Type};
 use arcs::Arcs;
 
@@ -38,6 +38,8 @@ pub struct EvalContext {
     /// Source of every plain arc, sorted within a destination. A looped edge set has one
     /// self loop more in each row, at its sorted place.
     pub indices: Vec<u32>,
+    /// The type of every plain arc, in the same order; empty where arcs have none.
+    pub types: Vec<u16>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
     /// One class for each vertex, or, for binary cross-entropy, `V x C` zeros and ones.
@@ -204,6 +206,7 @@ impl<'a> Machine<'a> {
             looped,
         };
         machine.check_count("mask entries", vertices, context.train.len())?;
+        machine.check_types(graph)?;
         machine.check_count("parameters", graph.params.len(), context.params.len())?;
         let features = Type::vertices(graph.features);
         machine.check_tensor("features", 0, features, &context.features)?;
@@ -211,6 +214,26 @@ impl<'a> Machine<'a> {
             machine.check_tensor("parameter", i, spec.ty, param)?;
         }
         Ok(machine)
+    }
+
+    /// Checks that arcs have the types that a graph reads.
+    fn check_types(&self, graph: &Graph) -> Result<(), EvalError> {
+        let types = &self.context.types;
+        for node in &graph.nodes {
+            match &node.op {
+                Op::Input(Input::Relation(relations) | Input::RelationDegree(relations)) => {
+                    self.check_count("types of arcs", self.plain.len(), types.len())?;
+                    if let Some(found) = types.iter().find(|t| u32::from(**t) >= relations.count) {
+                        let count = relations.count;
+                        let why = format!("an arc of type {found}, where there are {count} types");
+                        return Err(EvalError::Topology(why));
+                    }
+                }
+                Op::Scan(scan) => self.check_types(&scan.body)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn check_count(
@@ -332,8 +355,19 @@ impl<'a> Machine<'a> {
                 return found.cloned().unwrap_or_else(missing);
             }
             Input::Fresh(set) => return self.arcs(set).fresh(set, &self.context.order),
+            Input::Relation(relations) => {
+                return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
+            }
+            Input::RelationDegree(relations) => {
+                let degrees = self.plain.relation_degrees(&self.context.types);
+                return self.of_types(relations, degrees.into_iter());
+            }
         };
         Tensor::new(Type::vertices(1), self.vertices, data)
+    }
+
+    fn of_types(&self, relations: Relations, numbers: impl Iterator<Item = f64>) -> Tensor {
+        Tensor::new(relations.ty(), self.plain.len(), numbers.collect())
     }
 
     fn scan(

@@ -111,6 +111,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 Input::InDegree(_) | Input::OutDegree(_) => Type::vertices(1),
                 Input::History(history) => history.ty(),
                 Input::Fresh(set) => Type::new(Rows::Edges(*set), 1, 1),
+                Input::Relation(relations) | Input::RelationDegree(relations) => relations.ty(),
             })
         }
         Op::Param(id) => {
@@ -181,6 +182,35 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             match types[0].rows.edge_set() {
                 Some(s) if s == *set => Ok(types[0]),
                 _ => domain(edges(*set, End::Dst), types[0]),
+            }
+        }
+        Op::Pick => {
+            arity(2)?;
+            let [table, index] = [types[0], types[1]];
+            match (table.rows, index.rows.edge_set()) {
+                (_, None) => domain("arc rows that name rows of a table", index),
+                (Rows::Fixed(_), _) if table.stack == 0 && index == Type::new(index.rows, 1, 1) => {
+                    Ok(Type {
+                        rows: index.rows,
+                        ..table
+                    })
+                }
+                _ => range(table),
+            }
+        }
+        Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => {
+            arity(2)?;
+            let [x, index] = [types[0], types[1]];
+            match (x.rows.edge_set(), op) {
+                (None, _) => domain("arc rows", x),
+                _ if x.stack != 0 || index != Type::new(x.rows, 1, 1) => range(index),
+                (_, Op::PickSum(rows)) => Ok(Type {
+                    rows: Rows::Fixed(*rows),
+                    ..x
+                }),
+                (_, Op::PlaceHead(heads)) if x.heads == 1 => Ok(Type { heads: *heads, ..x }),
+                (_, Op::PickHead) => Ok(Type { heads: 1, ..x }),
+                _ => range(x),
             }
         }
         Op::MatMul | Op::MatMulNT | Op::MatMulTN => {

@@ -47,6 +47,22 @@ pub struct Operand {
     /// How elements lie in memory; they are computed with in 32 bits.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
+    /// What moves the element on by a number that another input holds. The result of a gather that sums may have
+    /// it too: then what an arc brings is added at the place that it names, all others are 0, and there is no
+    /// `finish` but the sum itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picked: Option<Picked>,
+}
+
+/// A place in an operand that a number of another input names: `number * step` elements further on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Picked {
+    /// The input that holds the number: one for each arc (`At::Edge`), a whole number below `count`, in 32 bits.
+    pub by: u16,
+    /// How many places there are.
+    pub count: u32,
+    /// Elements from one place to the next.
+    pub step: u32,
 }
 
 /// A dropout mask of a kernel. See [`keep`] for the function.
@@ -152,6 +168,16 @@ pub enum Body {
         /// The element.
         value: Expr,
     },
+    /// `out[n, h, c] = sum over the arcs of type n of value`. Loads are `Edge`; `Row` stands for the type. A
+    /// kernel is launched over the vertices into which the arcs go, and has a row for each type.
+    TypeSum {
+        /// The arcs.
+        set: EdgeSet,
+        /// Number of types.
+        types: u32,
+        /// The element of one arc.
+        value: Expr,
+    },
     /// `out[arc, h] = softmax over the arcs with the same destination of value`, `width = 1`,
     /// with the maximum subtracted.
     EdgeSoftmax {
@@ -247,7 +273,9 @@ impl Body {
             Self::Gather { value, finish, .. } | Self::RowReduce { value, finish, .. } => {
                 vec![value, finish]
             }
-            Self::ColReduce { value, .. } | Self::EdgeSoftmax { value, .. } => vec![value],
+            Self::ColReduce { value, .. }
+            | Self::TypeSum { value, .. }
+            | Self::EdgeSoftmax { value, .. } => vec![value],
         }
     }
 
@@ -271,14 +299,22 @@ impl Body {
                 ..
             } => "sddmm",
             Self::ColReduce { .. } => "col-reduce",
+            Self::TypeSum { .. } => "type-sum",
             Self::EdgeSoftmax { .. } => "edge-softmax",
         }
+    }
+
+    /// Whether rows of operands end in one result, so that the kernel cannot run for some of its rows.
+    pub fn sums_rows(&self) -> bool {
+        matches!(self, Self::ColReduce { .. } | Self::TypeSum { .. })
     }
 
     /// The edge set that the kernel walks, if it walks arcs.
     pub fn edge_set(&self) -> Option<EdgeSet> {
         match self {
-            Self::Gather { set, .. } | Self::EdgeSoftmax { set, .. } => Some(*set),
+            Self::Gather { set, .. }
+            | Self::TypeSum { set, .. }
+            | Self::EdgeSoftmax { set, .. } => Some(*set),
             Self::Map { over, .. }
             | Self::RowReduce { over, .. }
             | Self::ColReduce { over, .. } => match over {
@@ -301,6 +337,7 @@ impl Operand {
             head_step,
             column_step,
             storage: Storage::F32,
+            picked: None,
         }
     }
 }

@@ -54,6 +54,8 @@ pub struct GraphFacts {
     pub features: u32,
     /// Classes, or labels of a vertex.
     pub classes: u32,
+    /// Types of arcs; 0 if they have none.
+    pub relations: u32,
 }
 
 /// The `train` block.
@@ -146,6 +148,8 @@ pub enum GraphSource {
 pub struct DataOptions {
     /// Scale the features of each vertex to sum 1.
     pub normalize_features: bool,
+    /// Take as features of a vertex its own column of an identity matrix, in place of those of the file.
+    pub identity_features: bool,
 }
 
 impl GraphFacts {
@@ -153,6 +157,7 @@ impl GraphFacts {
     pub const PLACEHOLDER: Self = Self {
         features: 16,
         classes: 4,
+        relations: 3,
     };
 }
 
@@ -211,10 +216,7 @@ impl GraphSource {
     pub fn facts(&self) -> Option<GraphFacts> {
         match self {
             Self::Data { .. } => None,
-            Self::Statistics(w) => Some(GraphFacts {
-                features: w.features,
-                classes: w.classes,
-            }),
+            Self::Statistics(w) => Some(w.facts()),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::kernel::{Axis, End, Reduce};
 use crate::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
-pub use data::{History, Input, Site};
+pub use data::{History, Input, Relations, Site};
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,6 +114,14 @@ pub enum Op {
     GatherMean(EdgeSet),
     /// Softmax over the arcs into a vertex, for every head and column.
     EdgeSoftmax(EdgeSet),
+    /// The rows of a table that arcs name by whole numbers: `[n x h x w] [E x 1] -> [E x h x w]`.
+    Pick,
+    /// For each row of a table of `n` the sum over the arcs that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
+    PickSum(u32),
+    /// The head of each arc that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
+    PickHead,
+    /// Of `n` heads the one that each arc names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
+    PlaceHead(u32),
     /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
     MatMul,
     /// `a . b^T`: `[n x a] [b x a] -> [n x b]`.

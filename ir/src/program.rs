@@ -89,6 +89,10 @@ pub enum Role {
     ArcEnds(Grouped),
     /// For every arc, grouped by source, its place among those by destination; likewise.
     ArcPlaces(EdgeSet),
+    /// The type of each arc of a graph with so many types, filled before `setup`.
+    Relation(u32),
+    /// The number of arcs of its type into its vertex, for each arc of such a graph, filled before `setup`.
+    RelationDegree(u32),
     /// A table of numbers, one a slot.
     Table(u32),
     /// Parameter `n`; slots are the iterations of a repeated layer.

@@ -208,7 +208,7 @@ fn add_finish(
     let kernel = program.kernel(launch.kernel);
     let result = fused[2].at;
     let nest = Nest::new(kernel, launch.rows, sizes);
-    let loads = loads(kernel.body.exprs().into_iter());
+    let loads = loads(kernel);
     let read = loads
         .iter()
         .filter(|n| launch.inputs.get(**n as usize) != Some(&result))
@@ -227,7 +227,7 @@ fn add_finish(
 fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
     let kernel = program.kernel(launch.kernel);
     let nest = Nest::new(kernel, launch.rows, sizes);
-    let loads = loads(kernel.body.exprs().into_iter());
+    let loads = loads(kernel);
     let read: u64 = loads.iter().map(|n| nest.load_bytes(kernel, *n)).sum();
     let written: u64 = kernel
         .outputs
@@ -250,7 +250,9 @@ fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
             over: Over::Edges(_),
             ..
         } => (0, KernelClass::Arcs),
-        Body::RowReduce { .. } | Body::ColReduce { .. } => (0, KernelClass::Reduce),
+        Body::RowReduce { .. } | Body::ColReduce { .. } | Body::TypeSum { .. } => {
+            (0, KernelClass::Reduce)
+        }
     };
     Work {
         class,
@@ -298,6 +300,13 @@ impl Nest {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
         };
+        // All of a table is read once; from a vertex's own row one place for each arc.
+        if let Some(picked) = operand.picked {
+            return match operand.at {
+                At::One => bytes * u64::from(picked.count),
+                _ => bytes * self.arcs,
+            };
+        }
         let times = match operand.at {
             At::Row => self.row_count(kernel),
             At::One => 1,
@@ -312,8 +321,14 @@ impl Nest {
 
     /// Bytes written for an output.
     fn output_bytes(&self, kernel: &Kernel, operand: &Operand) -> u64 {
+        if let Some(picked) = operand.picked {
+            // Zeros at all places of a row, then a sum that each arc reads and writes.
+            let row = distinct(kernel, operand) * operand.storage.bytes();
+            return (self.rows * u64::from(picked.count) + 2 * self.arcs) * row;
+        }
         let rows = match &kernel.body {
             Body::ColReduce { .. } => 1,
+            Body::TypeSum { types, .. } => u64::from(*types),
             _ => self.row_count(kernel),
         };
         let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
@@ -345,6 +360,8 @@ impl Nest {
                 let permuted = *to == End::Src && reads(At::Edge);
                 offsets + self.arcs * INDEX * (1 + u64::from(permuted))
             }
+            // The arcs of a type are listed.
+            Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.arcs * INDEX,
             Body::EdgeSoftmax { .. } => {
                 offsets + if reads(At::Src) { self.arcs * INDEX } else { 0 }
             }
@@ -377,7 +394,9 @@ impl Nest {
                 };
                 inner * (heads * width * (operations(value) + 1.0) + kept * operations(finish))
             }
-            Body::ColReduce { value, .. } => inner * heads * width * (operations(value) + 1.0),
+            Body::ColReduce { value, .. } | Body::TypeSum { value, .. } => {
+                inner * heads * width * (operations(value) + 1.0)
+            }
             // maximum, difference, exponential, sum, quotient
             Body::EdgeSoftmax { value, .. } => {
                 arcs * heads * (operations(value) + 4.0 + TRANSCENDENTAL)
@@ -402,18 +421,21 @@ fn distinct(kernel: &Kernel, operand: &Operand) -> u64 {
     heads * width
 }
 
-/// The inputs that expressions load, each once.
-fn loads<'a>(exprs: impl Iterator<Item = &'a Expr>) -> BTreeSet<u16> {
-    let values = exprs.flat_map(|e| &e.values);
-    values
-        .filter_map(|v| {
-            if let Value::Load(n) = v {
-                Some(*n)
-            } else {
-                None
-            }
+/// The inputs that a kernel's expressions load, each once.
+fn loads(kernel: &Kernel) -> BTreeSet<u16> {
+    let values = kernel.body.exprs().into_iter().flat_map(|e| &e.values);
+    let mut found: BTreeSet<u16> = values
+        .filter_map(|v| match v {
+            Value::Load(n) => Some(*n),
+            _ => None,
         })
-        .collect()
+        .collect();
+    let picked = found
+        .iter()
+        .filter_map(|n| kernel.inputs.get(*n as usize)?.picked);
+    let by: Vec<u16> = picked.map(|picked| picked.by).collect();
+    found.extend(by);
+    found
 }
 
 /// Operations for one evaluation of an expression.

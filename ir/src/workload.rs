@@ -2,8 +2,9 @@
 
 mod check;
 
-pub use check::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, WorkloadError};
+pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError};
 
+use crate::model::GraphFacts;
 use crate::plan::Partitioner;
 use crate::traffic::share;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,9 @@ pub struct Workload {
     pub column_nonzeros: Vec<u64>,
     /// Classes (or labels of a vertex, if it can have several).
     pub classes: u32,
+    /// Types of arcs; 0 if they have none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub relations: u32,
     /// Training, validation and test vertices.
     pub split: [u64; 3],
     /// Largest in-degree.
@@ -90,7 +94,20 @@ pub struct Workload {
     pub partitions: BTreeMap<u32, Vec<PartitionSummary>>,
 }
 
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
 impl Workload {
+    /// What a model must know of the graph.
+    pub fn facts(&self) -> GraphFacts {
+        GraphFacts {
+            features: self.features,
+            classes: self.classes,
+            relations: self.relations,
+        }
+    }
+
     /// The measured partition into that many parts by that partitioner.
     pub fn partition(&self, parts: u32, partitioner: &str) -> Option<&PartitionSummary> {
         let known = self.partitions.get(&parts)?;

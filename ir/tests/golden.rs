@@ -24,6 +24,12 @@ fn value(spec: &ParamSpec) -> Tensor {
             Init::Ones => 1.0,
             Init::Uniform(_) if spec.name.ends_with("attention") => f64::from(column % 4 == 0),
             Init::Uniform(_) if spec.name.ends_with("bias") => 0.0,
+            // The first is the identity, the second twice that.
+            Init::Uniform(_)
+                if ["rgcn_conv_1.bases", "rgcn_conv_1.weight"].contains(&spec.name.as_str()) =>
+            {
+                f64::from(column % 4 == row) * (1 + column / 4) as f64
+            }
             Init::Uniform(_) => f64::from(row % columns == column),
             Init::Zeros | Init::Constant(_) => 0.0,
         }
@@ -32,8 +38,23 @@ fn value(spec: &ParamSpec) -> Tensor {
     Tensor::new(spec.ty, rows, (0..count).map(one).collect())
 }
 
+/// The type of an arc: 0 from a lower to a higher vertex, else 1.
+fn types() -> Vec<u16> {
+    let rows = INDPTR.windows(2).zip(0..);
+    let arcs = rows.flat_map(|(ends, dst)| {
+        let sources = &INDICES[ends[0] as usize..ends[1] as usize];
+        sources.iter().map(move |src| u16::from(*src > dst))
+    });
+    arcs.collect()
+}
+
 /// The loss and the logits of a model body, labels 0 for the first half of the vertices.
 fn run(body: &str, classes: u32, train: &[usize]) -> (f64, Tensor) {
+    run_typed(body, classes, train, types())
+}
+
+fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64, Tensor) {
+    let relations = types.iter().max().map_or(0, |most| u32::from(*most) + 1);
     let text = format!(
         "graph g8 {{ vertices = 8 edges = 20 features = 4 classes = {classes} }}
          model m() on g8 {{ {body} }}"
@@ -45,6 +66,7 @@ fn run(body: &str, classes: u32, train: &[usize]) -> (f64, Tensor) {
         &GraphFacts {
             features: 4,
             classes,
+            relations,
         },
         &[],
     );
@@ -56,6 +78,7 @@ fn run(body: &str, classes: u32, train: &[usize]) -> (f64, Tensor) {
     let context = EvalContext {
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
+        types,
         features: Tensor::new(Type::vertices(4), 8, x),
         labels: (0..8).map(|v| i32::from(v >= 4)).collect(),
         train: (0..8).map(|v| train.contains(&v)).collect(),
@@ -78,7 +101,13 @@ fn layers_have_their_golden_values() {
     // eps = 0 and everything but the sum taken out of GIN.
     let gin = "return x + gather(x@src, sum)";
     let sym = "return aggregate(x, sum, norm = sym, self_loops = true)";
-    let cases: [(&str, usize, [f64; 4]); 12] = [
+    let cases: [(&str, usize, [f64; 4]); 14] = [
+        ("return rgcn_conv(x, 4)", 2, [-0.5, -5.0, 4.5, -3.5]),
+        (
+            "return rgcn_conv(x, 4, bases = 2)",
+            2,
+            [-0.5, -5.0, 4.5, -3.5],
+        ),
         (
             "return gcn_conv(x, 4)",
             0,
@@ -112,6 +141,21 @@ fn layers_have_their_golden_values() {
                 logits.row(row)
             );
         }
+    }
+}
+
+#[test]
+fn with_one_relation_a_basis_is_the_mean_of_sage() {
+    let logits = |layer: &str| {
+        let body = format!("loss cross_entropy({layer}, labels)");
+        run_typed(&body, 4, &[0], vec![0; INDICES.len()]).1
+    };
+    let (typed, sage) = (
+        logits("rgcn_conv(x, 4, bases = 1)"),
+        logits("sage_conv(x, 4)"),
+    );
+    for (a, b) in typed.data.iter().zip(&sage.data) {
+        assert!((a - b).abs() < 1e-9, "{typed:?} {sage:?}");
     }
 }
 

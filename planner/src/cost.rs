@@ -150,6 +150,18 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
                 load + grad(&kids[0]) * (floats(&out) + vertices),
             )
         }
+        // The table stays in a cache; its gradient is summed over arcs that are stored.
+        Op::Pick => Work::new(
+            grad(&kids[0]) * n,
+            floats(&kids[1]) + grad(&kids[0]) * 2.0 * floats(&out),
+        ),
+        // The other heads of a row are never loaded, but all of them have a gradient.
+        Op::PickHead => Work::new(
+            n * backward,
+            floats(&kids[1]) + grad(&kids[0]) * floats(&out),
+        ),
+        Op::PlaceHead(_) => Work::new(n, floats(&kids[1]) + 2.0 * floats(&kids[0])),
+        Op::PickSum(_) => Work::new(elements(&kids[0]), 2.0 * floats(&kids[0]) + floats(&out)),
         Op::Gather(..) | Op::GatherMean(_) => Work::new(
             elements(&kids[0]),
             stored_arcs(&kids[0], &out, facts) + floats(&out),

@@ -147,6 +147,19 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             };
             Known { sign, ..leaf }
         }
+        Op::Input(Input::Relation(_)) => Known {
+            sign: Sign::NonNegative,
+            ..leaf
+        },
+        // An arc is one of its own kind.
+        Op::Input(Input::RelationDegree(_)) => Known {
+            sign: Sign::Positive,
+            ..leaf
+        },
+        Op::Pick | Op::PickHead => Known {
+            sign: kids[0].known.sign,
+            ..plain
+        },
         Op::Input(Input::History(_)) => Known {
             finite: true,
             ..plain
@@ -227,7 +240,12 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         | Op::SliceCols { .. }
         | Op::SliceRows { .. }
         | Op::ReduceCols(..) => Known { sign, ..plain },
-        Op::PadCols { .. } | Op::PadRows { .. } | Op::SumRows => Known {
+        // A table may have rows that no arc names.
+        Op::PadCols { .. }
+        | Op::PadRows { .. }
+        | Op::SumRows
+        | Op::PickSum(_)
+        | Op::PlaceHead(_) => Known {
             sign: sign.min(Sign::NonNegative),
             ..plain
         },

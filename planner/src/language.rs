@@ -87,6 +87,8 @@ impl Symbol {
                 Op::Input(Input::FeatureSlice(slice)) => two(2, 3, slice.start),
                 Op::Input(Input::History(history)) => two(2, 4, history.number),
                 Op::Input(Input::Fresh(set)) => two(2, 5, set_key(*set)),
+                Op::Input(Input::Relation(relations)) => two(2, 6, relations.count),
+                Op::Input(Input::RelationDegree(relations)) => two(2, 7, relations.count),
                 Op::Input(Input::InDegree(set)) => two(2, 1, set_key(*set)),
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),
@@ -150,6 +152,10 @@ impl Symbol {
                 Op::Redistribute(_) => one(30, 0),
                 Op::SumRanks => one(31, 0),
                 Op::Blend => one(32, 0),
+                Op::Pick => one(33, 0),
+                Op::PickSum(rows) => two(34, *rows, 0),
+                Op::PickHead => one(35, 0),
+                Op::PlaceHead(heads) => two(36, *heads, 0),
             },
         }
     }

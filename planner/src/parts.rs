@@ -315,6 +315,7 @@ mod tests {
             feature_nonzeros: vertices * 16,
             column_nonzeros: Vec::new(),
             classes: 4,
+            relations: 0,
             split: [0; 3],
             max_degree: 0,
             max_out_degree: 0,

@@ -6,9 +6,9 @@ use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
 use crate::whole::{Whole, over_all};
+use gnnc_codegen::walk::Walk;
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub(crate) struct Arcs {
     /// Whether kernels read the ends of these arcs, by destination and by source, where the graph is kept;
     /// elsewhere they are fetched.
     pub(crate) kept: [bool; 2],
+    /// The positions by destination of the arcs of each type.
+    pub(crate) by_type: Option<Walkable>,
 }
 
 impl Walkable {
@@ -132,8 +134,10 @@ impl Part {
             sizes.slice_nonzeros = slice.by_row.csr.indices.len() as u64;
         }
         let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
-            let [walked, by_source] = needs.arcs[index(set)];
-            walked.then(|| Arcs::new(local.arcs(set), by_source, needs.kept[index(set)]))
+            let ways = needs.arcs[index(set)];
+            let relations = data.topology.relations();
+            ways.walked
+                .then(|| Arcs::new(local.arcs(set), ways, relations))
         });
         let pick = |mask: &[bool]| {
             own.iter()
@@ -226,12 +230,13 @@ pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
 }
 
 impl Arcs {
-    /// Arcs by destination, and by source if asked.
-    pub(crate) fn new(arcs: LocalArcs, by_source: bool, kept: [bool; 2]) -> Self {
+    /// Arcs by destination, and by source and by type if asked.
+    pub(crate) fn new(arcs: LocalArcs, ways: Ways, relations: u32) -> Self {
         Self {
-            kept,
+            kept: ways.kept,
+            by_type: ways.by_type.then(|| Walkable::new(arcs.by_type(relations))),
             by_destination: Walkable::new(arcs.in_csr),
-            by_source: by_source.then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
+            by_source: (ways.by_source).then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
         }
     }
 
@@ -247,14 +252,17 @@ impl Arcs {
         let fetched: usize = fetched
             .map(|(bytes, kept)| if kept { 0 } else { bytes })
             .sum();
-        self.by_destination.bytes() + other_way(&self.by_source) - fetched
+        let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
+        self.by_destination.bytes() + other_way(&self.by_source) + by_type - fetched
     }
 
-    /// The arcs grouped by an end, and their positions by destination where they differ.
-    pub(crate) fn by(&self, end: End) -> Option<(&Walkable, &[u32])> {
-        match end {
-            End::Dst => Some((&self.by_destination, &[])),
-            End::Src => self
+    /// The arcs as a kernel walks them, and their positions by destination where it reads others.
+    pub(crate) fn by(&self, walk: Walk) -> Option<(&Walkable, &[u32])> {
+        match walk {
+            Walk::Rows => None,
+            Walk::Arcs | Walk::ArcsByDestination => Some((&self.by_destination, &[])),
+            Walk::ArcsByType => self.by_type.as_ref().map(|arcs| (arcs, &[][..])),
+            Walk::ArcsBySource => self
                 .by_source
                 .as_ref()
                 .map(|(walkable, positions)| (walkable, &positions[..])),
@@ -270,17 +278,38 @@ pub(crate) fn index(set: EdgeSet) -> usize {
     }
 }
 
+/// How arcs are walked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ways {
+    /// At all, by destination.
+    pub(crate) walked: bool,
+    /// By source too.
+    pub(crate) by_source: bool,
+    /// By type too.
+    pub(crate) by_type: bool,
+    /// Whether kernels read arcs by destination, and by source, where the graph is kept.
+    pub(crate) kept: [bool; 2],
+}
+
+impl Ways {
+    /// What is walked in one of two ways, or the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            walked: self.walked | other.walked,
+            by_source: self.by_source | other.by_source,
+            by_type: self.by_type | other.by_type,
+            kept: [0, 1].map(|n| self.kept[n] | other.kept[n]),
+        }
+    }
+}
+
 /// Which views of the data a program walks.
 #[derive(Default)]
 pub(crate) struct Needs {
-    /// By edge set: whether arcs into own vertices are walked, and whether by source too.
-    arcs: [[bool; 2]; 2],
+    /// By edge set: how arcs into own vertices are walked.
+    arcs: [Ways; 2],
     /// The same of the arcs of the whole graph.
-    pub(crate) all_arcs: [[bool; 2]; 2],
-    /// By edge set: whether kernels read arcs by destination, and by source, where they are kept.
-    kept: [[bool; 2]; 2],
-    /// The same of the arcs of the whole graph.
-    pub(crate) all_kept: [[bool; 2]; 2],
+    pub(crate) all_arcs: [Ways; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and sets of vertices are read.
@@ -359,15 +388,19 @@ impl Needs {
                 true => &mut self.all_arcs,
                 false => &mut self.arcs,
             };
-            let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
-            let needs = &mut arcs[index(set)];
-            needs[0] = true;
-            needs[1] |= by_source;
-            let kept = match all {
-                true => &mut self.all_kept,
-                false => &mut self.kept,
-            };
-            kept[index(set)][usize::from(by_source)] |= launch.lists.is_empty();
+            let walk = Walk::of(&kernel.body);
+            let by_source = walk == Walk::ArcsBySource;
+            let by_type = walk == Walk::ArcsByType;
+            let mut kept = [false; 2];
+            // Sums by type read the positions by type and nothing else.
+            kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
+            let ways = &mut arcs[index(set)];
+            *ways = ways.or(Ways {
+                walked: true,
+                by_source,
+                by_type,
+                kept,
+            });
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::staleness::{LayerStaleness, Staleness};
 use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
+use gnnc_ir::kernel::Body;
 use gnnc_ir::memory::{ALIGN, Layout};
 use gnnc_ir::program::{
     BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role,
@@ -242,6 +243,12 @@ impl Rank {
         launch: &Launch,
         ranges: &mut Vec<Range<u64>>,
     ) -> Result<(), Fault> {
+        let kernel = self.program.kernels.get(launch.kernel.0 as usize);
+        if let Some(Body::TypeSum { types, .. }) = kernel.map(|kernel| &kernel.body) {
+            ranges.clear();
+            ranges.push(0..u64::from(*types));
+            return Ok(());
+        }
         self.rows_of(launch.rows, launch.chunk, ranges)
     }
 

@@ -89,6 +89,7 @@ pub(crate) fn kernel((product, columns, [b, out]): Key) -> Kernel {
         head_step: 0,
         column_step,
         storage,
+        picked: None,
     };
     let mut value = Expr::default();
     let (weight, dense) = (value.push(Value::Load(0)), value.push(Value::Load(1)));
@@ -111,6 +112,7 @@ pub(crate) fn kernel((product, columns, [b, out]): Key) -> Kernel {
                 head_step: 0,
                 column_step: 0,
                 storage: Default::default(),
+                picked: None,
             },
             row(other, b),
         ],

@@ -15,11 +15,10 @@ use crate::staleness::Staleness;
 use crate::team::Team;
 use crate::transport::{Group, Transport};
 use crate::verify::verify;
-use crate::whole::Whole;
+use crate::whole::{Whole, over_all};
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_graph::{GraphData, LocalPart, Partition};
-use gnnc_ir::EdgeSet;
+use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::memory::layout;
 use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
@@ -59,7 +58,7 @@ pub(crate) fn ranks(
             break;
         };
         let program = &all[programs.index(number, count)];
-        let degrees = Degrees::new(program, local);
+        let degrees = Degrees::new(program, local, &data.topology);
         let part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
         verify(program, number as u32, &part, data)?;
         let (clocks, layers) = Clocks::new(program);
@@ -185,8 +184,9 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
         .collect()
 }
 
-/// Degrees of the local vertices, as far as the program reads them.
-pub(crate) struct Degrees(Vec<((EdgeSet, End), Vec<u32>)>);
+/// Whole numbers of the local vertices and of arcs, as far as the program reads them: by role, and whether they
+/// are those of the whole graph.
+pub(crate) struct Degrees(Vec<((Role, bool), Vec<u32>)>);
 
 impl Degrees {
     /// What a buffer of a rank holds before `setup`; none if that does not matter or is 0.
@@ -201,25 +201,26 @@ impl Degrees {
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }
 
-    fn new(program: &Program, local: &LocalPart) -> Self {
-        let mut kinds: Vec<(EdgeSet, End)> = Vec::new();
+    fn new(program: &Program, local: &LocalPart, topology: &Topology) -> Self {
+        let types = |types: &[u16]| types.iter().map(|kind| u32::from(*kind)).collect();
+        let mut kinds: Vec<((Role, bool), Vec<u32>)> = Vec::new();
         for buffer in &program.buffers {
-            if let Role::Degree(set, end) = buffer.role
-                && !kinds.contains(&(set, end))
-            {
-                kinds.push((set, end));
+            let kind = (buffer.role, over_all(buffer.extent));
+            if kinds.iter().any(|(known, _)| *known == kind) {
+                continue;
             }
+            let numbers = match kind {
+                (Role::Degree(set, End::Dst), _) => local.in_degrees(set),
+                (Role::Degree(set, End::Src), _) => local.out_degrees(set),
+                (Role::Relation(_), false) => types(local.types()),
+                (Role::Relation(_), true) => types(topology.types()),
+                (Role::RelationDegree(_), false) => local.relation_degrees(),
+                (Role::RelationDegree(_), true) => topology.relation_degrees(),
+                _ => continue,
+            };
+            kinds.push((kind, numbers));
         }
-        let degrees = |(set, end)| match end {
-            End::Dst => local.in_degrees(set),
-            End::Src => local.out_degrees(set),
-        };
-        Self(
-            kinds
-                .into_iter()
-                .map(|kind| (kind, degrees(kind)))
-                .collect(),
-        )
+        Self(kinds)
     }
 }
 
@@ -254,12 +255,13 @@ fn fill(
                 });
             }
         }
-        Role::Degree(set, end) => {
-            if let Some((_, degrees)) = degrees.0.iter().find(|(kind, _)| *kind == (set, end)) {
+        Role::Degree(..) | Role::Relation(_) | Role::RelationDegree(_) => {
+            let kind = (buffer.role, over_all(buffer.extent));
+            if let Some((_, numbers)) = degrees.0.iter().find(|(known, _)| *known == kind) {
                 floats
                     .iter_mut()
-                    .zip(degrees)
-                    .for_each(|(x, &degree)| *x = degree as f32);
+                    .zip(numbers)
+                    .for_each(|(x, &number)| *x = number as f32);
             }
         }
         Role::ArcEnds(Grouped { set, by }) => {

@@ -18,10 +18,10 @@ use self::reach::Reach;
 use self::storage::always_floats;
 use crate::RuntimeError;
 use crate::part::Part;
-use crate::whole::over_all;
 use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_graph::GraphData;
-use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::Body;
 use gnnc_ir::program::{
     BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
 };
@@ -92,6 +92,19 @@ impl Check<'_> {
                 Role::ArcEnds(Grouped { set, .. }) | Role::ArcPlaces(set) => {
                     let extents = [Extent::Edges(set), Extent::AllEdges(set)];
                     buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
+                }
+                Role::Relation(count) | Role::RelationDegree(count) => {
+                    let found = self.data.topology.relations();
+                    if found != count {
+                        return Err(format!(
+                            "it is for a graph with {count} types of arcs, this one has {found}; make a plan for this graph"
+                        ));
+                    }
+                    let by_arc = matches!(
+                        buffer.extent,
+                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
+                    );
+                    (buffer.columns, buffer.slots) == (1, 1) && by_arc
                 }
                 Role::Table(n) => {
                     let table = self.program.tables.get(n as usize);
@@ -335,6 +348,7 @@ impl Check<'_> {
             let what = format!("input {n}");
             self.at_least(&what, *at, floats)?;
             self.stored_as(&what, *at, operand.storage)?;
+            self.picked(&what, operand, launch)?;
         }
         let (heads, width) = result_shape(kernel);
         for (n, (operand, at)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
@@ -348,6 +362,7 @@ impl Check<'_> {
             let what = format!("output {n}");
             self.at_least(&what, *at, floats)?;
             self.stored_as(&what, *at, operand.storage)?;
+            self.picked(&what, operand, launch)?;
         }
         Ok(())
     }
@@ -356,58 +371,6 @@ impl Check<'_> {
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
         matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.part.sizes.rows(extent))
-    }
-
-    /// How many rows of each kind a launch touches.
-    fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
-        let sizes = &self.part.sizes;
-        let (inner, local) = match over_all(launch.rows) {
-            true => (sizes.vertices, sizes.vertices),
-            false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
-        };
-        let rows = sizes.rows(launch.rows);
-        let walk = Walk::of(&kernel.body);
-        let expected = match walk {
-            Walk::Rows => rows,
-            Walk::Arcs | Walk::ArcsByDestination => inner,
-            Walk::ArcsBySource => local,
-        };
-        if rows != expected {
-            return Err(format!(
-                "a kernel over arcs runs over {rows} rows, expected {expected}"
-            ));
-        }
-        if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
-            return Err(format!("dropout of {rows} rows, which are no vertices"));
-        }
-        let arcs = kernel
-            .body
-            .edge_set()
-            .map_or(0, |set| sizes.rows(launch.rows.arcs(set)));
-        Ok(match walk {
-            Walk::Rows => Reach {
-                row: rows,
-                ..Reach::default()
-            },
-            Walk::Arcs => Reach {
-                row: arcs,
-                src: local,
-                dst: inner,
-                edge: arcs,
-            },
-            Walk::ArcsByDestination => Reach {
-                row: inner,
-                src: local,
-                dst: inner,
-                edge: arcs,
-            },
-            Walk::ArcsBySource => Reach {
-                row: local,
-                src: local,
-                dst: inner,
-                edge: arcs,
-            },
-        })
     }
 
     fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {

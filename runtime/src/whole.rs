@@ -1,7 +1,7 @@
 //! What every rank knows of the whole graph, where columns are cut instead of rows.
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
-use crate::part::{Arcs, Needs, index};
+use crate::part::{Arcs, Needs, Ways, index};
 use gnnc_graph::{GraphError, LocalArcs, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::{Extent, Program};
@@ -35,15 +35,11 @@ impl Whole {
         topology: &Topology,
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
-        let (mut walked, mut ids, mut owned) = ([[false; 2]; 2], false, false);
-        let mut kept = [[false; 2]; 2];
+        let (mut walked, mut ids, mut owned) = ([Ways::default(); 2], false, false);
         let mut chunks = ChunkNeeds::default();
         for needs in programs.map(Needs::of) {
             for (walked, needed) in walked.iter_mut().zip(needs.all_arcs) {
-                *walked = [walked[0] | needed[0], walked[1] | needed[1]];
-            }
-            for (kept, needed) in kept.iter_mut().zip(needs.all_kept) {
-                *kept = [kept[0] | needed[0], kept[1] | needed[1]];
+                *walked = walked.or(needed);
             }
             ids |= needs.ids;
             owned |= needs.owned;
@@ -51,10 +47,10 @@ impl Whole {
         }
         let mut whole = Self::default();
         for set in [EdgeSet::Plain, EdgeSet::Looped] {
-            let [walked, by_source] = walked[index(set)];
-            if walked {
+            let ways = walked[index(set)];
+            if ways.walked {
                 let arcs = LocalArcs::whole(topology, set)?;
-                whole.arcs[index(set)] = Some(Arcs::new(arcs, by_source, kept[index(set)]));
+                whole.arcs[index(set)] = Some(Arcs::new(arcs, ways, topology.relations()));
             }
         }
         if ids {

@@ -362,12 +362,16 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     } else {
         "directed"
     };
+    let relations = match workload.relations {
+        0 => String::new(),
+        relations => format!(", {}", count(relations.into(), "relation")),
+    };
     let mut text = facts(&[
         ("graph", workload.name.clone()),
         ("vertices", grouped(workload.vertices)),
         (
             "edges",
-            format!("{} arcs, {symmetric}", grouped(workload.edges)),
+            format!("{} arcs, {symmetric}{relations}", grouped(workload.edges)),
         ),
         ("features", features),
         ("classes", workload.classes.to_string()),

@@ -135,7 +135,7 @@ fn numbers_that_are_none_are_refused() {
 #[test]
 fn graphs_without_what_training_needs_are_refused() {
     for (what, part) in [
-        ("features", "has no input features"),
+        ("features", "`features = identity`"),
         ("labels", "has no labels"),
         ("train", "has no training vertices"),
     ] {

@@ -48,12 +48,12 @@ fn what_of_a_file_is_not_used_is_said() {
             ("labels", "<i8", "(2,)", longs(&[0, 1])),
             ("train_mask", "|b1", "(2,)", vec![1, 0]),
             ("val_mask", "|b1", "(2,)", vec![0, 1]),
-            ("edge_type", "<i8", "(2,)", longs(&[3, 1])),
+            ("edge_weight", "<i8", "(2,)", longs(&[3, 1])),
             ("rel_names", "<i8", "(2,)", longs(&[3, 1])),
         ],
     );
     let model = folder.file("m.gir", model("typed.npz"));
-    let said = "not used: edge types (`edge_type`), `rel_names`\n";
+    let said = "not used: edge weights (`edge_weight`), `rel_names`\n";
     for args in [
         ["graph", "stats", text(&graph)],
         ["train", text(&model), "--no-cache"],

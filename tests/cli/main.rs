@@ -15,6 +15,7 @@ mod offload;
 mod plans;
 mod push_pull;
 mod rankings;
+mod relations;
 mod replay;
 mod resume;
 mod sameness;

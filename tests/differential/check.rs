@@ -4,7 +4,7 @@ use crate::device::Again;
 use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::model::{GraphFacts, Optimizer, Relaxation};
+use gnnc::ir::model::{Optimizer, Relaxation};
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::Rule;
 use gnnc::ir::{Graph, Rows, Type};
@@ -69,10 +69,7 @@ impl Case {
              train {{ optimizer = sgd(lr = {LEARNING_RATE:?}) weight_decay = 0.01 seed = 7 }}\n"
         );
         let workload = summarise(&data, &[]).unwrap();
-        let facts = GraphFacts {
-            features: workload.features,
-            classes: workload.classes,
-        };
+        let facts = workload.facts();
         let source = Source::new("m.gir", text.clone());
         let (model, diagnostics) = source.check(&facts, &[]);
         let Some(model) = model else {
@@ -322,6 +319,7 @@ fn context(data: &GraphData) -> EvalContext {
     EvalContext {
         indptr: data.topology.indptr().to_vec(),
         indices: data.topology.indices().to_vec(),
+        types: data.topology.types().to_vec(),
         features: Tensor::new(Type::vertices(data.features.columns()), rows, features),
         labels,
         train: data.train.clone(),

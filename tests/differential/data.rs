@@ -19,6 +19,9 @@ pub struct Shape {
     pub seed: u64,
 }
 
+/// Types of arcs.
+pub const RELATIONS: u32 = 5;
+
 /// Input features of a vertex.
 pub const FEATURES: u32 = 12;
 
@@ -44,7 +47,15 @@ pub fn planted(shape: Shape) -> GraphData {
         sources.map(move |&u| (u, v))
     });
     let arcs = arcs.filter(|&(u, v)| !lonely(u) && !lonely(v) && kept(u, v));
-    data.topology = Topology::from_edges(shape.vertices, arcs).unwrap().0;
+    // Of some arcs there is one of another type too.
+    let typed = arcs.flat_map(|(u, v)| {
+        let kind = ((3 * u + v) % RELATIONS) as u16;
+        let twice = (u + v)
+            .is_multiple_of(9)
+            .then_some((u, v, (kind + 1) % RELATIONS as u16));
+        std::iter::once((u, v, kind)).chain(twice)
+    });
+    data.topology = Topology::typed(shape.vertices, RELATIONS, typed).unwrap().0;
     assert!(data.topology.in_degrees().contains(&0));
     if shape.sparse {
         let rows = shape.vertices as usize;

@@ -16,7 +16,7 @@ pub mod runs;
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
-use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
 use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::plan::Placement;
@@ -185,6 +185,15 @@ fn device_sage() {
 #[test]
 fn device_gat() {
     check(GAT);
+}
+
+#[test]
+fn device_rgcn() {
+    check(RGCN);
+    check(
+        "let h = x |> dropout(0.3) |> rgcn_conv(6) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes), labels, on = train)",
+    );
 }
 
 #[test]

@@ -56,14 +56,19 @@ const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
 /// Attention whose scores are not sums of vertices' scores.
 const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
      let z = h |> gat2(classes)";
+/// Relations with bases and without.
+const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 2) |> relu
+     let h = h |> rgcn_conv(5) |> elu
+     let h = h |> dropout(0.3) |> rgcn_conv(4, bases = 3) |> tanh
+     let z = h |> rgcn_conv(classes)";
 pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let l = linear(h, out)
        let r = linear(h, out)
        let score = dot(tanh(l@src + r@dst), parameter(out))
        return gather(softmax(score) * l@src, sum)
      }";
-pub const MODELS: [&str; 10] = [
-    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2,
+pub const MODELS: [&str; 11] = [
+    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2, RGCN,
 ];
 
 pub fn case(body: &str) -> Case {

@@ -34,6 +34,23 @@ layer weigh(h) {
   let near = exp(parameter(1) - 0.1 * dot(h@src - h@dst, h@src - h@dst))
   return gather(near * (h@src + parameter(width(h))), sum) / (1 + gather(near, sum))
 }
+layer related(h, reduce = sum) {
+  let a = parameter(1, rows = relations, heads = 2, name = \"a\")
+  let weight = tanh(by_relation(a)) * recip(relation_degree)
+  return merge_heads(gather(weight * split_heads(h, 2)@src, reduce))
+}
+layer kinds(h) {
+  let near = tanh(by_relation(parameter(width(h), rows = relations)) * h@src + h@dst)
+  return gather(near |> dropout(0.2), mean) / (1 + gather(recip(relation_degree), sum))
+}
+layer picks(h) {
+  let p = split_heads(linear(h, 6 * relations) |> dropout(0.2), relations)
+  return gather(by_relation(p@src) * recip(relation_degree) * sigmoid(by_relation(p@dst)), mean)
+}
+layer attract(h) {
+  let score = sum_cols(h)@src * by_relation(parameter(1, rows = relations))
+  return gather((score * 0.2 |> softmax) * h@src, sum)
+}
 layer twice(h) on edges + loops {
   let e = tanh(h@src * h@dst) |> dropout(0.2)
   return gather(e, sum) * rsqrt(in_degree * out_degree) + gather(relu(e), max)
@@ -80,6 +97,13 @@ fn convolution() -> impl Strategy<Value = String> {
         "pull".to_owned(),
         "weigh".to_owned(),
         "twice".to_owned(),
+        "related".to_owned(),
+        "related(reduce = mean)".to_owned(),
+        "kinds".to_owned(),
+        "attract".to_owned(),
+        format!("rgcn_conv({WIDTH}, bases = 2)"),
+        format!("rgcn_conv({WIDTH})"),
+        "picks".to_owned(),
         "total".to_owned(),
         "matmul(parameter(6, rows = 6)) |> aggregate(mean, self_loops = true)".to_owned(),
         "gcnii_conv(h0, alpha = 0.2, beta = 0.4)".to_owned(),

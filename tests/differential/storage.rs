@@ -29,6 +29,9 @@ const SAGE: &str = "let h = x |> linear(32) |> relu |> sage_conv(24) |> layer_no
 const GAT: &str = "let h = x |> gat_conv(8, heads = 4, dropout = 0.2) |> elu
      let g = h |> gat_conv(8, heads = 4) |> elu
      loss cross_entropy(linear(g, classes), labels, on = train)";
+const RGCN: &str = "let h = x |> linear(16) |> relu |> rgcn_conv(16, bases = 4) |> relu
+     let g = h |> dropout(0.2) |> rgcn_conv(12) |> elu
+     loss cross_entropy(linear(g, classes), labels, on = train)";
 const GCNII: &str = "let h0 = x |> linear(32) |> relu
      let h = h0
      repeat i in 1..=4 {
@@ -167,6 +170,11 @@ fn means_and_norms_train_in_16_bits_on_every_placement() {
 #[test]
 fn attention_trains_in_16_bits_on_every_placement() {
     check(GAT, true);
+}
+
+#[test]
+fn relations_train_in_16_bits_on_every_placement() {
+    check(RGCN, false);
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn loaded(body: &str) -> Loaded {
     let facts = GraphFacts {
         features: 12,
         classes: 4,
+        relations: 0,
     };
     let (model, diagnostics) = source.check(&facts, &[]);
     Loaded {

@@ -12,7 +12,8 @@ use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use gnnc_ir::kernel::{At, Body, Kernel};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Kernel, Reduce};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -199,6 +200,7 @@ impl Compiler {
                 Some(width) => emit.map_elements(values, width),
                 None => emit.map(values),
             },
+            Body::Gather { value, .. } if kernel.outputs[0].picked.is_some() => emit.places(value),
             Body::Gather {
                 reduce,
                 value,
@@ -214,6 +216,7 @@ impl Compiler {
             } => {
                 emit.row_reduce(*axis, *reduce, value, finish);
             }
+            Body::TypeSum { value, .. } => emit.gather(Reduce::Sum, value, &Expr::leaf(Value::Acc)),
             Body::ColReduce { value, .. } => emit.col_reduce(value),
             Body::EdgeSoftmax { value, .. } => emit.edge_softmax(value),
         }

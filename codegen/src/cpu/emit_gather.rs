@@ -226,16 +226,17 @@ impl Emit<'_, '_> {
 
     /// The input that is read at the other end of each arc, if its rows are wide.
     fn neighbour_rows(&self, value: &Expr) -> Option<u16> {
-        let other = if Walk::of(&self.kernel.body) == Walk::ArcsBySource {
-            At::Dst
-        } else {
-            At::Src
+        let other = match Walk::of(&self.kernel.body) {
+            Walk::ArcsBySource => At::Dst,
+            Walk::ArcsByType => At::Edge,
+            _ => At::Src,
         };
         value.values.iter().find_map(|term| match *term {
             Term::Load(input) => {
                 let operand = self.kernel.inputs[usize::from(input)];
                 let columns = self.kernel.heads * self.kernel.width;
-                let wide = operand.column_step == 1 && columns >= TOUCHED;
+                let plain = operand.column_step == 1 && operand.picked.is_none();
+                let wide = plain && columns >= TOUCHED;
                 (operand.at == other && wide).then_some(input)
             }
             _ => None,

@@ -30,6 +30,7 @@ impl Emit<'_, '_> {
                     place.edge = Some(self.entry(self.raw.positions, k));
                 }
             }
+            Walk::ArcsByType => place.edge = Some(other),
             Walk::ArcsByDestination => (place.src, place.edge) = (Some(other), Some(k)),
             Walk::Arcs => (place.src, place.edge, place.row) = (Some(other), Some(k), Some(k)),
         }
@@ -40,7 +41,7 @@ impl Emit<'_, '_> {
     pub fn row_place(&self, row: Value) -> Place {
         let row = Some(row);
         match Walk::of(&self.kernel.body) {
-            Walk::Rows => Place {
+            Walk::Rows | Walk::ArcsByType => Place {
                 row,
                 ..Place::default()
             },

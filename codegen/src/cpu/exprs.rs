@@ -1,9 +1,9 @@
 //! Expressions of a kernel on vectors.
 
-use super::function::{Base, Emit};
+use super::function::{Base, Emit, plain};
 use super::schedule::Lanes;
 use crate::walk;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::{At, Operand, Reduce};
 use gnnc_ir::op::Binary;
@@ -199,8 +199,14 @@ impl Emit<'_, '_> {
             Some(pointer) => pointer,
             None => {
                 let row = self.index(scope, operand.at);
-                let pointer =
+                let mut pointer =
                     self.row_pointer(self.inputs[usize::from(input)], operand, row, scope.base);
+                if let Some(picked) = operand.picked {
+                    let number = self.number(scope, picked.by);
+                    let bytes = i64::from(picked.step) * operand.storage.bytes() as i64;
+                    let moved = self.b.ins().imul_imm_s(number, bytes);
+                    pointer = self.b.ins().iadd(pointer, moved);
+                }
                 scope.pointers[usize::from(input)] = Some(pointer);
                 pointer
             }
@@ -208,6 +214,17 @@ impl Emit<'_, '_> {
         let value = self.load_lanes(pointer, &offsets, operand.storage);
         scope.loads.push((input, offsets, value));
         value
+    }
+
+    /// The number of the current arc that picks a place, `i64`.
+    pub fn number(&mut self, scope: &mut Scope, by: u16) -> Value {
+        let operand = self.kernel.inputs[usize::from(by)];
+        let row = self.index(scope, operand.at);
+        let start = self.inputs[usize::from(by)];
+        let pointer = self.row_pointer(start, operand, row, Base::default());
+        let offset = (operand.offset * operand.storage.bytes() as u32) as i32;
+        let number = self.b.ins().load(types::F32, plain(), pointer, offset);
+        self.b.ins().fcvt_to_sint_sat(types::I64, number)
     }
 
     fn id_of(&mut self, vertex: Option<Value>) -> Value {
@@ -373,7 +390,11 @@ impl Emit<'_, '_> {
         let mut fixed: Vec<bool> = Vec::with_capacity(expr.values.len());
         for value in &expr.values {
             fixed.push(match *value {
-                Term::Load(input) => known(self.kernel.inputs[usize::from(input)].at),
+                Term::Load(input) => {
+                    let operand = self.kernel.inputs[usize::from(input)];
+                    let by = operand.picked.map(|picked| usize::from(picked.by));
+                    known(operand.at) && by.is_none_or(|by| known(self.kernel.inputs[by].at))
+                }
                 Term::Mask(mask) => known(walk::mask_key(
                     self.kernel,
                     self.kernel.masks[usize::from(mask)].at,

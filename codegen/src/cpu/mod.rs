@@ -3,6 +3,7 @@
 pub mod compiler;
 mod emit_gather;
 mod emit_map;
+mod emit_places;
 mod emit_reduce;
 mod emit_softmax;
 mod exprs;

@@ -105,7 +105,7 @@ impl Emit<'_> {
     }
 
     /// Declares `column`, the first of the thread, and `apart`, its group among the arcs.
-    fn first_column(&mut self) {
+    pub fn first_column(&mut self) {
         let shape = self.shape;
         let mut sum = Vec::new();
         if shape.slabs > 1 {
@@ -147,7 +147,7 @@ impl Emit<'_> {
     }
 
     /// Runs `body` for every vector of the thread that lies in the row, with `t` and `at`.
-    fn tiles(&mut self, body: impl FnOnce(&mut Self, Columns)) {
+    pub fn tiles(&mut self, body: impl FnOnce(&mut Self, Columns)) {
         let shape = self.shape;
         let step = shape.lanes * shape.vector;
         self.text.directive("#pragma unroll");
@@ -169,30 +169,21 @@ impl Emit<'_> {
 
     fn gather_arcs(&mut self, reduce: Reduce, value: &Expr) {
         let shape = self.shape;
-        let (own, other) = match Walk::of(&self.kernel.body) {
-            Walk::ArcsBySource => ((At::Src, "src"), (At::Dst, "dst")),
-            _ => ((At::Dst, "dst"), (At::Src, "src")),
-        };
         let exprs = [value];
-        let unroll = (UNDER_WAY / (shape.tiles * shape.vector)).clamp(1, 4);
+        // Picked places have addresses of their own.
+        let picks = self
+            .kernel
+            .inputs
+            .iter()
+            .any(|input| input.picked.is_some());
+        let under_way = if picks { UNDER_WAY / 2 } else { UNDER_WAY };
+        let unroll = (under_way / (shape.tiles * shape.vector)).clamp(1, 4);
         self.text.directive(&format!("#pragma unroll {unroll}"));
         self.text.open(match shape.apart {
             1 => "for (u64 k = first; k < last; ++k)".to_owned(),
             apart => format!("for (u64 k = first + apart; k < last; k += {apart}u)"),
         });
-        if self.needs(&exprs, own.0) {
-            self.text.line(format!("const u64 {} = row;", own.1));
-        }
-        if self.needs(&exprs, other.0) {
-            self.text
-                .line(format!("const u64 {} = indices[k];", other.1));
-        }
-        if self.needs(&exprs, At::Edge) {
-            self.text.line(match own.0 {
-                At::Src => "const u64 edge = positions[k];",
-                _ => "const u64 edge = k;",
-            });
-        }
+        self.arc_names(&exprs);
         self.hashes(&exprs);
         self.tiles(|emit, columns| {
             let result = emit.eval(value, columns, "v", &Vec::new(), &mut Known::new());
@@ -202,6 +193,31 @@ impl Emit<'_> {
             }
         });
         self.text.close();
+    }
+
+    /// Declares what expressions need of arc `k`.
+    pub fn arc_names(&mut self, exprs: &[&Expr]) {
+        let walk = Walk::of(&self.kernel.body);
+        let (own, other) = match walk {
+            Walk::ArcsBySource => (Some((At::Src, "src")), (At::Dst, "dst")),
+            Walk::ArcsByType => (None, (At::Edge, "edge")),
+            _ => (Some((At::Dst, "dst")), (At::Src, "src")),
+        };
+        if let Some((at, name)) = own
+            && self.needs(exprs, at)
+        {
+            self.text.line(format!("const u64 {name} = row;"));
+        }
+        if self.needs(exprs, other.0) {
+            self.text
+                .line(format!("const u64 {} = indices[k];", other.1));
+        }
+        if walk != Walk::ArcsByType && self.needs(exprs, At::Edge) {
+            self.text.line(match walk {
+                Walk::ArcsBySource => "const u64 edge = positions[k];",
+                _ => "const u64 edge = k;",
+            });
+        }
     }
 
     /// Adds the sums of the groups that shared the arcs; all threads of the warp take part.

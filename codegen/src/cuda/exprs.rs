@@ -76,10 +76,24 @@ fn terms(exprs: &[&Expr]) -> impl Iterator<Item = Term> {
 impl Emit<'_> {
     /// Whether expressions or outputs need the index of a row.
     pub fn needs(&self, exprs: &[&Expr], at: At) -> bool {
-        let output = self.kernel.outputs.iter().any(|output| output.at == at);
+        let by = |output: &Operand| {
+            let by = output
+                .picked
+                .and_then(|picked| self.kernel.inputs.get(usize::from(picked.by)));
+            by.is_some_and(|by| by.at == at)
+        };
+        let output = self
+            .kernel
+            .outputs
+            .iter()
+            .any(|output| output.at == at || by(output));
         output
             || terms(exprs).any(|term| match term {
-                Term::Load(input) => self.kernel.inputs[usize::from(input)].at == at,
+                Term::Load(input) => {
+                    let operand = &self.kernel.inputs[usize::from(input)];
+                    let by = operand.picked.map(|picked| usize::from(picked.by));
+                    operand.at == at || by.is_some_and(|by| self.kernel.inputs[by].at == at)
+                }
                 Term::Mask(mask) => self.keyed_by(mask, at),
                 _ => false,
             })
@@ -137,7 +151,15 @@ impl Emit<'_> {
 
     fn load(&mut self, input: u16, columns: Columns) -> Lanes {
         let operand = self.kernel.inputs[usize::from(input)];
-        let address = self.address(&operand, columns);
+        let mut address = self.address(&operand, columns);
+        if let Some(picked) = operand.picked {
+            let by = self.kernel.inputs[usize::from(picked.by)];
+            let number = format!("in{}[{}]", picked.by, self.address(&by, columns));
+            self.text
+                .line(format!("const u32 pick{input} = (u32){number};"));
+            let moved = times(&format!("pick{input}"), picked.step);
+            address = format!("{address} + {moved}");
+        }
         let name = format!("x{input}");
         let steps = columns.column.is_some() && operand.column_step != 0;
         if !steps || columns.lanes == 1 {

@@ -15,6 +15,7 @@ pub mod cubin;
 mod emit;
 mod emit_gather;
 mod emit_map;
+mod emit_places;
 mod emit_reduce;
 mod emit_softmax;
 mod exprs;
@@ -29,7 +30,8 @@ mod text;
 pub use schedule::{Hubs, Launch, Parameter, Schedule, Size};
 
 use crate::verify::{SpecError, verify};
-use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{Body, Kernel, Reduce};
 
 /// A kernel as CUDA C.
 #[derive(Clone, Debug)]
@@ -55,6 +57,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
     let mut emit = emit::Emit::new(&kernel, &schedule);
     match &kernel.body {
         Body::Map { values, .. } => emit.map(values),
+        Body::Gather { value, .. } if kernel.outputs[0].picked.is_some() => emit.places(value),
         Body::Gather {
             reduce,
             value,
@@ -68,6 +71,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
             finish,
             ..
         } => emit.row_reduce(*axis, *reduce, value, finish),
+        Body::TypeSum { value, .. } => emit.gather(Reduce::Sum, value, &Expr::leaf(Value::Acc)),
         Body::ColReduce { value, .. } => emit.column_reduce(value),
         Body::EdgeSoftmax { value, .. } => emit.softmax(value),
     }

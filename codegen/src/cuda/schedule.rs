@@ -182,7 +182,7 @@ impl Parameter {
         parameters.extend((0..kernel.inputs.len() as u16).map(Self::Input));
         parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
         parameters.extend_from_slice(match kernel.body {
-            Body::Gather { .. } => &[
+            Body::Gather { .. } | Body::TypeSum { .. } => &[
                 HubArcs,
                 HubRows,
                 HubCount,
@@ -275,7 +275,7 @@ impl Schedule {
         let columns = kernel.heads * kernel.width;
         let vector = vector(kernel);
         let shape = match kernel.body {
-            Body::Gather { .. } => gather_shape(columns, vector),
+            Body::Gather { .. } | Body::TypeSum { .. } => gather_shape(columns, vector),
             Body::ColReduce { .. } => column_shape(columns, vector),
             _ => Shape {
                 vector,
@@ -284,6 +284,12 @@ impl Schedule {
                 tiles: 1,
                 slabs: 1,
             },
+        };
+        // Sums at places belong to one thread each.
+        let places = kernel.outputs.iter().any(|output| output.picked.is_some());
+        let shape = match places {
+            true => Shape { apart: 1, ..shape },
+            false => shape,
         };
         let rows = match Walk::of(&kernel.body) {
             Walk::Arcs => Items::Arcs,
@@ -300,10 +306,14 @@ impl Schedule {
         let bounds = if rows == Items::Arcs { 16 } else { 0 };
         let (team, mut passes) = match &kernel.body {
             Body::Map { .. } => (1, vec![pass("", rows, columns / vector, 1)]),
-            Body::Gather { .. } => {
+            Body::Gather { .. } | Body::TypeSum { .. } => {
                 let team = shape.lanes * shape.apart;
                 let rows = pass("", Items::RowsAndChunks, 1, team);
-                (team, vec![rows, pass("_hubs", Items::Hubs, 1, team)])
+                let hubs = pass("_hubs", Items::Hubs, 1, team);
+                match places {
+                    true => (team, vec![pass("", Items::Rows, 1, team)]),
+                    false => (team, vec![rows, hubs]),
+                }
             }
             Body::RowReduce { axis, .. } => {
                 let team = match axis {
@@ -422,7 +432,8 @@ fn vector(kernel: &Kernel) -> u32 {
         let whole = |floats: u32| floats.is_multiple_of(vector);
         let rows = operand.at == At::One || whole(operand.stride);
         let heads = kernel.heads == 1 || whole(operand.head_step);
-        !steps || (rows && heads && whole(operand.offset))
+        let places = operand.picked.is_none_or(|picked| whole(picked.step));
+        !steps || (rows && heads && places && whole(operand.offset))
     };
     let outputs = kernel.outputs.iter().filter(|_| !column);
     let operands: Vec<&Operand> = kernel.inputs.iter().chain(outputs).collect();
@@ -467,34 +478,4 @@ fn column_shape(columns: u32, vector: u32) -> Shape {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shapes_cover_all_columns() {
-        for columns in 1..3000 {
-            for vector in [1, 2, 4, 8] {
-                if columns % vector != 0 {
-                    continue;
-                }
-                for shape in [gather_shape(columns, vector), column_shape(columns, vector)] {
-                    let slab = shape.vector * shape.lanes * shape.tiles;
-                    assert!(slab * shape.slabs >= columns, "{columns} {shape:?}");
-                    assert!(slab * (shape.slabs - 1) < columns, "{columns} {shape:?}");
-                    assert!(shape.tiles * shape.vector <= ACCUMULATORS);
-                    assert!((shape.lanes * shape.apart).is_power_of_two());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn hubs_are_cut_into_chunks() {
-        let hubs = Hubs::of(&[0, 3, 10, 14, 14], 0..4, 3);
-        assert_eq!(hubs.rows, [1, 2]);
-        assert_eq!(hubs.first_chunks, [0, 3, 5]);
-        assert_eq!(hubs.chunk_rows, [1, 1, 1, 2, 2]);
-        assert_eq!(hubs.chunk_arcs, [3, 6, 6, 9, 9, 10, 10, 13, 13, 14]);
-        assert_eq!(Hubs::of(&[0, 3], 0..1, 3).rows, [0u32; 0]);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! Random kernels of every kind.
 
-use super::{Random, expression, mask, operand, output};
+use super::{Random, TYPES, expression, mask, operand, output};
 use gnnc_ir::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
+use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Picked, Reduce};
 use gnnc_ir::op::Binary;
 use gnnc_ir::storage::Storage;
 use gnnc_ir::types::EdgeSet;
@@ -40,7 +40,19 @@ pub enum Form {
     Gather(End, Reduce),
     RowReduce(Over, Axis, Reduce),
     ColReduce(Over),
+    TypeSum,
+    /// A gather whose arcs name places of the result.
+    Places(End),
     Softmax,
+}
+
+impl Form {
+    fn arcs(self) -> bool {
+        !matches!(
+            self,
+            Self::Map(Over::Rows) | Self::RowReduce(Over::Rows, ..) | Self::ColReduce(Over::Rows)
+        )
+    }
 }
 
 /// The body of a kind of kernel; only maps have more than one value.
@@ -64,6 +76,18 @@ fn body(form: Form, values: Vec<Expr>, finish: Expr) -> Body {
             finish,
         },
         Form::ColReduce(over) => Body::ColReduce { over, value },
+        Form::TypeSum => Body::TypeSum {
+            set,
+            types: TYPES,
+            value,
+        },
+        Form::Places(to) => Body::Gather {
+            set,
+            to,
+            reduce: Reduce::Sum,
+            value,
+            finish: Expr::leaf(Value::Acc),
+        },
         Form::Softmax => Body::EdgeSoftmax { set, value },
     }
 }
@@ -71,7 +95,8 @@ fn body(form: Form, values: Vec<Expr>, finish: Expr) -> Body {
 /// Every kind of kernel.
 pub fn forms() -> Vec<Form> {
     let overs = [Over::Rows, Over::Edges(EdgeSet::Plain)];
-    let mut forms = vec![Form::Softmax];
+    let mut forms = vec![Form::Softmax, Form::TypeSum];
+    forms.extend([End::Dst, End::Src].map(Form::Places));
     for over in overs {
         forms.extend([Form::Map(over), Form::ColReduce(over)]);
         for axis in [Axis::Width, Axis::Heads] {
@@ -125,6 +150,24 @@ pub fn in_halves(random: &mut Random, mut kernel: Kernel) -> Kernel {
             operand.storage = half;
         }
     }
+    floats_that_pick(kernel)
+}
+
+/// The same kernel with 32 bits for the numbers that pick and for results with places.
+fn floats_that_pick(mut kernel: Kernel) -> Kernel {
+    let operands = kernel.inputs.iter().chain(&kernel.outputs);
+    let picked = operands.filter_map(|operand| operand.picked.map(|picked| picked.by));
+    let by: Vec<u16> = picked.collect();
+    for by in by {
+        kernel.inputs[usize::from(by)].storage = Storage::F32;
+    }
+    for output in kernel
+        .outputs
+        .iter_mut()
+        .filter(|output| output.picked.is_some())
+    {
+        output.storage = Storage::F32;
+    }
     kernel
 }
 
@@ -136,17 +179,18 @@ pub fn random_kernel(
     width: u32,
     size: usize,
 ) -> Kernel {
-    let arcs = !matches!(
-        form,
-        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
-    );
+    let arcs = form.arcs();
     let width = if form == Form::Softmax { 1 } else { width };
-    let ats: &[At] = if arcs {
+    let ats: &[At] = if form == Form::TypeSum {
+        &[At::Edge, At::One, At::Row, At::Edge]
+    } else if arcs {
         &[At::Src, At::Dst, At::Edge, At::One, At::Row, At::Src]
     } else {
         &[At::Row, At::One, At::List, At::Row]
     };
-    let mask_ats: &[At] = if arcs {
+    let mask_ats: &[At] = if form == Form::TypeSum {
+        &[]
+    } else if arcs {
         &[At::Src, At::Dst, At::Edge, At::Row]
     } else {
         &[At::Row]
@@ -219,6 +263,36 @@ pub fn random_kernel(
     if let Form::ColReduce(_) = form {
         outputs[0] = Operand::dense(At::One, heads, width);
     }
+    if form == Form::TypeSum {
+        masks.clear();
+    }
+    // Types of arcs pick places of some operands, and of results that have them.
+    if arcs {
+        let by = inputs.len() as u16;
+        inputs.push(Operand::dense(At::Edge, 1, 1));
+        let read = inputs[..finish_from.0].iter_mut();
+        for input in read.filter(|input| matches!(input.at, At::Src | At::One | At::Edge)) {
+            let step = random.below(3) as u32 * width;
+            let picked = Some(Picked {
+                by,
+                count: TYPES,
+                step,
+            });
+            input.picked = (random.below(3) == 0).then_some(picked).flatten();
+        }
+        if let Form::Places(_) = form {
+            let step = heads * width;
+            outputs[0] = Operand {
+                stride: TYPES * step,
+                picked: Some(Picked {
+                    by,
+                    count: TYPES,
+                    step,
+                }),
+                ..Operand::dense(At::Row, heads, width)
+            };
+        }
+    }
     let body = body(form, values, finish);
     Kernel {
         body,
@@ -249,20 +323,21 @@ pub const DENSE_SHAPES: [(u32, u32); 10] = [
 /// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
 /// bias where there is a finishing expression.
 pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
-    let arcs = !matches!(
-        form,
-        Form::Map(Over::Rows) | Form::RowReduce(Over::Rows, ..) | Form::ColReduce(Over::Rows)
-    );
-    let (near, far) = if arcs {
+    let arcs = form.arcs();
+    let (near, far) = if form == Form::TypeSum {
+        (At::Edge, At::Edge)
+    } else if arcs {
         (At::Dst, At::Src)
     } else {
         (At::Row, At::List)
     };
     let mut value = Expr::default();
     let [a, b] = [0, 1].map(|input| value.push(Value::Load(input)));
-    let kept = value.push(Value::Mask(0));
     let product = value.push(Value::Binary(Binary::Mul, a, b));
-    value.push(Value::Binary(Binary::Mul, product, kept));
+    if form != Form::TypeSum {
+        let kept = value.push(Value::Mask(0));
+        value.push(Value::Binary(Binary::Mul, product, kept));
+    }
     let (shape, bias) = match form {
         Form::RowReduce(_, Axis::Width, _) => ((heads, 1), Operand::dense(At::One, heads, 1)),
         Form::RowReduce(_, Axis::Heads, _) => ((1, width), Operand::dense(At::One, 1, width)),
@@ -276,23 +351,43 @@ pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         _ => At::Row,
     };
     let body = body(form, vec![value], finish);
+    // Some operands and results have a place for each type of arcs.
+    let typed = matches!(form, Form::Places(_) | Form::Gather(End::Dst, _));
+    let (step, types) = (heads * width, typed.then(|| Operand::dense(At::Edge, 1, 1)));
+    let places = |at: At| match types {
+        None => Operand::dense(at, heads, width),
+        Some(_) => Operand {
+            stride: TYPES * step,
+            picked: Some(Picked {
+                by: 3,
+                count: TYPES,
+                step,
+            }),
+            ..Operand::dense(at, heads, width)
+        },
+    };
+    let output = match form {
+        Form::Places(_) => places(At::Row),
+        _ => Operand::dense(out, shape.0, shape.1),
+    };
+    let mut inputs = vec![places(far), Operand::dense(near, heads, width), bias];
+    inputs.extend(types);
     Kernel {
         body,
         heads,
         width,
-        inputs: vec![
-            Operand::dense(far, heads, width),
-            Operand::dense(near, heads, width),
-            bias,
-        ],
-        outputs: vec![Operand::dense(out, shape.0, shape.1)],
+        inputs,
+        outputs: vec![output],
         masks: vec![Mask {
             p: 0.25,
             at: if arcs { At::Edge } else { At::Row },
             first: 5,
             head_step: if heads > 1 { width } else { 0 },
             column_step: u32::from(width > 1),
-        }],
+        }]
+        .into_iter()
+        .filter(|_| form != Form::TypeSum)
+        .collect(),
         scalars: 0,
     }
 }

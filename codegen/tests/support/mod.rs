@@ -2,6 +2,9 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod kernels;
+mod part;
+
+pub use part::{Part, TYPES};
 
 use gnnc_codegen::args::{Buffer, KernelArgs};
 use gnnc_codegen::cpu::Compiler;
@@ -42,83 +45,14 @@ impl Random {
     }
 }
 
-/// A part of a graph: arcs into `inner` vertices from those and `halo` others.
-pub struct Part {
-    pub inner: usize,
-    pub halo: usize,
-    pub in_indptr: Vec<u64>,
-    pub in_indices: Vec<u32>,
-    pub out_indptr: Vec<u64>,
-    pub out_indices: Vec<u32>,
-    pub positions: Vec<u32>,
-    pub ids: Vec<u32>,
-    pub list: Vec<u32>,
-}
-
-impl Part {
-    pub fn random(random: &mut Random, inner: usize, halo: usize, arcs: usize) -> Self {
-        let local = inner + halo;
-        let mut pairs: Vec<(u32, u32)> = (0..arcs)
-            // Vertex 1 and the last one stay isolated, vertex 0 is a hub.
-            .map(|_| (random.below(inner.max(3)), random.below(local)))
-            .map(|(d, s)| {
-                if d == 1 || d + 1 >= inner {
-                    (0, s)
-                } else {
-                    (d, s)
-                }
-            })
-            .map(|(d, s)| (d as u32, s as u32))
-            .collect();
-        pairs.sort_unstable();
-        let mut in_indptr = vec![0u64; inner + 1];
-        pairs
-            .iter()
-            .for_each(|&(d, _)| in_indptr[d as usize + 1] += 1);
-        (0..inner).for_each(|v| in_indptr[v + 1] += in_indptr[v]);
-        let mut order: Vec<u32> = (0..arcs as u32).collect();
-        order.sort_by_key(|&k| (pairs[k as usize].1, k));
-        let mut out_indptr = vec![0u64; local + 1];
-        pairs
-            .iter()
-            .for_each(|&(_, s)| out_indptr[s as usize + 1] += 1);
-        (0..local).for_each(|v| out_indptr[v + 1] += out_indptr[v]);
-        Self {
-            inner,
-            halo,
-            in_indptr,
-            in_indices: pairs.iter().map(|&(_, s)| s).collect(),
-            out_indptr,
-            out_indices: order.iter().map(|&k| pairs[k as usize].0).collect(),
-            positions: order,
-            ids: (0..local).map(|_| random.next() as u32).collect(),
-            list: (0..inner).map(|_| random.below(local) as u32).collect(),
-        }
-    }
-
-    /// Rows that a kernel runs over.
-    pub fn rows(&self, kernel: &Kernel) -> usize {
-        match Walk::of(&kernel.body) {
-            Walk::ArcsBySource => self.inner + self.halo,
-            _ => self.inner,
-        }
-    }
-
-    /// Rows of a buffer.
-    fn buffer_rows(&self, at: At, walk: Walk) -> usize {
-        match (at, walk) {
-            (At::One, _) => 1,
-            (At::Edge, _) | (At::Row, Walk::Arcs) => self.in_indices.len(),
-            _ => self.inner + self.halo,
-        }
-    }
-}
-
 fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
     let rows = part.buffer_rows(operand.at, Walk::of(&kernel.body));
     let row = operand.offset
         + (kernel.heads - 1) * operand.head_step
         + (kernel.width - 1) * operand.column_step
+        + operand
+            .picked
+            .map_or(0, |picked| (picked.count - 1) * picked.step)
         + 1;
     rows.saturating_sub(1) * operand.stride as usize + row as usize
 }
@@ -214,7 +148,17 @@ impl<'a> Case<'a> {
         let rounded = |(operand, x): (&Operand, Vec<f32>)| {
             x.into_iter().map(|x| operand.storage.round(x)).collect()
         };
-        let inputs = kernel.inputs.iter().zip(inputs).map(rounded).collect();
+        let mut inputs: Vec<Vec<f32>> = kernel.inputs.iter().zip(inputs).map(rounded).collect();
+        // Numbers that pick are types of arcs.
+        let operands = kernel.inputs.iter().chain(&kernel.outputs);
+        for by in operands.filter_map(|operand| operand.picked.map(|picked| picked.by)) {
+            let by = usize::from(by);
+            let operand = &kernel.inputs[by];
+            for (arc, kind) in part.types.iter().enumerate() {
+                let at = arc * operand.stride as usize + operand.offset as usize;
+                inputs[by][at] = *kind as f32;
+            }
+        }
         let mut case = Self {
             kernel,
             part,
@@ -231,6 +175,7 @@ impl<'a> Case<'a> {
     pub fn arcs(&self) -> (&'a [u64], &'a [u32]) {
         match Walk::of(&self.kernel.body) {
             Walk::ArcsBySource => (&self.part.out_indptr, &self.part.out_indices),
+            Walk::ArcsByType => (&self.part.type_indptr, &self.part.type_indices),
             _ => (&self.part.in_indptr, &self.part.in_indices),
         }
     }
@@ -381,6 +326,7 @@ pub fn operand(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         head_step,
         column_step,
         storage: Default::default(),
+        picked: None,
     };
     match random.below(9) {
         0..3 => of(columns, 0, width, 1),
@@ -402,6 +348,7 @@ pub fn output(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
         head_step,
         column_step,
         storage: Default::default(),
+        picked: None,
     };
     match random.below(4) {
         0 => of(heads * width + 6, 5, width, 1),

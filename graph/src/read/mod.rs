@@ -24,7 +24,8 @@ const MAX_GZIP_TEXT: u64 = 8 << 30;
 /// What to do while reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Add the reverse of every arc where it is missing.
+    /// Add the reverse of every arc where it is missing; where arcs have types, the reverse of each, with a type
+    /// of its own.
     pub symmetrise: bool,
     /// A `.npy` file of dense features, for formats without features or to replace them.
     pub features: Option<PathBuf>,
@@ -192,7 +193,10 @@ fn finish(at: &str, mut data: GraphData, options: &LoadOptions) -> Result<GraphD
         });
     }
     if options.symmetrise {
-        data.topology = data.topology.symmetrised();
+        data.topology = match data.topology.relations() {
+            0 => data.topology.symmetrised(),
+            _ => data.topology.with_inverse_relations()?,
+        };
     }
     data.features = data.features.in_best_storage();
     Ok(data)

@@ -2,16 +2,17 @@
 //!
 //! gnnc's: `indptr`, `indices` (rows of in-neighbours); `features` or `feat_indptr`,
 //! `feat_indices`, `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`,
-//! `test_mask`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
+//! `test_mask`; `edge_type` for each index, with `relations` (how many) or `rel_names`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
 //! column `v` is the arc `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
 //! named as not used, and so are arc weights, except that a weight of 0 means no arc.
 
 use super::LoadOptions;
-use super::array::Array;
+use super::array::{Array, Header};
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
 use crate::{Features, GraphData, GraphError, Labels, Topology};
+use gnnc_ir::workload::MAX_RELATIONS;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use zip::ZipArchive;
@@ -97,7 +98,6 @@ impl<R: Read + Seek> Arrays<R> {
         let shown = |name: &str| {
             let array = format!("`{}`", name.escape_debug());
             match name {
-                "edge_type" | "edge_types" => format!("edge types ({array})"),
                 "edge_weight" | "edge_weights" => format!("edge weights ({array})"),
                 _ => array,
             }
@@ -128,6 +128,21 @@ impl<R: Read + Seek> Arrays<R> {
                 })
             }
         }
+    }
+
+    /// What the header of an array says whose elements are not read.
+    fn header(&mut self, array: &str) -> Result<Option<Header>, GraphError> {
+        let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
+            return Ok(None);
+        };
+        self.asked.insert(array.to_owned());
+        let at = format!("{}: `{array}`", self.at);
+        let damaged = |e: zip::result::ZipError| GraphError::Archive {
+            at: at.clone(),
+            reason: e.to_string(),
+        };
+        let mut entry = self.archive.by_index(index).map_err(damaged)?;
+        Header::read(&at, &mut entry).map(Some)
     }
 
     fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
@@ -168,6 +183,10 @@ fn in_neighbours<R: Read + Seek>(
     let indptr = arrays.required("indptr")?;
     let indices = arrays.required("indices")?;
     let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;
+    if let Some(types) = arrays.optional("edge_type")? {
+        let relations = relations(arrays)?;
+        return typed(vertices, &indptr, &indices, &types, relations);
+    }
     let sorted = (0..vertices as usize).all(|v| {
         let row = &indices[indptr[v] as usize..indptr[v + 1] as usize];
         row.is_sorted_by(|a, b| a < b) && row.binary_search(&(v as u32)).is_err()
@@ -181,6 +200,60 @@ fn in_neighbours<R: Read + Seek>(
             .map(move |&u| (u, v))
     });
     Topology::from_edges(vertices, arcs)
+}
+
+/// How many types of arcs an archive says that there are, if it does.
+fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u32>, GraphError> {
+    if let Some(count) = arrays.optional("relations")? {
+        return match count.offsets()?[..] {
+            [count] => Ok(Some(count.min(u32::MAX.into()) as u32)),
+            _ => Err(count.wrong_shape("one number, how many types of arcs there are".to_owned())),
+        };
+    }
+    let names = arrays.header("rel_names")?;
+    Ok(names.and_then(|header| match header.shape[..] {
+        [count] => u32::try_from(count).ok(),
+        _ => None,
+    }))
+}
+
+/// Arcs with their types.
+fn typed(
+    vertices: u32,
+    indptr: &[u64],
+    indices: &[u32],
+    types: &Array,
+    relations: Option<u32>,
+) -> Result<(Topology, Dropped), GraphError> {
+    types.dimensions(1, "one dimension")?;
+    if types.len() != indices.len() {
+        return Err(types.wrong_shape(format!("({}), one type an index", indices.len())));
+    }
+    let limit = relations.unwrap_or(MAX_RELATIONS);
+    if limit > MAX_RELATIONS {
+        return Err(GraphError::Unsupported {
+            at: types.at.clone(),
+            found: format!("{limit} relations"),
+            expected: format!("at most {MAX_RELATIONS}; join those that are alike"),
+        });
+    }
+    // Below 2^16, as was checked.
+    let types: Vec<u16> = types
+        .indices(limit.into())?
+        .iter()
+        .map(|t| *t as u16)
+        .collect();
+    let most = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
+    let relations = relations.unwrap_or_else(most);
+    let arcs = (0..vertices).flat_map(|v| {
+        let row = indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
+        let types = types[row.clone()].iter();
+        indices[row]
+            .iter()
+            .zip(types)
+            .map(move |(&u, &kind)| (u, v, kind))
+    });
+    Topology::typed(vertices, relations, arcs)
 }
 
 fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Dropped), GraphError> {

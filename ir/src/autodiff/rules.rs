@@ -50,6 +50,13 @@ impl Tape {
                 let centred = self.binary(Binary::Sub, g, sum)?;
                 self.binary(Binary::Mul, y, centred)?
             }
+            Op::Pick => {
+                let rows = fixed_rows(x_ty);
+                self.emit(Op::PickSum(rows), &[g, node.inputs[1]])?
+            }
+            Op::PickSum(_) => self.emit(Op::Pick, &[g, node.inputs[1]])?,
+            Op::PickHead => self.emit(Op::PlaceHead(x_ty.heads), &[g, node.inputs[1]])?,
+            Op::PlaceHead(_) => self.emit(Op::PickHead, &[g, node.inputs[1]])?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 return self.matmul_rule(&node.op, x, node.inputs[1], g);
             }

@@ -399,6 +399,8 @@ fn moves(op: &Op) -> bool {
         op,
         Op::Broadcast(_)
             | Op::Take(..)
+            | Op::Pick
+            | Op::PickHead
             | Op::Reshape { .. }
             | Op::Concat
             | Op::PadCols { .. }

@@ -25,6 +25,8 @@ pub enum Function {
     Softmax,
     /// `aggregate(h, reduce, ..)`
     Aggregate,
+    /// `by_relation(t)`
+    ByRelation,
     /// `concat(a, b, ..)`
     Concat,
     /// `slice(x, start, len)`
@@ -180,6 +182,7 @@ pub const BUILTINS: &[Builtin] = &[
     row("gather",          Function::Gather,        &[need("e"), need("reduce")],                          "edge rows to the vertices that they point at: `sum`, `mean` or `max`, 0 without edges"),
     row("softmax",         Function::Softmax,       &[need("e")],                                          "softmax over the edges into each vertex, head by head"),
     row("aggregate",       Function::Aggregate,     AGGREGATE,                                             "the rows of all in-neighbours reduced; `norm = sym` scales by `1 / sqrt(out_degree * in_degree)`"),
+    row("by_relation",     Function::ByRelation,    &[need("t")],                                          "the row of each edge's type: `[relations x heads x width]` to edges; of `h@src` or `h@dst` with a head for each relation that of the edge's type"),
     Builtin { variadic: true, ..row("concat", Function::Concat, &[need("a"), need("b")],                   "columns of several tensors beside each other, head by head") },
     row("slice",           Function::Slice,         &[X, need("start"), need("len")],                      "columns `start .. start + len` of each head"),
     row("dot",             Function::Dot,           &[need("a"), need("b")],                               "the inner product of two rows, head by head: one column"),
@@ -200,8 +203,9 @@ pub const WORDS: &[&str] = &[
     "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
 ];
 
-/// Tensors of the data graph that every layer and model can read, `[V x 1]`.
-pub const GRAPH_TENSORS: &[&str] = &["in_degree", "out_degree"];
+/// What every layer and model can read of the data graph: tensors `[V x 1]`, one of `[E x 1]`, and the number of
+/// types of arcs.
+pub const GRAPH_VALUES: &[&str] = &["in_degree", "out_degree", "relation_degree", "relations"];
 
 /// Variables that every model starts with: the input features, the number of classes and of
 /// features.

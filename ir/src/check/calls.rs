@@ -1,13 +1,13 @@
 //! Names and calls: what a name stands for, and the layers that are called.
 
 use super::bind::{Bound, Signature, bind};
-use super::builtins::{GRAPH_TENSORS, WORDS, builtin};
+use super::builtins::{GRAPH_VALUES, WORDS, builtin};
 use super::elaborator::{Elaborator, Frame};
 use super::names::{builtin_signature, find_layer, layer_signature};
 use super::standard;
 use super::value::{Layer, Value};
-use crate::diagnostic::Span;
-use crate::op::{Input, Op};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::op::{Input, Op, Relations};
 use crate::syntax::ast::{Call, Expr};
 use crate::types::EdgeSet;
 use std::collections::BTreeMap;
@@ -23,19 +23,53 @@ impl<'a> Elaborator<'a, '_> {
         if WORDS.contains(&name) {
             return Value::Word(name.to_owned());
         }
-        if GRAPH_TENSORS.contains(&name) {
-            let set = self.frame().edges;
-            let input = match name {
-                "in_degree" => Input::InDegree(set),
-                _ => Input::OutDegree(set),
-            };
-            return self.emit(Op::Input(input), &[], span);
+        if GRAPH_VALUES.contains(&name) {
+            return self.of_graph(name, span).unwrap_or(Value::Poison);
         }
         match (self.layer(name), builtin(name)) {
             (Some(layer), _) => Value::Layer(layer),
             (None, Some(_)) => Value::Word(name.to_owned()),
             (None, None) => Value::Poison,
         }
+    }
+
+    /// What the data graph has of a name. `None`: it has nothing, which has been reported.
+    fn of_graph(&mut self, name: &str, span: Span) -> Option<Value<'a>> {
+        let set = self.frame().edges;
+        let input = match name {
+            "in_degree" => Input::InDegree(set),
+            "out_degree" => Input::OutDegree(set),
+            "relation_degree" => Input::RelationDegree(self.typed_arcs(name, span)?),
+            _ => {
+                let count = self.relations(name, span)?;
+                return Some(Value::Number(f64::from(count)));
+            }
+        };
+        Some(self.emit(Op::Input(input), &[], span))
+    }
+
+    /// The number of types of arcs. `None`: they have none, which has been reported.
+    pub fn relations(&mut self, name: &str, span: Span) -> Option<u32> {
+        if self.facts.relations > 0 {
+            return Some(self.facts.relations);
+        }
+        let message = format!("`{name}` needs types of arcs, which the graph does not have");
+        let help = "give `relations = N` with statistics, the array `edge_type` with a graph file";
+        self.report(Diagnostic::new("E0312", message).at(span).help(help));
+        None
+    }
+
+    /// The arcs of the layer, which have types. `None`: they have none, which has been reported.
+    pub fn typed_arcs(&mut self, name: &str, span: Span) -> Option<Relations> {
+        let count = self.relations(name, span)?;
+        if self.frame().edges == EdgeSet::Plain {
+            return Some(Relations { count, all: false });
+        }
+        let message =
+            format!("`{name}` stands in a layer on `edges + loops`, and self loops have no type");
+        let help = "take a layer on `edges`, and add what a vertex has of itself there";
+        self.report(Diagnostic::new("E0312", message).at(span).help(help));
+        None
     }
 
     /// The layer of a name: the standard library does not see the layers of the file.

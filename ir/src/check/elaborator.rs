@@ -6,7 +6,7 @@ use super::names::builtin_signature;
 use super::repeat::Loop;
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::infer::TypeError;
 use crate::kernel::End;
 use crate::model::{GraphFacts, Model, TrainSettings};
@@ -338,6 +338,14 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         match &self.looped {
             Some(looped) if tensor.inside => looped.graph.ty(tensor.id),
             _ => self.graph.ty(tensor.id),
+        }
+    }
+
+    /// The node of a tensor.
+    pub fn node(&self, tensor: Tensor) -> &Node {
+        match &self.looped {
+            Some(looped) if tensor.inside => looped.graph.node(tensor.id),
+            _ => self.graph.node(tensor.id),
         }
     }
 

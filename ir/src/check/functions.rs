@@ -67,6 +67,7 @@ impl<'a> Elaborator<'a, '_> {
                 Some(self.emit(Op::EdgeSoftmax(set), &[e], span))
             }
             Function::Aggregate => self.aggregate(args),
+            Function::ByRelation => self.by_relation(args),
             Function::Concat => self.concat(args),
             Function::Slice => {
                 let x = self.tensor(args, 0)?;
@@ -287,6 +288,28 @@ impl<'a> Elaborator<'a, '_> {
             return None;
         }
         Some(self.emit(Op::Concat, &parts, args.span))
+    }
+
+    fn by_relation(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
+        let table = self.tensor(args, 0)?;
+        let relations = self.typed_arcs(args.builtin.name, args.span)?;
+        let (ty, count) = (self.ty(table), relations.count);
+        let taken = matches!(self.node(table).op, Op::Take(..));
+        if ty.rows == Rows::Edges(EdgeSet::Plain) && ty.heads == count && taken {
+            let types = self.op(Op::Input(Input::Relation(relations)), &[], args.span)?;
+            return Some(self.emit(Op::PickHead, &[table, types], args.span));
+        }
+        if ty.rows != Rows::Fixed(count) {
+            let message = format!(
+                "`by_relation` takes a row for each of {count} relations, or `h@src` or `h@dst` of {count} heads, found {ty}"
+            );
+            let help = "make the parameter with `rows = relations`, or split `h` into `relations` heads before `@src`";
+            let wrong = Diagnostic::new("E0301", message).at(args.span_of(0));
+            self.report(wrong.help(help));
+            return None;
+        }
+        let types = self.op(Op::Input(Input::Relation(relations)), &[], args.span)?;
+        Some(self.emit(Op::Pick, &[table, types], args.span))
     }
 
     fn split_heads(&mut self, args: &Args<'a>) -> Option<Value<'a>> {

@@ -2,7 +2,7 @@
 //! without knowing a shape.
 
 use super::bind::{Signature, bind};
-use super::builtins::{BUILTINS, Builtin, GRAPH_TENSORS, MODEL_VARIABLES, WORDS, builtin};
+use super::builtins::{BUILTINS, Builtin, GRAPH_VALUES, MODEL_VARIABLES, WORDS, builtin};
 use super::standard;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::spelling::did_you_mean;
@@ -330,7 +330,7 @@ impl Walker<'_> {
         let locals = self.locals.iter().map(|l| l.name.as_str());
         let known = locals
             .chain(WORDS.iter().copied())
-            .chain(GRAPH_TENSORS.iter().copied());
+            .chain(GRAPH_VALUES.iter().copied());
         let help = did_you_mean(name, known.chain(callables(self.module)));
         let unbound = Diagnostic::new("E0201", format!("`{name}` is not defined")).at(span);
         self.diagnostics.push(unbound.maybe_help(help));
@@ -348,7 +348,7 @@ pub fn find_layer<'a>(module: &'a Module, name: &str) -> Option<&'a LayerItem> {
 
 /// Whether a name has a meaning where no variable has it.
 pub fn is_word(name: &str) -> bool {
-    WORDS.contains(&name) || GRAPH_TENSORS.contains(&name)
+    WORDS.contains(&name) || GRAPH_VALUES.contains(&name)
 }
 
 fn callables(module: &Module) -> impl Iterator<Item = &str> {

@@ -136,6 +136,18 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
+    /// Whether a key is given, whose only value is a word.
+    pub fn word(&mut self, key: &str, word: &str) -> bool {
+        let Some(value) = self.get(key) else {
+            return false;
+        };
+        let found = matches!(&value.kind, ExprKind::Name(name) if name == word);
+        found
+            || self
+                .wrong(key, value, &format!("`{word}`"))
+                .unwrap_or(false)
+    }
+
     /// `{ 2: 0.96, 4: 1.95 }`
     pub fn map(
         &mut self,

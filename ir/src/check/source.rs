@@ -4,7 +4,7 @@ use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
 use crate::model::{DataOptions, GraphSource};
 use crate::syntax::ast::{GraphItem, Module};
-use crate::workload::{MAX_EDGES, MAX_VERTICES, MAX_WIDTH, Origin, Workload};
+use crate::workload::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, Origin, Workload};
 use std::collections::BTreeMap;
 
 const STATISTICS: &[&str] = &[
@@ -21,6 +21,7 @@ const STATISTICS: &[&str] = &[
     "max_degree",
     "replication",
     "feature_density",
+    "relations",
 ];
 
 impl Module {
@@ -37,10 +38,18 @@ pub fn source(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Gra
     let Some(path) = &item.path else {
         return statistics(item, diagnostics).map(GraphSource::Statistics);
     };
-    let keys = ["normalize_features"];
+    let before = diagnostics.len();
+    let keys = ["normalize_features", "features"];
     let mut reader = Reader::new(&item.settings, "graph", &keys, diagnostics);
     let normalize_features = reader.boolean("normalize_features").unwrap_or(false);
-    let options = DataOptions { normalize_features };
+    let identity_features = reader.word("features", "identity");
+    let options = DataOptions {
+        normalize_features,
+        identity_features,
+    };
+    if diagnostics[before..].iter().any(Diagnostic::is_error) {
+        return None;
+    }
     Some(GraphSource::Data {
         name,
         path: path.clone(),
@@ -68,6 +77,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     });
     let max_degree = reader.count("max_degree", 0.0..=most);
     let density = reader.number("feature_density", 0.0..=1.0).unwrap_or(1.0);
+    let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
     let replication = reader.map("replication", 2.0..=1e6, 0.0..=1e6);
     if diagnostics[before..].iter().any(Diagnostic::is_error) {
         return None;
@@ -89,6 +99,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         feature_nonzeros: (dense * density).round() as u64,
         column_nonzeros: Vec::new(),
         classes,
+        relations: relations.unwrap_or(0) as u32,
         // Without a word on it, all vertices are trained on.
         split: [
             split[0].unwrap_or(vertices),

@@ -3,6 +3,7 @@
 use super::{EvalError, Tensor};
 use crate::kernel::{End, Reduce};
 use crate::types::{EdgeSet, Rows, Type};
+use std::collections::BTreeMap;
 
 /// Arcs by destination, sources sorted within one.
 pub(super) struct Arcs {
@@ -71,6 +72,21 @@ impl Arcs {
             degrees[at(end, *arc)] += 1.0;
         }
         degrees
+    }
+
+    /// For every arc the number of arcs of its type into its destination.
+    pub(super) fn relation_degrees(&self, types: &[u16]) -> Vec<f64> {
+        let kinds = || {
+            self.list
+                .iter()
+                .map(|(_, dst)| *dst)
+                .zip(types.iter().copied())
+        };
+        let mut counts: BTreeMap<(u32, u16), f64> = BTreeMap::new();
+        kinds().for_each(|kind| *counts.entry(kind).or_default() += 1.0);
+        kinds()
+            .filter_map(|kind| counts.get(&kind).copied())
+            .collect()
     }
 
     /// 1 for arcs whose source does not come after the destination, else 0.

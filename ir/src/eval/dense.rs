@@ -16,6 +16,18 @@ impl Machine<'_> {
     ) -> Result<Tensor, EvalError> {
         let rows = self.rows(ty.rows);
         let x = operands.first().copied();
+        let (what, count) = match (op, x) {
+            (Op::Pick, Some(table)) => ("rows", table.rows),
+            (Op::PickSum(rows), _) => ("rows", *rows as usize),
+            (Op::PickHead, Some(x)) => ("heads", x.ty.heads as usize),
+            _ => ("", usize::MAX),
+        };
+        let named = operands.get(1).filter(|_| count < usize::MAX);
+        let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
+        if let Some(number) = beyond {
+            let why = format!("an arc names number {number} of {count} {what}");
+            return Err(EvalError::Topology(why));
+        }
         let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
             Tensor::new(ty, rows, x.data.iter().map(|x| f(*x)).collect())
         };
@@ -41,6 +53,32 @@ impl Machine<'_> {
             (Op::Gather(set, end, reduce), Some(x)) => self.arcs(*set).gather(ty, *end, *reduce, x),
             (Op::GatherMean(set), Some(x)) => self.arcs(*set).mean(ty, x),
             (Op::EdgeSoftmax(set), Some(x)) => self.arcs(*set).softmax(ty, x),
+            (Op::Pick, Some(table)) => {
+                let named = |r: usize| table.row(operands[1].data[r] as usize);
+                let data = (0..rows).flat_map(|r| named(r).iter().copied());
+                Tensor::new(ty, rows, data.collect())
+            }
+            (Op::PickSum(_), Some(x)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let columns = ty.columns() as usize;
+                for (r, named) in operands[1].data.iter().enumerate() {
+                    let sums = out.data[*named as usize * columns..].iter_mut();
+                    sums.zip(x.row(r)).for_each(|(sum, value)| *sum += value);
+                }
+                out
+            }
+            (Op::PickHead, Some(x)) => {
+                let named = |r: usize| operands[1].data[r] as usize;
+                build(ty, rows, |r, _, c| x.at(r, named(r), c))
+            }
+            (Op::PlaceHead(_), Some(x)) => {
+                let named = |r: usize, h: usize| operands[1].data[r] as usize == h;
+                build(
+                    ty,
+                    rows,
+                    |r, h, c| if named(r, h) { x.at(r, 0, c) } else { 0.0 },
+                )
+            }
             (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
                 matmul(op, ty, rows, a, operands[1])
             }
@@ -259,6 +297,7 @@ mod tests {
         let context = EvalContext {
             indptr: vec![0; rows + 1],
             indices: Vec::new(),
+            types: Vec::new(),
             features: Tensor::new(Type::vertices(7), rows, numbers),
             labels: vec![0; rows],
             train: vec![true; rows],

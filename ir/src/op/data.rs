@@ -23,6 +23,30 @@ pub enum Input {
     /// 1 for arcs whose source's chunk does not come after the destination's in this epoch, else 0,
     /// `[E x 1]`. Where vertices are not in chunks, 1 for all.
     Fresh(EdgeSet),
+    /// The type of an arc, a whole number, `[E x 1]`.
+    Relation(Relations),
+    /// Number of arcs of the same type into the same vertex, `[E x 1]`.
+    RelationDegree(Relations),
+}
+
+/// The arcs whose types are read, self loops not counted: they have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Relations {
+    /// Number of types; those of arcs are below it.
+    pub count: u32,
+    /// Whether the arcs are those of the whole graph, on every rank.
+    pub all: bool,
+}
+
+impl Relations {
+    /// The type of a tensor of one number an arc.
+    pub fn ty(self) -> Type {
+        let rows = match self.all {
+            true => Rows::AllEdges(EdgeSet::Plain),
+            false => Rows::Edges(EdgeSet::Plain),
+        };
+        Type::new(rows, 1, 1)
+    }
 }
 
 /// A history, which starts as what an exact pass finds and as zeros in the interpreter.

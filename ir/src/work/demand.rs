@@ -295,7 +295,9 @@ impl Terms {
             Body::Map { values, .. } => (values.iter().collect(), None),
             Body::Gather { value, finish, .. } => (vec![value], Some(finish)),
             Body::RowReduce { value, finish, .. } => (vec![value], Some(finish)),
-            Body::ColReduce { value, .. } | Body::EdgeSoftmax { value, .. } => (vec![value], None),
+            Body::ColReduce { value, .. }
+            | Body::TypeSum { value, .. }
+            | Body::EdgeSoftmax { value, .. } => (vec![value], None),
         };
         let each = (inner * vectors) as f64;
         let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
@@ -325,6 +327,8 @@ impl Terms {
             } => "row-reduce",
             Body::RowReduce { .. } => "sddmm",
             Body::ColReduce { .. } => "col-reduce",
+            // Rows of arcs are picked and added, as those that arcs bring to a source.
+            Body::TypeSum { .. } => "spmm-t-arcs",
             Body::EdgeSoftmax { .. } => "edge-softmax",
         }
     }
@@ -335,8 +339,10 @@ impl Terms {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
         };
-        let loaded = loads(kernel.body.exprs().into_iter());
+        let loaded = loads(kernel);
+        let by_type = matches!(kernel.body, Body::TypeSum { .. });
         let picked = |operand: &Operand| match operand.at {
+            At::Edge if by_type => true,
             At::Src => grouped == End::Dst,
             At::Dst => grouped == End::Src,
             At::Edge => grouped == End::Src,
@@ -444,7 +450,7 @@ fn exponentials(expr: &Expr) -> f64 {
 
 /// The group of a reduction over arcs: whether it picks rows of vertices, values of arcs, or both.
 fn reduction(kernel: &Kernel, to: End) -> &'static str {
-    let loaded = loads(kernel.body.exprs().into_iter());
+    let loaded = loads(kernel);
     let reads = |at: At| {
         let mut operands = loaded.iter().filter_map(|n| kernel.inputs.get(*n as usize));
         operands.any(|o| o.at == at)

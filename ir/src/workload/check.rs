@@ -9,6 +9,8 @@ pub const MAX_VERTICES: u64 = u32::MAX as u64 - 1;
 pub const MAX_EDGES: u64 = 1_000_000_000_000_000;
 /// Features or classes, at most.
 pub const MAX_WIDTH: u32 = 1 << 20;
+/// Types of arcs, at most: their numbers have 16 bits.
+pub const MAX_RELATIONS: u32 = 65_535;
 
 /// How far a replication factor may be from the halos that it stands for.
 const TOLERANCE: f64 = 1e-6;
@@ -67,7 +69,10 @@ impl Workload {
         )?;
         let pairs = vertices * (vertices - 1);
         let most = match self.origin {
-            Origin::Measured => pairs.min(MAX_EDGES),
+            // Between two vertices there may be an arc of each type.
+            Origin::Measured => pairs
+                .saturating_mul(u64::from(self.relations.max(1)))
+                .min(MAX_EDGES),
             Origin::Declared => MAX_EDGES,
         };
         expect(edges <= most, "edges", edges, format!("at most {most}"))?;
@@ -75,6 +80,13 @@ impl Workload {
             let wide = u64::from(MAX_WIDTH);
             expect((1..=MAX_WIDTH).contains(&found), field, found, from_1(wide))?;
         }
+        let most = format!("at most {MAX_RELATIONS}");
+        expect(
+            self.relations <= MAX_RELATIONS,
+            "relations",
+            self.relations,
+            most,
+        )?;
         let cells = vertices * u64::from(features);
         expect(
             self.feature_nonzeros <= cells,
@@ -311,6 +323,7 @@ mod tests {
             feature_nonzeros: 12,
             column_nonzeros: vec![5, 3, 4],
             classes: 2,
+            relations: 0,
             split: [2, 1, 1],
             max_degree: 2,
             max_out_degree: 0,

@@ -252,6 +252,9 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         Tensor::new(spec.ty, rows as usize, draw(n as usize))
     });
     EvalContext {
+        types: (0..indices.len())
+            .map(|arc| (arc * 5 % 7 % 3) as u16)
+            .collect(),
         indptr,
         indices,
         features,

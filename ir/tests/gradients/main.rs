@@ -7,5 +7,6 @@ mod harness;
 mod models;
 mod ops;
 mod random;
+mod relations;
 mod scans;
 mod simplify;

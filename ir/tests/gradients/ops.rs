@@ -33,6 +33,10 @@ registry!(op_key, OPS, Op,
     Op::Gather(_, _, Reduce::Max) => "gather max",
     Op::GatherMean(_) => "gather mean",
     Op::EdgeSoftmax(_) => "edge softmax",
+    Op::Pick => "pick",
+    Op::PickSum(_) => "pick sum",
+    Op::PickHead => "pick head",
+    Op::PlaceHead(_) => "place head",
     Op::MatMul => "matmul",
     Op::MatMulNT => "matmul nt",
     Op::MatMulTN => "matmul tn",
@@ -255,6 +259,9 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             let x = b.arcs(set, 2, 2);
             b.op(Op::EdgeSoftmax(set), &[x])
         });
+    }
+    for (keys, make) in crate::relations::CASES {
+        case(keys, &make);
     }
     case(&["matmul"], &|b| {
         let (x, w) = (b.vertex(2, 2), b.param(Type::new(Rows::Fixed(4), 2, 3)));

@@ -111,12 +111,12 @@ fn kinds(scan: &Scan) -> Vec<Kind> {
             Op::Arg(n) if consts.contains(n) => Kind::Fixed,
             Op::Arg(_) | Op::Param(_) | Op::Table(_) | Op::Scan(_) | Op::Out(_) => Kind::Varying,
             // A taken row is loaded by who reads it; a draw is new in every iteration.
-            Op::Take(..) | Op::Dropout { .. } => Kind::Varying,
+            Op::Take(..) | Op::Pick | Op::PickHead | Op::Dropout { .. } => Kind::Varying,
             _ if below(Kind::Varying) => Kind::Varying,
             Op::Gather(..) | Op::GatherMean(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 Kind::Worth
             }
-            Op::ReduceCols(..) | Op::EdgeSoftmax(_) | Op::SumRows => Kind::Worth,
+            Op::ReduceCols(..) | Op::EdgeSoftmax(_) | Op::SumRows | Op::PickSum(_) => Kind::Worth,
             _ if narrow || below(Kind::Worth) => Kind::Worth,
             _ => Kind::Fixed,
         });

@@ -319,6 +319,12 @@ fn transfer(
                 (false, Reduce::Max) => whole(zero),
             }
         }
+        // What is picked is whole on every rank, as the table is: its columns are not those that are cut.
+        Op::Pick => Ok(State::default()),
+        Op::PickHead | Op::PlaceHead(_) if axis == Axis::Heads => Err("it picks one of the heads"),
+        Op::PickHead | Op::PlaceHead(_) => Ok(State { share, zero }),
+        // Shares of the sums are added up as the sums of other ranks' rows are.
+        Op::PickSum(_) if !cut(node.inputs[0]) => Ok(State { share, zero: false }),
         Op::SumRows if share || cut(node.inputs[0]) => Err("it sums columns into a weight"),
         Op::SumRows => Ok(State::default()),
         _ => Err("it mixes or moves columns"),

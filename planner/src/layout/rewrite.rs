@@ -8,7 +8,7 @@ use super::{AXES, Ranks, index};
 use crate::lower::LowerError;
 use gnnc_ir::infer::TypeError;
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Input, Op, Redistribute};
+use gnnc_ir::op::{Input, Op, Redistribute, Relations};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A region without arguments.
@@ -64,6 +64,14 @@ pub(super) fn body(
 
 pub(super) fn bug(what: &str) -> LowerError {
     LowerError::Internal(format!("layouts: {what}"))
+}
+
+/// The same of the arcs of the whole graph.
+fn whole(relations: Relations) -> Relations {
+    Relations {
+        all: true,
+        ..relations
+    }
 }
 
 /// The type of a tensor on a rank's slice.
@@ -198,6 +206,10 @@ impl<'a> Writer<'a> {
         };
         let op = match &node.op {
             Op::Input(Input::Features) => Op::Input(Input::FeatureSlice(self.features())),
+            Op::Input(Input::Relation(relations)) => Op::Input(Input::Relation(whole(*relations))),
+            Op::Input(Input::RelationDegree(relations)) => {
+                Op::Input(Input::RelationDegree(whole(*relations)))
+            }
             Op::SliceCols { start, len } if columns.is_some() => Op::SliceCols {
                 start: self.of_blocks(*start),
                 len: self.of_blocks(*len),
@@ -251,7 +263,11 @@ impl<'a> Writer<'a> {
             // A sum over all arcs: every rank has the whole.
             (_, Some(axis)) => {
                 let inputs = self.operands(id, Some(axis))?;
-                self.add(node.op.clone(), &inputs, node.scope)?
+                let sum = self.add(node.op.clone(), &inputs, node.scope)?;
+                match self.components.share[n] {
+                    true => self.add(Op::SumRanks, &[sum], node.scope)?,
+                    false => sum,
+                }
             }
             (_, None) => match (&node.op, &self.loops[n]) {
                 (Op::Scan(_), Some(plan)) => self.scan(id, plan)?,

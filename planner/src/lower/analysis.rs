@@ -2,7 +2,7 @@
 
 use crate::lower::partial::Partials;
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Input, Op};
+use gnnc_ir::op::{Binary, Input, Op};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// Facts about every node of one region, indexed by node.
@@ -32,6 +32,9 @@ pub fn pointwise(op: &Op) -> bool {
             | Op::Const(_)
             | Op::Input(Input::Fresh(_))
             | Op::Take(..)
+            | Op::Pick
+            | Op::PickHead
+            | Op::PlaceHead(_)
     )
 }
 
@@ -118,7 +121,12 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         Op::Redistribute(_) => true,
         // What is kept is exchanged and copied.
         Op::Blend => position >= 2,
-        Op::Take(..) => true,
+        Op::Take(..) | Op::Pick => true,
+        // The head is picked where the row of the vertex lies.
+        Op::PickHead => position > 0 || !matches!(graph.node(operand).op, Op::Take(..)),
+        Op::PlaceHead(_) => position > 0,
+        // The arcs of a type lie apart: what they bring is computed once.
+        Op::PickSum(_) => position == 0,
         // A carry's start value is computed straight into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
         // Softmax over several columns renames them as heads, which needs a plain layout.
@@ -146,14 +154,29 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
             && !matches!(node.op, Op::Broadcast(_))
             && users[n].iter().any(|u| !fixed[u.0 as usize]);
         // Shared work is stored, unless it is a wide arc tensor: those are never materialised.
-        let shared = uses[n] > 1
-            && (!is_arc(node.ty) || (node.ty.width == 1 && !matches!(node.op, Op::Take(..))));
+        let shared =
+            uses[n] > 1 && (!is_arc(node.ty) || (node.ty.width == 1 && !loaded(graph, id)));
         stored[n] = hoisted || shared;
     }
     for id in &graph.results {
         stored[id.0 as usize] = true;
     }
     stored
+}
+
+/// Whether an arc tensor costs about as much to compute as to load: rows of vertices or of tables, and those of
+/// tables times a stored number of the arc.
+fn loaded(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let picked = |id: &NodeId| matches!(graph.node(*id).op, Op::Pick);
+    match (&node.op, &node.inputs[..]) {
+        (Op::Take(..) | Op::Pick | Op::PickHead, _) => true,
+        (Op::Binary(Binary::Mul), [a, b]) => {
+            let number = |id: &NodeId| graph.ty(*id).columns() == 1;
+            picked(a) && number(b) || picked(b) && number(a)
+        }
+        _ => false,
+    }
 }
 
 /// Finds, for every reduction and product, the element-wise node that its kernel can end in.
@@ -175,6 +198,12 @@ fn hosts(
         let early = distributed
             && node.ty.rows == Rows::Vertices
             && matches!(node.op, Op::Gather(_, End::Src, _));
+        // Heads that no arc names are 0, whatever a function of them would be.
+        let places = node
+            .inputs
+            .first()
+            .is_some_and(|i| matches!(graph.node(*i).op, Op::PlaceHead(_)));
+        let early = early || places;
         if !hosting || early || reduce_now[g.0 as usize] || graph.results.contains(&g) {
             continue;
         }

@@ -5,7 +5,7 @@ use gnnc_ir::graph::Graph;
 use gnnc_ir::infer::TypeError;
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{Binary, Input, Op, Unary};
-use gnnc_ir::{NodeId, Rows};
+use gnnc_ir::{EdgeSet, NodeId, Rows};
 
 /// Writes means as scaled sums and, if the input features are stored as non-zeros, moves
 /// scalings of their rows to the other side of products: `(s x) w = s (x w)` and
@@ -40,6 +40,15 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
                 let right = add(Op::Binary(Binary::Mul), &[inputs[1], scale])?;
                 add(Op::MatMulTN, &[x, right])?
             }
+            // Heads are picked of rows as they lie, and placed by the sums that have them.
+            (Op::PickHead, _) => {
+                let taken = taken(&mut out, inputs[0], scope).map_err(bug)?;
+                out.add(Op::PickHead, &[taken, inputs[1]], scope)
+                    .map_err(bug)?
+            }
+            (Op::Gather(set, end, Reduce::Sum), _) => {
+                gather_places(&mut out, (*set, *end), inputs[0], scope).map_err(bug)?
+            }
             (Op::Scan(scan), _) => {
                 let mut scan = scan.clone();
                 scan.body = canonical(&scan.body, sparse)?;
@@ -51,6 +60,67 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     }
     out.results = graph.results.iter().map(|r| map[r.0 as usize]).collect();
     Ok(gnnc_ir::simplify::simplify(&out.pruned()))
+}
+
+/// The same rows of vertices, taken last: `reshape(take(x)) = take(reshape(x))`.
+fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
+    let node = out.node(id).clone();
+    let (Op::Reshape { .. }, Some(take)) = (&node.op, node.inputs.first()) else {
+        return Ok(id);
+    };
+    let take = out.node(*take).clone();
+    match take.op {
+        Op::Take(..) => {
+            let rows = out.add(node.op, &take.inputs, scope)?;
+            out.add(take.op, &[rows], scope)
+        }
+        _ => Ok(id),
+    }
+}
+
+/// A sum over arcs in which placed heads stand alone: `gather(place(a) + b) = gather(place(a)) + gather(b)`, and a factor
+/// of one column is taken into what is placed.
+fn gather_places(
+    out: &mut Graph,
+    (set, end): (EdgeSet, End),
+    x: NodeId,
+    scope: u32,
+) -> Result<NodeId, TypeError> {
+    fn places(graph: &Graph, id: NodeId) -> bool {
+        let node = graph.node(id);
+        match node.op {
+            Op::PlaceHead(_) => true,
+            Op::Binary(Binary::Add | Binary::Mul) => node.inputs.iter().any(|i| places(graph, *i)),
+            _ => false,
+        }
+    }
+    let gather = Op::Gather(set, end, Reduce::Sum);
+    let node = out.node(x).clone();
+    match (&node.op, &node.inputs[..]) {
+        (Op::Binary(Binary::Add), [a, b])
+            if (places(out, *a) || places(out, *b)) && out.ty(*a) == out.ty(*b) =>
+        {
+            let a = gather_places(out, (set, end), *a, scope)?;
+            let b = gather_places(out, (set, end), *b, scope)?;
+            out.add(Op::Binary(Binary::Add), &[a, b], scope)
+        }
+        (Op::Binary(Binary::Mul), [a, b]) => {
+            let (place, factor) = match out.ty(*b).columns() {
+                1 => (*a, *b),
+                _ => (*b, *a),
+            };
+            let of = out.node(place).clone();
+            match of.op {
+                Op::PlaceHead(_) if out.ty(factor).columns() == 1 => {
+                    let inner = out.add(node.op.clone(), &[of.inputs[0], factor], scope)?;
+                    let placed = out.add(of.op, &[inner, of.inputs[1]], scope)?;
+                    out.add(gather, &[placed], scope)
+                }
+                _ => out.add(gather, &[x], scope),
+            }
+        }
+        _ => out.add(gather, &[x], scope),
+    }
 }
 
 /// Whether a node is the feature matrix or a dropout of it.

@@ -134,7 +134,7 @@ fn cuttable<'a>(n: usize, instrs: &'a [Instr], program: &Program) -> Option<(usi
         return None;
     };
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
-    let by_row = !matches!(kernel.body, Body::ColReduce { .. });
+    let by_row = !kernel.body.sums_rows();
     (launch.rows == Extent::All && by_row).then_some((n, launch))
 }
 

@@ -53,6 +53,16 @@ impl Lowerer {
                     history.ty(),
                 )
             }
+            Input::Relation(relations) => {
+                let ty = relations.ty();
+                let role = Role::Relation(relations.count);
+                ("relation".to_owned(), role, ty, self.extent(ty))
+            }
+            Input::RelationDegree(relations) => {
+                let ty = relations.ty();
+                let role = Role::RelationDegree(relations.count);
+                ("relation_degree".to_owned(), role, ty, self.extent(ty))
+            }
             Input::Fresh(_) => {
                 let why = "which arcs are fresh is not known to kernels";
                 return Err(LowerError::Internal(why.to_owned()));

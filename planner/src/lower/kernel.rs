@@ -3,7 +3,7 @@
 use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
-use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand};
+use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand, Picked};
 use gnnc_ir::op::{Input, Op, Site, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
@@ -103,6 +103,43 @@ impl Builder {
                     let mask = expr.push(mask);
                     expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
                 }
+                Op::Pick => {
+                    let table = region.stored(node.inputs[0])?;
+                    let count = match table.ty.rows {
+                        Rows::Fixed(count) => count,
+                        _ => 0,
+                    };
+                    let picked = self.head(region, node.inputs[1], (count, table.stride))?;
+                    let operand = Operand {
+                        picked: Some(picked),
+                        ..table.operand(At::One)
+                    };
+                    let n = self.operand(operand, table.at);
+                    expr.push(Scalar::Load(n))
+                }
+                Op::PickHead => {
+                    let of = node.inputs[0];
+                    let (value, end) = match (region.value(of), &region.graph.node(of).op) {
+                        (Some(stored), _) => (Some(stored), None),
+                        (None, Op::Take(_, end)) => {
+                            let rows = region.graph.node(of).inputs[0];
+                            (region.value(rows), Some(*end))
+                        }
+                        (None, _) => (None, None),
+                    };
+                    let value = value.ok_or_else(|| {
+                        LowerError::Internal(format!("heads of {of} are picked but not stored"))
+                    })?;
+                    let picked =
+                        self.head(region, node.inputs[1], (value.ty.heads, value.head_step))?;
+                    let operand = Operand {
+                        head_step: 0,
+                        picked: Some(picked),
+                        ..value.operand(self.place(value.ty, end))
+                    };
+                    let n = self.operand(operand, value.at);
+                    expr.push(Scalar::Load(n))
+                }
                 Op::Take(_, end) => {
                     let operand = node.inputs[0];
                     let value = region.value(operand).ok_or_else(|| {
@@ -119,6 +156,18 @@ impl Builder {
         };
         self.done.push((id, value));
         Ok(value)
+    }
+
+    /// One of so many heads, so far apart, that a node names for each arc.
+    pub fn head(
+        &mut self,
+        region: &Region<'_>,
+        number: NodeId,
+        (count, step): (u32, u32),
+    ) -> Result<Picked, LowerError> {
+        let number = region.stored(number)?;
+        let by = self.operand(number.operand(At::Edge), number.at);
+        Ok(Picked { by, count, step })
     }
 
     /// The expression that reads a tensor at the kernel's own element.
@@ -145,13 +194,18 @@ impl Builder {
     }
 
     fn load(&mut self, expr: &mut Expr, value: Value, at: At) -> ValueId {
-        let operand = value.operand(at);
-        let found = self.inputs.iter().position(|i| *i == (operand, value.at));
+        let n = self.operand(value.operand(at), value.at);
+        expr.push(Scalar::Load(n))
+    }
+
+    /// The number of an input, which equal ones share.
+    fn operand(&mut self, operand: Operand, at: Ref) -> u16 {
+        let found = self.inputs.iter().position(|i| *i == (operand, at));
         let n = found.unwrap_or_else(|| {
-            self.inputs.push((operand, value.at));
+            self.inputs.push((operand, at));
             self.inputs.len() - 1
         });
-        expr.push(Scalar::Load(n as u16))
+        n as u16
     }
 
     fn mask(

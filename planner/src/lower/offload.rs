@@ -318,6 +318,8 @@ fn candidate(
         Role::Features
         | Role::FeatureValues
         | Role::Degree(..)
+        | Role::Relation(_)
+        | Role::RelationDegree(_)
         | Role::Param(_)
         | Role::State(..)
         | Role::Static

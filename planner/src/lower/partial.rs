@@ -80,7 +80,7 @@ fn transfer(
     match &node.op {
         Op::Arg(n) => (args.get(*n as usize).copied().unwrap_or(false), Vec::new()),
         Op::Loss(_) | Op::SumRanks => (true, Vec::new()),
-        Op::SumRows | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
+        Op::SumRows | Op::PickSum(_) | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
             // Every rank has all rows, or the rows of a weight.
             Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(flags != [true, true]),
             Rows::Vertices | Rows::Edges(_) => (true, Vec::new()),

@@ -255,7 +255,7 @@ fn rowed(program: &Program, buffer: BufferId) -> bool {
 
 fn launched(launch: &Launch, program: &Program) -> (Vec<(BufferId, Reading)>, bool) {
     let kernel = program.kernel(launch.kernel);
-    let column = matches!(kernel.body, Body::ColReduce { .. });
+    let column = kernel.body.sums_rows();
     let to_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
     let operands = launch.inputs.iter().zip(&kernel.inputs);
     let reads = operands.map(|(at, operand)| {

@@ -6,10 +6,10 @@ use crate::lower::kernel::{Builder, fresh};
 use crate::lower::region::{Region, Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
-use gnnc_ir::kernel::{At, Body, End, Over};
+use gnnc_ir::kernel::{At, Body, End, Over, Reduce};
 use gnnc_ir::op::{Input, Op, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
-use gnnc_ir::{NodeId, Rows, Type};
+use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
 
 impl Region<'_> {
     /// A kernel that reduces (node `g`) and ends in the element-wise node `last`.
@@ -26,6 +26,16 @@ impl Region<'_> {
             .first()
             .copied()
             .ok_or_else(|| LowerError::Internal(format!("{g}, {}, has no operand", node.op)))?;
+        // What arcs bring to one of several heads is computed without the others.
+        let (operand, head) = match (&node.op, graph.node(operand)) {
+            (Op::Gather(_, _, Reduce::Sum), place) if self.value(operand).is_none() => {
+                match place.op {
+                    Op::PlaceHead(heads) => (place.inputs[0], Some((place.inputs[1], heads))),
+                    _ => (operand, None),
+                }
+            }
+            _ => (operand, None),
+        };
         let mut space = graph.ty(operand);
         if matches!(node.op, Op::EdgeSoftmax(_)) && space.width != 1 {
             space = Type {
@@ -90,6 +100,14 @@ impl Region<'_> {
                 },
                 launch_rows(space),
             ),
+            Op::PickSum(types) => (
+                Body::TypeSum {
+                    set: EdgeSet::Plain,
+                    types: *types,
+                    value,
+                },
+                launch_rows(space),
+            ),
             Op::EdgeSoftmax(set) => {
                 let body = Body::EdgeSoftmax { set: *set, value };
                 (body, launch_rows(space))
@@ -109,6 +127,10 @@ impl Region<'_> {
             At::Row
         };
         let mut output = out.operand(at);
+        if let Some((number, heads)) = head {
+            let picked = builder.head(self, number, (heads, out.head_step))?;
+            (output.head_step, output.picked) = (0, Some(picked));
+        }
         if matches!(node.op, Op::EdgeSoftmax(_)) {
             output = Value {
                 ty: space,

@@ -56,6 +56,7 @@ impl Value {
             head_step,
             column_step,
             storage: Default::default(),
+            picked: None,
         }
     }
 

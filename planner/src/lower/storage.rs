@@ -151,8 +151,10 @@ impl Classes {
             Instr::Densify { out, .. } => self.stay(at, out.buffer),
             Instr::AllReduce { buffers } => buffers.iter().for_each(|id| self.stay(at, *id)),
             Instr::Launch(launch) => {
-                let body = &program.kernel(launch.kernel).body;
-                if matches!(body, Body::EdgeSoftmax { .. } | Body::ColReduce { .. }) {
+                let kernel = program.kernel(launch.kernel);
+                let body = &kernel.body;
+                let placed = kernel.outputs.iter().any(|output| output.picked.is_some());
+                if matches!(body, Body::EdgeSoftmax { .. }) || body.sums_rows() || placed {
                     launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
                 }
             }

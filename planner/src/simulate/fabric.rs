@@ -209,6 +209,7 @@ mod tests {
             feature_nonzeros: 16_000_048,
             column_nonzeros: Vec::new(),
             classes: 4,
+            relations: 0,
             split: [0; 3],
             max_degree: 0,
             max_out_degree: 0,

@@ -127,6 +127,8 @@ struct Needs {
     /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
     arcs: [[Arcs; 2]; 2],
+    /// Of both: into how many types they are sorted; 0 if they are not.
+    types: [u32; 2],
     /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
     /// if they are walked by column too.
     features: [(bool, Option<u64>); 2],
@@ -290,6 +292,10 @@ impl Needs {
         let arcs = &mut self.arcs[usize::from(whole)][set];
         arcs.walked[0] = true;
         arcs.walked[1] |= by_source;
+        if let Body::TypeSum { types, .. } = body {
+            self.types[usize::from(whole)] = *types;
+            return;
+        }
         arcs.kept[usize::from(by_source)] |= !fetched;
     }
 
@@ -331,7 +337,8 @@ impl Needs {
     /// What is the same on all ranks: the topology of the whole graph where it is walked, global ids
     /// of all rows and the owners' lists of them.
     fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
-        let arcs = arc_bytes(&self.arcs[1], sizes, Extent::All, sizes.vertices);
+        let arcs = arc_bytes(&self.arcs[1], sizes, Extent::All, sizes.vertices)
+            + type_bytes(self.types[1], sizes, Extent::All);
         let ids = self.sent.iter().any(|sent| sent.redistributed > 0);
         let ids = if ids { 8 * sizes.vertices } else { 0 };
         // Ids and places of the rows that move with chunks.
@@ -342,7 +349,8 @@ impl Needs {
     /// Topology, split, labels and sparse features' indices of one rank.
     fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
-        let mut bytes = arc_bytes(&self.arcs[0], sizes, Extent::Inner, local);
+        let mut bytes = arc_bytes(&self.arcs[0], sizes, Extent::Inner, local)
+            + type_bytes(self.types[0], sizes, Extent::Inner);
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
@@ -359,6 +367,14 @@ impl Needs {
             }
         }
         bytes
+    }
+}
+
+/// The positions of the arcs into rows, by type.
+fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
+    match types {
+        0 => 0,
+        types => 8 * (u64::from(types) + 1) + 4 * sizes.rows(rows.arcs(EdgeSet::Plain)),
     }
 }
 

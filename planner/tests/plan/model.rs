@@ -43,6 +43,7 @@ pub fn workload(
         feature_nonzeros: vertices * u64::from(shape.features),
         column_nonzeros: Vec::new(),
         classes: shape.classes,
+        relations: 0,
         split: [0; 3],
         max_degree: 0,
         max_out_degree: 0,

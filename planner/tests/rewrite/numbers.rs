@@ -28,6 +28,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
     let context = EvalContext {
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
+        types: (0..INDICES.len()).map(|arc| (arc % 3) as u16).collect(),
         features: tensor(Type::vertices(graph.features), 1),
         labels: (0..vertices as i32).map(|v| v % 2).collect(),
         train: (0..vertices).map(|v| v % 3 != 0).collect(),

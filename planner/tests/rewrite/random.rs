@@ -3,8 +3,8 @@
 use crate::numbers;
 use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::Input;
-use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Type, Unary};
+use gnnc_ir::op::{Input, Relations};
+use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Rows, Type, Unary};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{RewriteOptions, rewrite};
 use proptest::prelude::*;
@@ -17,6 +17,12 @@ const FACTS: Facts = Facts {
     sparse_features: false,
     classes: 2,
     train: true,
+};
+
+/// Types of the arcs of [`numbers`].
+const RELATIONS: Relations = Relations {
+    count: 3,
+    all: false,
 };
 
 /// An operator and two picks among the values so far.
@@ -58,6 +64,10 @@ fn operator(choice: u8) -> Op {
         51 => Op::Reshape { heads: 1, width: 4 },
         52 | 53 => Op::SliceRows { start: 0, len: 4 },
         54 => Op::Unary(Unary::Exp),
+        56 => Op::Pick,
+        57 => Op::PickHead,
+        58 => Op::PickSum(RELATIONS.count),
+        59 => Op::PlaceHead(RELATIONS.count),
         _ => Op::Binary(Binary::Mul),
     }
 }
@@ -71,6 +81,7 @@ fn graph(choices: &[Choice]) -> Graph {
         Type::matrix(8, 4),
         Type::matrix(4, 3),
         Type::matrix(1, 4),
+        Type::matrix(RELATIONS.count, 4),
     ]
     .into_iter()
     .enumerate()
@@ -92,14 +103,29 @@ fn graph(choices: &[Choice]) -> Graph {
         Input::InDegree(EdgeSet::Plain),
         Input::OutDegree(EdgeSet::Looped),
         Input::InDegree(EdgeSet::Looped),
+        Input::RelationDegree(RELATIONS),
     ] {
         values.push(graph.add(Op::Input(input), &[], 0).unwrap());
     }
+    let types = graph
+        .add(Op::Input(Input::Relation(RELATIONS)), &[], 0)
+        .unwrap();
     for (op, a, b) in choices {
         let op = operator(*op);
         let pick = |choice: u8| values[choice as usize % values.len()];
+        // Types name rows and heads that there are.
+        let ty = graph.ty(pick(*a));
+        let fits = match op {
+            Op::Pick => ty.rows == Rows::Fixed(RELATIONS.count),
+            Op::PickHead => ty.heads == RELATIONS.count,
+            _ => true,
+        };
+        if !fits {
+            continue;
+        }
         let inputs = match op {
             Op::Binary(_) | Op::MatMul | Op::Concat => vec![pick(*a), pick(*b)],
+            Op::Pick | Op::PickHead | Op::PickSum(_) | Op::PlaceHead(_) => vec![pick(*a), types],
             _ => vec![pick(*a)],
         };
         if let Ok(id) = graph.add(op, &inputs, 0) {
@@ -129,7 +155,7 @@ proptest! {
 
     #[test]
     fn random_graphs_compute_the_same(
-        choices in prop::collection::vec((0u8..224, any::<u8>(), any::<u8>()), 8..40)
+        choices in prop::collection::vec((0u8..240, any::<u8>(), any::<u8>()), 8..40)
     ) {
         let graph = graph(&choices);
         prop_assume!(is_tame(&graph));

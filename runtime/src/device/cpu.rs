@@ -218,6 +218,7 @@ impl Call<'_> {
             head_step: spec.width,
             column_step: 1,
             storage: Default::default(),
+            picked: None,
         });
         for h in 0..spec.heads {
             for c in 0..spec.width {

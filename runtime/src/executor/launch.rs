@@ -7,7 +7,7 @@ use crate::part::Walkable;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::kernel::Body;
 use gnnc_ir::op::Site;
 use gnnc_ir::program::{Chunk, Launch, Program, Ref};
 
@@ -148,12 +148,8 @@ impl Worker {
         set: EdgeSet,
         walk: Walk,
     ) -> Result<(&Walkable, &[u32]), Fault> {
-        let end = match walk {
-            Walk::ArcsBySource => End::Src,
-            _ => End::Dst,
-        };
         let arcs = self.own.part.arcs(launch.rows, set);
-        arcs.and_then(|arcs| arcs.by(end))
+        arcs.and_then(|arcs| arcs.by(walk))
             .ok_or(Fault::Missing("arcs"))
     }
 }

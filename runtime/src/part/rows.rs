@@ -13,12 +13,16 @@ impl Part {
         rows.extend(self.send.iter().map(|(_, rows)| &rows[..]));
         rows.extend(self.whole.owned.iter().map(|ids| &ids[..]));
         rows.extend(self.whole.chunks.lists());
+        let mut places: Vec<&[u64]> = Vec::new();
         let arcs = self.arcs.iter().chain(&self.whole.arcs).flatten();
+        for by_type in arcs.clone().filter_map(|arcs| arcs.by_type.as_ref()) {
+            rows.push(&by_type.csr.indices);
+            places.push(&by_type.csr.indptr);
+        }
         let by_end = arcs.map(|arcs| (&arcs.by_destination, &arcs.by_source, arcs.kept));
         let features = self.features.iter().flatten();
         let by_axis =
             features.map(|features| (&features.by_row, &features.by_column, [true, true]));
-        let mut places: Vec<&[u64]> = Vec::new();
         for (one, other, kept) in by_end.chain(by_axis) {
             rows.extend(kept[0].then_some(&one.csr.indices[..]));
             places.push(&one.csr.indptr);

@@ -15,7 +15,7 @@ impl Check<'_> {
             return self.cut(Some(chunk), launch.rows);
         }
         self.known(chunk)?;
-        match over_all(launch.rows) && !matches!(kernel.body, Body::ColReduce { .. }) {
+        match over_all(launch.rows) && !kernel.body.sums_rows() {
             true => Ok(()),
             false => Err(format!(
                 "a {} over {:?} rows in chunks, expected rows of the whole graph, each with a result",

@@ -2,7 +2,6 @@
 
 use super::{Check, Checked};
 use crate::whole::over_all;
-use gnnc_ir::kernel::Body;
 use gnnc_ir::program::{Extent, Instr, Passage, Product, Program, Ref, Role};
 use gnnc_ir::trace::Phase;
 
@@ -93,7 +92,7 @@ fn by_rows(program: &Program, instr: &Instr) -> Checked {
 /// What can be done for some rows.
 fn some_rows(program: &Program, instr: &Instr) -> Checked {
     let kernel = |id: &gnnc_ir::program::KernelId| program.kernels.get(id.0 as usize);
-    let reduces = |id| kernel(id).is_some_and(|k| matches!(k.body, Body::ColReduce { .. }));
+    let reduces = |id| kernel(id).is_some_and(|k| k.body.sums_rows());
     let fits = match instr {
         Instr::Launch(launch) => !reduces(&launch.kernel) && launch.chunk.is_none(),
         Instr::MatMul { product, .. } | Instr::SparseMatMul { product, .. } => {

@@ -1,6 +1,10 @@
-//! How far into their operands kernels reach.
+//! How much of their operands launches touch.
 
-use gnnc_ir::kernel::{At, Operand};
+use super::{Check, Checked};
+use crate::whole::over_all;
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::program::{Extent, Launch, Role};
 
 /// Rows of each kind.
 #[derive(Default)]
@@ -47,11 +51,101 @@ impl Reach {
         })
     }
 
+    /// Elements up to the last one of the first row.
     pub(super) fn one(operand: &Operand, heads: u32, width: u32) -> u64 {
         let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
+        let places = operand
+            .picked
+            .map_or(0, |picked| step(picked.count, picked.step));
         u64::from(operand.offset)
+            + places
             + step(heads, operand.head_step)
             + step(width, operand.column_step)
             + 1
+    }
+}
+
+impl Check<'_> {
+    /// Checks that the numbers that pick a place are below the places that there are.
+    pub(super) fn picked(&self, what: &str, operand: &Operand, launch: &Launch) -> Checked {
+        let Some(picked) = operand.picked else {
+            return Ok(());
+        };
+        let by = launch.inputs.get(usize::from(picked.by));
+        let buffer = by.and_then(|at| self.program.buffers.get(at.buffer.0 as usize));
+        match buffer.map(|buffer| buffer.role) {
+            Some(Role::Relation(count)) if count <= picked.count => Ok(()),
+            _ => Err(format!(
+                "{what} has {} places, picked by what holds no types of arcs, or more of them",
+                picked.count
+            )),
+        }
+    }
+
+    /// How many rows of each kind a launch touches.
+    pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
+        let sizes = &self.part.sizes;
+        let (inner, local) = match over_all(launch.rows) {
+            true => (sizes.vertices, sizes.vertices),
+            false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
+        };
+        let rows = sizes.rows(launch.rows);
+        let walk = Walk::of(&kernel.body);
+        let expected = match walk {
+            Walk::Rows => rows,
+            Walk::Arcs | Walk::ArcsByDestination | Walk::ArcsByType => inner,
+            Walk::ArcsBySource => local,
+        };
+        if rows != expected {
+            return Err(format!(
+                "a kernel over arcs runs over {rows} rows, expected {expected}"
+            ));
+        }
+        if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
+            return Err(format!("dropout of {rows} rows, which are no vertices"));
+        }
+        let arcs = kernel
+            .body
+            .edge_set()
+            .map_or(0, |set| sizes.rows(launch.rows.arcs(set)));
+        let types = match kernel.body {
+            Body::TypeSum { types, .. } => types,
+            _ => 0,
+        };
+        let relations = self.data.topology.relations();
+        if walk == Walk::ArcsByType && types != relations {
+            return Err(format!(
+                "a sum over {types} types of arcs, the graph has {relations}"
+            ));
+        }
+        Ok(match walk {
+            Walk::ArcsByType => Reach {
+                row: types.into(),
+                edge: arcs,
+                ..Reach::default()
+            },
+            Walk::Rows => Reach {
+                row: rows,
+                ..Reach::default()
+            },
+            Walk::Arcs => Reach {
+                row: arcs,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+            Walk::ArcsByDestination => Reach {
+                row: inner,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+            Walk::ArcsBySource => Reach {
+                row: local,
+                src: local,
+                dst: inner,
+                edge: arcs,
+            },
+        })
     }
 }

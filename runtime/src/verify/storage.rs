@@ -11,6 +11,8 @@ pub(super) fn always_floats(role: Role) -> bool {
         | Role::Degree(..)
         | Role::ArcEnds(_)
         | Role::ArcPlaces(_)
+        | Role::Relation(_)
+        | Role::RelationDegree(_)
         | Role::Table(_)
         | Role::Param(_)
         | Role::State(..)

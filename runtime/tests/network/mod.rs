@@ -82,6 +82,7 @@ impl Network {
             head_step: 0,
             column_step: 0,
             storage: Default::default(),
+            picked: None,
         };
         let map = |values: Vec<Expr>| Body::Map {
             over: Over::Rows,

@@ -353,6 +353,7 @@ fn each(at: At) -> Operand {
         head_step: 0,
         column_step: 0,
         storage: Default::default(),
+        picked: None,
     }
 }
 

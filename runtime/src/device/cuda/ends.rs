@@ -118,6 +118,7 @@ mod tests {
             head_step: 0,
             column_step: 1,
             storage: Storage::F32,
+            picked: None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::sparse;
 use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size};
 use gnnc_codegen::walk::Walk;
-use gnnc_ir::kernel::{Body, End, Kernel};
+use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::memory::ALIGN;
 use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};
 use std::collections::BTreeMap;
@@ -207,12 +207,8 @@ impl Station {
                 _,
             ) => Ok(self.sparse_arcs(*product, *values)?),
             (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {
-                let end = match walk {
-                    Walk::ArcsBySource => End::Src,
-                    _ => End::Dst,
-                };
                 let arcs = self.own.part.arcs(launch.rows, set);
-                let arcs = arcs.and_then(|arcs| arcs.by(end));
+                let arcs = arcs.and_then(|arcs| arcs.by(walk));
                 Ok(Arcs::of(arcs.ok_or(Fault::Missing("arcs"))?))
             }
             _ => Ok(Arcs::default()),

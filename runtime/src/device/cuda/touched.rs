@@ -75,6 +75,7 @@ impl Reach<'_> {
             rows
         };
         let by_source = self.walk == Walk::ArcsBySource;
+        let by_type = self.walk == Walk::ArcsByType;
         match at {
             At::One => vec![0],
             At::List => Vec::new(),
@@ -84,6 +85,7 @@ impl Reach<'_> {
             At::Dst if by_source => listed(self.arcs.indices),
             At::Src => listed(self.arcs.indices),
             At::Dst => own(),
+            At::Edge if by_type => listed(self.arcs.indices),
             At::Edge if by_source => listed(self.arcs.positions),
             At::Edge => arcs.collect(),
         }
@@ -106,8 +108,11 @@ fn add(
 ) {
     let steps = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
     let element = operand.storage.bytes();
-    let row_bytes =
-        element * (steps(heads, operand.head_step) + steps(width, operand.column_step) + 1);
+    let places = operand
+        .picked
+        .map_or(0, |picked| steps(picked.count, picked.step));
+    let row_bytes = element
+        * (steps(heads, operand.head_step) + steps(width, operand.column_step) + places + 1);
     let begin = found.len();
     for row in rows {
         let stride = match operand.at {
