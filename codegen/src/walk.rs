@@ -18,11 +18,18 @@ pub enum Walk {
 }
 
 impl Walk {
+    /// Of arcs grouped by an end, with a result for it.
+    pub fn by(end: End) -> Self {
+        match end {
+            End::Dst => Self::ArcsByDestination,
+            End::Src => Self::ArcsBySource,
+        }
+    }
+
     /// The walk of a body.
     pub fn of(body: &Body) -> Self {
         match body {
-            Body::Gather { to: End::Dst, .. } => Self::ArcsByDestination,
-            Body::Gather { to: End::Src, .. } => Self::ArcsBySource,
+            Body::Gather { to, .. } => Self::by(*to),
             Body::TypeSum { .. } => Self::ArcsByType,
             Body::EdgeSoftmax { .. } => Self::Arcs,
             Body::Map { over, .. }

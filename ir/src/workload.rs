@@ -38,8 +38,8 @@ pub struct PartLoad {
     pub feature_nonzeros: u64,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 /// A partition as far as a planner needs it.
@@ -92,10 +92,6 @@ pub struct Workload {
     pub replication: BTreeMap<u32, f64>,
     /// Measured partitions by number of parts, one for each partitioner.
     pub partitions: BTreeMap<u32, Vec<PartitionSummary>>,
-}
-
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 impl Workload {

@@ -18,8 +18,10 @@ use crate::verify::verify;
 use crate::whole::{Whole, over_all};
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
+use gnnc_codegen::walk::Walk;
 use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
+
 use gnnc_ir::memory::layout;
 use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
 use std::ops::Range;
@@ -266,13 +268,13 @@ fn fill(
         }
         Role::ArcEnds(Grouped { set, by }) => {
             let arcs = rank.part.arcs(buffer.extent, set);
-            if let Some((walkable, _)) = arcs.and_then(|arcs| arcs.by(by)) {
+            if let Some((walkable, _)) = arcs.and_then(|arcs| arcs.by(Walk::by(by))) {
                 integers(&walkable.csr.indices, floats);
             }
         }
         Role::ArcPlaces(set) => {
             let arcs = rank.part.arcs(buffer.extent, set);
-            if let Some((_, places)) = arcs.and_then(|arcs| arcs.by(End::Src)) {
+            if let Some((_, places)) = arcs.and_then(|arcs| arcs.by(Walk::ArcsBySource)) {
                 integers(places, floats);
             }
         }

@@ -1,6 +1,7 @@
 //! The rows of a part that an instruction runs over: those of a chunk, or all.
 
 use super::{Part, index, sliced};
+use gnnc_codegen::walk::Walk;
 use gnnc_graph::Csr;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
@@ -60,7 +61,7 @@ impl Part {
     /// The first arc of each row of a cut.
     fn first_arcs(&self, even: Even) -> Option<&[u64]> {
         let Grouped { set, by } = even.arcs?;
-        let (walkable, _) = self.arcs(even.rows.extent(), set)?.by(by)?;
+        let (walkable, _) = self.arcs(even.rows.extent(), set)?.by(Walk::by(by))?;
         Some(&walkable.csr.indptr)
     }
 

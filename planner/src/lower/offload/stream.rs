@@ -122,6 +122,8 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                     return None;
                 }
                 Body::ColReduce { .. } => (launch.rows, Grain::Sums),
+                // Its arcs lie by type.
+                Body::TypeSum { .. } => return None,
                 body => {
                     let by = match body {
                         Body::Gather { to, .. } => *to,

@@ -5,7 +5,7 @@
 
 use super::stream::{chunks, cut};
 use super::{Means, Room, add};
-use gnnc_ir::kernel::{At, End, Kernel};
+use gnnc_ir::kernel::{At, Body, End, Kernel};
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
 };
@@ -79,7 +79,9 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     let body = &program.kernel(launch.kernel).body;
     let set = body.edge_set()?;
     let by = match body {
-        gnnc_ir::kernel::Body::Gather { to, .. } => *to,
+        Body::Gather { to, .. } => *to,
+        // It reads places by type, which stay, and nothing of these.
+        Body::TypeSum { .. } => return None,
         _ => End::Dst,
     };
     let extent = match launch.rows {
