@@ -13,7 +13,6 @@ use gnnc_ir::cluster::{
 };
 use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
-use gnnc_ir::trace::median;
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS};
 use runs::Heap;
@@ -60,19 +59,8 @@ pub struct Calibrated {
     pub cluster: Cluster,
     /// How well its costs explain what was measured.
     pub quality: Vec<Quality>,
-    /// How much longer whole epochs are than what is predicted of their instructions.
-    pub wholes: Vec<Whole>,
     /// What was measured.
     pub measurements: Vec<Measurement>,
-}
-
-/// Epochs beside the sum of their instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Whole {
-    /// Ranks that ran at once.
-    pub ranks: u32,
-    /// The median over what was trained; the costs are multiplied by it.
-    pub longer: f64,
 }
 
 /// The time of one instruction on one rank.
@@ -80,8 +68,6 @@ pub struct Whole {
 pub struct Measurement {
     /// Ranks that ran at once.
     pub ranks: u32,
-    /// Which of them.
-    pub rank: u32,
     /// What was trained on what.
     pub what: String,
     /// Place of the instruction in the step.
@@ -122,7 +108,7 @@ const CASES: &[Case] = &[
     Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, widths: FEW, epochs: 4 },
     Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, widths: ALL, epochs: 3 },
     Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, widths: FEW, epochs: 2 },
-    Case { vertices: 150_000, arcs: 2_500_000, features: 400, sparsity: 1, classes: 20, widths: &[16, 128], epochs: 2 },
+    Case { vertices: 150_000, arcs: 2_500_000, features: 100, sparsity: 1, classes: 20, widths: FEW, epochs: 1 },
 ];
 /// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
 /// measured once may be measured then.
@@ -268,11 +254,9 @@ impl Case {
 fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, Error> {
     let mut cluster = machine(options)?;
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
-    let mut wholes = Vec::new();
     for heap in heaps {
         let ranks = heap.ranks;
-        let (around, found, walls) = heap.conclude();
-        let before = measurements.len();
+        let (around, found) = heap.conclude();
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
         for found in found {
             by_group.entry(found.group.clone()).or_default().push(found);
@@ -294,29 +278,25 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
             measurements.extend(found);
             if MESSAGES.contains(&group.as_str()) {
                 let cost = MessageCost {
-                    latency: Seconds(fitted[0]),
-                    bandwidth: 1.0 / fitted[BYTES].max(1e-15),
+                    latency: Seconds(rounded(fitted[0])),
+                    bandwidth: rounded(1.0 / fitted[BYTES].max(1e-15)),
                 };
                 messages.insert(group, cost);
             } else if found_demand {
                 let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
-                let named = named.map(|(term, cost)| ((*term).to_owned(), cost));
+                let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
                 groups.insert(group, named.collect());
             }
         }
-        let found = Costs {
-            ranks,
-            around: Seconds(around),
-            groups,
-            messages,
-        };
-        let longer = whole(&measurements[before..], &walls, around);
-        let found = times(found, longer);
-        if let Some(link) = found.messages.get("halo-exchange") {
+        if let Some(link) = messages.get("halo-exchange") {
             (cluster.inside.latency, cluster.inside.bandwidth) = (link.latency, link.bandwidth);
         }
-        costs.push(found);
-        wholes.push(Whole { ranks, longer });
+        costs.push(Costs {
+            ranks,
+            around: Seconds(rounded(around)),
+            groups,
+            messages,
+        });
     }
     let calibration = &mut cluster.calibration;
     (calibration.basis, calibration.spread) = (Basis::Measured, SPREAD);
@@ -329,53 +309,8 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
     Ok(Calibrated {
         cluster,
         quality,
-        wholes,
         measurements,
     })
-}
-
-/// By how much the epochs that were measured are longer than what is predicted of them: of all that was trained,
-/// the median. Ranks wait for each other where they communicate.
-fn whole(found: &[Measurement], walls: &BTreeMap<String, f64>, around: f64) -> f64 {
-    let mut runs: BTreeMap<&str, BTreeMap<usize, Vec<&Measurement>>> = BTreeMap::new();
-    for one in found {
-        // Instructions inside of loops were not measured, and the calibration has none.
-        if let Ok(at) = one.at.parse() {
-            let run = runs.entry(&one.what).or_default();
-            run.entry(at).or_default().push(one);
-        }
-    }
-    let longer = runs.into_iter().filter_map(|(what, instructions)| {
-        let mut clocks: BTreeMap<u32, f64> = BTreeMap::new();
-        for ranks in instructions.values() {
-            if ranks.iter().any(|one| one.terms.is_empty()) {
-                let last = clocks.values().copied().fold(0.0, f64::max);
-                clocks.values_mut().for_each(|clock| *clock = last);
-            }
-            for one in ranks {
-                *clocks.entry(one.rank).or_default() += one.predicted;
-            }
-        }
-        let predicted = around + clocks.values().copied().fold(0.0, f64::max);
-        Some(walls.get(what)? / predicted)
-    });
-    let longer: Vec<f64> = longer.filter(|x| x.is_finite()).collect();
-    match longer.is_empty() {
-        true => 1.0,
-        false => median(&longer),
-    }
-}
-
-/// Costs times a factor, with as many digits as a measurement has.
-fn times(mut costs: Costs, factor: f64) -> Costs {
-    let longer = |seconds: &mut f64| *seconds = rounded(*seconds * factor);
-    longer(&mut costs.around.0);
-    (costs.groups.values_mut().flat_map(BTreeMap::values_mut)).for_each(longer);
-    for message in costs.messages.values_mut() {
-        longer(&mut message.latency.0);
-        message.bandwidth = rounded(message.bandwidth / factor);
-    }
-    costs
 }
 
 /// A measurement as the fit takes it: messages by their number and bytes.

@@ -41,5 +41,7 @@ mod skip;
 mod stages;
 #[path = "differential/storage.rs"]
 mod storage;
+#[path = "differential/streamed.rs"]
+mod streamed;
 #[path = "differential/volumes.rs"]
 mod volumes;

@@ -17,6 +17,7 @@ pub fn summarise(
     parts: &[(u32, &dyn Partitioner)],
 ) -> Result<Workload, GraphError> {
     let degrees = data.topology.in_degrees();
+    let most = |degrees: &[u32]| u64::from(degrees.iter().copied().max().unwrap_or(0));
     let count = |mask: &[bool]| mask.iter().filter(|&&in_split| in_split).count() as u64;
     let mut workload = Workload {
         name: data.name.clone(),
@@ -29,7 +30,10 @@ pub fn summarise(
         classes: data.classes(),
         relations: data.topology.relations(),
         split: [count(&data.train), count(&data.val), count(&data.test)],
-        max_degree: u64::from(degrees.iter().copied().max().unwrap_or(0)),
+        max_degree: most(&degrees),
+        max_out_degree: Some(most(&data.topology.out_degrees()))
+            .filter(|out| *out > most(&degrees))
+            .unwrap_or(0),
         degree_histogram: degree_histogram(&degrees),
         replication: BTreeMap::new(),
         partitions: BTreeMap::new(),

@@ -41,7 +41,8 @@ impl Touched {
     pub fn meets(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
-            (Self::Rows(a), Self::Rows(b)) => a == b,
+            // Chunks of one cut.
+            (Self::Rows(a), Self::Rows(b)) if a.at(0) == b.at(0) => a == b,
             (Self::New(e, a), Self::New(f, b)) if e == f => a == b,
             // What is new to a chunk, no chunk before it reads, nor is it a part of one.
             (Self::New(e, new), Self::Near(f, read)) | (Self::Near(f, read), Self::New(e, new))
@@ -49,7 +50,9 @@ impl Touched {
             {
                 new.index <= read.index
             }
-            (Self::New(_, new), Self::Rows(rows)) | (Self::Rows(rows), Self::New(_, new)) => {
+            (Self::New(_, new), Self::Rows(rows)) | (Self::Rows(rows), Self::New(_, new))
+                if rows.even.is_none() =>
+            {
                 new.index <= rows.index
             }
             _ => true,
@@ -86,7 +89,20 @@ pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
 pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
     let mut found = Found(Vec::new());
     found.instr(instr, program);
+    of_runs(&mut found.0, program);
     found.0
+}
+
+/// What of it is found by rows of the program's buffers: those that hold a chunk at a time are used whole.
+fn of_runs(found: &mut [Access], program: &Program) {
+    for access in found {
+        let buffer = program.buffers.get(access.buffer.0 as usize);
+        if buffer
+            .is_some_and(|buffer| matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..)))
+        {
+            access.rows = Touched::All;
+        }
+    }
 }
 
 struct Found(Vec<Access>);
@@ -119,8 +135,12 @@ impl Found {
                 out,
                 rows,
                 finish,
+                chunk,
                 ..
-            } => self.product(*product, [a, b, out], *rows, finish.as_ref(), program),
+            } => {
+                let rows = chunk.map_or(over(*rows), Touched::Rows);
+                self.product(*product, [a, b, out], rows, finish.as_ref(), program);
+            }
             Instr::HaloExchange { buffer, skip } => {
                 self.read(*buffer, Touched::Own);
                 self.write(*buffer, Touched::Halo);
@@ -194,7 +214,15 @@ impl Found {
                 self.read(*from, Touched::All);
                 self.write(*history, Touched::All);
             }
-            Instr::Move { from, to } => {
+            Instr::Move {
+                from,
+                to,
+                chunk: Some(chunk),
+            } => {
+                self.read(*from, Touched::Rows(*chunk));
+                self.write(*to, Touched::Rows(*chunk));
+            }
+            Instr::Move { from, to, .. } => {
                 let extent = |at: &Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
                 // The rows that both have.
                 let own = |at: &Ref, other: &Ref| match (extent(at), extent(other)) {
@@ -220,11 +248,10 @@ impl Found {
         &mut self,
         product: Product,
         [a, b, out]: [&Matrix; 3],
-        rows: Extent,
+        by_rows: Touched,
         finish: Option<&Launch>,
         program: &Program,
     ) {
-        let by_rows = over(rows);
         let (second, result) = match product {
             Product::Tn => (by_rows, Touched::All),
             Product::Nn | Product::Nt => (Touched::All, by_rows),
@@ -250,6 +277,9 @@ impl Found {
         for (n, at) in launch.inputs.iter().enumerate() {
             self.read(*at, rows(inputs.get(n).map(|o| o.at)));
         }
+        // Of what is grouped as the rows are, those of the rows.
+        let of_rows = launch.chunk.map_or(Touched::All, Touched::Rows);
+        launch.lists.iter().for_each(|at| self.read(*at, of_rows));
         let outputs = kernel.map_or(&[][..], |k| &k.outputs);
         for (n, at) in launch.outputs.iter().enumerate() {
             self.write(*at, rows(outputs.get(n).map(|o| o.at)));
@@ -278,11 +308,14 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
     }
 }
 
-/// The rows of an operand that a kernel over a chunk of the whole graph touches.
+/// The rows of an operand that a kernel over a chunk touches.
 fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
     match at {
         At::Row => Touched::Rows(chunk),
+        // What is near a chunk of rows is known to nobody.
+        At::Src if chunk.even.is_some() && !by_source => Touched::All,
+        At::Dst if chunk.even.is_some() && by_source => Touched::All,
         At::Src if by_source => Touched::Rows(chunk),
         At::Dst if by_source => Touched::Near(End::Src, chunk),
         At::Src => Touched::Near(End::Dst, chunk),
@@ -336,6 +369,7 @@ mod tests {
             inner: 4,
             columns: 4,
             finish: None,
+            chunk: None,
         }
     }
 
@@ -368,7 +402,11 @@ mod tests {
 
     #[test]
     fn a_chunk_waits_for_what_it_reads() {
-        let chunk = |index| Chunk { index, of: 4 };
+        let chunk = |index| Chunk {
+            index,
+            of: 4,
+            even: None,
+        };
         let new = |n| Touched::New(End::Dst, chunk(n));
         let near = |n| Touched::Near(End::Dst, chunk(n));
         let rows = |n| Touched::Rows(chunk(n));

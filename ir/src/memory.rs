@@ -4,7 +4,9 @@
 //! peak is the allocated one.
 
 use crate::kernel::{Body, COLUMN_BLOCK};
-use crate::program::{Buffer, BufferId, Instr, Product, Program, RankSizes, Ref, Role};
+use crate::program::{
+    Buffer, BufferId, Chunk, Extent, Instr, Product, Program, RankSizes, Ref, Role,
+};
 
 /// Floats that every offset is a multiple of: 64 bytes.
 pub const ALIGN: u64 = 16;
@@ -352,12 +354,19 @@ fn first_fit(order: &[usize], lifetimes: &[Lifetime], floats: &[u64]) -> (u64, V
     (top, placed)
 }
 
+/// Rows that are summed at once.
+fn at_once(chunk: Option<Chunk>, rows: Extent, sizes: &RankSizes) -> u64 {
+    let longest = chunk.and_then(|chunk| chunk.even.map(|even| even.longest(chunk.of, sizes)));
+    longest.unwrap_or(sizes.rows(rows))
+}
+
 /// Floats that the largest set of partial sums of one instruction takes.
 fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64 {
     let one = |instr: &Instr| match instr {
         Instr::Launch(launch) => match program.kernels.get(launch.kernel.0 as usize) {
             Some(kernel) if matches!(kernel.body, Body::ColReduce { .. }) => {
-                let blocks = sizes.rows(launch.rows).div_ceil(COLUMN_BLOCK as u64).max(1);
+                let rows = at_once(launch.chunk, launch.rows, sizes);
+                let blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
                 blocks
                     .saturating_mul(u64::from(kernel.heads))
                     .saturating_mul(u64::from(kernel.width))
@@ -369,12 +378,13 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
             rows,
             inner,
             columns,
+            chunk,
             ..
         } => {
-            let rows = sizes.rows(*rows);
-            match rows.div_ceil(product_block(rows)) {
-                0 | 1 => 0,
-                blocks => blocks
+            let block = product_block(sizes.rows(*rows));
+            match at_once(*chunk, *rows, sizes).div_ceil(block) {
+                0 | 1 if chunk.is_none() => 0,
+                blocks => (blocks.max(1))
                     .saturating_mul(u64::from(*inner))
                     .saturating_mul(u64::from(*columns)),
             }

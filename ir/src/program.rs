@@ -21,12 +21,14 @@ mod buffer;
 mod chunk;
 mod lists;
 mod pipeline;
+mod sizes;
 mod skip;
 mod transfer;
 mod uses;
 
-pub use chunk::{Chunk, Moved};
+pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
+pub use sizes::RankSizes;
 pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 
@@ -65,6 +67,10 @@ pub enum Extent {
     FeatureNonzeros,
     /// Stored non-zeros of the rank's feature columns, of all vertices.
     SliceNonzeros,
+    /// The rows of one of so many chunks, now of this one and now of that.
+    Run(Even, u32),
+    /// The arcs of the rows of one of so many chunks; likewise.
+    ArcRun(Even, u32),
 }
 
 /// What a buffer is for.
@@ -78,6 +84,11 @@ pub enum Role {
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
+    /// For every arc the local row of its other end, as integers, filled before `setup`: by destination and
+    /// own rows, or rows of the whole graph, as the extent says.
+    ArcEnds(Grouped),
+    /// For every arc, grouped by source, its place among those by destination; likewise.
+    ArcPlaces(EdgeSet),
     /// The type of each arc of a graph with so many types, filled before `setup`.
     Relation(u32),
     /// The number of arcs of its type into its vertex, for each arc of such a graph, filled before `setup`.
@@ -176,7 +187,12 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<Site>,
-    /// The chunk whose rows, or the arcs at which, it runs over; all if none.
+    /// Where the other ends of the arcs that it walks lie and, if they are grouped by source, their places; with
+    /// the graph, on the device, if none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<Ref>,
+    /// The chunk whose rows, or the arcs at which, it runs over; all if none. What sums over rows adds to the
+    /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
 }
@@ -207,6 +223,10 @@ pub enum Instr {
         columns: u32,
         /// An element-wise kernel over the rows of the result, fused into the product.
         finish: Option<Launch>,
+        /// The chunk of rows that it is restricted to, as its finishing kernel is; all if none. `Tn` adds to
+        /// what it gave for the chunks before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<Chunk>,
     },
     /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
     /// Whether `x` is own rows or own columns is said by the extent of its values, here and below.
@@ -330,12 +350,15 @@ pub enum Instr {
     /// Waits for rows of another stage.
     Receive(Passage),
     /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
-    /// each: the rows that both have, own vertices first.
+    /// each: the rows that both have, own vertices first, or those of a chunk.
     Move {
         /// Where the rows are.
         from: Ref,
         /// Where they go.
         to: Ref,
+        /// The chunk of rows that is copied; all if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<Chunk>,
     },
     /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
     /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
@@ -397,47 +420,6 @@ pub struct Program {
     /// The stage that runs this, where layers are divided into stages or vertices into chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
-}
-
-/// How large one rank's share of the data is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankSizes {
-    /// Own vertices.
-    pub inner: u64,
-    /// Halo vertices.
-    pub halo: u64,
-    /// Stored arcs into own vertices.
-    pub edges: u64,
-    /// Non-zeros of own feature rows.
-    pub feature_nonzeros: u64,
-    /// Non-zeros of the rank's feature columns, of all vertices.
-    #[serde(default)]
-    pub slice_nonzeros: u64,
-    /// Vertices of the whole graph.
-    #[serde(default)]
-    pub vertices: u64,
-    /// Stored arcs of the whole graph.
-    #[serde(default)]
-    pub all_edges: u64,
-}
-
-impl RankSizes {
-    /// Number of rows of an extent.
-    pub fn rows(&self, extent: Extent) -> u64 {
-        match extent {
-            Extent::Fixed(n) => u64::from(n),
-            Extent::Inner => self.inner,
-            Extent::Local => self.inner + self.halo,
-            Extent::Halo => self.halo,
-            Extent::Edges(EdgeSet::Plain) => self.edges,
-            Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
-            Extent::All => self.vertices,
-            Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
-            Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
-            Extent::FeatureNonzeros => self.feature_nonzeros,
-            Extent::SliceNonzeros => self.slice_nonzeros,
-        }
-    }
 }
 
 impl Extent {

@@ -1,5 +1,9 @@
 //! The bytes that a program sends, read off its instructions.
 
+mod host;
+
+pub use host::{move_words, moved};
+
 use crate::op::{Redistribute, Slice};
 use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Skip};
 use std::ops::Range;
@@ -78,37 +82,6 @@ pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -
         }
     });
     more
-}
-
-/// Bytes that instructions move between a rank of these sizes and its host: to the rank, and from it.
-pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2] {
-    let mut all = [0u64; 2];
-    for instr in instrs {
-        let (times, [to, from]) = match instr {
-            Instr::Move { from, to } => {
-                let bytes = move_words(program, *from, *to, sizes).saturating_mul(4);
-                let fetched = program.is_hosted(from.buffer);
-                (1, if fetched { [bytes, 0] } else { [0, bytes] })
-            }
-            Instr::Begin(transfer) => (
-                1,
-                moved(std::slice::from_ref(&transfer.what), program, sizes),
-            ),
-            Instr::Repeat { count, body, .. } => (u64::from(*count), moved(body, program, sizes)),
-            _ => continue,
-        };
-        all = [
-            all[0].saturating_add(to.saturating_mul(times)),
-            all[1].saturating_add(from.saturating_mul(times)),
-        ];
-    }
-    all
-}
-
-/// Words of 4 bytes of an [`Instr::Move`]: the rows that both buffers have.
-pub fn move_words(program: &Program, from: Ref, to: Ref, sizes: &RankSizes) -> u64 {
-    let words = |at: Ref| program.buffer(at.buffer).slot_words(sizes);
-    words(from).min(words(to))
 }
 
 /// Visits the exchanges that may be left out, with the number of iterations in which they run.

@@ -58,6 +58,7 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
             inner,
             columns,
             finish,
+            ..
         } => {
             let (rows, inner, columns) =
                 (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
@@ -181,11 +182,9 @@ fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
 
 /// The sizes that an instruction works on: those of a chunk where it runs over one.
 fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
-    match instr {
-        Instr::Launch(Launch {
-            chunk: Some(chunk), ..
-        }) => chunk.sizes(sizes),
-        _ => *sizes,
+    match instr.chunk() {
+        Some(chunk) => chunk.sizes(sizes),
+        None => *sizes,
     }
 }
 

@@ -38,6 +38,10 @@ pub struct PartLoad {
     pub feature_nonzeros: u64,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// A partition as far as a planner needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSummary {
@@ -79,6 +83,9 @@ pub struct Workload {
     pub split: [u64; 3],
     /// Largest in-degree.
     pub max_degree: u64,
+    /// Largest out-degree, if that is more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_out_degree: u64,
     /// `degree_histogram[k]`: vertices with in-degree in `[2^(k-1), 2^k)`; entry 0 counts degree 0.
     pub degree_histogram: Vec<u64>,
     /// Replication factor that METIS leaves by number of parts, where known.

@@ -160,6 +160,7 @@ pub fn parts(
             slice_nonzeros: workload.slice_nonzeros(1, 0),
             vertices: workload.vertices,
             all_edges: workload.edges,
+            max_degree: most_arcs(workload),
         };
         return Ok(Parts {
             partitioner,
@@ -179,6 +180,11 @@ pub fn parts(
         Some(summary) => measured(summary, partitioner, ranks, workload, origin),
         None => Ok(estimated(workload, ranks, partitioner)),
     }
+}
+
+/// Arcs of the vertex with most, of either kind.
+fn most_arcs(workload: &Workload) -> u64 {
+    workload.max_degree.max(workload.max_out_degree)
 }
 
 /// Parts that were counted.
@@ -208,6 +214,7 @@ fn measured(
         slice_nonzeros: workload.slice_nonzeros(ranks, rank),
         vertices,
         all_edges,
+        max_degree: most_arcs(workload),
     };
     let sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
     let total: u64 = sizes.iter().map(|s| s.edges).sum();
@@ -276,6 +283,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         slice_nonzeros: workload.slice_nonzeros(ranks, rank as u32),
         vertices: workload.vertices,
         all_edges: workload.edges,
+        max_degree: most_arcs(workload),
     };
     Parts {
         partitioner,
@@ -310,6 +318,7 @@ mod tests {
             relations: 0,
             split: [0; 3],
             max_degree: 0,
+            max_out_degree: 0,
             degree_histogram: Vec::new(),
             replication: BTreeMap::new(),
             partitions: BTreeMap::new(),

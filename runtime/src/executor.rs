@@ -16,7 +16,7 @@ use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
-use gnnc_ir::program::{BufferId, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
+use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
 use gnnc_ir::trace::Phase;
 use std::ops::Range;
 use std::sync::Arc;
@@ -154,15 +154,17 @@ impl Worker {
     ///
     /// # Safety
     /// Nothing else uses either end meanwhile.
-    unsafe fn host_move(&mut self, from: Ref, to: Ref, iteration: u32) {
-        let (source, target) = (self.slot(from, iteration), self.slot(to, iteration));
-        let floats = source.len.min(target.len);
-        // SAFETY: different blocks; as the caller promised.
-        unsafe {
-            let (source, target) = (source.part(0, floats), target.part(0, floats));
-            target.write().copy_from_slice(source.read());
+    unsafe fn host_move(&mut self, ends: [Ref; 2], chunk: Option<Chunk>, iteration: u32) {
+        let words = self.own.copied(ends, chunk, iteration);
+        let mut spans = ends.iter().zip(&words).map(|(at, words)| {
+            let block = self.block(at.buffer);
+            block.span(words.start, words.len())
+        });
+        if let (Some(source), Some(target)) = (spans.next(), spans.next()) {
+            // SAFETY: different blocks; as the caller promised.
+            unsafe { target.write().copy_from_slice(source.read()) };
         }
-        self.own.moved += 4 * floats as u64;
+        self.own.moved += 4 * words[0].len() as u64;
     }
 
     fn step(&mut self, program: &Program, step: &Step, moment: &Moment) -> Result<(), Fault> {
@@ -203,6 +205,7 @@ impl Worker {
                     inner,
                     columns,
                     finish,
+                    chunk,
                 } => {
                     let multiply = Multiply {
                         product: *product,
@@ -212,7 +215,10 @@ impl Worker {
                         rows: self.own.part.sizes.rows(*rows),
                         inner: u64::from(*inner),
                         columns: u64::from(*columns),
+                        total: self.own.part.sizes.rows(*rows),
+                        adds: chunk.is_some_and(|chunk| chunk.index > 0),
                     };
+                    let skipped = [a, b, out].map(|m| self.own.skipped(m.at, *chunk));
                     let args = match finish {
                         None => None,
                         Some(launch) => Some((
@@ -221,14 +227,14 @@ impl Worker {
                         )),
                     };
                     let mut ranges = std::mem::take(&mut self.memory.ranges);
-                    self.own.rows(*rows, &mut ranges)?;
+                    self.own.rows_of(*rows, *chunk, &mut ranges)?;
                     let call = args.map(|(kernel, args)| Call {
                         kernel: &self.kernels[kernel.0 as usize],
                         args,
                     });
                     for range in &ranges {
                         let first = range.start;
-                        let multiply = multiply.within(range);
+                        let multiply = multiply.within(range, skipped);
                         let finish = call.map(|call| {
                             move |begin, end| call.run_once(first + begin, first + end)
                         });
@@ -282,14 +288,14 @@ impl Worker {
                     self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, moment)?;
                     self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration, moment)?;
                 }
-                Instr::Move { from, to } => self.host_move(*from, *to, iteration),
+                Instr::Move { from, to, chunk } => self.host_move([*from, *to], *chunk, iteration),
                 Instr::Begin(Transfer { tag, what }) => {
                     self.communicate(Half::Begin, what, *tag, iteration, moment)?;
                 }
                 Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
                     // At the last moment, so that what uses the rows too early shows.
-                    if let Instr::Move { from, to } = **what {
-                        self.host_move(from, to, iteration);
+                    if let Instr::Move { from, to, chunk } = **what {
+                        self.host_move([from, to], chunk, iteration);
                     }
                 }
                 Instr::Finish(Transfer { tag, what }) => {

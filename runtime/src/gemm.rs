@@ -44,14 +44,24 @@ pub(crate) struct Multiply {
     pub(crate) rows: u64,
     pub(crate) inner: u64,
     pub(crate) columns: u64,
+    /// Rows of the product that this is a part of, by which `Tn` cuts blocks.
+    pub(crate) total: u64,
+    /// Whether `Tn` adds to what there is.
+    pub(crate) adds: bool,
 }
 
 impl Multiply {
-    /// The same for some of the rows, of a product that has a result for each.
-    pub(crate) fn within(&self, rows: &Range<u64>) -> Self {
+    /// The same for some of the rows; `skipped` are those before the rows that the operand by rows, the
+    /// other one of `Tn`, and the result hold.
+    pub(crate) fn within(&self, rows: &Range<u64>, skipped: [u64; 3]) -> Self {
+        let transposed = self.product == Product::Tn;
+        let first = |skipped| rows.start - skipped;
         Self {
-            a: self.a.after(rows.start),
-            out: self.out.after(rows.start),
+            a: self.a.after(first(skipped[0])),
+            b: self.b.after(if transposed { first(skipped[1]) } else { 0 }),
+            out: self
+                .out
+                .after(if transposed { 0 } else { first(skipped[2]) }),
             rows: rows.end - rows.start,
             ..*self
         }
@@ -137,7 +147,7 @@ impl Multiply {
     /// `Tn`: partial sums over blocks of rows, added in order.
     unsafe fn transposed(&self, team: &Team, scratch: Span, work: u64) {
         let (m, n) = (self.inner as usize, self.columns as usize);
-        let block = product_block(self.rows);
+        let block = product_block(self.total);
         let blocks = self.rows.div_ceil(block) as usize;
         self.a.need(self.rows as usize, m);
         self.b.need(self.rows as usize, n);
@@ -159,7 +169,7 @@ impl Multiply {
                 block_product((m, n, k), dst, stride, a, b);
             }
         };
-        if blocks <= 1 {
+        if blocks <= 1 && !self.adds {
             if self.rows == 0 {
                 // SAFETY: in range; nothing else uses the result.
                 unsafe {
@@ -181,8 +191,10 @@ impl Multiply {
             for row in piece * ROWS..((piece + 1) * ROWS).min(m) {
                 // SAFETY: pieces are disjoint rows of the result, inside of it.
                 let out = unsafe { self.out.span(row, n).write() };
-                out.copy_from_slice(&partials[row * n..][..n]);
-                for block in 1..blocks {
+                if !self.adds {
+                    out.copy_from_slice(&partials[row * n..][..n]);
+                }
+                for block in usize::from(!self.adds)..blocks {
                     let partial = &partials[(block * m + row) * n..][..n];
                     out.iter_mut().zip(partial).for_each(|(sum, x)| *sum += x);
                 }

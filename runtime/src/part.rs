@@ -9,7 +9,7 @@ use crate::whole::{Whole, over_all};
 use gnnc_codegen::walk::Walk;
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
+use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Part {
     pub(crate) train_total: u64,
     /// How large all this is.
     pub(crate) sizes: RankSizes,
+    /// First rows of the chunks of rows that instructions run over, and one past the last row, by how they are cut.
+    cuts: Vec<(Even, u32, Vec<u64>)>,
 }
 
 /// Rows of indices, with the bounds of pieces of about equal work.
@@ -57,6 +59,9 @@ pub(crate) struct Arcs {
     pub(crate) by_destination: Walkable,
     /// With the position of each arc by destination.
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
+    /// Whether kernels read the ends of these arcs, by destination and by source, where the graph is kept;
+    /// elsewhere they are fetched.
+    pub(crate) kept: [bool; 2],
     /// The positions by destination of the arcs of each type.
     pub(crate) by_type: Option<Walkable>,
 }
@@ -139,7 +144,11 @@ impl Part {
                 .map(|&v| mask.get(v as usize).copied().unwrap_or(false))
                 .collect()
         };
-        Ok(Self {
+        let degrees = [data.topology.in_degrees(), data.topology.out_degrees()];
+        let most = degrees.iter().flatten().copied().max();
+        sizes.max_degree = u64::from(most.unwrap_or(0));
+        let mut part = Self {
+            cuts: Vec::new(),
             inner: local.inner,
             between: match program.pipeline {
                 Some(_) => local.arcs_between_chunks(),
@@ -162,7 +171,9 @@ impl Part {
             global: local.global,
             halo_of: local.halo_of,
             send: local.send,
-        })
+        };
+        part.cuts = part.cuts(program);
+        Ok(part)
     }
 
     /// Bytes of all this but what the ranks share.
@@ -222,16 +233,27 @@ impl Arcs {
     /// Arcs by destination, and by source and by type if asked.
     pub(crate) fn new(arcs: LocalArcs, ways: Ways, relations: u32) -> Self {
         Self {
+            kept: ways.kept,
             by_type: ways.by_type.then(|| Walkable::new(arcs.by_type(relations))),
             by_destination: Walkable::new(arcs.in_csr),
             by_source: (ways.by_source).then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
         }
     }
 
-    /// Bytes of all this.
+    /// Bytes of all this that kernels read where it is.
     pub(crate) fn bytes(&self) -> usize {
+        let ends = |walkable: &Walkable| 4 * walkable.csr.indices.len();
+        let other = |(one, positions): &(Walkable, Vec<u32>)| ends(one) + 4 * positions.len();
+        let fetched = [
+            ends(&self.by_destination),
+            self.by_source.as_ref().map_or(0, other),
+        ];
+        let fetched = fetched.into_iter().zip(self.kept);
+        let fetched: usize = fetched
+            .map(|(bytes, kept)| if kept { 0 } else { bytes })
+            .sum();
         let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
-        self.by_destination.bytes() + other_way(&self.by_source) + by_type
+        self.by_destination.bytes() + other_way(&self.by_source) + by_type - fetched
     }
 
     /// The arcs as a kernel walks them, and their positions by destination where it reads others.
@@ -265,6 +287,8 @@ pub(crate) struct Ways {
     pub(crate) by_source: bool,
     /// By type too.
     pub(crate) by_type: bool,
+    /// Whether kernels read arcs by destination, and by source, where the graph is kept.
+    pub(crate) kept: [bool; 2],
 }
 
 impl Ways {
@@ -274,6 +298,7 @@ impl Ways {
             walked: self.walked | other.walked,
             by_source: self.by_source | other.by_source,
             by_type: self.by_type | other.by_type,
+            kept: [0, 1].map(|n| self.kept[n] | other.kept[n]),
         }
     }
 }
@@ -356,18 +381,25 @@ impl Needs {
         };
         let all = over_all(launch.rows);
         self.ids |= all;
-        self.chunks.count = self.chunks.count.max(launch.chunk.map(|chunk| chunk.of));
+        let of_arcs = launch.chunk.filter(|chunk| chunk.even.is_none());
+        self.chunks.count = self.chunks.count.max(of_arcs.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
             let arcs = match all {
                 true => &mut self.all_arcs,
                 false => &mut self.arcs,
             };
             let walk = Walk::of(&kernel.body);
+            let by_source = walk == Walk::ArcsBySource;
+            let by_type = walk == Walk::ArcsByType;
+            let mut kept = [false; 2];
+            // Sums by type read the positions by type and nothing else.
+            kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
             let ways = &mut arcs[index(set)];
             *ways = ways.or(Ways {
                 walked: true,
-                by_source: walk == Walk::ArcsBySource,
-                by_type: walk == Walk::ArcsByType,
+                by_source,
+                by_type,
+                kept,
             });
         }
     }

@@ -11,8 +11,10 @@ use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::memory::Layout;
-use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role};
+use gnnc_ir::memory::{ALIGN, Layout};
+use gnnc_ir::program::{
+    BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role,
+};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
 use std::borrow::Cow;
@@ -247,12 +249,72 @@ impl Rank {
             ranges.push(0..u64::from(*types));
             return Ok(());
         }
-        if let Some(chunk) = launch.chunk {
-            ranges.clear();
-            ranges.push(self.part.whole.chunks.rows(chunk.index));
-            return Ok(());
-        }
-        self.rows(launch.rows, ranges)
+        self.rows_of(launch.rows, launch.chunk, ranges)
+    }
+
+    /// The rows of an extent that belong to a chunk, or else to the chunk at hand, or all.
+    pub(crate) fn rows_of(
+        &self,
+        extent: Extent,
+        chunk: Option<Chunk>,
+        ranges: &mut Vec<Range<u64>>,
+    ) -> Result<(), Fault> {
+        let Some(chunk) = chunk else {
+            return self.rows(extent, ranges);
+        };
+        let whole = || self.part.whole.chunks.rows(chunk.index);
+        ranges.clear();
+        ranges.push(match chunk.even {
+            None => whole(),
+            Some(_) => (self.part.rows_of_chunk(chunk)).ok_or(Fault::Missing("chunks of arcs"))?,
+        });
+        Ok(())
+    }
+
+    /// Rows (or arcs) before those that a buffer holds, where it holds no others than a chunk's.
+    pub(crate) fn skipped(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
+        let rows = |chunk| self.part.rows_of_chunk(chunk).map(|rows| rows.start);
+        let arcs = |chunk| self.part.arcs_of_chunk(chunk).map(|arcs| arcs.start);
+        let found = match self.program.buffer(at.buffer).extent {
+            Extent::Run(..) => chunk.and_then(rows),
+            // From the beginning of a line, as all of them lie.
+            Extent::ArcRun(..) => chunk.and_then(arcs).map(|first| first / ALIGN * ALIGN),
+            _ => None,
+        };
+        found.unwrap_or(0)
+    }
+
+    /// The same in bytes.
+    pub(crate) fn skipped_bytes(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
+        let buffer = self.program.buffer(at.buffer);
+        self.skipped(at, chunk) * u64::from(buffer.columns) * buffer.storage.bytes()
+    }
+
+    /// The words of both ends of a copy between the rank and its host.
+    pub(crate) fn copied(
+        &self,
+        ends: [Ref; 2],
+        chunk: Option<Chunk>,
+        iteration: u32,
+    ) -> [Range<usize>; 2] {
+        let slots = ends.map(|at| self.slot(at, iteration));
+        let words = slots[0].len().min(slots[1].len());
+        let extents = ends.map(|at| self.program.buffer(at.buffer).extent);
+        let by_arcs = |extent: &Extent| matches!(extent, Extent::ArcRun(..));
+        let rows = chunk.and_then(|chunk| match extents.iter().any(by_arcs) {
+            true => self.part.arcs_of_chunk(chunk),
+            false => self.part.rows_of_chunk(chunk),
+        });
+        let mut ends = ends.iter().zip(slots).map(|(at, slot)| {
+            let Some(rows) = &rows else {
+                return slot.start..slot.start + words;
+            };
+            let row = u64::from(self.program.buffer(at.buffer).row_words());
+            let first = rows.start - self.skipped(*at, chunk);
+            let begin = slot.start + (first * row) as usize;
+            begin..begin + ((rows.end - rows.start) * row) as usize
+        });
+        [ends.next(), ends.next()].map(Option::unwrap_or_default)
     }
 
     /// The rows of an extent that belong to the chunk at hand, or all.

@@ -21,7 +21,7 @@ use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::memory::layout;
-use gnnc_ir::program::{BufferId, Extent, Program, Role};
+use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -264,6 +264,18 @@ fn fill(
                     .for_each(|(x, &number)| *x = number as f32);
             }
         }
+        Role::ArcEnds(Grouped { set, by }) => {
+            let arcs = rank.part.arcs(buffer.extent, set);
+            if let Some((walkable, _)) = arcs.and_then(|arcs| arcs.by(by)) {
+                integers(&walkable.csr.indices, floats);
+            }
+        }
+        Role::ArcPlaces(set) => {
+            let arcs = rank.part.arcs(buffer.extent, set);
+            if let Some((_, places)) = arcs.and_then(|arcs| arcs.by(End::Src)) {
+                integers(places, floats);
+            }
+        }
         Role::Table(t) => floats.copy_from_slice(&rank.program.tables[t as usize]),
         Role::Param(p) => {
             let size = (floats.len() / buffer.slots.max(1) as usize).max(1);
@@ -278,4 +290,10 @@ fn fill(
         }
     }
     true
+}
+
+/// Integers where floats lie, as they are.
+fn integers(from: &[u32], to: &mut [f32]) {
+    let pairs = to.iter_mut().zip(from);
+    pairs.for_each(|(word, number)| *word = f32::from_bits(*number));
 }

@@ -10,6 +10,7 @@ mod reach;
 mod redistribute;
 mod skip;
 mod storage;
+mod window;
 
 use self::features::element;
 use self::labels::verify_labels;
@@ -22,7 +23,7 @@ use gnnc_graph::GraphData;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::program::{
-    BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
+    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
 };
 
 /// Checks everything that the executor relies on, for one rank.
@@ -49,6 +50,7 @@ pub(crate) fn verify(
     }
     skip::verify(program).map_err(RuntimeError::Program)?;
     pipeline::verify(program).map_err(RuntimeError::Program)?;
+    window::verify(program).map_err(RuntimeError::Program)?;
     flight::verify(program).map_err(RuntimeError::Program)
 }
 
@@ -86,6 +88,10 @@ impl Check<'_> {
                 },
                 Role::Degree(..) => {
                     buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::ArcEnds(Grouped { set, .. }) | Role::ArcPlaces(set) => {
+                    let extents = [Extent::Edges(set), Extent::AllEdges(set)];
+                    buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
                 }
                 Role::Relation(count) | Role::RelationDegree(count) => {
                     let found = self.data.topology.relations();
@@ -175,7 +181,10 @@ impl Check<'_> {
                 inner,
                 columns,
                 finish,
+                chunk,
             } => {
+                self.cut(*chunk, *rows)?;
+                let by_rows = *rows;
                 let (rows, inner, columns) =
                     (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
                 let (b_size, out_size) = match product {
@@ -183,11 +192,21 @@ impl Check<'_> {
                     Product::Nt => ((columns, inner), (rows, columns)),
                     Product::Tn => ((rows, columns), (inner, columns)),
                 };
-                self.matrix("a", a, (rows, inner))?;
-                self.matrix("b", b, b_size)?;
-                self.matrix("out", out, out_size)?;
+                // Of what holds a chunk at a time, its rows.
+                let here = |m: &Matrix, size: (u64, u64)| match self.runs(m.at) {
+                    Some(rows) => (rows, size.1),
+                    None => size,
+                };
+                self.matrix("a", a, here(a, (rows, inner)))?;
+                self.matrix("b", b, here(b, b_size))?;
+                self.matrix("out", out, here(out, out_size))?;
                 self.factors([a.at, b.at, out.at])?;
                 let Some(finish) = finish else { return Ok(()) };
+                if finish.chunk != *chunk || chunk.is_some() && finish.rows != by_rows {
+                    return Err(
+                        "a product and its finishing kernel run over other chunks".to_owned()
+                    );
+                }
                 self.launch(finish)?;
                 let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
                 let over_rows = matches!(kernel.body, Body::Map { .. } | Body::RowReduce { .. })
@@ -274,7 +293,7 @@ impl Check<'_> {
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Send(passage) | Instr::Receive(passage) => self.passage(passage),
             Instr::Remember { from, history } => self.remember(*from, *history),
-            Instr::Move { from, to } => self.host_move(*from, *to),
+            Instr::Move { from, to, chunk } => self.host_move(*from, *to, *chunk),
             Instr::Loss {
                 logits,
                 out,
@@ -319,9 +338,13 @@ impl Check<'_> {
             }
         }
         self.chunk(launch, kernel)?;
+        self.lists(launch, kernel)?;
         let reach = self.reach(launch, kernel)?;
         for (n, (operand, at)) in kernel.inputs.iter().zip(&launch.inputs).enumerate() {
-            let floats = reach.floats(operand, kernel.heads, kernel.width)?;
+            let floats = match self.runs(*at) {
+                Some(rows) => Reach::all(rows).floats(operand, kernel.heads, kernel.width)?,
+                None => reach.floats(operand, kernel.heads, kernel.width)?,
+            };
             let what = format!("input {n}");
             self.at_least(&what, *at, floats)?;
             self.stored_as(&what, *at, operand.storage)?;
@@ -331,6 +354,9 @@ impl Check<'_> {
         for (n, (operand, at)) in kernel.outputs.iter().zip(&launch.outputs).enumerate() {
             let floats = match kernel.body {
                 Body::ColReduce { .. } => Reach::one(operand, heads, width),
+                _ if self.runs(*at).is_some() => {
+                    Reach::all(self.runs(*at).unwrap_or(0)).floats(operand, heads, width)?
+                }
                 _ => reach.floats(operand, heads, width)?,
             };
             let what = format!("output {n}");
@@ -339,6 +365,12 @@ impl Check<'_> {
             self.picked(&what, operand, launch)?;
         }
         Ok(())
+    }
+
+    /// Rows of a buffer that holds a chunk at a time.
+    fn runs(&self, at: Ref) -> Option<u64> {
+        let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
+        matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.part.sizes.rows(extent))
     }
 
     fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {

@@ -322,6 +322,7 @@ fn programs_that_do_not_fit_are_refused() {
                     inner: 4,
                     columns: 4,
                     finish: None,
+                    chunk: None,
                 }),
                 _ => p.buffers[0].columns += 1,
             }

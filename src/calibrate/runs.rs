@@ -97,7 +97,6 @@ impl Heap {
                     let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
                     Measurement {
                         ranks: self.ranks,
-                        rank: event.rank,
                         what: what.clone(),
                         at: event.at.clone(),
                         group: group.to_owned(),
@@ -117,15 +116,12 @@ impl Heap {
         Ok(())
     }
 
-    /// What is before and after the instructions of an epoch, in seconds, what each of them takes, and what whole
-    /// epochs take, by what was trained.
-    pub fn conclude(self) -> (f64, Vec<Measurement>, BTreeMap<String, f64>) {
-        let (mut arounds, mut found, mut walls) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for (what, run) in self.runs {
+    /// What is before and after the instructions of an epoch, in seconds, and what each of them takes.
+    pub fn conclude(self) -> (f64, Vec<Measurement>) {
+        let (mut arounds, mut found) = (Vec::new(), Vec::new());
+        for run in self.runs.into_values() {
             let quiet = quiet(run.epochs);
             arounds.extend(quiet.iter().map(|epoch| epoch.around));
-            let all: Vec<f64> = quiet.iter().map(|epoch| epoch.wall).collect();
-            walls.insert(what, median(&all));
             for (place, measurement) in run.instructions {
                 let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
                 found.push(Measurement {
@@ -134,7 +130,7 @@ impl Heap {
                 });
             }
         }
-        (median(&arounds), found, walls)
+        (median(&arounds), found)
     }
 }
 

@@ -93,7 +93,6 @@ impl Calibrate {
                 "date": options.date,
                 "ranks": ranks,
                 "quality": found.quality,
-                "epochs": found.wholes,
                 "latency_seconds": found.cluster.inside.latency,
                 "bandwidth": found.cluster.inside.bandwidth,
             }),
@@ -128,10 +127,6 @@ impl Calibrate {
                 quality.samples.to_string(),
                 percent(quality.error),
             ]);
-        }
-        for whole in &found.wholes {
-            let longer = format!("{:.2} times as long as their instructions", whole.longer);
-            lines.push(("epochs", format!("of {} ranks are {longer}", whole.ranks)));
         }
         format!("{}\n{}", facts(&lines), table.lines())
     }

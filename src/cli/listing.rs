@@ -65,13 +65,15 @@ fn instruction(program: &Program, instr: &Instr) -> String {
             inner,
             columns,
             finish,
+            chunk,
         } => {
             let finish = match finish {
                 Some(launch) => format!(", then k{} {}", launch.kernel.0, operands(launch)),
                 None => String::new(),
             };
             format!(
-                "{name} {} {} . {} -> {}  ({} x {inner} x {columns}){finish}",
+                "{name}{} {} {} . {} -> {}  ({} x {inner} x {columns}){finish}",
+                of_chunk(*chunk),
                 product_text(*product),
                 matrix(a),
                 matrix(b),
@@ -143,7 +145,10 @@ fn instruction(program: &Program, instr: &Instr) -> String {
             format!("{name} {}  ({stage})", tensors.join(" "))
         }
         Instr::Remember { from, history } => format!("{name} {} -> {}", at(*from), at(*history)),
-        Instr::Move { from, to } => format!("{name} {} -> {}", at(*from), at(*to)),
+        Instr::Move { from, to, chunk } => {
+            let chunk = of_chunk(*chunk);
+            format!("{name}{chunk} {} -> {}", at(*from), at(*to))
+        }
         Instr::Chunks { reverse, .. } => match reverse {
             true => format!("{name}, last first"),
             false => name.to_owned(),
@@ -156,14 +161,18 @@ fn instruction(program: &Program, instr: &Instr) -> String {
 }
 
 fn launch_text(launch: &Launch) -> String {
-    let chunk = launch.chunk.map(chunk_text).map(|text| format!(" {text}"));
     format!(
         "k{} over {}{}: {}",
         launch.kernel.0,
         extent(launch.rows),
-        chunk.unwrap_or_default(),
+        of_chunk(launch.chunk),
         operands(launch)
     )
+}
+
+fn of_chunk(chunk: Option<Chunk>) -> String {
+    let text = chunk.map(|chunk| format!(" {}", chunk_text(chunk)));
+    text.unwrap_or_default()
 }
 
 fn chunk_text(chunk: Chunk) -> String {
@@ -214,9 +223,9 @@ fn shape(buffer: &Buffer) -> String {
     }
 }
 
-fn extent(extent: Extent) -> String {
-    match extent {
-        Extent::Fixed(rows) => rows.to_string(),
+fn extent(rows: Extent) -> String {
+    match rows {
+        Extent::Fixed(count) => count.to_string(),
         Extent::Inner => "inner".to_owned(),
         Extent::Local => "local".to_owned(),
         Extent::Halo => "halo".to_owned(),
@@ -227,6 +236,14 @@ fn extent(extent: Extent) -> String {
         Extent::AllEdges(EdgeSet::Looped) => "all edges+loops".to_owned(),
         Extent::FeatureNonzeros => "nonzeros".to_owned(),
         Extent::SliceNonzeros => "nonzeros of a slice".to_owned(),
+        Extent::ArcRun(even, of) => {
+            let arcs = even.arcs.map(|arcs| even.rows.extent().arcs(arcs.set));
+            format!(
+                "{} in {of} chunks",
+                arcs.map_or("no arcs".to_owned(), extent)
+            )
+        }
+        Extent::Run(even, of) => format!("{} in {of} chunks", extent(even.rows.extent())),
     }
 }
 

@@ -86,3 +86,24 @@ fn offload_plans_are_run() {
         "{said}"
     );
 }
+
+/// A graph whose arcs alone are larger than the GPU is planned in chunks, and the plan says so.
+#[test]
+fn offload_in_chunks_of_rows() {
+    let (folder, model) = (Folder::new(), example("gcn_reddit.gir"));
+    let file = cluster(&folder, 1_300_000_000);
+    let choice = &plan(&[&model, "--cluster", &file])["candidates"][0];
+    let reason = choice["reason"].as_str().unwrap();
+    let chunks = choice["host"]["chunks"].as_u64();
+    let chunks = chunks.unwrap_or_else(|| panic!("{reason}"));
+    let part = format!("what does not fit by itself in up to {chunks} chunks of rows");
+    assert!(reason.contains(&part), "{reason}");
+    assert!(choice["peak_memory_bytes"].as_u64().unwrap() <= 1_300_000_000);
+    // Without the host it is refused, and with too little of everything too.
+    let none = plan(&[&model, "--cluster", &file, "--pin", "offload=no"]);
+    assert_eq!(none["chosen"], Value::Null);
+    let file = cluster(&folder, 20_000_000);
+    let none = plan(&[&model, "--cluster", &file]);
+    let reason = none["candidates"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("are still lacking"), "{reason}");
+}

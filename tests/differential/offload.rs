@@ -6,16 +6,21 @@ use crate::device::fake::Seen;
 use crate::device::runs::{Found, options, run, staged};
 use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
+use crate::random;
 use gnnc::ir::memory::layout;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Placement, Relaxation};
 use gnnc::ir::program::{Instr, Program, RankSizes};
 use gnnc::ir::trace::Phase;
 use gnnc::ir::traffic::moved;
 use gnnc::ir::units::Bytes;
 use gnnc::planner::lower::offload::{Room, offload};
 use gnnc::planner::placement::Flow;
+use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 /// A deep model whose layers are a loop.
@@ -38,16 +43,18 @@ fn case(body: &str, sparse: bool) -> Case {
 }
 
 /// What each program's ranks have: of what they need now, a share.
-fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
+pub fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
     let room = |sizes| Room {
         sizes,
         bytes: (layout(program, &sizes).total_bytes as f64 * share) as u64,
+        lacking: 0,
+        lists: true,
     };
     sizes.iter().copied().map(room).collect()
 }
 
 /// The programs in a share of their memory; none if they cannot be.
-fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
+pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
     if programs[0].pipeline.is_none() {
         let rooms = rooms(&programs[0], sizes, share);
         return offload(programs, &rooms).ok();
@@ -64,7 +71,7 @@ fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<P
 }
 
 /// What a session copies in epochs and evaluations, and has to.
-fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
+pub fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
     let sizes = session.sizes();
     let each = sizes.len() / again.programs.len().min(sizes.len());
     let of = |phase: Phase| -> u64 {
@@ -92,9 +99,14 @@ fn halves(list: &[Instr]) -> usize {
 /// Runs in ever smaller shares of the memory until it cannot be; the smallest share in percent, and how many
 /// copies ran beside computing.
 fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
-    let mut again = Again::new(case, options);
-    let programs = again.programs.clone();
+    let again = Again::new(case, options);
     let what = format!("{} x {}", options.placement, options.workers);
+    shrink(again, &[85, 60, 35], device, &what)
+}
+
+/// The same of what is given, in these shares.
+fn shrink(mut again: Again, shares: &[u32], device: bool, what: &str) -> (u32, usize) {
+    let programs = again.programs.clone();
     let found = |again: &Again| -> (Found, Session) {
         let mut session = match device {
             true => again.on_device(&Arc::default()),
@@ -106,7 +118,7 @@ fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
     assert_eq!((before.host_bytes(), before.bytes_moved()), (0, 0));
     let (mut least, mut beside) = (100, 0);
     let sizes = before.sizes();
-    for percent in [85, 60, 35] {
+    for &percent in shares {
         let share = f64::from(percent) / 100.0;
         let Some(smaller) = rested(&programs, &sizes, share) else {
             continue;
@@ -114,7 +126,8 @@ fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
         again.programs = smaller;
         let (got, session) = found(&again);
         assert!(got == expected, "{what} in {percent} %: other numbers");
-        let most = before.buffer_bytes() as f64 * share;
+        let freed = crate::streamed::freed(&again.programs, &sizes);
+        let most = before.buffer_bytes() as f64 * share + freed as f64;
         assert!(session.buffer_bytes() as f64 <= most.ceil(), "{what}");
         assert!(session.host_bytes() > 0, "{what} in {percent} %");
         let [copied, says] = copies(&session, &again, 3);
@@ -275,9 +288,11 @@ fn offload_is_checked() {
     };
     let fetch = |program: &Program| {
         let fetched = |instr: &Instr| match instr {
-            Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+            Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => Some((*from, *to)),
             Instr::Begin(half) => match &*half.what {
-                Instr::Move { from, to } if program.is_hosted(from.buffer) => Some((*from, *to)),
+                Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => {
+                    Some((*from, *to))
+                }
                 _ => None,
             },
             _ => None,
@@ -305,7 +320,11 @@ fn offload_is_checked() {
     refused(
         &|program| {
             let (from, _) = fetch(program);
-            program.step.push(Instr::Move { from, to: from });
+            program.step.push(Instr::Move {
+                from,
+                to: from,
+                chunk: None,
+            });
         },
         "expected one of them on the host and one here",
     );
@@ -313,7 +332,11 @@ fn offload_is_checked() {
         &|program| {
             let (from, to) = fetch(program);
             program.buffers[to.buffer.0 as usize].columns += 1;
-            program.step = vec![Instr::Move { from, to }];
+            program.step = vec![Instr::Move {
+                from,
+                to,
+                chunk: None,
+            }];
         },
         "expected the same rows, columns and storage",
     );
@@ -328,4 +351,49 @@ fn offload_is_checked() {
         },
         "which is read after a run",
     );
+}
+
+/// Random models, graphs, placements and shares of the memory; every tenth on the device.
+#[test]
+fn offload_random_models() {
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    let config = Config {
+        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(60),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow { overlap, chunks });
+    let shares = proptest::collection::vec(15..95u32, 2);
+    let whole = (random::body(), random::shape(), random::way());
+    let (rested, run) = (Cell::new(0), Cell::new(0));
+    let result = runner.run(
+        &(whole, flow, shares, 0..10u32),
+        |((body, shape, way), flow, shares, place)| {
+            let mut case = Case::new(random::LAYERS, &body, planted(shape));
+            if relaxations(way.placement).contains(&Relaxation::Decouple) {
+                let Ok(decoupled) = case.decoupled() else {
+                    return Ok(());
+                };
+                case = decoupled;
+            }
+            let options = TrainOptions {
+                flow,
+                partitioner: way.partitioner.to_owned(),
+                ..options(way.placement, way.ranks)
+            };
+            let what = format!("{way:?} {flow:?} {shares:?}\n{body}");
+            let device = place == 0 && way.ranks <= 4;
+            let (least, _) = shrink(Again::new(&case, &options), &shares, device, &what);
+            rested.set(rested.get() + u32::from(least < 100));
+            run.set(run.get() + 1);
+            Ok(())
+        },
+    );
+    if let Err(e) = result {
+        panic!("{e}");
+    }
+    let (rested, run) = (rested.get(), run.get());
+    assert!(2 * rested > run, "something rested in {rested} of {run}");
 }

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 /// Layers that use what the standard ones do not. Their results are not much larger than
 /// their operands: behind large scores a softmax is all but one-hot, and in its gradient
 /// (`y (g - sum y g)`, as everywhere) f32 cancels.
-const LAYERS: &str = "
+pub const LAYERS: &str = "
 layer pool(h, reduce = max) { return gather(h@src |> dropout(0.2), reduce) }
 layer total(h) { return 0.2 * gather(h@src |> dropout(0.2), sum) }
 layer slope(h, reduce = max) on edges + loops { return gather(h@dst - h@src, reduce) }
@@ -170,7 +170,7 @@ fn repeated() -> impl Strategy<Value = String> {
 }
 
 /// A whole body of a model.
-fn body() -> impl Strategy<Value = String> {
+pub fn body() -> impl Strategy<Value = String> {
     let first = prop::sample::select(vec![
         "linear(6)",
         "dropout(0.3) |> linear(6) |> elu",
@@ -197,7 +197,7 @@ fn body() -> impl Strategy<Value = String> {
     })
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub fn shape() -> impl Strategy<Value = Shape> {
     (20..70u32, 2..9u64, any::<bool>(), any::<bool>(), 0..1000u64).prop_map(
         |(vertices, degree, directed, sparse, seed)| Shape {
             vertices,
@@ -209,7 +209,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     )
 }
 
-fn way() -> impl Strategy<Value = Way> {
+pub fn way() -> impl Strategy<Value = Way> {
     let partitioner = prop::sample::select(vec!["metis", "hash", "range"]);
     // Stages are in `pipeline`.
     let whole: Vec<Placement> = (TABLE.iter().filter(|row| !row.staged()))

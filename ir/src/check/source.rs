@@ -107,6 +107,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
             split[2].unwrap_or(0),
         ],
         max_degree,
+        max_out_degree: 0,
         degree_histogram: likely_histogram(vertices, edges, max_degree),
         replication,
         partitions: BTreeMap::new(),

@@ -33,6 +33,7 @@ fn launch(inputs: &[Ref], outputs: &[Ref]) -> Instr {
         outputs: outputs.to_vec(),
         scalars: vec![],
         sites: vec![],
+        lists: Vec::new(),
         chunk: None,
     })
 }
@@ -46,6 +47,7 @@ fn repeat(body: Vec<Instr>) -> Instr {
 }
 
 const SIZES: RankSizes = RankSizes {
+    max_degree: 4,
     inner: 10,
     halo: 2,
     edges: 20,

@@ -32,6 +32,9 @@ pub struct Host {
     pub fetched: Bytes,
     /// Copied to the hosts in an epoch, all ranks together.
     pub stored: Bytes,
+    /// Most chunks of rows that an instruction runs over, where what it works on does not fit by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<u32>,
 }
 
 /// A candidate beside the best one: its numbers divided by the best's; none where that has 0.

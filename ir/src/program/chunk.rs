@@ -1,17 +1,169 @@
 //! Chunks: what is computed for all vertices, a run of consecutive vertices after the other.
 
-use super::RankSizes;
-use crate::kernel::End;
+use super::{Extent, Instr, RankSizes};
+use crate::kernel::{COLUMN_BLOCK, End};
+use crate::memory::{ALIGN, product_block};
+use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// One of several chunks that the vertices are cut into, in order, so that each has about as many arcs
-/// into its vertices. Which vertices these are is known where the graph is.
+/// into its vertices. Which vertices these are is known where the graph is. Or, if [`Chunk::even`] says so,
+/// so that each has as many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Chunk {
     /// Which one, from 0.
     pub index: u32,
-    /// How many there are: the same everywhere in a program.
+    /// How many there are: the same everywhere in a program, of those that are cut by arcs.
     pub of: u32,
+    /// How they are cut, if by rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub even: Option<Even>,
+}
+
+/// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where arcs of the rows are
+/// walked, a chunk ends earlier if it would have too many arcs: of `2 n` chunks, none has more than about the
+/// `n`-th part of the rows or of the arcs, and how long the longest may be follows from how many rows, arcs and arcs of one
+/// vertex there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Even {
+    /// The rows that are cut.
+    pub rows: Vertices,
+    /// What no chunk cuts in two.
+    pub grain: Grain,
+    /// The arcs that are walked, by the end that the rows are, if any are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arcs: Option<Grouped>,
+}
+
+/// Arcs one vertex after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Grouped {
+    /// Which arcs.
+    pub set: EdgeSet,
+    /// Which end they are grouped by.
+    pub by: End,
+}
+
+/// Rows that belong to vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vertices {
+    /// The rank's own.
+    Inner,
+    /// Own ones, then halo vertices.
+    Local,
+    /// Those of the whole graph.
+    All,
+}
+
+/// Rows that stay together, counted from the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grain {
+    /// As many as make pieces of memory begin where kernels may read several floats at once.
+    Lines,
+    /// The blocks of a column reduction, so that partial sums are the same.
+    Sums,
+    /// The blocks of a transposed product; likewise.
+    Products,
+}
+
+/// Rows whose elements always take a multiple of 64 bytes, also in 16 bits.
+const LINE_ROWS: u64 = 32;
+
+impl Vertices {
+    /// Those that an extent stands for, if it does.
+    pub fn of(extent: Extent) -> Option<Self> {
+        match extent {
+            Extent::Inner => Some(Self::Inner),
+            Extent::Local => Some(Self::Local),
+            Extent::All => Some(Self::All),
+            _ => None,
+        }
+    }
+
+    /// The extent of all of them.
+    pub fn extent(self) -> Extent {
+        match self {
+            Self::Inner => Extent::Inner,
+            Self::Local => Extent::Local,
+            Self::All => Extent::All,
+        }
+    }
+}
+
+impl Even {
+    /// Rows of the first of so many chunks, which is the longest.
+    pub fn longest(&self, of: u32, sizes: &RankSizes) -> u64 {
+        let total = sizes.rows(self.rows.extent());
+        let grain = match self.grain {
+            Grain::Lines => LINE_ROWS,
+            Grain::Sums => COLUMN_BLOCK as u64,
+            Grain::Products => product_block(total),
+        };
+        let each = total.div_ceil(self.parts(of));
+        each.checked_next_multiple_of(grain)
+            .map_or(total, |rows| rows.min(total))
+    }
+
+    /// Into how many parts rows and arcs are cut by themselves.
+    fn parts(&self, of: u32) -> u64 {
+        let of = u64::from(of.max(1));
+        if self.arcs.is_some() {
+            of.div_ceil(2)
+        } else {
+            of
+        }
+    }
+
+    /// Arcs that no chunk has more of; 0 where none are walked.
+    pub fn most_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
+        let Some(Grouped { set, .. }) = self.arcs else {
+            return 0;
+        };
+        let total = sizes.rows(self.rows.extent().arcs(set));
+        let loops = u64::from(set == EdgeSet::Looped);
+        // Rows are not cut apart.
+        let together = LINE_ROWS.saturating_mul(sizes.max_degree.saturating_add(loops));
+        let each = total.div_ceil(self.parts(of));
+        each.saturating_add(together).min(total)
+    }
+
+    /// Elements of a buffer that holds what belongs to a chunk's arcs: they begin where those of all would begin
+    /// within a line.
+    pub fn room_for_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
+        match self.most_arcs(of, sizes) {
+            0 => 0,
+            most => most.saturating_add(ALIGN),
+        }
+    }
+
+    /// First rows of the chunks and one past the last row; `first` has the first arc of each row, if arcs are
+    /// walked.
+    pub fn bounds(&self, of: u32, sizes: &RankSizes, first: &[u64]) -> Vec<u64> {
+        let total = sizes.rows(self.rows.extent());
+        let (longest, most) = (self.longest(of, sizes), self.most_arcs(of, sizes));
+        let arcs = |row: u64| first.get(row as usize).copied().unwrap_or(0);
+        let mut bounds = vec![0];
+        let mut begin = 0u64;
+        for chunk in 1..=of {
+            let mut end = begin;
+            if self.arcs.is_none() {
+                end = begin.saturating_add(longest).min(total);
+            }
+            while self.arcs.is_some() && end < total {
+                let next = (end + LINE_ROWS).min(total);
+                if next - begin > longest || arcs(next) - arcs(begin) > most {
+                    break;
+                }
+                end = next;
+            }
+            begin = if chunk == of { total } else { end };
+            bounds.push(begin);
+        }
+        bounds
+    }
 }
 
 /// The rows that a redistribution moves. Every rank knows all of these sets.
@@ -51,12 +203,140 @@ impl Chunk {
         before(index + 1) - before(index)
     }
 
-    /// About what a chunk of the whole graph has of it: an even share.
+    /// The rows of the chunk, if it is one of rows alone.
+    pub fn rows(&self, sizes: &RankSizes) -> Option<Range<u64>> {
+        let even = self.even.filter(|even| even.arcs.is_none())?;
+        let total = sizes.rows(even.rows.extent());
+        let longest = even.longest(self.of, sizes);
+        let bound = |n: u32| longest.saturating_mul(n.into()).min(total);
+        Some(bound(self.index)..bound(self.index + 1))
+    }
+
+    /// The same chunk of another number.
+    pub fn at(&self, index: u32) -> Self {
+        Self { index, ..*self }
+    }
+
+    /// About what a chunk has of a rank's rows and arcs: an even share.
     pub fn sizes(&self, sizes: &RankSizes) -> RankSizes {
-        RankSizes {
+        let whole = RankSizes {
             vertices: self.share(sizes.vertices),
             all_edges: self.share(sizes.all_edges),
             ..*sizes
+        };
+        match self.even.map(|even| even.rows) {
+            None | Some(Vertices::All) => whole,
+            Some(Vertices::Inner | Vertices::Local) => RankSizes {
+                inner: self.share(sizes.inner),
+                halo: self.share(sizes.halo),
+                edges: self.share(sizes.edges),
+                ..*sizes
+            },
+        }
+    }
+}
+
+impl Instr {
+    /// The chunk of rows that the instruction, or the copy that it is half of, is restricted to.
+    pub fn chunk(&self) -> Option<Chunk> {
+        match self {
+            Self::Launch(launch) => launch.chunk,
+            Self::MatMul { chunk, .. } | Self::Move { chunk, .. } => *chunk,
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
+            _ => None,
+        }
+    }
+
+    /// Restricts what can be restricted to a chunk of rows.
+    pub fn set_chunk(&mut self, to: Chunk) {
+        match self {
+            Self::Launch(launch) => launch.chunk = Some(to),
+            Self::MatMul { chunk, finish, .. } => {
+                *chunk = Some(to);
+                finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
+            }
+            Self::Move { chunk, .. } => *chunk = Some(to),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of rows lie one after the other, none longer than the first, and cut no block in two.
+    #[test]
+    fn even_chunks_cover_all_rows() {
+        for total in [0u64, 1, 31, 32, 33, 1000, 5000, 40_000] {
+            let sizes = RankSizes {
+                inner: total,
+                ..RankSizes::default()
+            };
+            for grain in [Grain::Lines, Grain::Sums, Grain::Products] {
+                let rows = Vertices::Inner;
+                let arcs = None;
+                let even = Even { rows, grain, arcs };
+                let block = match grain {
+                    Grain::Lines => 32,
+                    Grain::Sums => 1024,
+                    Grain::Products => product_block(total),
+                };
+                for of in 1..9 {
+                    let mut end = 0;
+                    for index in 0..of {
+                        let chunk = Chunk {
+                            index,
+                            of,
+                            even: Some(even),
+                        };
+                        let rows = chunk.rows(&sizes).unwrap();
+                        assert_eq!(rows.start, end);
+                        assert!(rows.is_empty() || rows.start.is_multiple_of(block));
+                        assert!(rows.end - rows.start <= even.longest(of, &sizes));
+                        end = rows.end;
+                    }
+                    assert_eq!(end, total, "{total} rows in {of}");
+                }
+            }
+        }
+    }
+
+    /// Chunks of rows with their arcs cover all rows, and none is longer than said, wherever arcs are many.
+    #[test]
+    fn chunks_have_few_rows_and_few_arcs() {
+        for (rows, heavy) in [(0u64, 0), (33, 5), (2000, 0), (2000, 7), (2000, 300)] {
+            let degree = |row: u64| if row < heavy { 90 } else { row % 3 };
+            let mut first = vec![0];
+            (0..rows).for_each(|row| first.push(first[row as usize] + degree(row)));
+            let sizes = RankSizes {
+                inner: rows,
+                edges: first[rows as usize],
+                max_degree: 90,
+                ..RankSizes::default()
+            };
+            let even = Even {
+                rows: Vertices::Inner,
+                grain: Grain::Lines,
+                arcs: Some(Grouped {
+                    set: EdgeSet::Plain,
+                    by: End::Dst,
+                }),
+            };
+            for of in [2, 4, 8, 16, 64] {
+                let bounds = even.bounds(of, &sizes, &first);
+                assert_eq!((bounds.len(), bounds[0]), (of as usize + 1, 0));
+                assert_eq!(bounds[of as usize], rows);
+                for pair in bounds.windows(2) {
+                    assert!(
+                        pair[1] - pair[0] <= even.longest(of, &sizes),
+                        "{of}: {bounds:?}"
+                    );
+                    let arcs = first[pair[1] as usize] - first[pair[0] as usize];
+                    assert!(arcs <= even.most_arcs(of, &sizes), "{of}: {bounds:?}");
+                }
+            }
         }
     }
 }

@@ -6,7 +6,10 @@ impl Instr {
     /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
     pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
         match self {
-            Self::Launch(launch) => (launch.inputs.clone(), launch.outputs.clone()),
+            Self::Launch(launch) => {
+                let reads = launch.inputs.iter().chain(&launch.lists);
+                (reads.copied().collect(), launch.outputs.clone())
+            }
             Self::MatMul {
                 a, b, out, finish, ..
             } => {
@@ -40,7 +43,7 @@ impl Instr {
             Self::Send(passage) => (passage.tensors.clone(), Vec::new()),
             Self::Receive(passage) => (Vec::new(), passage.tensors.clone()),
             Self::Remember { from, history } => (vec![*from], vec![*history]),
-            Self::Move { from, to } => (vec![*from], vec![*to]),
+            Self::Move { from, to, .. } => (vec![*from], vec![*to]),
             Self::Repeat { .. } | Self::Chunks { .. } => (Vec::new(), Vec::new()),
         }
     }
@@ -115,7 +118,7 @@ impl Instr {
                 passage.tensors.iter_mut().for_each(visit);
             }
             Self::Remember { from, history } => [from, history].into_iter().for_each(visit),
-            Self::Move { from, to } => [from, to].into_iter().for_each(visit),
+            Self::Move { from, to, .. } => [from, to].into_iter().for_each(visit),
             Self::Repeat { body, .. } | Self::Chunks { body, .. } => {
                 body.iter_mut().for_each(|instr| instr.each_ref(visit));
             }
@@ -126,6 +129,7 @@ impl Instr {
 impl Launch {
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
         self.inputs.iter_mut().for_each(&mut *visit);
+        self.lists.iter_mut().for_each(&mut *visit);
         self.outputs.iter_mut().for_each(visit);
     }
 }

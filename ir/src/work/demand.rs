@@ -114,6 +114,7 @@ pub fn demand(
             inner,
             columns,
             finish,
+            ..
         } => {
             let (inner, columns) = (u64::from(*inner), u64::from(*columns));
             if let Some(launch) = finish {

@@ -7,6 +7,7 @@ use crate::types::EdgeSet;
 
 /// 10 own vertices, 4 in the halo, 30 arcs, 50 feature non-zeros.
 const SIZES: RankSizes = RankSizes {
+    max_degree: 4,
     inner: 10,
     halo: 4,
     edges: 30,
@@ -46,6 +47,7 @@ fn launch(rows: Extent, inputs: u32, outputs: u32) -> Launch {
         outputs: (inputs..inputs + outputs).map(at).collect(),
         scalars: Vec::new(),
         sites: Vec::new(),
+        lists: Vec::new(),
         chunk: None,
     }
 }
@@ -316,6 +318,7 @@ fn a_product_counts_its_three_matrices_and_not_what_is_fused() {
         inner: 5,
         columns: 3,
         finish: None,
+        chunk: None,
     };
     let plain = work(&program, &instr, &SIZES).unwrap();
     expect(plain, KernelClass::Gemm, 300.0, (50 + 15) * 4, 30 * 4);

@@ -326,6 +326,7 @@ mod tests {
             relations: 0,
             split: [2, 1, 1],
             max_degree: 2,
+            max_out_degree: 0,
             degree_histogram: vec![0, 2, 2],
             replication: [(2, 0.5)].into(),
             partitions: [(2, vec![halves])].into(),

@@ -31,7 +31,11 @@ fn list(instrs: Vec<Instr>, program: &Program, of: u32) -> Vec<Instr> {
     let cuts = cuts(&instrs, program);
     let mut out = Vec::with_capacity(instrs.len());
     for (instr, cut) in instrs.into_iter().zip(cuts) {
-        let chunks = (0..of).map(|index| Chunk { index, of });
+        let chunks = (0..of).map(|index| Chunk {
+            index,
+            of,
+            even: None,
+        });
         match (instr, cut) {
             (
                 Instr::Repeat {

@@ -268,6 +268,7 @@ impl Builder {
             outputs: outputs.into_iter().map(|(_, at)| at).collect(),
             scalars: Vec::new(),
             sites: self.masks.into_iter().map(|(_, site)| site).collect(),
+            lists: Vec::new(),
             chunk: None,
         }
     }

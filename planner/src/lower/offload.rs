@@ -12,12 +12,19 @@
 //! - a stack that loops fill and read slot by slot stays on the host, and every loop has a few slots that its
 //!   iterations take in turn; the next slot is fetched while an iteration runs, the last one stored (`ring`).
 //!
+//! Where what one instruction works on does not fit by itself, it runs over one chunk of its rows after the other,
+//! with as few chunks as will do, and of the tensors that it uses by rows only those of a chunk are here
+//! (`stream`). What arcs pick rows from stays whole. Where that is not enough, the ends of arcs rest on the host too, and
+//! every kernel that walks them fetches those of a chunk (`topology`).
+//!
 //! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
 //! changes, so every number is computed as before.
 
 mod home;
 mod ring;
 mod split;
+mod stream;
+mod topology;
 mod uses;
 mod widen;
 
@@ -33,6 +40,10 @@ pub struct Room {
     pub sizes: RankSizes,
     /// Bytes of its memory that buffers may take.
     pub bytes: u64,
+    /// Bytes that it lacks for what is no buffer, if it has none for these.
+    pub lacking: u64,
+    /// Whether the ends of arcs take memory beside that, which buffers may take where they are fetched.
+    pub lists: bool,
 }
 
 /// Programs that do not fit, whatever is moved.
@@ -49,6 +60,14 @@ enum Style {
     Tight,
 }
 
+/// How a program may be changed.
+#[derive(Clone, Copy, Debug)]
+struct Means {
+    style: Style,
+    /// Into how many chunks rows may be cut.
+    chunks: Option<u32>,
+}
+
 /// One change of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
@@ -58,6 +77,8 @@ enum Choice {
     Home(BufferId),
     /// A stack stays on the host.
     Ring(Phase, BufferId),
+    /// The instruction at a place of the list has one chunk of a tensor's rows after the other.
+    Stream(Phase, usize, BufferId),
 }
 
 /// A choice, with what it frees times for how long, and how often it copies that.
@@ -72,25 +93,66 @@ struct Candidate {
 /// # Errors
 /// How much is missing when there is nothing left to move.
 pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Short> {
+    let attempt = |style, chunks, lists: bool| {
+        let (mut moved, mut rooms) = (programs.to_vec(), rooms.to_vec());
+        let means = Means { style, chunks };
+        if lists {
+            topology::topology(&mut moved, &mut rooms, means);
+        }
+        fit(&mut moved, &rooms, means)?;
+        moved.iter_mut().for_each(stream::unroll);
+        match moved.first().map_or(0, |first| most_beyond(first, &rooms)) {
+            0 => Ok(widen::widen(moved, &rooms)),
+            bytes => Err(Short { bytes }),
+        }
+    };
     let mut short = Short { bytes: 0 };
     for style in [Style::Roomy, Style::Tight] {
-        let mut moved = programs.to_vec();
-        match fit(&mut moved, rooms, style) {
-            Ok(()) => return Ok(widen::widen(moved, rooms)),
+        match attempt(style, None, false) {
+            Ok(moved) => return Ok(moved),
             Err(missing) => short = missing,
         }
+    }
+    let counts = stream::counts(programs, rooms);
+    let Some(most) = counts.last() else {
+        return Err(short);
+    };
+    for lists in [false, true] {
+        // What the most chunks do not do, fewer do not.
+        let smallest = match attempt(Style::Tight, Some(*most), lists) {
+            Ok(smallest) => smallest,
+            Err(missing) => {
+                short = missing;
+                continue;
+            }
+        };
+        for count in &counts {
+            for style in [Style::Roomy, Style::Tight] {
+                if let Ok(moved) = attempt(style, Some(*count), lists) {
+                    return Ok(moved);
+                }
+            }
+        }
+        return Ok(smallest);
     }
     Err(short)
 }
 
+/// The same of the room that lacks most.
+fn most_beyond(program: &Program, rooms: &[Room]) -> u64 {
+    let all = rooms.iter().map(|room| beyond(program, room));
+    all.max().unwrap_or(0)
+}
+
 /// Bytes by which the buffers of a program are larger than a room.
 fn beyond(program: &Program, room: &Room) -> u64 {
-    layout(program, &room.sizes)
-        .total_bytes
+    let needed = layout(program, &room.sizes).total_bytes;
+    needed
+        .saturating_add(room.lacking)
         .saturating_sub(room.bytes)
 }
 
-fn fit(programs: &mut [Program], rooms: &[Room], style: Style) -> Result<(), Short> {
+fn fit(programs: &mut [Program], rooms: &[Room], means: Means) -> Result<(), Short> {
     let Some(first) = programs.first() else {
         return Ok(());
     };
@@ -104,11 +166,11 @@ fn fit(programs: &mut [Program], rooms: &[Room], style: Style) -> Result<(), Sho
             return Ok(());
         }
         let bytes = missing[worst];
-        let Some(choice) = choose(&programs[0], &room.sizes, style) else {
+        let Some(choice) = choose(&programs[0], &room.sizes, means) else {
             return Err(Short { bytes });
         };
-        for program in programs.iter_mut() {
-            apply(program, choice, style);
+        if !programs.iter_mut().all(|p| apply(p, choice, means)) {
+            return Err(Short { bytes });
         }
         missing[worst] = beyond(&programs[0], room);
         if missing[worst] == 0 {
@@ -120,16 +182,23 @@ fn fit(programs: &mut [Program], rooms: &[Room], style: Style) -> Result<(), Sho
     }
 }
 
-fn apply(program: &mut Program, choice: Choice, style: Style) {
+/// Makes a change; whether it could be made.
+fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
     match choice {
         Choice::Split(phase, id, gap) => split::split(program, phase, id, gap),
-        Choice::Home(id) => home::home(program, id),
+        Choice::Home(id) => {
+            home::home(program, id);
+        }
         Choice::Ring(phase, id) => {
-            if let Some(ring) = ring::Ring::of(program, phase, id, style) {
+            if let Some(ring) = ring::Ring::of(program, phase, id, means.style) {
                 ring.apply(program);
             }
         }
+        Choice::Stream(phase, place, id) => {
+            return stream::stream(program, (phase, place), id, means).is_some();
+        }
     }
+    true
 }
 
 /// Where most bytes live at once: a phase and a place of its list.
@@ -139,18 +208,22 @@ struct Peak {
 }
 
 /// The best thing to move away from where most bytes live.
-fn choose(program: &Program, sizes: &RankSizes, style: Style) -> Option<Choice> {
+fn choose(program: &Program, sizes: &RankSizes, means: Means) -> Option<Choice> {
     let lifetimes = lifetimes(program);
     let peak = peak(program, sizes, &lifetimes)?;
     let ids = (0..program.buffers.len() as u32).map(BufferId);
-    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, id, style));
+    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, id, means.style));
     let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
     // Of several that are as good, the first.
     let best = candidates.reduce(|best, next| match better(&next, &best) {
         Ordering::Greater => next,
         _ => best,
     });
-    best.map(|best| best.choice)
+    let streamed = || {
+        let id = stream::candidate(program, sizes, (peak.phase, peak.place), means)?;
+        Some(Choice::Stream(peak.phase, peak.place, id))
+    };
+    best.map(|best| best.choice).or_else(streamed)
 }
 
 fn peak(program: &Program, sizes: &RankSizes, lifetimes: &[Lifetime]) -> Option<Peak> {
@@ -289,6 +362,12 @@ fn twin(of: &Buffer, extent: Extent) -> Buffer {
         role: Role::Temp,
         ..of.clone()
     }
+}
+
+/// A copy of all rows.
+fn copy(from: Ref, to: Ref) -> Instr {
+    let chunk = None;
+    Instr::Move { from, to, chunk }
 }
 
 /// A slot of a buffer outside of loops.

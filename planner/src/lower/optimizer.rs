@@ -97,6 +97,7 @@ pub fn step(
             outputs,
             scalars,
             sites,
+            lists: Vec::new(),
             chunk: None,
         });
         code.push(match in_loop {

@@ -225,6 +225,7 @@ impl Region<'_> {
                     inner,
                     columns,
                     finish,
+                    chunk: None,
                 };
                 self.code.push(instr);
             }

@@ -166,7 +166,7 @@ impl Classes {
             }
             Instr::HaloReduce { buffer } => self.moves(of, buffer.buffer),
             Instr::Remember { from, history } => self.alike(of, from.buffer, history.buffer),
-            Instr::Move { from, to } => self.alike(of, from.buffer, to.buffer),
+            Instr::Move { from, to, .. } => self.alike(of, from.buffer, to.buffer),
             Instr::Redistribute {
                 how,
                 from,

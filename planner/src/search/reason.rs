@@ -142,10 +142,17 @@ impl Priced<'_> {
         let kinds = self.estimate.epoch.breakdown.iter();
         let copies = kinds.filter(|kind| ["fetch", "store"].contains(&kind.name.as_str()));
         let waited = Seconds(copies.map(|kind| kind.seconds.0).sum());
+        let chunks = host
+            .chunks
+            .map(|n| format!(", what does not fit by itself in up to {n} chunks of rows"));
         format!(
             "; rests on the host where it would not fit: {} a node, an epoch fetches {} and stores {}, of which {} \
-             are waited for",
-            host.memory, host.fetched, host.stored, waited
+             are waited for{}",
+            host.memory,
+            host.fetched,
+            host.stored,
+            waited,
+            chunks.unwrap_or_default()
         )
     }
 

@@ -5,7 +5,7 @@ use crate::lower::offload::{Short, offload};
 use crate::parts::Parts;
 use crate::simulate::{host_memory, rooms};
 use gnnc_ir::plan::Host;
-use gnnc_ir::program::Program;
+use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::traffic::moved;
 use gnnc_ir::units::Bytes;
 
@@ -49,6 +49,9 @@ pub(super) fn use_of_host(
             host.fetched += Bytes(fetched);
             host.stored += Bytes(stored);
         }
+        let chunks = program.step.iter().filter_map(Instr::chunk);
+        let rows = chunks.filter(|chunk| chunk.even.is_some());
+        host.chunks = host.chunks.max(rows.map(|chunk| chunk.of).max());
     }
     Some(host)
 }
@@ -67,17 +70,17 @@ impl Ready {
             let rooms = rooms(program, &self.parts, device);
             rooms.iter().any(|room| room.bytes == 0)
         };
-        if self.programs.iter().any(full) {
-            return Err(
-                "the topology and the messages alone are too large, which the host's memory does not help"
-                    .to_owned(),
-            );
-        }
-        let programs = rest(&self.programs, &self.parts, device).map_err(|short| {
-            format!(
+        let full = self.programs.iter().any(full);
+        let programs = rest(&self.programs, &self.parts, device).map_err(|short| match full {
+            true => format!(
+                "the topology and the messages alone are too large; with all that can rest in the host's memory, {} \
+                 are still lacking",
+                Bytes(short.bytes)
+            ),
+            false => format!(
                 "with all that can rest in the host's memory, {} are still lacking",
                 Bytes(short.bytes)
-            )
+            ),
         })?;
         let needed = host_memory(&programs, request.cluster, &self.parts);
         match needed <= host.memory {

@@ -7,7 +7,7 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
 use gnnc_ir::op::Redistribute;
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Passage, Program, RankSizes, Transfer};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes, Transfer};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
@@ -242,14 +242,18 @@ impl<'a> Compiler<'a> {
                     .map_or(1, |pipeline| pipeline.interval.max(1));
                 self.computed(instr, at, name, 1.0 / f64::from(interval))
             }
-            Instr::Move { from, to } => self.moved_rows((*from, *to), Half::Whole, at, name),
+            Instr::Move { from, to, chunk } => {
+                self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
+            }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
                 if !what.communicates() =>
             {
                 let begins = matches!(instr, Instr::Begin(_));
                 let half = if begins { Half::Begin } else { Half::Finish };
                 match **what {
-                    Instr::Move { from, to } => self.moved_rows((from, to), half(*tag), at, name),
+                    Instr::Move { from, to, chunk } => {
+                        self.moved_rows((from, to), chunk, half(*tag), at, name)
+                    }
                     _ => self.computed(what, at, name, 0.0),
                 }
             }
@@ -272,26 +276,6 @@ impl<'a> Compiler<'a> {
             at,
             name,
             seconds: seconds.collect(),
-        }
-    }
-
-    fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
-        let (row, fixed) = passage.words(self.program);
-        let classes = self.fabric.classes.iter();
-        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
-        let bytes: Vec<f64> = classes
-            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
-            .collect();
-        Step::Passage {
-            at,
-            name,
-            sends,
-            with: passage.with,
-            packing: bytes
-                .iter()
-                .map(|&bytes| self.pass(bytes, bytes, 0.0))
-                .collect(),
-            bytes,
         }
     }
 
@@ -422,7 +406,7 @@ impl<'a> Compiler<'a> {
         match moved {
             Moved::All => bytes,
             Moved::Rows(chunk) => chunk.share(bytes),
-            Moved::New(_, Chunk { index, of }) => {
+            Moved::New(_, Chunk { index, of, .. }) => {
                 let of = f64::from(of.max(1));
                 let read = |n: u32| {
                     let share = self.degrees.read(f64::from(n) / of);

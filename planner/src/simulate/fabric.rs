@@ -212,6 +212,7 @@ mod tests {
             relations: 0,
             split: [0; 3],
             max_degree: 0,
+            max_out_degree: 0,
             degree_histogram: Vec::new(),
             replication: [(8, 2.61)].into(),
             partitions: Default::default(),

@@ -29,6 +29,8 @@ pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room
         rooms.push(Room {
             sizes: *sizes,
             bytes: device.0.saturating_sub(own),
+            lacking: own.saturating_sub(device.0),
+            lists: true,
         });
     });
     rooms
@@ -124,7 +126,7 @@ fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
 struct Needs {
     /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
-    arcs: [[[bool; 2]; 2]; 2],
+    arcs: [[Arcs; 2]; 2],
     /// Of both: into how many types they are sorted; 0 if they are not.
     types: [u32; 2],
     /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
@@ -138,6 +140,15 @@ struct Needs {
     sent: Vec<Sent>,
     /// Floats of a vertex's labels.
     labels: u64,
+}
+
+/// Arcs of one kind.
+#[derive(Clone, Copy, Default)]
+struct Arcs {
+    /// Whether they are walked, and whether by source too.
+    walked: [bool; 2],
+    /// Whether their ends are kept, by destination and by source.
+    kept: [bool; 2],
 }
 
 /// Messages under way.
@@ -222,7 +233,8 @@ impl Needs {
             match instr {
                 Instr::Launch(launch) => {
                     let whole = launch.rows == Extent::All;
-                    self.kernel(&program.kernel(launch.kernel).body, whole);
+                    let fetched = !launch.lists.is_empty();
+                    self.kernel(&program.kernel(launch.kernel).body, whole, fetched);
                 }
                 Instr::SparseMatMul {
                     product: Product::Tn,
@@ -269,18 +281,22 @@ impl Needs {
         }
     }
 
-    fn kernel(&mut self, body: &Body, whole: bool) {
+    /// What a kernel walks; the ends of arcs are `fetched` where they do not lie beside the buffers.
+    fn kernel(&mut self, body: &Body, whole: bool, fetched: bool) {
         let set = match body.edge_set() {
             Some(EdgeSet::Plain) => 0,
             Some(EdgeSet::Looped) => 1,
             None => return,
         };
+        let by_source = matches!(body, Body::Gather { to: End::Src, .. });
         let arcs = &mut self.arcs[usize::from(whole)][set];
-        arcs[0] = true;
-        arcs[1] |= matches!(body, Body::Gather { to: End::Src, .. });
+        arcs.walked[0] = true;
+        arcs.walked[1] |= by_source;
         if let Body::TypeSum { types, .. } = body {
             self.types[usize::from(whole)] = *types;
+            return;
         }
+        arcs.kept[usize::from(by_source)] |= !fetched;
     }
 
     /// Floats that a rank needs for messages: for each other rank the longest message to it, or all
@@ -363,13 +379,15 @@ fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
 }
 
 /// Arcs into rows, from `sources` vertices, by edge set: whether they are walked, and whether by source too.
-fn arc_bytes(sets: &[[bool; 2]; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
-    let of_set = |(set, [walked, by_source]): (EdgeSet, &[bool; 2])| {
+fn arc_bytes(sets: &[Arcs; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
+    let of_set = |(set, of): (EdgeSet, &Arcs)| {
         let arcs = sizes.rows(rows.arcs(set));
-        let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * arcs;
+        let [kept, other_kept] = of.kept.map(u64::from);
+        let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * arcs * kept;
         // Indices, and the position of each arc by destination.
-        let other_way = 8 * (sources + 1) + 8 * arcs;
-        u64::from(*walked) * by_destination + u64::from(*by_source) * other_way
+        let other_way = 8 * (sources + 1) + 8 * arcs * other_kept;
+        let [walked, by_source] = of.walked.map(u64::from);
+        walked * by_destination + by_source * other_way
     };
     let sets = [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(sets);
     sets.map(of_set).sum()

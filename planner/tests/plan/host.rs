@@ -3,7 +3,9 @@
 use crate::model::{HIDDEN, at, program};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
 use gnnc_ir::cluster::Host;
-use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Role, Transfer};
+use gnnc_ir::program::{
+    Buffer, BufferId, Chunk, Even, Grain, Instr, Program, Role, Transfer, Vertices,
+};
 use gnnc_ir::trace::{Phase, Resource};
 use gnnc_ir::traffic::moved;
 use gnnc_ir::units::{Bytes, Seconds};
@@ -22,10 +24,12 @@ fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     let fetch = Instr::Move {
         from: there,
         to: here,
+        chunk: None,
     };
     let store = Instr::Move {
         from: here,
         to: there,
+        chunk: None,
     };
     (program, [fetch, store])
 }
@@ -86,4 +90,41 @@ fn copies_run_beside_computing_each_way_by_itself() {
         host_memory(&[program], &cluster, &parts).0,
         bytes.next_multiple_of(64)
     );
+}
+
+/// Chunks of 2528 and 2472 rows take what their bytes take, and a latency each.
+#[test]
+fn chunks_of_copies_take_their_share() {
+    let mut cluster = cluster(1, 1);
+    cluster.device.launch_floor = Seconds(0.0);
+    cluster.host = Some(Host {
+        memory: Bytes(1 << 40),
+        bandwidth: 1e9,
+        latency: Seconds(1e-3),
+    });
+    let parts = measured(vec![vec![0]], &[1_000_000]);
+    let (mut program, [fetch, _]) = with_host(program(1, SHAPE));
+    let whole = moved(std::slice::from_ref(&fetch), &program, &parts.sizes[0])[0];
+    let row = whole / parts.sizes[0].inner;
+    let even = Even {
+        rows: Vertices::Inner,
+        grain: Grain::Lines,
+        arcs: None,
+    };
+    let mut seconds = 0.0;
+    for (index, rows) in [(0, 2528), (1, 2472)] {
+        let mut chunk = fetch.clone();
+        chunk.set_chunk(Chunk {
+            index,
+            of: 2,
+            even: Some(even),
+        });
+        program.step = vec![chunk];
+        let bytes = moved(&program.step, &program, &parts.sizes[0])[0];
+        assert_eq!(bytes, rows * row);
+        let took = cost(&program, &cluster, &parts).epoch.seconds.0;
+        assert!(near(took, 1e-3 + bytes as f64 / 1e9), "{took}");
+        seconds += took;
+    }
+    assert!(near(seconds, 2e-3 + whole as f64 / 1e9));
 }

@@ -46,6 +46,7 @@ pub fn workload(
         relations: 0,
         split: [0; 3],
         max_degree: 0,
+        max_out_degree: 0,
         degree_histogram: Vec::new(),
         replication: BTreeMap::from_iter(alpha.iter().copied()),
         partitions: BTreeMap::new(),
@@ -92,6 +93,7 @@ fn launch(kernel: u32, rows: Extent, input: Ref, output: Ref) -> Instr {
         outputs: vec![output],
         scalars: Vec::new(),
         sites: Vec::new(),
+        lists: Vec::new(),
         chunk: None,
     })
 }
@@ -111,6 +113,7 @@ fn product(product: Product, operands: [(Ref, u32); 3], inner: u32, columns: u32
         inner,
         columns,
         finish: None,
+        chunk: None,
     }
 }
 

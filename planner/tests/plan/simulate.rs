@@ -25,6 +25,7 @@ pub const SHAPE: Shape = Shape {
 pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
     let count = messages.len();
     let sizes = (0..count).map(|rank| RankSizes {
+        max_degree: 40,
         inner: 5000,
         halo: messages.iter().map(|row| row[rank]).sum(),
         edges: edges[rank],

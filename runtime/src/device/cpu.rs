@@ -182,15 +182,15 @@ impl Call<'_> {
         });
     }
 
-    /// Runs a column reduction over rows `0 .. rows`: a partial row in `scratch` for each
-    /// block of rows, then their sum in order of the blocks to `out`.
+    /// Runs a column reduction over rows: a partial row in `scratch` for each block of rows, then their sum
+    /// in order of the blocks to `out`, on top of what is there if it adds.
     ///
     /// # Safety
     /// As [`Self::run`]; `scratch` and `out` are used by nothing else meanwhile.
     pub(crate) unsafe fn reduce_columns(
         &self,
         team: &Team,
-        rows: u64,
+        (rows, adds): (Range<u64>, bool),
         scratch: Span,
         out: Span,
         accesses: u64,
@@ -198,16 +198,16 @@ impl Call<'_> {
         let spec = self.kernel.kernel();
         let columns = (spec.heads * spec.width) as usize;
         let block = COLUMN_BLOCK as u64;
-        let blocks = rows.div_ceil(block) as usize;
+        let blocks = (rows.end - rows.start).div_ceil(block) as usize;
         team.each(blocks, accesses, |i| {
             let partial = [scratch.part(i * columns, columns).ptr];
             let args = RawArgs {
                 outputs: partial.as_ptr(),
                 ..self.args
             };
-            let begin = i as u64 * block;
+            let begin = rows.start + i as u64 * block;
             // SAFETY: every block has its own partial row; the caller vouches for the rest.
-            unsafe { self.kernel.run(&args, begin, (begin + block).min(rows)) };
+            unsafe { self.kernel.run(&args, begin, (begin + block).min(rows.end)) };
         });
         // SAFETY: the blocks are done.
         let (partials, out) = unsafe { (scratch.part(0, blocks * columns).read(), out.write()) };
@@ -225,7 +225,8 @@ impl Call<'_> {
                 let place = operand.offset + h * operand.head_step + c * operand.column_step;
                 let column = (h * spec.width + c) as usize;
                 let total = (0..blocks).map(|b| partials[b * columns + column]);
-                out[place as usize] = total.fold(0.0, |sum, x| sum + x);
+                let before = if adds { out[place as usize] } else { 0.0 };
+                out[place as usize] = total.fold(before, |sum, x| sum + x);
             }
         }
     }

@@ -9,7 +9,7 @@ use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::op::Site;
-use gnnc_ir::program::{Launch, Program};
+use gnnc_ir::program::{Chunk, Launch, Program, Ref};
 
 /// Floats that a piece of rows touches; part of no result.
 const PIECE: u64 = 32 * 1024;
@@ -54,7 +54,10 @@ impl Worker {
         unsafe {
             if matches!(spec.body, Body::ColReduce { .. }) {
                 let out = self.slot(launch.outputs[0], iteration);
-                call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
+                for range in &ranges {
+                    let rows = (range.clone(), launch.chunk.is_some_and(|c| c.index > 0));
+                    call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
+                }
             } else if let Some(walkable) = walkable {
                 for range in &ranges {
                     bounds.clear();
@@ -87,14 +90,14 @@ impl Worker {
             launch
                 .inputs
                 .iter()
-                .map(|&at| self.slot(at, iteration).ptr.cast_const()),
+                .map(|&at| self.first(at, launch.chunk, iteration).cast_const()),
         );
         memory.outputs.clear();
         memory.outputs.extend(
             launch
                 .outputs
                 .iter()
-                .map(|&at| self.slot(at, iteration).ptr),
+                .map(|&at| self.first(at, launch.chunk, iteration)),
         );
         memory.scalars.clear();
         memory
@@ -120,8 +123,22 @@ impl Worker {
             args.indptr = walkable.csr.indptr.as_ptr();
             args.indices = walkable.csr.indices.as_ptr();
             args.positions = positions.as_ptr();
+            let list = |at: &Ref| self.first(*at, launch.chunk, iteration).cast_const().cast();
+            if let Some(ends) = launch.lists.first() {
+                args.indices = list(ends);
+            }
+            if let Some(places) = launch.lists.get(1) {
+                args.positions = list(places);
+            }
         }
         Ok(args)
+    }
+
+    /// Where row 0 of a buffer is, or would be, were the rows before those that it holds there too.
+    fn first(&self, at: Ref, chunk: Option<Chunk>, iteration: u32) -> *mut f32 {
+        let bytes = self.own.skipped_bytes(at, chunk) as usize;
+        let first = self.slot(at, iteration).ptr.cast::<u8>();
+        first.wrapping_sub(bytes).cast()
     }
 
     /// The arcs of a set that a launch walks, and their positions by destination.

@@ -55,6 +55,8 @@ fn case(product: Product, rows: usize, inner: usize, columns: usize, pad: usize)
         rows: rows as u64,
         inner: inner as u64,
         columns: columns as u64,
+        total: rows as u64,
+        adds: false,
     };
     Case {
         arena,
@@ -269,7 +271,7 @@ proptest! {
         bounds.extend([0, rows]);
         bounds.sort_unstable();
         for pair in bounds.windows(2) {
-            let some = case.multiply.within(&(pair[0]..pair[1]));
+            let some = case.multiply.within(&(pair[0]..pair[1]), [0; 3]);
             unsafe { some.run(&team, case.scratch, None) };
         }
         let stride = columns + 1;

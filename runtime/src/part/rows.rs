@@ -2,7 +2,7 @@
 
 use super::{Part, index, sliced};
 use gnnc_graph::Csr;
-use gnnc_ir::program::{Extent, Moved};
+use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
 
 impl Part {
@@ -19,18 +19,68 @@ impl Part {
             rows.push(&by_type.csr.indices);
             places.push(&by_type.csr.indptr);
         }
-        let by_end = arcs.map(|arcs| (&arcs.by_destination, &arcs.by_source));
+        let by_end = arcs.map(|arcs| (&arcs.by_destination, &arcs.by_source, arcs.kept));
         let features = self.features.iter().flatten();
-        let by_axis = features.map(|features| (&features.by_row, &features.by_column));
-        for (one, other) in by_end.chain(by_axis) {
-            rows.push(&one.csr.indices);
+        let by_axis =
+            features.map(|features| (&features.by_row, &features.by_column, [true, true]));
+        for (one, other, kept) in by_end.chain(by_axis) {
+            rows.extend(kept[0].then_some(&one.csr.indices[..]));
             places.push(&one.csr.indptr);
             if let Some((other, positions)) = other {
-                rows.extend([&other.csr.indices[..], positions]);
+                let both = [&other.csr.indices[..], positions];
+                rows.extend(both.into_iter().filter(|_| kept[1]));
                 places.push(&other.csr.indptr);
             }
         }
         (rows, places)
+    }
+
+    /// Where the chunks of rows that a program's instructions run over begin and end.
+    pub(super) fn cuts(&self, program: &Program) -> Vec<(Even, u32, Vec<u64>)> {
+        let mut found: Vec<(Even, u32, Vec<u64>)> = Vec::new();
+        let lists = [&program.setup, &program.step, &program.eval];
+        let chunks = lists.into_iter().flatten().filter_map(Instr::chunk);
+        for chunk in chunks {
+            let Some(even) = chunk.even else { continue };
+            if found.iter().any(|(e, of, _)| (*e, *of) == (even, chunk.of)) {
+                continue;
+            }
+            let first = match even.arcs {
+                None => Some(&[][..]),
+                Some(_) => self.first_arcs(even),
+            };
+            if let Some(first) = first {
+                let bounds = even.bounds(chunk.of, &self.sizes, first);
+                found.push((even, chunk.of, bounds));
+            }
+        }
+        found
+    }
+
+    /// The first arc of each row of a cut.
+    fn first_arcs(&self, even: Even) -> Option<&[u64]> {
+        let Grouped { set, by } = even.arcs?;
+        let (walkable, _) = self.arcs(even.rows.extent(), set)?.by(by)?;
+        Some(&walkable.csr.indptr)
+    }
+
+    /// The rows of a chunk of rows; none if it is none that instructions run over.
+    pub(crate) fn rows_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
+        let even = chunk.even?;
+        let cut = self.cuts.iter();
+        let (_, _, bounds) = cut
+            .clone()
+            .find(|(e, of, _)| (*e, *of) == (even, chunk.of))?;
+        let bound = |n: u32| bounds.get(n as usize).copied();
+        Some(bound(chunk.index)?..bound(chunk.index + 1)?)
+    }
+
+    /// The arcs of these rows.
+    pub(crate) fn arcs_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
+        let rows = self.rows_of_chunk(chunk)?;
+        let first = self.first_arcs(chunk.even?)?;
+        let arc = |row: u64| first.get(row as usize).copied();
+        Some(arc(rows.start)?..arc(rows.end)?)
     }
 
     /// The own rows of a chunk, or all.
@@ -71,7 +121,12 @@ impl Part {
                 let features = self.features[sliced(extent)].as_ref()?;
                 ranges.push(entries(&features.by_row.csr));
             }
-            Extent::Fixed(_) | Extent::All | Extent::AllEdges(_) | Extent::SliceNonzeros => {
+            Extent::Fixed(_)
+            | Extent::All
+            | Extent::AllEdges(_)
+            | Extent::SliceNonzeros
+            | Extent::Run(..)
+            | Extent::ArcRun(..) => {
                 ranges.push(0..self.sizes.rows(extent));
             }
         }

@@ -2,15 +2,18 @@
 
 use super::{Check, Checked};
 use crate::whole::over_all;
-use gnnc_ir::kernel::Kernel;
-use gnnc_ir::program::{Chunk, Launch, Moved};
+use gnnc_ir::kernel::{Body, End, Kernel};
+use gnnc_ir::program::{BufferId, Chunk, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
 
 impl Check<'_> {
-    /// A launch over a chunk writes rows of its own, of the whole graph.
+    /// A launch over a chunk writes rows of its own: of the whole graph, or of a cut of its rows.
     pub(super) fn chunk(&self, launch: &Launch, kernel: &Kernel) -> Checked {
         let Some(chunk) = launch.chunk else {
             return Ok(());
         };
+        if chunk.even.is_some() {
+            return self.cut(Some(chunk), launch.rows);
+        }
         self.known(chunk)?;
         match over_all(launch.rows) && !kernel.body.sums_rows() {
             true => Ok(()),
@@ -22,14 +25,96 @@ impl Check<'_> {
         }
     }
 
+    /// The ends of arcs that a launch reads elsewhere than where the graph is kept are those of its chunk.
+    pub(super) fn lists(&self, launch: &Launch, kernel: &Kernel) -> Checked {
+        let Some(set) = kernel.body.edge_set().filter(|_| !launch.lists.is_empty()) else {
+            return match launch.lists.is_empty() {
+                true => Ok(()),
+                false => Err("lists of arcs for a kernel that walks none".to_owned()),
+            };
+        };
+        let by = match kernel.body {
+            Body::Gather { to, .. } => to,
+            _ => End::Dst,
+        };
+        let arcs = Grouped { set, by };
+        let cut = launch.chunk.and_then(|chunk| chunk.even);
+        let roles = [Role::ArcEnds(arcs), Role::ArcPlaces(set)];
+        let known = launch.lists.len() <= if by == End::Src { 2 } else { 1 };
+        if !known || cut.and_then(|even| even.arcs) != Some(arcs) {
+            return Err(format!(
+                "{} lists of {arcs:?} over {cut:?}, expected a chunk of these arcs, their ends and, by source, places",
+                launch.lists.len()
+            ));
+        }
+        for (at, role) in launch.lists.iter().zip(roles) {
+            self.filled_from(at.buffer, role, launch.rows.arcs(set))?;
+        }
+        Ok(())
+    }
+
+    /// Nothing but copies of what has a role writes a buffer.
+    fn filled_from(&self, id: BufferId, role: Role, extent: Extent) -> Checked {
+        let window = self.program.buffers.get(id.0 as usize);
+        if !window.is_some_and(|buffer| matches!(buffer.extent, Extent::ArcRun(..))) {
+            return Err(format!("buffer {} is no list of a chunk's arcs", id.0));
+        }
+        let right = |at: &Ref| {
+            let from = self.program.buffers.get(at.buffer.0 as usize);
+            from.is_some_and(|from| from.role == role && from.extent == extent)
+        };
+        let lists = [&self.program.setup, &self.program.step, &self.program.eval];
+        for instr in lists.into_iter().flatten() {
+            let what = match instr {
+                Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
+                instr => instr,
+            };
+            let (_, writes) = what.accesses();
+            let allowed = matches!(what, Instr::Move { from, .. } if right(from));
+            if writes.iter().any(|at| at.buffer == id) && !allowed {
+                return Err(format!(
+                    "`{}`, by which a kernel finds rows, is written by a {}; expected copies of {role:?}",
+                    self.program.buffer(id).name,
+                    what.name(self.program)
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Rows that are moved.
     pub(super) fn moved(&self, moved: Moved) -> Checked {
         moved.chunk().map_or(Ok(()), |chunk| self.known(chunk))
     }
 
-    fn known(&self, Chunk { index, of }: Chunk) -> Checked {
+    /// A chunk of rows is one of these rows.
+    pub(super) fn cut(&self, chunk: Option<Chunk>, rows: Extent) -> Checked {
+        let Some(chunk) = chunk else {
+            return Ok(());
+        };
+        let Chunk { index, of, even } = chunk;
+        let cut = even.map(|even| even.rows.extent());
+        if index >= of {
+            return Err(format!("chunk {index} of {of}"));
+        }
+        if cut == Some(rows) && self.part.rows_of_chunk(chunk).is_none() {
+            return Err(format!(
+                "chunks of the arcs {:?}, which no kernel of the program walks",
+                even.and_then(|even| even.arcs)
+            ));
+        }
+        match cut == Some(rows) {
+            true => Ok(()),
+            false => Err(format!(
+                "{rows:?} rows in chunks of {cut:?}, expected chunks of the rows that it runs over"
+            )),
+        }
+    }
+
+    fn known(&self, chunk: Chunk) -> Checked {
+        let Chunk { index, of, .. } = chunk;
         let count = self.part.whole.chunks.count();
-        match of == count && index < count {
+        match of == count && index < count && chunk.even.is_none() {
             true => Ok(()),
             false => Err(format!(
                 "chunk {index} of {of}, where the graph is cut into {count} chunks"

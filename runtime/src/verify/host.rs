@@ -1,7 +1,7 @@
 //! Checks of what lies in the memory of the host.
 
 use super::{Check, Checked};
-use gnnc_ir::program::{BufferId, Extent, Instr, Ref, Role};
+use gnnc_ir::program::{BufferId, Chunk, Even, Extent, Instr, Ref, Role, Vertices};
 
 impl Check<'_> {
     /// The list of buffers on the host is in order and names what may lie there.
@@ -9,6 +9,21 @@ impl Check<'_> {
         let hosted = &self.program.hosted;
         if !hosted.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err("the buffers on the host are not in ascending order".to_owned());
+        }
+        let lists = [&self.program.setup, &self.program.step, &self.program.eval];
+        for instr in lists.into_iter().flatten() {
+            let (_, writes) = instr.accesses();
+            let found = |at: &&Ref| {
+                let buffer = self.program.buffers.get(at.buffer.0 as usize);
+                buffer.is_some_and(|b| matches!(b.role, Role::ArcEnds(_) | Role::ArcPlaces(_)))
+            };
+            if let Some(at) = writes.iter().find(found) {
+                return Err(format!(
+                    "a {} writes `{}`, which belongs to the graph",
+                    instr.name(self.program),
+                    self.name(at.buffer)
+                ));
+            }
         }
         for id in hosted {
             let Some(buffer) = self.program.buffers.get(id.0 as usize) else {
@@ -51,7 +66,7 @@ impl Check<'_> {
     }
 
     /// One end is here and the other on the host, with rows of one kind.
-    pub(super) fn host_move(&self, from: Ref, to: Ref) -> Checked {
+    pub(super) fn host_move(&self, from: Ref, to: Ref, chunk: Option<Chunk>) -> Checked {
         self.at_least("what is moved", from, 0)?;
         self.at_least("where it goes", to, 0)?;
         let ends = [from, to].map(|at| self.program.buffer(at.buffer));
@@ -62,9 +77,21 @@ impl Check<'_> {
                 ends[0].name, ends[1].name
             ));
         }
-        let rows = |extent: Extent| match extent {
-            Extent::Local => Extent::Inner,
-            extent => extent,
+        let arcs = |cut: Even| {
+            let all = cut.rows.extent();
+            cut.arcs.map_or(all, |arcs| all.arcs(arcs.set))
+        };
+        if let Some(chunk) = chunk {
+            self.host_chunk([from, to], chunk)?;
+        }
+        let rows = |extent: Extent| match (extent, chunk.and_then(|chunk| chunk.even)) {
+            (Extent::Run(even, _), Some(cut)) if even == cut => match cut.rows {
+                Vertices::Inner | Vertices::Local => Extent::Inner,
+                Vertices::All => Extent::All,
+            },
+            (Extent::ArcRun(even, _), Some(cut)) if even == cut => arcs(cut),
+            (Extent::Local, _) => Extent::Inner,
+            (extent, _) => extent,
         };
         let shape = ends.map(|end| (rows(end.extent), end.columns, end.storage));
         match shape[0] == shape[1] {
@@ -79,6 +106,40 @@ impl Check<'_> {
                 ends[1].storage
             )),
         }
+    }
+
+    /// The rows of a chunk are copied whole.
+    fn host_chunk(&self, ends: [Ref; 2], chunk: Chunk) -> Checked {
+        let known = chunk.index < chunk.of && self.part.rows_of_chunk(chunk).is_some();
+        let Some(even) = chunk.even.filter(|_| known) else {
+            return Err(format!(
+                "a move of chunk {} of {}, expected a chunk of rows or of their arcs",
+                chunk.index, chunk.of
+            ));
+        };
+        for at in ends {
+            let buffer = self.program.buffer(at.buffer);
+            let halves = !buffer.columns.is_multiple_of(buffer.storage.in_word());
+            let sizes = &self.part.sizes;
+            let whole = even.rows.extent();
+            let rows = match buffer.extent {
+                Extent::Run(..) | Extent::ArcRun(..) => true,
+                Extent::Inner | Extent::Local => {
+                    even.rows != Vertices::All && sizes.rows(buffer.extent) >= sizes.rows(whole)
+                }
+                extent => {
+                    let of_arcs = even.arcs.map(|arcs| whole.arcs(arcs.set));
+                    extent == whole || Some(extent) == of_arcs
+                }
+            };
+            if halves || !rows {
+                return Err(format!(
+                    "a move of rows of {:?} of `{}`, which has {:?} x {} in {}",
+                    even.rows, buffer.name, buffer.extent, buffer.columns, buffer.storage
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn name(&self, id: BufferId) -> &str {

@@ -9,13 +9,23 @@ use gnnc_ir::program::{Extent, Launch, Role};
 /// Rows of each kind.
 #[derive(Default)]
 pub(super) struct Reach {
-    row: u64,
-    src: u64,
-    dst: u64,
-    edge: u64,
+    pub(super) row: u64,
+    pub(super) src: u64,
+    pub(super) dst: u64,
+    pub(super) edge: u64,
 }
 
 impl Reach {
+    /// As many of every kind.
+    pub(super) fn all(rows: u64) -> Self {
+        Self {
+            row: rows,
+            src: rows,
+            dst: rows,
+            edge: rows,
+        }
+    }
+
     /// Floats of a buffer up to the last element that an operand touches.
     pub(super) fn floats(&self, operand: &Operand, heads: u32, width: u32) -> Result<u64, String> {
         let rows = match operand.at {

@@ -100,6 +100,7 @@ pub fn launch(kernel: KernelId, rows: Extent, inputs: &[Ref], outputs: &[Ref]) -
         outputs: outputs.to_vec(),
         scalars: vec![],
         sites: vec![],
+        lists: Vec::new(),
         chunk: None,
     }
 }

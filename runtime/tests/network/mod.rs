@@ -208,6 +208,7 @@ impl Network {
                 inner: f,
                 columns: h,
                 finish: None,
+                chunk: None,
             },
         };
         let product =
@@ -221,6 +222,7 @@ impl Network {
                     inner: sizes.0,
                     columns: sizes.1,
                     finish,
+                    chunk: None,
                 }
             };
         let exchange = |buffer| Instr::HaloExchange {

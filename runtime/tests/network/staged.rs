@@ -129,6 +129,7 @@ impl Staged {
                     inner: inner_size,
                     columns,
                     finish,
+                    chunk: None,
                 }
             };
         let relu = |out| Some(launch(kernels.relu, inner, &[at(out)], &[at(out)]));

@@ -56,7 +56,7 @@ pub fn run(session: &mut Session, epochs: usize) -> Found {
     }
 }
 
-fn close(a: &Found, b: &Found, what: &str) {
+pub fn close(a: &Found, b: &Found, what: &str) {
     let near = |a: f64, b: f64, scale: f64| (a - b).abs() <= 1e-4 * scale.max(1e-3);
     assert_eq!(a.bytes, b.bytes, "{what}");
     assert_eq!(a.counts, b.counts, "{what}");

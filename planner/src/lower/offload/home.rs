@@ -1,14 +1,16 @@
 //! Tensors that live as long as the program, on the host.
 
-use super::add;
 use super::split::rename;
 use super::uses::{of, reads_first, uses, writes};
+use super::{add, copy};
 use gnnc_ir::access::Access;
-use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Ref, Role};
+use gnnc_ir::program::{Buffer, BufferId, Program, Ref, Role};
 use gnnc_ir::trace::Phase;
 
-/// Gives a tensor its home on the host: every list that uses it has a copy from the first use to the last.
-pub(super) fn home(program: &mut Program, id: BufferId) {
+/// Gives a tensor its home on the host: every list that uses it has a copy from the first use to the last, of
+/// which these are given.
+pub(super) fn home(program: &mut Program, id: BufferId) -> Vec<(Phase, BufferId)> {
+    let mut copies = Vec::new();
     for phase in Phase::ALL {
         let list = program.list(phase);
         let found = uses(list, id);
@@ -21,31 +23,27 @@ pub(super) fn home(program: &mut Program, id: BufferId) {
             .flat_map(|instr| of(instr, program, id))
             .collect();
         let (fetched, stored) = (reads_first(all.iter(), false), writes(list, program, id));
-        let copy = Buffer {
+        let here = Buffer {
             role: Role::Temp,
             ..program.buffer(id).clone()
         };
-        let copy = Ref::first(add(program, copy, false));
+        let here = Ref::first(add(program, here, false));
+        copies.push((phase, here.buffer));
         let list = program.list_mut(phase);
         for instr in &mut list[first..=last] {
-            rename(instr, id, copy.buffer);
+            rename(instr, id, here.buffer);
         }
         let home = Ref::first(id);
         if stored {
-            let store = Instr::Move {
-                from: copy,
-                to: home,
-            };
+            let store = copy(here, home);
             list.insert(last + 1, store);
         }
         if fetched {
-            let fetch = Instr::Move {
-                from: home,
-                to: copy,
-            };
+            let fetch = copy(home, here);
             list.insert(first, fetch);
         }
     }
     let place = program.hosted.partition_point(|other| *other < id);
     program.hosted.insert(place, id);
+    copies
 }

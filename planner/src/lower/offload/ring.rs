@@ -5,7 +5,7 @@
 //! one that was written is stored.
 
 use super::uses::{halo, of, reads_first, touches};
-use super::{Style, add, slot, twin};
+use super::{Style, add, copy, slot, twin};
 use gnnc_ir::access::Access;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Transfer};
 use gnnc_ir::trace::Phase;
@@ -142,20 +142,14 @@ impl Ring {
                     slot(host, modulo(first + at, old.slots)),
                 );
                 if !around.here.contains(&(*ring, here.base)) {
-                    around.before[turns.place].push(Instr::Move {
-                        from: there,
-                        to: here,
-                    });
+                    around.before[turns.place].push(copy(there, here));
                 }
             }
             if let Some(stored) = turns.stored.as_ref().filter(|stored| stored.delayed) {
                 let last = turns.last() + stored.at;
                 around.after[turns.place].insert(
                     0,
-                    Instr::Move {
-                        from: turns.slot(*ring, last),
-                        to: slot(host, modulo(last, old.slots)),
-                    },
+                    copy(turns.slot(*ring, last), slot(host, modulo(last, old.slots))),
                 );
             }
         }
@@ -202,29 +196,23 @@ impl Ring {
                     Some(found) => found,
                     None => {
                         let with_halo = accesses().any(|access| halo(access.rows));
-                        let copy = Buffer {
+                        let own = Buffer {
                             slots: 1,
                             extent: narrow(old.extent, with_halo),
                             ..old.clone()
                         };
-                        let copy = slot(add(program, copy, false), 0);
+                        let own = slot(add(program, own, false), 0);
                         if let (true, Some((first, _))) = (reads, uses.first()) {
-                            around.before[*first].push(Instr::Move {
-                                from: slot(host, base),
-                                to: copy,
-                            });
+                            around.before[*first].push(copy(slot(host, base), own));
                         }
-                        (copy, false)
+                        (own, false)
                     }
                 };
                 if entered {
                     around.here.push((here.buffer, here.base));
                 }
                 if let Some((last, _)) = writes.next_back() {
-                    around.after[*last].push(Instr::Move {
-                        from: here,
-                        to: slot(host, base),
-                    });
+                    around.after[*last].push(copy(here, slot(host, base)));
                 }
                 for (place, _) in &uses {
                     list[*place].each_ref(&mut |at| {
@@ -382,14 +370,8 @@ impl Turns {
             base: modulo(at, total),
             in_loop: true,
         };
-        let fetch = |at: i64| Instr::Move {
-            from: there(at),
-            to: self.turn(ring, at),
-        };
-        let store = |at: i64| Instr::Move {
-            from: self.turn(ring, at),
-            to: there(at),
-        };
+        let fetch = |at: i64| copy(there(at), self.turn(ring, at));
+        let store = |at: i64| copy(self.turn(ring, at), there(at));
         let mut halves = |what: Instr| {
             *tag += 1;
             let what = Box::new(what);

@@ -1,7 +1,7 @@
 //! Tensors that rest on the host between two uses.
 
 use super::uses::{halo, of, reads_first, touches};
-use super::{add, twin};
+use super::{add, copy, twin};
 use gnnc_ir::access::Access;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
 use gnnc_ir::trace::Phase;
@@ -12,7 +12,7 @@ pub(super) fn clean(list: &[Instr], program: &Program, id: BufferId) -> Option<B
     for instr in list {
         let written = |id| of(instr, program, id).iter().any(|access| access.writes);
         match instr {
-            Instr::Move { from, to } if to.buffer == id => {
+            Instr::Move { from, to, .. } if to.buffer == id => {
                 if fetched.is_some() {
                     return None;
                 }
@@ -40,8 +40,11 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
         Extent::Local if !with_halo => Extent::Inner,
         extent => extent,
     };
-    let stored = extent(reads_first(later.iter(), true));
-    let used = extent(later.iter().any(|access| halo(access.rows)));
+    // What is written of one chunk is not written of all rows.
+    let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks { .. }) && touches(instr, id);
+    let pieces = program.pipeline.is_some() && list[begin..].iter().any(by_chunks);
+    let stored = extent(pieces || reads_first(later.iter(), true));
+    let used = extent(pieces || later.iter().any(|access| halo(access.rows)));
     let again = Buffer {
         extent: used,
         ..old.clone()
@@ -55,21 +58,9 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
     for instr in &mut list[begin..] {
         rename(instr, id, again);
     }
-    list.insert(
-        begin,
-        Instr::Move {
-            from: Ref::first(host),
-            to: Ref::first(again),
-        },
-    );
+    list.insert(begin, copy(Ref::first(host), Ref::first(again)));
     if home.is_none() {
-        list.insert(
-            end + 1,
-            Instr::Move {
-                from: Ref::first(id),
-                to: Ref::first(host),
-            },
-        );
+        list.insert(end + 1, copy(Ref::first(id), Ref::first(host)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where lists use a buffer.
 
 use gnnc_ir::access::{Access, Touched, accesses};
-use gnnc_ir::program::{BufferId, Instr, Program, Transfer};
+use gnnc_ir::program::{BufferId, Instr, Program, Transfer, Vertices};
 
 /// The first and last place of each use of a buffer: an instruction, or two halves with what is in between.
 pub(super) fn uses(list: &[Instr], id: BufferId) -> Vec<[usize; 2]> {
@@ -53,7 +53,12 @@ pub(super) fn of(instr: &Instr, program: &Program, id: BufferId) -> Vec<Access> 
 
 /// Whether rows behind the own ones may be among those that are used.
 pub(super) fn halo(rows: Touched) -> bool {
-    rows != Touched::Own
+    match rows {
+        Touched::Own => false,
+        // All chunks of a loop are run.
+        Touched::Rows(chunk) => chunk.even.map(|even| even.rows) != Some(Vertices::Inner),
+        _ => true,
+    }
 }
 
 /// Whether what uses of a slot come first, in order, is to read what was there; of halo rows alone, if only

@@ -47,7 +47,11 @@ fn cut(
 ) -> usize {
     let program = &programs[0];
     let list = program.list(phase);
-    let Instr::Move { from, .. } = &list[place] else {
+    // Those of chunks have halves already, where there is room for them.
+    let Instr::Move {
+        from, chunk: None, ..
+    } = &list[place]
+    else {
         return place + 1;
     };
     let fetched = program.is_hosted(from.buffer);

@@ -164,6 +164,7 @@ fn launch(lowerer: &mut Lowerer, kernel: Kernel, rows: u32, inputs: Vec<Ref>, ou
         outputs: vec![out],
         scalars: Vec::new(),
         sites: Vec::new(),
+        lists: Vec::new(),
         chunk: None,
     })
 }

@@ -59,6 +59,7 @@ impl<'a> Rewrite<'a> {
                     inner,
                     columns,
                     finish,
+                    ..
                 } => {
                     if [a.at, b.at, to.at].iter().any(|r| self.is_half(r.buffer)) {
                         let shape = match product {
@@ -191,6 +192,7 @@ impl<'a> Rewrite<'a> {
             outputs: vec![ends[1]],
             scalars: Vec::new(),
             sites: Vec::new(),
+            lists: Vec::new(),
             chunk: None,
         })
     }

@@ -1,8 +1,8 @@
-//! What copies between ranks and their hosts cost.
+//! What copies between ranks and their hosts cost, and what goes from stage to stage.
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
-use gnnc_ir::program::Ref;
+use gnnc_ir::program::{Chunk, Passage, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work};
@@ -12,12 +12,13 @@ impl Compiler<'_> {
     pub(super) fn moved_rows(
         &self,
         (from, to): (Ref, Ref),
+        chunk: Option<Chunk>,
         half: Half,
         at: String,
         name: usize,
     ) -> Step {
         let seconds = |class: &Class| {
-            let bytes = 4 * move_words(self.program, from, to, &class.sizes);
+            let bytes = 4 * move_words(self.program, (from, to), chunk, &class.sizes);
             match self.cluster.host {
                 Some(host) if bytes > 0 => host.latency.0 + bytes as f64 / host.bandwidth,
                 // Memory of the rank itself.
@@ -36,6 +37,27 @@ impl Compiler<'_> {
             half,
             out: !self.program.is_hosted(from.buffer),
             seconds: self.fabric.classes.iter().map(seconds).collect(),
+        }
+    }
+
+    /// Rows that go to another stage, or come from one.
+    pub(super) fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
+        let (row, fixed) = passage.words(self.program);
+        let classes = self.fabric.classes.iter();
+        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
+        let bytes: Vec<f64> = classes
+            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
+            .collect();
+        Step::Passage {
+            at,
+            name,
+            sends,
+            with: passage.with,
+            packing: bytes
+                .iter()
+                .map(|&bytes| self.pass(bytes, bytes, 0.0))
+                .collect(),
+            bytes,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The instructions that compute.
 
-use super::driver::{Matrix, Product as DenseProduct};
+use super::driver::{DriverError, Matrix, Product as DenseProduct};
 use super::gpu::{Gpu, read, written};
 use super::launch::{Operands, Stop};
 use super::moments::Moments;
@@ -85,16 +85,16 @@ impl Station {
             Instr::Remember { from, history } => {
                 self.remember(gpu, *from, *history, iteration, moment)
             }
-            Instr::Move { from, to } => {
+            Instr::Move { from, to, chunk } => {
                 let whole = (Transfer::WHOLE, iteration);
-                self.host_move(gpu, (*from, *to), whole, [true, true])
+                self.host_move(gpu, ([*from, *to], *chunk), whole, [true, true])
             }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
                 let begins = matches!(step.instr, Instr::Begin(_));
                 match **what {
-                    Instr::Move { from, to } => {
-                        let halves = [begins, !begins];
-                        self.host_move(gpu, (from, to), (*tag, iteration), halves)
+                    Instr::Move { from, to, chunk } => {
+                        let (halves, ends) = ([begins, !begins], [from, to]);
+                        self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
                     }
                     _ => Ok(()),
                 }
@@ -114,6 +114,7 @@ impl Station {
             inner,
             columns,
             finish,
+            chunk,
         } = instr
         else {
             return Ok(false);
@@ -123,11 +124,12 @@ impl Station {
             .filter(|_| *product != Product::Tn && *inner > 0);
         let end = end.and_then(|launch| self.end(launch, out, *columns, iteration));
         let mut ranges = Vec::new();
-        self.own.rows(*rows, &mut ranges)?;
+        self.own.rows_of(*rows, *chunk, &mut ranges)?;
         let (inner, columns) = (u64::from(*inner), u64::from(*columns));
         let matrix = |matrix: &program::Matrix, row: u64| {
             let stride = u64::from(matrix.stride);
             let bytes = self.storage(matrix.at).bytes();
+            let row = row - self.own.skipped(matrix.at, *chunk).min(row);
             let at = self.matrix(matrix, iteration).plus(bytes * row * stride);
             Matrix { at, stride }
         };
@@ -138,16 +140,26 @@ impl Station {
                 true => (inner, rows),
                 false => (rows, inner),
             };
-            let first = if transposed { 0 } else { range.start };
-            if results == 0 || columns == 0 {
+            let first = |by_rows: bool| if by_rows { range.start } else { 0 };
+            let adds = transposed && chunk.is_some_and(|chunk| chunk.index > 0);
+            if results == 0 || columns == 0 || adds && summed == 0 {
                 continue;
             }
+            let result = matrix(out, first(!transposed));
+            // What is added is computed apart.
+            let to = match adds {
+                true => Matrix {
+                    at: self.scratch,
+                    stride: columns,
+                },
+                false => result,
+            };
             let product = DenseProduct {
                 a_transposed: transposed,
                 b_transposed: *product == Product::Nt,
-                a: matrix(a, first),
-                b: matrix(b, 0),
-                out: matrix(out, first),
+                a: matrix(a, first(true)),
+                b: matrix(b, first(transposed)),
+                out: to,
                 rows: results,
                 inner: summed,
                 columns,
@@ -156,8 +168,27 @@ impl Station {
                 end,
             };
             gpu.driver.multiply(self.streams.compute, &product)?;
+            if adds {
+                self.add(gpu, (results, columns), result)?;
+            }
         }
         Ok(end.is_some())
+    }
+
+    /// Adds rows of floats at the beginning of scratch memory to a matrix.
+    pub(super) fn add(
+        &self,
+        gpu: &mut Gpu,
+        (rows, columns): (u64, u64),
+        to: Matrix,
+    ) -> Result<(), DriverError> {
+        let from = Rows::dense(self.scratch, rows, columns);
+        let target = Rows {
+            at: to.at,
+            stride: to.stride,
+            ..from.clone()
+        };
+        gpu.put(self.streams.compute, &from, &target, Write::Add)
     }
 
     fn sparse_dropout(

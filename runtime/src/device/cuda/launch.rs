@@ -1,7 +1,7 @@
 //! Generated kernels: what they are launched over, and with what.
 
 use super::code::Loaded;
-use super::driver::{Address, DriverError, Launch};
+use super::driver::{Address, DriverError, Launch, Matrix};
 use super::gpu::{Gpu, bytes};
 use super::moments::Moments;
 use super::station::Station;
@@ -12,7 +12,9 @@ use crate::sparse;
 use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size};
 use gnnc_codegen::walk::Walk;
-use gnnc_ir::program::{self, Extent, Instr, Product};
+use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::memory::ALIGN;
+use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,10 +52,12 @@ pub(super) struct Arcs<'a> {
 }
 
 /// What the arguments of a launch are taken from, but for its rows.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Operands {
     pub(super) inputs: Vec<Address>,
     pub(super) outputs: Vec<Address>,
+    /// Ends of arcs and their places, where they are not those that are kept.
+    pub(super) lists: Vec<Address>,
     pub(super) ids: Address,
     pub(super) scalars: Address,
     pub(super) keys: Address,
@@ -243,12 +247,15 @@ impl Station {
         iteration: u32,
         moments: &Moments,
     ) -> Operands {
-        let slots = |refs: &[program::Ref]| -> Vec<Address> {
-            refs.iter().map(|at| self.slot(*at, iteration)).collect()
+        let first = |at: &program::Ref| {
+            let skipped = self.own.skipped_bytes(*at, launch.chunk);
+            Address(self.slot(*at, iteration).0.wrapping_sub(skipped))
         };
+        let slots = |refs: &[program::Ref]| -> Vec<Address> { refs.iter().map(first).collect() };
         Operands {
             inputs: slots(&launch.inputs),
             outputs: slots(&launch.outputs),
+            lists: slots(&launch.lists),
             ids: gpu.at(self.own.part.ids(launch.rows)),
             scalars: moments.scalars(&launch.scalars),
             keys: moments.keys(&launch.sites, iteration),
@@ -275,24 +282,64 @@ impl Station {
         section: &Section,
         operands: &Operands,
     ) -> Result<(), Stop> {
-        let Section {
-            loaded, rows, size, ..
-        } = section;
+        let Section { loaded, size, .. } = section;
         let schedule = &loaded.source.schedule;
-        let launches = schedule.launches(size);
-        if launches.is_empty() {
+        if schedule.launches(size).is_empty() {
             return Ok(());
         }
         if let Some(alignment) = loaded.misplaced(&operands.inputs, &operands.outputs) {
             return Err(Fault::Alignment(alignment).into());
         }
+        let sums = added(&loaded.kernel, instr.chunk());
+        if let (Some(floats), Some(out)) = (sums, operands.outputs.first()) {
+            return self.launch_added(gpu, instr, section, operands, (floats, *out));
+        }
+        self.launch_onto(gpu, instr, section, operands)
+    }
+
+    /// Launches a kernel that sums over rows, and adds its sums, so many floats, to what there is.
+    fn launch_added(
+        &self,
+        gpu: &mut Gpu,
+        instr: &Instr,
+        section: &Section,
+        operands: &Operands,
+        (floats, out): (u64, Address),
+    ) -> Result<(), Stop> {
+        let apart = Operands {
+            outputs: vec![self.scratch],
+            ..operands.clone()
+        };
+        self.launch_onto(gpu, instr, section, &apart)?;
+        let (at, stride) = (out, floats);
+        Ok(self.add(gpu, (1, floats), Matrix { at, stride })?)
+    }
+
+    fn launch_onto(
+        &self,
+        gpu: &mut Gpu,
+        instr: &Instr,
+        section: &Section,
+        operands: &Operands,
+    ) -> Result<(), Stop> {
+        let Section {
+            loaded, rows, size, ..
+        } = section;
+        let schedule = &loaded.source.schedule;
+        // Behind sums that are added.
+        let before = added(&loaded.kernel, instr.chunk()).unwrap_or(0);
+        let own_scratch = self.scratch.plus(4 * before.next_multiple_of(ALIGN));
         let arcs = self.arcs(loaded, instr)?;
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
+        let listed = |n: usize, kept: &[u32]| match operands.lists.get(n) {
+            Some(fetched) => fetched.0,
+            None => gpu.at(kept).0,
+        };
         let argument = |parameter: &Parameter| match *parameter {
             Parameter::Indptr => gpu.at(arcs.indptr).0,
-            Parameter::Indices => gpu.at(arcs.indices).0,
-            Parameter::Positions => gpu.at(arcs.positions).0,
+            Parameter::Indices => listed(0, arcs.indices),
+            Parameter::Positions => listed(1, arcs.positions),
             Parameter::Ids => operands.ids.0,
             Parameter::List => 0,
             Parameter::Scalars => operands.scalars.0,
@@ -308,7 +355,7 @@ impl Station {
             Parameter::ChunkRows => hubs.chunk_rows.0,
             Parameter::ChunkArcs => hubs.chunk_arcs.0,
             Parameter::ChunkCount => size.chunks,
-            Parameter::Scratch => self.scratch.0,
+            Parameter::Scratch => own_scratch.0,
             Parameter::PartialItems => schedule.partial_items(size),
             Parameter::PartialCount => schedule.partials(size),
         };
@@ -317,12 +364,12 @@ impl Station {
             true => {
                 let mut all = touched(&loaded.kernel, arcs, rows, operands);
                 let scratch = 4 * schedule.scratch_floats(size);
-                all.extend((scratch > 0).then(|| super::gpu::written(self.scratch, scratch)));
+                all.extend((scratch > 0).then(|| super::gpu::written(own_scratch, scratch)));
                 all
             }
             false => Vec::new(),
         };
-        for launch in launches {
+        for launch in schedule.launches(size) {
             let function = loaded.entry(&launch.entry);
             let launch = Launch {
                 function: function.ok_or(Fault::Missing("an entry point"))?,
@@ -335,6 +382,19 @@ impl Station {
         }
         Ok(())
     }
+}
+
+/// Floats that a kernel which sums over the rows of a chunk adds to those of the chunks before.
+fn added(kernel: &Kernel, chunk: Option<Chunk>) -> Option<u64> {
+    let later = chunk.is_some_and(|chunk| chunk.index > 0);
+    let sums = later && matches!(kernel.body, Body::ColReduce { .. });
+    sums.then(|| u64::from(kernel.heads) * u64::from(kernel.width))
+}
+
+/// Floats of scratch memory that a launch takes.
+pub(super) fn scratch_floats(loaded: &Loaded, size: &Size, chunk: Option<Chunk>) -> u64 {
+    let before = added(&loaded.kernel, chunk).unwrap_or(0);
+    before.next_multiple_of(ALIGN) + loaded.source.schedule.scratch_floats(size)
 }
 
 fn section(

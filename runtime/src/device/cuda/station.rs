@@ -11,7 +11,7 @@ use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_graph::{GraphData, Labels};
-use gnnc_ir::program::{BufferId, Instr, METRICS, Matrix, Ref};
+use gnnc_ir::program::{BufferId, Chunk, Instr, METRICS, Matrix, Product, Ref};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
@@ -173,6 +173,13 @@ impl Station {
                             .map(|id| 4 * self.own.buffer(*id).len() as u64);
                         bytes.sum()
                     }
+                    Instr::MatMul {
+                        product: Product::Tn,
+                        inner,
+                        columns,
+                        chunk: Some(_),
+                        ..
+                    } => 4 * u64::from(*inner) * u64::from(*columns),
                     Instr::Loss { .. } => 8 * u64::from(Entry::Loss.blocks(rows)),
                     Instr::Metrics { .. } => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
                     Instr::HaloExchange {
@@ -203,7 +210,7 @@ impl Station {
                 }
                 for section in self.sections(gpu, &step)? {
                     let Section { loaded, size, .. } = &section;
-                    let floats = loaded.source.schedule.scratch_floats(size);
+                    let floats = super::launch::scratch_floats(loaded, size, instr.chunk());
                     needs.scratch_bytes = needs.scratch_bytes.max(4 * floats);
                 }
             }
@@ -234,17 +241,17 @@ impl Station {
     pub(super) fn host_move(
         &mut self,
         gpu: &mut Gpu,
-        (from, to): (Ref, Ref),
+        (ends, chunk): ([Ref; 2], Option<Chunk>),
         (tag, iteration): (u32, u32),
-        [begins, ends]: [bool; 2],
+        [begins, finishes]: [bool; 2],
     ) -> Result<(), Stop> {
-        let [source, target] = [from, to].map(|at| self.own.slot(at, iteration));
-        let bytes = 4 * source.len().min(target.len()) as u64;
+        let [source, target] = self.own.copied(ends, chunk, iteration);
+        let bytes = 4 * source.len() as u64;
         let streams = self.copies.ok_or(Fault::Missing("memory of the host"))?;
         let compute = self.streams.compute;
         let over = self.packed(gpu, tag)?;
         if begins && bytes > 0 {
-            let fetched = self.own.program.is_hosted(from.buffer);
+            let fetched = self.own.program.is_hosted(ends[0].buffer);
             let on = streams[usize::from(!fetched)];
             gpu.driver.record(self.computed, compute)?;
             gpu.driver.wait(on, self.computed)?;
@@ -262,7 +269,7 @@ impl Station {
             gpu.driver.record(over, on)?;
             self.own.moved += bytes;
         }
-        if ends && bytes > 0 {
+        if finishes && bytes > 0 {
             gpu.driver.wait(compute, over)?;
         }
         Ok(())

@@ -34,6 +34,12 @@ pub(super) fn touched(
             false,
         );
     }
+    let listed = reach.range();
+    found.extend(operands.lists.iter().map(|at| Touched {
+        at: Address(at.0.wrapping_add(4 * listed.start)),
+        bytes: 4 * (listed.end - listed.start),
+        written: false,
+    }));
     let (heads, width) = result_shape(kernel);
     for (operand, at) in kernel.outputs.iter().zip(&operands.outputs) {
         match kernel.body {

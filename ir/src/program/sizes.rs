@@ -1,0 +1,51 @@
+//! How many rows of each kind a rank has.
+
+use super::Extent;
+use crate::types::EdgeSet;
+use serde::{Deserialize, Serialize};
+
+/// How large one rank's share of the data is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSizes {
+    /// Own vertices.
+    pub inner: u64,
+    /// Halo vertices.
+    pub halo: u64,
+    /// Stored arcs into own vertices.
+    pub edges: u64,
+    /// Non-zeros of own feature rows.
+    pub feature_nonzeros: u64,
+    /// Non-zeros of the rank's feature columns, of all vertices.
+    #[serde(default)]
+    pub slice_nonzeros: u64,
+    /// Vertices of the whole graph.
+    #[serde(default)]
+    pub vertices: u64,
+    /// Stored arcs of the whole graph.
+    #[serde(default)]
+    pub all_edges: u64,
+    /// Stored arcs that begin or end in the vertex of the graph where most do.
+    #[serde(default)]
+    pub max_degree: u64,
+}
+
+impl RankSizes {
+    /// Number of rows of an extent.
+    pub fn rows(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Fixed(n) => u64::from(n),
+            Extent::Inner => self.inner,
+            Extent::Local => self.inner + self.halo,
+            Extent::Halo => self.halo,
+            Extent::Edges(EdgeSet::Plain) => self.edges,
+            Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
+            Extent::All => self.vertices,
+            Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
+            Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
+            Extent::FeatureNonzeros => self.feature_nonzeros,
+            Extent::SliceNonzeros => self.slice_nonzeros,
+            Extent::Run(even, of) => even.longest(of, self),
+            Extent::ArcRun(even, of) => even.room_for_arcs(of, self),
+        }
+    }
+}

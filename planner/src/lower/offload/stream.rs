@@ -1,0 +1,484 @@
+//! Instructions that work on one chunk of their rows after the other (NeutronTP, section 3.4: slices and results
+//! live in host memory between chunks).
+//!
+//! While it is chosen what is moved, such an instruction is a loop over chunks whose body has one copy for each tensor
+//! that it fetches or stores; tensors that are here a chunk at a time have as many slots as chunks that
+//! are here at once. `unroll` writes the loop out. With two slots, the next chunk is fetched and the last one stored while a
+//! chunk is computed.
+//!
+//! A chunk is a run of consecutive rows with all their arcs. A row is computed in one go as always, and sums
+//! over rows are cut between blocks that are summed apart anyhow and added in their order, so on the processor numbers are
+//! the same to the last bit whatever the number of chunks. On a GPU sums over rows are those of chunks, added.
+
+use super::home::home;
+use super::ring::last_tag;
+use super::split::split;
+use super::uses::{of, reads_first, uses};
+use super::{Means, Room, Style};
+use gnnc_ir::access::Touched;
+use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::program::{
+    BufferId, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product, Program,
+    RankSizes, Ref, Role, Transfer, Vertices,
+};
+use gnnc_ir::trace::Phase;
+
+/// Numbers of chunks that are tried: each costs a launch, and latencies of copies.
+const COUNTS: [u32; 5] = [2, 4, 8, 16, 32];
+
+/// Rows of a chunk, below which more chunks do not make it smaller.
+const FEWEST_ROWS: u64 = 32;
+
+/// Numbers of chunks that may help programs on ranks of these sizes, ascending.
+pub(super) fn counts(programs: &[Program], rooms: &[Room]) -> Vec<u32> {
+    if programs.iter().any(|program| program.pipeline.is_some()) {
+        return Vec::new();
+    }
+    let rows = |room: &Room| room.sizes.rows(Extent::Local).max(room.sizes.vertices);
+    let most = rooms.iter().map(rows).max().unwrap_or(0) / FEWEST_ROWS;
+    let mut counts = COUNTS.to_vec();
+    counts.retain(|count| u64::from(*count) <= most.max(2));
+    counts
+}
+
+/// The largest tensor at a place that can be here a chunk at a time, if that is less.
+pub(super) fn candidate(
+    program: &Program,
+    sizes: &RankSizes,
+    (phase, place): (Phase, usize),
+    means: Means,
+) -> Option<BufferId> {
+    let count = means.chunks?;
+    let instr = program.list(phase).get(place)?;
+    let even = cut(instr, program)?;
+    let (reads, writes) = worker(instr).accesses();
+    let mut ids: Vec<BufferId> = reads.iter().chain(&writes).map(|at| at.buffer).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let words = |id: &BufferId| program.buffer(*id).words(sizes);
+    let of = chunks(even, count);
+    ids.retain(|id| {
+        let mut buffer = program.buffer(*id).clone();
+        (buffer.extent, buffer.slots) = (window(buffer.extent, even, of), means.slots());
+        words(id) > buffer.words(sizes)
+    });
+    ids.sort_by_key(|id| std::cmp::Reverse(words(id)));
+    let works = |id: &BufferId| {
+        let mut copy = program.clone();
+        stream(&mut copy, (phase, place), *id, means).is_some()
+    };
+    ids.into_iter().find(works)
+}
+
+impl Means {
+    /// Chunks of a tensor that are here at once.
+    pub(super) fn slots(&self) -> u32 {
+        match self.style {
+            Style::Roomy => 2,
+            Style::Tight => 1,
+        }
+    }
+}
+
+/// How many chunks there are where rows, and arcs, are cut into so many parts.
+pub(super) fn chunks(even: Even, parts: u32) -> u32 {
+    if even.arcs.is_some() {
+        2 * parts
+    } else {
+        parts
+    }
+}
+
+/// What a buffer of these rows has where it holds a chunk at a time.
+fn window(extent: Extent, even: Even, of: u32) -> Extent {
+    match extent {
+        Extent::Edges(_) | Extent::AllEdges(_) => Extent::ArcRun(even, of),
+        _ => Extent::Run(even, of),
+    }
+}
+
+/// The instruction that a loop over chunks is for, or the instruction itself.
+fn worker(instr: &Instr) -> &Instr {
+    let Instr::Chunks { body, .. } = instr else {
+        return instr;
+    };
+    let works = |instr: &&Instr| !matches!(instr, Instr::Move { .. });
+    body.iter().find(works).unwrap_or(instr)
+}
+
+/// How the rows of an instruction can be cut, or are.
+pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
+    let instr = worker(instr);
+    if let Some(chunk) = instr.chunk() {
+        return chunk.even;
+    }
+    let floats = |at: Ref| program.buffer(at.buffer).storage.is_f32();
+    let mut arcs = None;
+    let (rows, grain) = match instr {
+        Instr::Launch(launch) => {
+            let body = &program.kernel(launch.kernel).body;
+            match body {
+                Body::ColReduce { .. } if !launch.outputs.iter().all(|at| floats(*at)) => {
+                    return None;
+                }
+                Body::ColReduce { .. } => (launch.rows, Grain::Sums),
+                body => {
+                    let by = match body {
+                        Body::Gather { to, .. } => *to,
+                        _ => End::Dst,
+                    };
+                    arcs = body.edge_set().map(|set| Grouped { set, by });
+                    (launch.rows, Grain::Lines)
+                }
+            }
+        }
+        Instr::MatMul {
+            product: Product::Tn,
+            rows,
+            finish: None,
+            out,
+            ..
+        } if floats(out.at) => (*rows, Grain::Products),
+        Instr::MatMul {
+            product: Product::Nn | Product::Nt,
+            rows,
+            finish,
+            ..
+        } if finish.as_ref().is_none_or(|launch| launch.rows == *rows) => (*rows, Grain::Lines),
+        _ => return None,
+    };
+    let rows = Vertices::of(rows)?;
+    Some(Even { rows, grain, arcs })
+}
+
+/// Lets an instruction have a chunk at a time of a tensor that it uses by rows; none if it cannot.
+pub(super) fn stream(
+    program: &mut Program,
+    (phase, place): (Phase, usize),
+    id: BufferId,
+    means: Means,
+) -> Option<()> {
+    let count = means.chunks?;
+    let instr = program.list(phase).get(place)?;
+    let even = cut(instr, program)?;
+    let chunk = Chunk {
+        index: 0,
+        of: chunks(even, count),
+        even: Some(even),
+    };
+    let buffer = program.buffer(id);
+    let kept = program.logits.is_some_and(|at| at.buffer == id);
+    let words = buffer.columns.is_multiple_of(buffer.storage.in_word());
+    if kept || !words || buffer.slots != 1 || program.is_hosted(id) || !holds(program, id, chunk) {
+        return None;
+    }
+    if !matches!(instr, Instr::Chunks { .. }) {
+        let mut instr = instr.clone();
+        instr.set_chunk(chunk);
+        program.list_mut(phase)[place] = Instr::Chunks {
+            reverse: false,
+            body: vec![instr],
+        };
+    }
+    let at = Loop::of(program, phase, place);
+    if !by_rows(worker(at.get(program)?), program, id, chunk) {
+        return None;
+    }
+    let id = match program.buffer(id).role {
+        Role::Temp => id,
+        Role::Features | Role::Degree(..) | Role::Static => {
+            let copies = home(program, id);
+            copies.into_iter().find(|(other, _)| *other == phase)?.1
+        }
+        _ => return None,
+    };
+    let id = at.alone(program, id)?;
+    at.window(program, id, chunk, means.slots())
+}
+
+/// A loop over chunks: how many stand before it in its list, which copies around it do not change.
+struct Loop {
+    phase: Phase,
+    before: usize,
+}
+
+impl Loop {
+    fn of(program: &Program, phase: Phase, place: usize) -> Self {
+        let before = program.list(phase)[..place].iter();
+        let before = before.filter(|i| matches!(i, Instr::Chunks { .. })).count();
+        Self { phase, before }
+    }
+
+    fn place(&self, program: &Program) -> Option<usize> {
+        let list = program.list(self.phase).iter().enumerate();
+        let mut loops = list.filter(|(_, i)| matches!(i, Instr::Chunks { .. }));
+        loops.nth(self.before).map(|(place, _)| place)
+    }
+
+    fn get<'a>(&self, program: &'a Program) -> Option<&'a Instr> {
+        program.list(self.phase).get(self.place(program)?)
+    }
+
+    /// Gives the loop a tensor of its own, which is fetched before it and stored after it where others use it.
+    fn alone(&self, program: &mut Program, mut id: BufferId) -> Option<BufferId> {
+        let near = |program: &Program, id: BufferId| {
+            let place = self.place(program)?;
+            let all = uses(program.list(self.phase), id);
+            let own = all.iter().position(|one| *one == [place, place])?;
+            let before = own.checked_sub(1).map(|n| all[n]);
+            Some((place, before, all.get(own + 1).copied()))
+        };
+        let (place, before, _) = near(program, id)?;
+        let comes = |instr: &Instr| matches!(instr, Instr::Move { to, .. } if to.buffer == id);
+        if let Some(before) = before.filter(|one| !comes(&program.list(self.phase)[one[0]])) {
+            let again = BufferId(program.buffers.len() as u32);
+            split(program, self.phase, id, [before[1], place]);
+            id = again;
+        }
+        let (place, _, after) = near(program, id)?;
+        let goes = |instr: &Instr| matches!(instr, Instr::Move { from, .. } if from.buffer == id);
+        if let Some(after) = after.filter(|one| !goes(&program.list(self.phase)[one[0]])) {
+            split(program, self.phase, id, [place, after[0]]);
+        }
+        Some(id)
+    }
+
+    /// Takes the copies of a tensor that only the loop uses into the loop, a chunk at a time.
+    fn window(&self, program: &mut Program, id: BufferId, chunk: Chunk, slots: u32) -> Option<()> {
+        let even = chunk.even?;
+        let place = self.place(program)?;
+        let list = program.list(self.phase);
+        let all = uses(list, id);
+        let own = all.iter().position(|one| *one == [place, place])?;
+        let (fetched, stored) = (&all[..own], &all[own + 1..]);
+        if fetched.len() > 1 || stored.len() > 1 {
+            return None;
+        }
+        let whole = |one: &[usize; 2]| match &list[one[0]] {
+            Instr::Move {
+                from,
+                to,
+                chunk: None,
+            } if one[0] == one[1] => Some((*from, *to)),
+            _ => None,
+        };
+        let fetch = fetched
+            .first()
+            .map(|one| whole(one).filter(|c| c.1.buffer == id));
+        let store = stored
+            .first()
+            .map(|one| whole(one).filter(|c| c.0.buffer == id));
+        // Copies of other kinds are none that can be taken in.
+        let (fetch, store) = (
+            fetch.map_or(Some(None), |copy| copy.map(Some))?,
+            store.map_or(Some(None), |copy| copy.map(Some))?,
+        );
+        let accesses = of(&list[place], program, id);
+        let writes = accesses.iter().any(|access| access.writes);
+        if fetch.is_none() && reads_first(accesses.iter(), false) {
+            return None;
+        }
+        let rows = |at: Ref| program.buffer(at.buffer).extent;
+        let (from, to) = (fetch.map(|c| c.0), store.map(|c| c.1));
+        // On one rank there are no halo rows.
+        let outside = |at: Option<Ref>| {
+            let short = even.rows == Vertices::Local && program.ranks > 1;
+            at.is_some_and(|at| short && rows(at) == Extent::Inner)
+        };
+        // Halo rows that are fetched and stored again would be lost.
+        let lost = even.rows == Vertices::Inner
+            && writes
+            && program.ranks > 1
+            && to.is_some_and(|at| rows(at) == Extent::Local);
+        let begin = fetched.first().map_or(place, |one| one[0]);
+        let changed = |at: Ref| {
+            let mut between = list[begin + 1..=place].iter().chain(&list[place..place]);
+            between.any(|instr| of(instr, program, at.buffer).iter().any(|a| a.writes))
+        };
+        if outside(from) || outside(to) || lost || begin < place && from.is_some_and(changed) {
+            return None;
+        }
+        let mut gone: Vec<usize> = fetched.iter().chain(stored).map(|one| one[0]).collect();
+        gone.sort_unstable();
+        let here = Ref {
+            buffer: id,
+            base: 0,
+            in_loop: true,
+        };
+        if let Instr::Chunks { body, .. } = &mut program.list_mut(self.phase)[place] {
+            for instr in body.iter_mut() {
+                instr.each_ref(&mut |at| {
+                    if at.buffer == id {
+                        *at = here;
+                    }
+                });
+            }
+            let copy = |from, to| Instr::Move {
+                from,
+                to,
+                chunk: Some(chunk),
+            };
+            body.splice(0..0, from.map(|from| copy(from, here)));
+            body.extend(to.map(|to| copy(here, to)));
+        }
+        for place in gone.into_iter().rev() {
+            program.list_mut(self.phase).remove(place);
+        }
+        let buffer = &mut program.buffers[id.0 as usize];
+        (buffer.extent, buffer.slots) = (window(buffer.extent, even, chunk.of), slots);
+        Some(())
+    }
+}
+
+/// Whether a buffer has the rows of a cut first.
+fn holds(program: &Program, id: BufferId, chunk: Chunk) -> bool {
+    let extent = program.buffer(id).extent;
+    let Some(even) = chunk.even else {
+        return false;
+    };
+    // Arcs lie by destination.
+    let arcs = even.arcs.filter(|arcs| arcs.by == End::Dst);
+    let arcs = arcs.map(|arcs| even.rows.extent().arcs(arcs.set));
+    let own = matches!(extent, Extent::Inner | Extent::Local);
+    let vertices = match even.rows {
+        Vertices::Inner => own,
+        Vertices::Local => extent == Extent::Local || own && program.ranks == 1,
+        Vertices::All => extent == Extent::All,
+    };
+    vertices || Some(extent) == arcs
+}
+
+/// Whether an instruction over a chunk uses a buffer's rows of the chunk and no others.
+fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool {
+    let accesses = of(instr, program, id);
+    let columns = program.buffer(id).columns;
+    let dense = |m: &Matrix| m.at.buffer != id || m.stride == columns;
+    let launched = |launch: &Launch| {
+        let kernel = program.kernel(launch.kernel);
+        let inputs = launch.inputs.iter().zip(&kernel.inputs);
+        let mut all = inputs.chain(launch.outputs.iter().zip(&kernel.outputs));
+        all.all(|(at, operand)| at.buffer != id || operand.stride == columns)
+    };
+    let strides = match instr {
+        Instr::Launch(launch) => launched(launch),
+        Instr::MatMul {
+            a, b, out, finish, ..
+        } => [a, b, out].into_iter().all(dense) && finish.iter().all(launched),
+        _ => false,
+    };
+    let own = |access: &gnnc_ir::access::Access| access.rows == Touched::Rows(chunk);
+    strides && !accesses.is_empty() && accesses.iter().all(own)
+}
+
+/// Writes loops over chunks out.
+pub(super) fn unroll(program: &mut Program) {
+    let mut tag = last_tag(program);
+    for phase in Phase::ALL {
+        let list = std::mem::take(program.list_mut(phase));
+        let mut out = Vec::with_capacity(list.len());
+        for instr in list {
+            match (worker(&instr).chunk().filter(|c| c.even.is_some()), instr) {
+                (Some(chunk), Instr::Chunks { body, .. }) => {
+                    written_out(program, &body, chunk, &mut tag, &mut out);
+                }
+                (_, instr) => out.push(instr),
+            }
+        }
+        *program.list_mut(phase) = out;
+    }
+}
+
+/// One loop, chunk after chunk; copies in halves where tensors have two slots.
+fn written_out(
+    program: &Program,
+    body: &[Instr],
+    chunk: Chunk,
+    tag: &mut u32,
+    out: &mut Vec<Instr>,
+) {
+    let slots = |at: &Ref| program.buffer(at.buffer).slots;
+    let of_chunk = |instr: &Instr, index: u32| {
+        let mut instr = instr.clone();
+        instr.set_chunk(chunk.at(index));
+        instr.each_ref(&mut |at| {
+            let extent = program.buffer(at.buffer).extent;
+            if matches!(extent, Extent::Run(..) | Extent::ArcRun(..)) {
+                (at.base, at.in_loop) = (index % slots(at).max(1), false);
+            }
+        });
+        instr
+    };
+    let mut copies: Vec<Copies> = Vec::new();
+    for instr in body {
+        if let Instr::Move { from, to, .. } = instr {
+            let fetches = program.is_hosted(from.buffer);
+            let here = if fetches { to } else { from };
+            copies.push(Copies {
+                fetches,
+                here: here.buffer,
+                apart: slots(here) > 1,
+                first: *tag + 1,
+            });
+            *tag += chunk.of;
+        }
+    }
+    let moves = || {
+        let moves = body.iter().filter(|i| matches!(i, Instr::Move { .. }));
+        moves.zip(&copies)
+    };
+    let half = |copy: &Copies, instr: &Instr, index: u32, begins: bool| {
+        let what = Box::new(of_chunk(instr, index));
+        let tag = copy.first + index;
+        match begins {
+            true => Instr::Begin(Transfer { tag, what }),
+            false => Instr::Finish(Transfer { tag, what }),
+        }
+    };
+    for index in 0..chunk.of {
+        // Slots of the chunk before the last one are used again.
+        for (instr, copy) in moves().filter(|(_, c)| c.apart && !c.fetches) {
+            let both = copies.iter().any(|c| c.fetches && c.here == copy.here);
+            let late = if both { 1 } else { 2 };
+            if let Some(over) = index.checked_sub(late) {
+                out.push(half(copy, instr, over, false));
+            }
+        }
+        for (instr, copy) in moves().filter(|(_, c)| c.apart && c.fetches) {
+            if index == 0 {
+                out.push(half(copy, instr, 0, true));
+            }
+            if index + 1 < chunk.of {
+                out.push(half(copy, instr, index + 1, true));
+            }
+        }
+        for (instr, copy) in moves().filter(|(_, c)| c.apart && c.fetches) {
+            out.push(half(copy, instr, index, false));
+        }
+        for instr in body {
+            let copy = moves().find(|(other, _)| std::ptr::eq(*other, instr));
+            match copy {
+                None => out.push(of_chunk(instr, index)),
+                Some((_, copy)) if !copy.apart => out.push(of_chunk(instr, index)),
+                Some((_, copy)) if !copy.fetches => out.push(half(copy, instr, index, true)),
+                Some(_) => {}
+            }
+        }
+    }
+    for (instr, copy) in moves().filter(|(_, c)| c.apart && !c.fetches) {
+        let both = copies.iter().any(|c| c.fetches && c.here == copy.here);
+        let late = if both { 1 } else { 2 };
+        for over in chunk.of.saturating_sub(late)..chunk.of {
+            out.push(half(copy, instr, over, false));
+        }
+    }
+}
+
+/// The copies of a tensor that a loop makes, one a chunk.
+struct Copies {
+    fetches: bool,
+    here: BufferId,
+    /// Whether they run beside computing.
+    apart: bool,
+    /// The tag of the first one.
+    first: u32,
+}

@@ -1,0 +1,172 @@
+//! The ends of arcs on the host: every kernel that walks arcs runs over one chunk of its rows after the other and
+//! fetches the ends of the chunk's arcs (NeutronTP, sections 2 and 3.4: the topology lies in host memory).
+//!
+//! Where the arcs of each row begin stays where it was, 8 bytes a row.
+
+use super::stream::{chunks, cut};
+use super::{Means, Room, add};
+use gnnc_ir::kernel::{At, End, Kernel};
+use gnnc_ir::program::{
+    Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
+};
+use gnnc_ir::trace::Phase;
+
+/// Arcs of one kind: rows, which arcs, and how they are grouped.
+type Kind = (Extent, Grouped);
+
+/// Lets kernels fetch the ends of arcs wherever all kernels that walk these can; what that frees is added to
+/// rooms of which it is a part.
+pub(super) fn topology(programs: &mut [Program], rooms: &mut [Room], means: Means) {
+    let (Some(count), Some(first)) = (means.chunks, programs.first()) else {
+        return;
+    };
+    for kind in kinds(first) {
+        let (extent, Grouped { set, by }) = kind;
+        for room in rooms.iter_mut().filter(|room| room.lists) {
+            // Ends and, by source, places.
+            let each = if by == End::Src { 8 } else { 4 };
+            let freed = each * room.sizes.rows(extent.arcs(set));
+            let more = freed.saturating_sub(room.lacking);
+            room.lacking = room.lacking.saturating_sub(freed);
+            room.bytes = room.bytes.saturating_add(more);
+        }
+        for program in programs.iter_mut() {
+            fetched(program, kind, (count, means.slots()));
+        }
+    }
+}
+
+/// The kinds of arcs that are walked by kernels of lists alone, not by those of loops, and in chunks.
+fn kinds(program: &Program) -> Vec<Kind> {
+    let (mut found, mut kept) = (Vec::new(), Vec::new());
+    for phase in Phase::ALL {
+        for instr in program.list(phase) {
+            match instr {
+                Instr::Launch(launch) => {
+                    let Some(kind) = kind(launch, program) else {
+                        continue;
+                    };
+                    let cut = cut(instr, program).and_then(|even| even.arcs);
+                    if cut == Some(kind.1) && launch.chunk.is_none() && !found.contains(&kind) {
+                        found.push(kind);
+                    } else if cut != Some(kind.1) || launch.chunk.is_some() {
+                        kept.push(kind);
+                    }
+                }
+                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                    nested(body, program, &mut kept);
+                }
+                _ => {}
+            }
+        }
+    }
+    found.retain(|kind| !kept.contains(kind));
+    found
+}
+
+fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
+    for instr in body {
+        match instr {
+            Instr::Launch(launch) => kept.extend(kind(launch, program)),
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => nested(body, program, kept),
+            _ => {}
+        }
+    }
+}
+
+/// What arcs a launch walks; those of own vertices are one kind, whatever rows they are grouped by.
+fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
+    let body = &program.kernel(launch.kernel).body;
+    let set = body.edge_set()?;
+    let by = match body {
+        gnnc_ir::kernel::Body::Gather { to, .. } => *to,
+        _ => End::Dst,
+    };
+    let extent = match launch.rows {
+        Extent::All | Extent::AllEdges(_) => Extent::All,
+        _ => Extent::Inner,
+    };
+    Some((extent, Grouped { set, by }))
+}
+
+/// Whether a kernel reads something of the arcs themselves.
+fn reads_arcs(kernel: &Kernel) -> bool {
+    kernel.inputs.iter().any(|operand| operand.at == At::Edge)
+}
+
+/// Lets all kernels that walk arcs of a kind fetch their ends.
+fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
+    let (extent, arcs) = wanted;
+    let list = |name: &str, role| Buffer {
+        name: format!("arcs.{name}"),
+        extent: extent.arcs(arcs.set),
+        columns: 1,
+        slots: 1,
+        role,
+        storage: Default::default(),
+    };
+    let ends = add(program, list("ends", Role::ArcEnds(arcs)), true);
+    let mut places = None;
+    for phase in Phase::ALL {
+        for at in 0..program.list(phase).len() {
+            let instr = &program.list(phase)[at];
+            let Instr::Launch(launch) = instr else {
+                continue;
+            };
+            if kind(launch, program) != Some(wanted) {
+                continue;
+            }
+            let Some(even) = cut(instr, program) else {
+                continue;
+            };
+            let of = chunks(even, count);
+            let chunk = Chunk {
+                index: 0,
+                of,
+                even: Some(even),
+            };
+            let mut launch = launch.clone();
+            let placed = arcs.by == End::Src && reads_arcs(program.kernel(launch.kernel));
+            let mut homes = vec![ends];
+            if placed {
+                let place = |program: &mut Program| {
+                    add(program, list("places", Role::ArcPlaces(arcs.set)), true)
+                };
+                homes.push(*places.get_or_insert_with(|| place(program)));
+            }
+            let mut body = Vec::new();
+            for home in homes {
+                let window = window(program, home, chunk, slots);
+                launch.lists.push(window);
+                body.push(Instr::Move {
+                    from: Ref::first(home),
+                    to: window,
+                    chunk: Some(chunk),
+                });
+            }
+            launch.chunk = Some(chunk);
+            body.push(Instr::Launch(launch));
+            let reverse = false;
+            program.list_mut(phase)[at] = Instr::Chunks { reverse, body };
+        }
+    }
+}
+
+/// A buffer for the part of a list that belongs to a chunk.
+fn window(program: &mut Program, home: BufferId, chunk: Chunk, slots: u32) -> Ref {
+    let whole = program.buffer(home);
+    let buffer = Buffer {
+        name: format!("{}.here", whole.name),
+        extent: chunk
+            .even
+            .map_or(whole.extent, |even| Extent::ArcRun(even, chunk.of)),
+        slots,
+        role: Role::Temp,
+        ..whole.clone()
+    };
+    Ref {
+        buffer: add(program, buffer, false),
+        base: 0,
+        in_loop: true,
+    }
+}

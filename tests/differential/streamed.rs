@@ -1,0 +1,374 @@
+//! What does not fit by itself runs over one chunk of its rows after the other, and comes to the same.
+
+use crate::check::Case;
+use crate::data::{Shape, planted};
+use crate::device::Again;
+use crate::device::fake::Fake;
+use crate::device::runs::{Found, close, options, run};
+use crate::models::{GAT, GCN, GIN, SAGE};
+use crate::offload::{copies, rested};
+use gnnc::ir::kernel::End;
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::{Buffer, BufferId, Instr, Program, RankSizes, Ref, Role};
+use gnnc::ir::traffic::moved;
+use gnnc::runtime::Session;
+use gnnc::{TrainOptions, Trainer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const PLACED: [(Placement, u32); 3] = [
+    (Placement::Graph, 1),
+    (Placement::Graph, 3),
+    (Placement::Tensor, 2),
+];
+
+/// Shares of the memory in percent, ever smaller.
+fn shares() -> impl Iterator<Item = u32> {
+    (4..76).rev().step_by(2)
+}
+
+fn case(body: &str, vertices: u32) -> Case {
+    let shape = Shape {
+        vertices,
+        arcs: 3 * u64::from(vertices),
+        directed: false,
+        sparse: false,
+        seed: 5,
+    };
+    Case::new("", body, planted(shape))
+}
+
+/// Instructions that run over a chunk of rows, and the most chunks of one.
+fn chunks(program: &Program) -> (usize, u32) {
+    let works = |instr: &&Instr| matches!(instr, Instr::Launch(_) | Instr::MatMul { .. });
+    let all = program.step.iter().filter(works);
+    let chunks = all.filter_map(|i| i.chunk()).filter(|c| c.even.is_some());
+    let found: Vec<u32> = chunks.map(|chunk| chunk.of).collect();
+    (found.len(), found.iter().copied().max().unwrap_or(0))
+}
+
+/// Bytes of the ends of arcs that ranks keep on the host instead of beside their buffers.
+pub fn freed(programs: &[Program], sizes: &[RankSizes]) -> u64 {
+    let pairs = programs.iter().cycle().zip(sizes);
+    let of_rank = |(program, sizes): (&Program, &RankSizes)| -> u64 {
+        let hosted = program.hosted.iter().map(|id| program.buffer(*id));
+        let bytes = hosted.map(|buffer| match buffer.role {
+            Role::ArcEnds(arcs) if arcs.by == End::Src => 8 * sizes.rows(buffer.extent),
+            Role::ArcEnds(_) => 4 * sizes.rows(buffer.extent),
+            _ => 0,
+        });
+        bytes.sum()
+    };
+    pairs.map(of_rank).sum()
+}
+
+/// The smallest shares of its memory that a model was seen in.
+struct Seen {
+    /// Without chunks.
+    whole: u32,
+    /// With chunks.
+    cut: u32,
+    /// With the ends of arcs on the host too.
+    arcs: u32,
+    /// The most chunks of an instruction.
+    most: u32,
+}
+
+fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
+    let mut again = Again::new(case, options);
+    let programs = again.programs.clone();
+    // The second epoch is the first that a device replays.
+    let epochs = if device { 2 } else { 3 };
+    let what = format!("{} x {}", options.placement, options.workers);
+    let found = |again: &Again| -> (Found, Session) {
+        let mut session = match device {
+            true => again.on_device(&Arc::default()),
+            false => again.on_processor(),
+        };
+        (run(&mut session, epochs), session)
+    };
+    let (expected, before) = found(&again);
+    let sizes = before.sizes();
+    let mut seen = Seen {
+        whole: 100,
+        cut: 100,
+        arcs: 100,
+        most: 0,
+    };
+    for percent in shares() {
+        let share = f64::from(percent) / 100.0;
+        let Some(smaller) = rested(&programs, &sizes, share) else {
+            break;
+        };
+        let (instrs, of) = chunks(&smaller[0]);
+        if of == 0 {
+            seen.whole = percent;
+            continue;
+        }
+        let more = freed(&smaller, &sizes);
+        let least = match more {
+            0 => &mut seen.cut,
+            _ => &mut seen.arcs,
+        };
+        let first = std::mem::replace(least, percent) == 100;
+        seen.most = seen.most.max(of);
+        // Each share says as much as the next one; on the device they take long.
+        if !first && (device || percent % 6 != 0) {
+            continue;
+        }
+        let what =
+            format!("{what} in {percent} %, {instrs} instructions, {of} chunks, {more} bytes");
+        again.programs = smaller;
+        let (got, session) = found(&again);
+        match device {
+            true => close(&got, &expected, &what),
+            false => assert!(got == expected, "{what}: other numbers"),
+        }
+        let allowed = before.buffer_bytes() as f64 * share + more as f64;
+        assert!(session.buffer_bytes() as f64 <= allowed.ceil(), "{what}");
+        let [copied, says] = copies(&session, &again, epochs as u64);
+        assert!(copied == says, "{what}: copied {copied}, says {says}");
+    }
+    seen
+}
+
+fn everywhere(body: &str, vertices: u32, device: bool) {
+    let case = case(body, vertices);
+    for (placement, ranks) in PLACED {
+        let seen = shrink(&case, &options(placement, ranks), device);
+        let Seen {
+            whole,
+            cut,
+            arcs,
+            most,
+        } = seen;
+        let what = format!(
+            "{placement} x {ranks}: {whole} % whole, {cut} % in up to {most} chunks, {arcs} % with arcs"
+        );
+        println!("{what}");
+        assert!(cut.min(arcs) < whole, "{what}\n{body}");
+    }
+}
+
+#[test]
+fn streamed_gcn() {
+    everywhere(GCN, 4000, false);
+}
+
+#[test]
+fn streamed_sage() {
+    everywhere(SAGE, 4000, false);
+}
+
+#[test]
+fn streamed_gin() {
+    everywhere(GIN, 4000, false);
+}
+
+#[test]
+fn streamed_gat() {
+    everywhere(GAT, 4000, false);
+}
+
+#[test]
+fn streamed_on_the_device() {
+    for body in [GCN, SAGE, GIN, GAT] {
+        everywhere(body, 1500, true);
+    }
+}
+
+/// A model with so little memory that the ends of arcs are on the host, on one rank.
+fn smallest(case: &Case) -> (Again<'_>, Vec<RankSizes>) {
+    let mut again = Again::new(case, &options(Placement::Graph, 1));
+    let sizes = again.on_processor().sizes();
+    let found = shares().find_map(|percent| {
+        let smaller = rested(&again.programs, &sizes, f64::from(percent) / 100.0)?;
+        (freed(&smaller, &sizes) > 0).then_some(smaller)
+    });
+    again.programs = found.unwrap();
+    (again, sizes)
+}
+
+/// The copy that an instruction makes, or begins to make, of a chunk.
+fn copy(instr: &Instr) -> Option<(Ref, Ref, u32)> {
+    match instr {
+        Instr::Begin(half) => copy(&half.what),
+        Instr::Move { from, to, chunk } => Some((*from, *to, (*chunk)?.index)),
+        _ => None,
+    }
+}
+
+/// All chunks together copy each row, or the end of each arc, once: 4 bytes times rows times columns.
+#[test]
+fn streamed_bytes_are_those_of_the_closed_form() {
+    let case = case(GCN, 4000);
+    let (again, sizes) = smallest(&case);
+    let (program, sizes) = (&again.programs[0], &sizes[0]);
+    let mut all: BTreeMap<(BufferId, BufferId), u64> = BTreeMap::new();
+    for instr in &program.step {
+        if let Some((from, to, _)) = copy(instr) {
+            let bytes: u64 = moved(std::slice::from_ref(instr), program, sizes)
+                .iter()
+                .sum();
+            *all.entry((from.buffer, to.buffer)).or_default() += bytes;
+        }
+    }
+    let mut arcs = 0;
+    for ((from, to), bytes) in all {
+        let ends = [from, to].map(|id| program.buffer(id));
+        let whole = if program.is_hosted(from) {
+            ends[0]
+        } else {
+            ends[1]
+        };
+        let listed = matches!(whole.role, Role::ArcEnds(_) | Role::ArcPlaces(_));
+        let rows = match listed {
+            // Self loops are stored.
+            true => sizes.edges + sizes.inner,
+            false => sizes.inner,
+        };
+        arcs += u64::from(listed);
+        assert_eq!(bytes, 4 * rows * u64::from(whole.columns), "{}", whole.name);
+    }
+    // Two layers forward, one backward, and where degrees are counted none.
+    assert_eq!(arcs, 4, "lists of arcs");
+}
+
+/// Programs that read rows, or ends of arcs, that are not here are refused.
+#[test]
+fn streamed_is_checked() {
+    let case = case(GCN, 4000);
+    let (mut again, _) = smallest(&case);
+    let good = again.programs.remove(0);
+    let mut refused = |change: &dyn Fn(&mut Program), part: &str| {
+        let mut program = good.clone();
+        change(&mut program);
+        again.programs = vec![program];
+        let error = again.try_on_device(Box::new(Fake::new(&Arc::default())));
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    let launch = |program: &mut Program, index: u32| -> usize {
+        let reads = |instr: &Instr| match instr {
+            Instr::Launch(launch) => {
+                !launch.lists.is_empty() && launch.chunk.is_some_and(|c| c.index == index)
+            }
+            _ => false,
+        };
+        program.step.iter().position(reads).unwrap()
+    };
+    // What the second chunk reads is never fetched.
+    refused(
+        &|program| {
+            let place = launch(program, 1);
+            let Instr::Launch(launch) = &program.step[place] else {
+                return;
+            };
+            let list = launch.lists[0];
+            let fetches = |instr: &Instr| match instr {
+                Instr::Finish(half) => copy(&half.what),
+                instr => copy(instr),
+            };
+            let gone = |instr: &Instr| fetches(instr).is_some_and(|c| c.1 == list && c.2 == 1);
+            program.step.retain(|instr| !gone(instr));
+        },
+        "fetch it before",
+    );
+    refused(
+        &|program| {
+            let place = launch(program, 1);
+            let chunk = program.step[place].chunk().unwrap();
+            program.step[place].set_chunk(chunk.at(2));
+        },
+        "reads chunk 2 of",
+    );
+    refused(
+        &|program| {
+            let place = launch(program, 1);
+            if let Instr::Launch(launch) = &mut program.step[place] {
+                launch.chunk = None;
+            }
+        },
+        "expected a chunk of these arcs",
+    );
+    refused(
+        &|program| {
+            let place = launch(program, 1);
+            let chunk = program.step[place].chunk().unwrap();
+            program.step[place].set_chunk(chunk.at(chunk.of));
+        },
+        "chunk 4 of 4",
+    );
+    refused(
+        &|program| {
+            let ends = |buffer: &&mut Buffer| matches!(buffer.role, Role::ArcEnds(_));
+            program
+                .buffers
+                .iter_mut()
+                .filter(ends)
+                .for_each(|b| b.role = Role::Static);
+        },
+        "expected copies of ArcEnds",
+    );
+    refused(
+        &|program| {
+            let place = launch(program, 0);
+            if let Instr::Launch(launch) = &mut program.step[place] {
+                let list = launch.lists[0];
+                launch.outputs[0] = list;
+            }
+        },
+        "a spmm",
+    );
+}
+
+/// By the options of a run, which checks the bytes of each epoch; arcs of the graph may lack their reverse.
+#[test]
+fn streamed_trains_in_a_budget() {
+    for directed in [false, true] {
+        let shape = Shape {
+            vertices: 4000,
+            arcs: 16_000,
+            directed,
+            sparse: false,
+            seed: 8,
+        };
+        let case = Case::new("", GCN, planted(shape));
+        let trained = |device_memory: Option<u64>| {
+            let options = TrainOptions {
+                device_memory,
+                ..options(Placement::Graph, 2)
+            };
+            let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
+            trainer.session.set_learning_rate(0.05);
+            let mut losses = Vec::new();
+            for _ in 0..2 {
+                losses.push(trainer.epoch()?.loss.to_bits());
+                trainer.evaluate()?;
+            }
+            Ok::<_, gnnc::Error>((losses, trainer))
+        };
+        let (expected, whole) = trained(None).unwrap();
+        // Of both workers together.
+        let all = whole.session.peak_memory_bytes() / 2;
+        let mut fitted = Vec::new();
+        for percent in (20..95).rev().step_by(5) {
+            let budget = all * percent / 100;
+            let (losses, trainer) = match trained(Some(budget)) {
+                Ok(found) => found,
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(error.contains("still lacking"), "{error}");
+                    continue;
+                }
+            };
+            assert_eq!(losses, expected, "{percent} %");
+            let here = trainer.session.peak_memory_bytes() - trainer.session.host_bytes();
+            assert!(here <= 2 * budget, "{here} of {all}, {percent} %");
+            assert!(trainer.step_moved > 0, "{percent} %");
+            fitted.push(percent);
+        }
+        println!("directed {directed}: {fitted:?} %");
+        assert!(!fitted.is_empty());
+    }
+}
