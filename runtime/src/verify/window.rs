@@ -162,6 +162,7 @@ impl Windows<'_> {
         };
         let walk = Walk::of(&kernel.body);
         let of_rows = |at: At| match walk {
+            Walk::ArcsByType => false,
             Walk::Rows => at == At::Row,
             Walk::Arcs => at == At::Dst,
             Walk::ArcsByDestination => matches!(at, At::Row | At::Dst),
@@ -169,7 +170,7 @@ impl Windows<'_> {
         };
         // Arcs lie by destination.
         let of_arcs = |at: At| match walk {
-            Walk::Rows | Walk::ArcsBySource => false,
+            Walk::Rows | Walk::ArcsBySource | Walk::ArcsByType => false,
             Walk::Arcs => matches!(at, At::Row | At::Edge),
             Walk::ArcsByDestination => at == At::Edge,
         };

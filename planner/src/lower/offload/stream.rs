@@ -122,6 +122,8 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                     return None;
                 }
                 Body::ColReduce { .. } => (launch.rows, Grain::Sums),
+                // Its rows are types, whose arcs lie everywhere.
+                Body::TypeSum { .. } => return None,
                 body => {
                     let by = match body {
                         Body::Gather { to, .. } => *to,

@@ -80,6 +80,8 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     let set = body.edge_set()?;
     let by = match body {
         gnnc_ir::kernel::Body::Gather { to, .. } => *to,
+        // Arcs by type are lists of their own, which stay.
+        gnnc_ir::kernel::Body::TypeSum { .. } => return None,
         _ => End::Dst,
     };
     let extent = match launch.rows {
