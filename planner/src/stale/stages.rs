@@ -85,7 +85,7 @@ fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Op
     let live = |id: &NodeId| last_use[id.0 as usize] >= at && depths.learned(*id);
     let nodes = (0..at as u32).map(NodeId).filter(live);
     let moved: Vec<NodeId> = nodes
-        .filter(|id| !matches!(graph.ty(*id).rows, Rows::Fixed(_)))
+        .filter(|id| !of_parameters(graph, depths, *id))
         .collect();
     let rows = moved.iter().all(|id| {
         let Type { rows, stack, .. } = graph.ty(*id);
@@ -95,6 +95,17 @@ fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Op
         at: at as u32,
         tensors: moved,
     })
+}
+
+/// Whether every stage has a value for itself: parameters, what is computed of them, and their rows as arcs name them.
+fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let known = |id: &NodeId| !depths.learned(*id) || of_parameters(graph, depths, *id);
+    match node.ty.rows {
+        Rows::Fixed(_) => true,
+        Rows::Edges(_) => node.inputs.iter().all(known),
+        _ => false,
+    }
 }
 
 /// A form divided into stages with so many layers each.

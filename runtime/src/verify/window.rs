@@ -162,6 +162,7 @@ impl Windows<'_> {
         };
         let walk = Walk::of(&kernel.body);
         let of_rows = |at: At| match walk {
+            Walk::ArcsByType => false,
             Walk::Rows => at == At::Row,
             Walk::ArcsByType => false,
             Walk::Arcs => at == At::Dst,
