@@ -164,7 +164,6 @@ impl Windows<'_> {
         let of_rows = |at: At| match walk {
             Walk::ArcsByType => false,
             Walk::Rows => at == At::Row,
-            Walk::ArcsByType => false,
             Walk::Arcs => at == At::Dst,
             Walk::ArcsByDestination => matches!(at, At::Row | At::Dst),
             Walk::ArcsBySource => matches!(at, At::Row | At::Src),
