@@ -359,7 +359,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         });
     });
     refused(
-        "stage 0 sends [[6]] columns by chunk backwards",
+        "stage 0 sends rows of [[6]] words by chunk backwards",
         &good,
         &|p| {
             for instr in &mut p[0].step {

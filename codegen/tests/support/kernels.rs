@@ -133,7 +133,7 @@ pub fn rounding(storage: Storage) -> Kernel {
 pub fn all_halves(mut kernel: Kernel, storage: Storage) -> Kernel {
     let operands = kernel.inputs.iter_mut().chain(&mut kernel.outputs);
     operands.for_each(|operand| operand.storage = storage);
-    kernel
+    floats_that_pick(kernel)
 }
 
 /// The same kernel with operands in 16 bits: all of them, or some.

@@ -212,7 +212,8 @@ fn choose(program: &Program, sizes: &RankSizes, means: Means) -> Option<Choice> 
     let lifetimes = lifetimes(program);
     let peak = peak(program, sizes, &lifetimes)?;
     let ids = (0..program.buffers.len() as u32).map(BufferId);
-    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, id, means.style));
+    let index = uses::Index::of(program.list(peak.phase));
+    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, &index, id, means.style));
     let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
     // Of several that are as good, the first.
     let best = candidates.reduce(|best, next| match better(&next, &best) {
@@ -264,6 +265,7 @@ fn candidate(
     program: &Program,
     sizes: &RankSizes,
     peak: &Peak,
+    index: &uses::Index,
     id: BufferId,
     style: Style,
 ) -> Option<Candidate> {
@@ -273,7 +275,7 @@ fn candidate(
         return None;
     }
     let list = program.list(peak.phase);
-    let uses = uses::uses(list, id);
+    let uses = uses::indexed(list, index, id);
     // Copies count for nothing: of several that are fetched one after another, each would free its memory while
     // the others are, and change places with them without end.
     let length = |from: usize, to: usize| -> f64 {
@@ -294,7 +296,7 @@ fn candidate(
             if freed == 0.0 {
                 return None;
             }
-            let copies = match split::clean(list, program, id) {
+            let copies = match split::clean(list, index, program, id) {
                 Some(_) => 1.0,
                 None => 2.0,
             };
@@ -318,7 +320,7 @@ fn candidate(
         Role::Features
         | Role::FeatureValues
         | Role::Degree(..)
-        | Role::Relation(_)
+        // Types stay: they pick places, and are known by their role.
         | Role::RelationDegree(_)
         | Role::Param(_)
         | Role::State(..)

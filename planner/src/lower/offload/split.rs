@@ -1,16 +1,22 @@
 //! Tensors that rest on the host between two uses.
 
-use super::uses::{halo, of, reads_first, touches};
+use super::uses::{Index, halo, of, reads_first, touches};
 use super::{add, copy, twin};
 use gnnc_ir::access::Access;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
 use gnnc_ir::trace::Phase;
 
 /// The buffer on the host that has the same contents as one of a list, if that was fetched and never changed.
-pub(super) fn clean(list: &[Instr], program: &Program, id: BufferId) -> Option<BufferId> {
+pub(super) fn clean(
+    list: &[Instr],
+    index: &Index,
+    program: &Program,
+    id: BufferId,
+) -> Option<BufferId> {
     let mut fetched = None;
-    for instr in list {
-        let written = |id| of(instr, program, id).iter().any(|access| access.writes);
+    for (place, instr) in list.iter().enumerate() {
+        let written =
+            |id| index.has(place, id) && of(instr, program, id).iter().any(|access| access.writes);
         match instr {
             Instr::Move { from, to, .. } if to.buffer == id => {
                 if fetched.is_some() {
@@ -30,7 +36,7 @@ pub(super) fn clean(list: &[Instr], program: &Program, id: BufferId) -> Option<B
 /// Lets a tensor rest between the uses of a list that end and begin at two places.
 pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, begin]: [usize; 2]) {
     let list = program.list(phase);
-    let home = clean(list, program, id);
+    let home = clean(list, &Index::of(list), program, id);
     let later: Vec<Access> = list[begin..]
         .iter()
         .flat_map(|instr| of(instr, program, id))

@@ -3,11 +3,46 @@
 use gnnc_ir::access::{Access, Touched, accesses};
 use gnnc_ir::program::{BufferId, Instr, Program, Transfer, Vertices};
 
+/// The buffers that each instruction of a list touches, loops included, in order.
+pub(super) struct Index(Vec<Vec<BufferId>>);
+
+impl Index {
+    pub(super) fn of(list: &[Instr]) -> Self {
+        let ids = |instr: &Instr| {
+            let mut ids = Vec::new();
+            touched(instr, &mut ids);
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        Self(list.iter().map(ids).collect())
+    }
+
+    /// Whether the instruction at a place touches a buffer.
+    pub(super) fn has(&self, place: usize, id: BufferId) -> bool {
+        let ids = self.0.get(place);
+        ids.is_some_and(|ids| ids.binary_search(&id).is_ok())
+    }
+}
+
+fn touched(instr: &Instr, ids: &mut Vec<BufferId>) {
+    if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+        return body.iter().for_each(|instr| touched(instr, ids));
+    }
+    let (reads, writes) = instr.accesses();
+    ids.extend(reads.iter().chain(&writes).map(|at| at.buffer));
+}
+
 /// The first and last place of each use of a buffer: an instruction, or two halves with what is in between.
 pub(super) fn uses(list: &[Instr], id: BufferId) -> Vec<[usize; 2]> {
+    indexed(list, &Index::of(list), id)
+}
+
+/// The same of a list whose index is known.
+pub(super) fn indexed(list: &[Instr], index: &Index, id: BufferId) -> Vec<[usize; 2]> {
     let mut found: Vec<[usize; 2]> = Vec::new();
     for (place, instr) in list.iter().enumerate() {
-        if !touches(instr, id) {
+        if !index.has(place, id) {
             continue;
         }
         let end = match instr {
