@@ -41,6 +41,14 @@ impl Touched {
     pub fn meets(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
+            // A part of the own rows.
+            (Self::Rows(chunk), Self::Halo) | (Self::Halo, Self::Rows(chunk))
+                if chunk
+                    .even
+                    .is_some_and(|even| even.rows == crate::program::Vertices::Inner) =>
+            {
+                false
+            }
             // Chunks of one cut.
             (Self::Rows(a), Self::Rows(b)) if a.at(0) == b.at(0) => a == b,
             (Self::New(e, a), Self::New(f, b)) if e == f => a == b,
@@ -398,6 +406,22 @@ mod tests {
             reverse: false,
             body
         }));
+    }
+
+    #[test]
+    fn a_part_of_the_own_rows_is_no_halo() {
+        let part = |rows| {
+            let (grain, arcs) = (crate::program::Grain::Lines, None);
+            Touched::Rows(Chunk {
+                index: 1,
+                of: 4,
+                even: Some(crate::program::Even { rows, grain, arcs }),
+            })
+        };
+        let own = part(crate::program::Vertices::Inner);
+        assert!(!own.meets(Touched::Halo) && !Touched::Halo.meets(own));
+        assert!(own.meets(Touched::Own) && own.meets(Touched::All));
+        assert!(part(crate::program::Vertices::Local).meets(Touched::Halo));
     }
 
     #[test]
