@@ -133,6 +133,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
 }
 
 /// In how many of the placements chunks do with less memory than whole tensors.
+#[allow(clippy::print_stdout, reason = "docs tell what was reached")]
 fn everywhere(body: &str, vertices: u32, device: bool) -> usize {
     let case = case(body, vertices);
     let mut smaller = 0;
