@@ -211,6 +211,26 @@ fn offload_pipelines() {
     assert!(2 * smaller > all, "{smaller} of {all}");
 }
 
+/// Losses of epochs on two workers, as bits; a run checks the bytes of each epoch.
+pub fn in_a_budget(
+    case: &Case,
+    device_memory: Option<u64>,
+    epochs: usize,
+) -> Result<(Vec<u64>, Trainer), gnnc::Error> {
+    let options = TrainOptions {
+        device_memory,
+        ..options(Placement::Graph, 2)
+    };
+    let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
+    trainer.session.set_learning_rate(0.05);
+    let mut losses = Vec::new();
+    for _ in 0..epochs {
+        losses.push(trainer.epoch()?.loss.to_bits());
+        trainer.evaluate()?;
+    }
+    Ok((losses, trainer))
+}
+
 /// By the options of a run, which checks the bytes of each epoch.
 #[test]
 fn offload_trains_in_a_budget() {
@@ -222,20 +242,7 @@ fn offload_trains_in_a_budget() {
         seed: 3,
     });
     let case = Case::new("", DEEP, data);
-    let trained = |device_memory: Option<u64>| {
-        let options = TrainOptions {
-            device_memory,
-            ..options(Placement::Graph, 2)
-        };
-        let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
-        trainer.session.set_learning_rate(0.05);
-        let mut losses = Vec::new();
-        for _ in 0..3 {
-            losses.push(trainer.epoch()?.loss.to_bits());
-            trainer.evaluate()?;
-        }
-        Ok::<_, gnnc::Error>((losses, trainer))
-    };
+    let trained = |device_memory| in_a_budget(&case, device_memory, 3);
     let (expected, whole) = trained(None).unwrap();
     let all = whole.session.peak_memory_bytes();
     // The same program where it fits.

@@ -6,13 +6,13 @@ use crate::device::Again;
 use crate::device::fake::Fake;
 use crate::device::runs::{Found, close, options, run};
 use crate::models::{GAT, GCN, GIN, SAGE};
-use crate::offload::{copies, rested};
+use crate::offload::{copies, in_a_budget, rested};
+use gnnc::TrainOptions;
 use gnnc::ir::kernel::End;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Buffer, BufferId, Instr, Program, RankSizes, Ref, Role};
 use gnnc::ir::traffic::moved;
 use gnnc::runtime::Session;
-use gnnc::{TrainOptions, Trainer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -338,20 +338,7 @@ fn streamed_trains_in_a_budget() {
             seed: 8,
         };
         let case = Case::new("", GCN, planted(shape));
-        let trained = |device_memory: Option<u64>| {
-            let options = TrainOptions {
-                device_memory,
-                ..options(Placement::Graph, 2)
-            };
-            let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
-            trainer.session.set_learning_rate(0.05);
-            let mut losses = Vec::new();
-            for _ in 0..2 {
-                losses.push(trainer.epoch()?.loss.to_bits());
-                trainer.evaluate()?;
-            }
-            Ok::<_, gnnc::Error>((losses, trainer))
-        };
+        let trained = |device_memory| in_a_budget(&case, device_memory, 2);
         let (expected, whole) = trained(None).unwrap();
         // Of both workers together.
         let all = whole.session.peak_memory_bytes() / 2;

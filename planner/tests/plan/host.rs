@@ -2,7 +2,7 @@
 
 use crate::model::{HIDDEN, at, program};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
-use gnnc_ir::cluster::Host;
+use gnnc_ir::cluster::{Cluster, Host};
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Even, Grain, Instr, Program, Role, Transfer, Vertices,
 };
@@ -34,8 +34,8 @@ fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     (program, [fetch, store])
 }
 
-#[test]
-fn copies_run_beside_computing_each_way_by_itself() {
+/// A device whose host copies a gigabyte a second, after a millisecond.
+fn beside_a_host() -> Cluster {
     let mut cluster = cluster(1, 1);
     cluster.device.launch_floor = Seconds(0.0);
     cluster.host = Some(Host {
@@ -43,6 +43,12 @@ fn copies_run_beside_computing_each_way_by_itself() {
         bandwidth: 1e9,
         latency: Seconds(1e-3),
     });
+    cluster
+}
+
+#[test]
+fn copies_run_beside_computing_each_way_by_itself() {
+    let cluster = beside_a_host();
     let parts = measured(vec![vec![0]], &[1_000_000]);
     let (mut program, [fetch, store]) = with_host(program(1, SHAPE));
     let work = program.step[0].clone();
@@ -95,13 +101,7 @@ fn copies_run_beside_computing_each_way_by_itself() {
 /// Chunks of 2528 and 2472 rows take what their bytes take, and a latency each.
 #[test]
 fn chunks_of_copies_take_their_share() {
-    let mut cluster = cluster(1, 1);
-    cluster.device.launch_floor = Seconds(0.0);
-    cluster.host = Some(Host {
-        memory: Bytes(1 << 40),
-        bandwidth: 1e9,
-        latency: Seconds(1e-3),
-    });
+    let cluster = beside_a_host();
     let parts = measured(vec![vec![0]], &[1_000_000]);
     let (mut program, [fetch, _]) = with_host(program(1, SHAPE));
     let whole = moved(std::slice::from_ref(&fetch), &program, &parts.sizes[0])[0];

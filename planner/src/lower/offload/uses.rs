@@ -66,11 +66,9 @@ fn finish(list: &[Instr], begin: usize, transfer: &Transfer) -> usize {
 
 /// Whether an instruction uses a buffer, loops included.
 pub(super) fn touches(instr: &Instr, id: BufferId) -> bool {
-    if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
-        return body.iter().any(|instr| touches(instr, id));
-    }
-    let (reads, writes) = instr.accesses();
-    reads.iter().chain(&writes).any(|at| at.buffer == id)
+    let mut ids = Vec::new();
+    touched(instr, &mut ids);
+    ids.contains(&id)
 }
 
 /// Whether a list writes a buffer.
