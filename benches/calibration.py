@@ -10,7 +10,7 @@ measuring, so that both find it in the same states: `gnnc calibrate` is stopped 
 after it, row after row until it ends. With --machine a calibration of before is used. Compared is the
 lower eighth of the epochs, which is the middle of the fastest quarter that a calibration keeps: the time when
 nothing else disturbs the machine; the median is printed beside it. Prints a markdown table and writes
-it with all epochs to --out. All rows are in memory at once (16 GiB). Exit code 1: a row is off by more than --within.
+it with all epochs to --out, and what was calibrated beside it. Exit code 1: a row is off by more than --within.
 Needs Python 3.9 and nothing else. docs/cost-model.md tells what is calibrated.
 """
 
@@ -50,51 +50,33 @@ def predict(row, binary, machine):
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 
 
-class Runner:
-    """A process that trains a row whenever it is its turn."""
-
-    def __init__(self, row, binary):
-        command = [binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--turns", "--format", "json"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.row = row
-        self.process = subprocess.Popen([str(word) for word in command], **pipes)
-        self.ask(0)
-        row["epochs"] = []
-
-    def ask(self, seconds):
-        """The times of that many seconds of epochs."""
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line or self.process.poll():
-            raise RuntimeError(f"{self.row}: ended with {self.process.wait()}: {line}")
-        return json.loads(line)
-
-    def turn(self, seconds):
-        """More epochs."""
-        self.row["epochs"] += self.ask(seconds)
-
-    def close(self):
-        """Ends it, and puts the times in order."""
-        self.process.stdin.close()
-        self.process.wait()
-        self.row["epochs"].sort()
+def turn(row, binary, seconds):
+    """Trains a row for some seconds, after an epoch that is not counted. In a process of its own each time: no two rows then
+    share the machine's memory with each other or with the calibration, and every row is in many places of it."""
+    command = [binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--turns", "--format", "json"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([str(word) for word in command], **pipes) as process:
+        answers, _ = process.communicate(f"{seconds}\n")
+    lines = answers.splitlines()
+    if process.returncode or len(lines) != 1:
+        raise RuntimeError(f"{row}: ended with {process.returncode}: {answers}")
+    row["epochs"] += json.loads(lines[0])
 
 
-def by_turns(runners, binary, machine, seconds):
+def by_turns(rows, binary, machine, seconds):
     """Calibrates, and measures a row after every few seconds of it, until it ends."""
-    command = [str(binary), "calibrate", "--out", str(machine), "--format", "json"]
+    command = [str(binary), "calibrate", "--out", str(machine), "--samples", str(machine.with_suffix(".json")), "--format", "json"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as calibration:
-        turn = 0
+        turns = 0
         while calibration.poll() is None:
             time.sleep(seconds)
             calibration.send_signal(signal.SIGSTOP)
-            runners[turn % len(runners)].turn(seconds)
+            turn(rows[turns % len(rows)], binary, seconds)
             calibration.send_signal(signal.SIGCONT)
-            turn += 1
+            turns += 1
     if calibration.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {calibration.returncode}")
-    print(f"calibrated; {turn} turns, {turn / len(runners):.1f} of each row", file=sys.stderr, flush=True)
+    print(f"calibrated; {turns} turns, {turns / len(rows):.1f} of each row", file=sys.stderr, flush=True)
 
 
 def table(rows):
@@ -124,7 +106,7 @@ def main():
     options = parser.parse_args()
     files = {name: graph_file(name, Path(options.gnnc)) for name in options.graphs.split(",")}
     rows = [
-        {"graph": graph, "file": str(file), "model": model, "hidden": hidden, "ranks": ranks}
+        {"graph": graph, "file": str(file), "model": model, "hidden": hidden, "ranks": ranks, "epochs": []}
         for graph, file in files.items()
         if file is not None
         for model in options.models.split(",")
@@ -133,14 +115,13 @@ def main():
     ]
     machine = options.machine or ROOT / "target/bench/machine.toml"
     machine.parent.mkdir(parents=True, exist_ok=True)
-    runners = [Runner(row, options.gnnc) for row in rows]
     if options.machine is None:
-        by_turns(runners, options.gnnc, machine, options.seconds)
+        by_turns(rows, options.gnnc, machine, options.seconds)
     for _ in range(options.rounds if options.machine else 0):
-        for runner in runners:
-            runner.turn(options.seconds)
-    for runner in runners:
-        runner.close()
+        for row in rows:
+            turn(row, options.gnnc, options.seconds)
+    for row in rows:
+        row["epochs"].sort()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps({"rows": rows}, indent=1))
     for row in rows:

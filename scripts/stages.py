@@ -42,7 +42,7 @@ def gnnc(*arguments):
 def parts(total, side):
     """Seconds of the epoch, computing, exposed communication and bubble."""
     epoch = total["seconds"][side]
-    compute, copy, network = (resource[side] for resource in total["resources"])
+    compute, copy, network, _host = (resource[side] for resource in total["resources"])
     return epoch, compute + copy, network, epoch - compute - copy - network
 
 

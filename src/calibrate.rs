@@ -15,7 +15,7 @@ use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS};
-use runs::Heap;
+use runs::{Concluded, Heap};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,6 +93,8 @@ struct Case {
     /// Of how many features one is not 0; 1 for dense features.
     sparsity: u32,
     classes: u32,
+    /// Share of the vertices that is trained on.
+    train: f64,
     widths: &'static [u32],
     epochs: usize,
 }
@@ -103,16 +105,16 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 /// Sizes between those of a few kilobytes and those of hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { vertices: 600, arcs: 3_000, features: 64, sparsity: 1, classes: 5, widths: ALL, epochs: 12 },
-    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, widths: ALL, epochs: 8 },
-    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, widths: FEW, epochs: 4 },
-    Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, widths: ALL, epochs: 3 },
-    Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, widths: FEW, epochs: 2 },
-    Case { vertices: 150_000, arcs: 2_500_000, features: 100, sparsity: 1, classes: 20, widths: FEW, epochs: 1 },
+    Case { vertices: 600, arcs: 3_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 8 },
+    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.1, widths: ALL, epochs: 5 },
+    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 3 },
+    Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
+    Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
+    Case { vertices: 150_000, arcs: 2_500_000, features: 100, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
 ];
 /// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
 /// measured once may be measured then.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 6;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
 
@@ -197,7 +199,7 @@ impl Case {
             attributes: Attributes {
                 features: self.features,
                 classes: self.classes,
-                train: 0.1,
+                train: self.train,
                 ..Attributes::default()
             },
             seed: 7,
@@ -256,7 +258,11 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
     for heap in heaps {
         let ranks = heap.ranks;
-        let (around, found) = heap.conclude();
+        let Concluded {
+            around,
+            waiting,
+            found,
+        } = heap.conclude();
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
         for found in found {
             by_group.entry(found.group.clone()).or_default().push(found);
@@ -294,6 +300,7 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
         costs.push(Costs {
             ranks,
             around: Seconds(rounded(around)),
+            waiting: rounded(waiting),
             groups,
             messages,
         });

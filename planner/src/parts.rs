@@ -154,6 +154,7 @@ pub fn parts(
     if ranks == 1 {
         let all = RankSizes {
             inner: workload.vertices,
+            train: train(workload),
             halo: 0,
             edges: workload.edges,
             feature_nonzeros: workload.feature_nonzeros,
@@ -187,6 +188,14 @@ fn most_arcs(workload: &Workload) -> u64 {
     workload.max_degree.max(workload.max_out_degree)
 }
 
+/// Training vertices; all if nothing is known of a split.
+fn train(workload: &Workload) -> u64 {
+    match workload.split {
+        [0, 0, 0] => workload.vertices,
+        [train, ..] => train,
+    }
+}
+
 /// Parts that were counted.
 fn measured(
     summary: &PartitionSummary,
@@ -208,6 +217,7 @@ fn measured(
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
     let size = |(rank, load): (u32, &PartLoad)| RankSizes {
         inner: load.inner,
+        train: load.train,
         halo: load.halo,
         edges: load.edges,
         feature_nonzeros: load.feature_nonzeros,
@@ -273,6 +283,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
     );
     let size = |rank: u64| RankSizes {
         inner: share(workload.vertices, rank),
+        train: share(train(workload), rank),
         halo: share(halo, rank),
         edges: if rank == 0 {
             heavy

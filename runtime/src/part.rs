@@ -111,6 +111,8 @@ impl Part {
             .iter()
             .map(|&v| data.topology.in_neighbours(v).len() as u64)
             .sum();
+        let trains = |v: &&u32| data.train.get(**v as usize) == Some(&true);
+        sizes.train = own.iter().filter(trains).count() as u64;
         sizes.feature_nonzeros = own
             .iter()
             .map(|&v| data.features.stored_in_row(v as usize))

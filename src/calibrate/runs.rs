@@ -34,6 +34,8 @@ struct Epoch {
     wall: f64,
     /// Before the first and after the last instruction.
     around: f64,
+    /// Of a rank for the others, before instructions that communicate; the mean over ranks.
+    waiting: f64,
     /// Of instructions, without waiting.
     instructions: BTreeMap<Place, f64>,
 }
@@ -110,18 +112,23 @@ impl Heap {
             run.epochs.push(Epoch {
                 wall,
                 around: around(&trace, wall),
+                waiting: waiting(&trace) / f64::from(self.ranks),
                 instructions,
             });
         }
         Ok(())
     }
 
-    /// What is before and after the instructions of an epoch, in seconds, and what each of them takes.
-    pub fn conclude(self) -> (f64, Vec<Measurement>) {
-        let (mut arounds, mut found) = (Vec::new(), Vec::new());
+    /// What all epochs have in common, and what each instruction takes.
+    pub fn conclude(self) -> Concluded {
+        let (mut arounds, mut waits, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for run in self.runs.into_values() {
             let quiet = quiet(run.epochs);
             arounds.extend(quiet.iter().map(|epoch| epoch.around));
+            waits.extend(quiet.iter().map(|epoch| {
+                let busy: f64 = epoch.instructions.values().sum();
+                epoch.waiting * f64::from(self.ranks) / busy.max(1e-9)
+            }));
             for (place, measurement) in run.instructions {
                 let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
                 found.push(Measurement {
@@ -130,8 +137,22 @@ impl Heap {
                 });
             }
         }
-        (median(&arounds), found)
+        Concluded {
+            around: median(&arounds),
+            waiting: median(&waits),
+            found,
+        }
     }
+}
+
+/// What was measured with a number of ranks at once.
+pub struct Concluded {
+    /// Seconds before and after the instructions of an epoch.
+    pub around: f64,
+    /// What a rank waits for ranks that have as much to do, over what it is busy.
+    pub waiting: f64,
+    /// The instructions.
+    pub found: Vec<Measurement>,
 }
 
 /// The fastest quarter of epochs: a machine that others share is slow for seconds at a time, and what
@@ -148,14 +169,33 @@ fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     program.step.get(at.parse::<usize>().ok()?)
 }
 
-/// The instructions of an epoch with their times in seconds, without waiting.
-fn times(trace: &Trace) -> Vec<(&Event, f64)> {
-    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
+/// When the last rank began each instruction of an epoch, in microseconds.
+fn arrived(trace: &Trace) -> BTreeMap<&str, f64> {
     let mut arrived: BTreeMap<&str, f64> = BTreeMap::new();
-    for event in step() {
+    for event in trace.events.iter().filter(|e| e.phase == Phase::Step) {
         let last = arrived.entry(&event.at).or_insert(0.0);
         *last = event.begin_us.max(*last);
     }
+    arrived
+}
+
+/// Seconds that ranks wait for others before they communicate, of all ranks together.
+fn waiting(trace: &Trace) -> f64 {
+    let arrived = arrived(trace);
+    let wait = |event: &Event| {
+        arrived
+            .get(event.at.as_str())
+            .map(|last| last - event.begin_us)
+    };
+    let step = trace.events.iter().filter(|e| e.phase == Phase::Step);
+    let meets = step.filter(|event| event.resource == Resource::Network);
+    meets.filter_map(wait).sum::<f64>() / 1e6
+}
+
+/// The instructions of an epoch with their times in seconds, without waiting.
+fn times(trace: &Trace) -> Vec<(&Event, f64)> {
+    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
+    let arrived = arrived(trace);
     let time = |event: &Event| {
         let all_there = arrived.get(event.at.as_str());
         let begin = match event.resource {

@@ -23,6 +23,10 @@ pub struct Measured {
     pub costs: Vec<Costs>,
 }
 
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
+}
+
 /// Costs while a number of ranks compute at once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +35,9 @@ pub struct Costs {
     pub ranks: u32,
     /// What the run of a list takes besides its instructions.
     pub around: Seconds,
+    /// What a rank waits for ranks that have as much to do, over what it is busy: no two run evenly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: f64,
     /// By group of instructions: see [`GROUPS`].
     pub groups: BTreeMap<String, TermCosts>,
     /// By name of an instruction that communicates: see [`MESSAGES`].
@@ -82,7 +89,8 @@ impl Measured {
             let messages = costs.messages.iter();
             let latencies =
                 messages.map(|(name, cost)| (format!("messages.{name}.latency"), cost.latency.0));
-            let all = std::iter::once(("around".to_owned(), costs.around.0));
+            let all = [("around", costs.around.0), ("waiting", costs.waiting)];
+            let all = all.map(|(key, value)| (key.to_owned(), value)).into_iter();
             let all = all.chain(terms).chain(latencies);
             for (key, value) in all {
                 if !(value >= 0.0 && value.is_finite()) {
@@ -113,6 +121,7 @@ impl Measured {
         for Costs {
             ranks,
             around,
+            waiting,
             groups,
             messages,
         } in &self.costs
@@ -120,7 +129,7 @@ impl Measured {
             // Writing to a String does not fail.
             let _ = write!(
                 text,
-                "\n# seconds while {ranks} ranks run\n[calibration.measured.ranks.{ranks}]\naround = {:e}\n",
+                "\n# seconds while {ranks} ranks run\n[calibration.measured.ranks.{ranks}]\naround = {:e}\nwaiting = {waiting}\n",
                 around.0
             );
             for (group, terms) in groups {
@@ -153,12 +162,13 @@ impl MessageCost {
 }
 
 impl Costs {
-    /// The seconds of what an instruction asks for; none if its group was not measured.
+    /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do; none if
+    /// its group was not measured.
     pub fn seconds(&self, demand: &Demand) -> Option<f64> {
         let terms = self.groups.get(demand.group)?;
         let costs = TERMS.iter().zip(demand.terms);
         let parts = costs.map(|(term, count)| terms.get(*term).map_or(0.0, |cost| cost * count));
-        Some(parts.sum())
+        Some(parts.sum::<f64>() * (1.0 + self.waiting))
     }
 }
 
@@ -182,12 +192,13 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         let Some(section) = by_ranks.section(key)? else {
             continue;
         };
-        let others = ["around", "messages"];
+        let others = ["around", "waiting", "messages"];
         let known: Vec<&str> = GROUPS.iter().copied().chain(others).collect();
         section.only(&known)?;
         let mut costs = Costs {
             ranks,
             around: Seconds(section.not_negative("around")?.unwrap_or(0.0)),
+            waiting: section.not_negative("waiting")?.unwrap_or(0.0),
             groups: BTreeMap::new(),
             messages: messages(&section)?,
         };

@@ -49,6 +49,7 @@ fn repeat(body: Vec<Instr>) -> Instr {
 const SIZES: RankSizes = RankSizes {
     max_degree: 4,
     inner: 10,
+    train: 10,
     halo: 2,
     edges: 20,
     feature_nonzeros: 0,

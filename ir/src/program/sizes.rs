@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct RankSizes {
     /// Own vertices.
     pub inner: u64,
+    /// Training vertices among them.
+    #[serde(default)]
+    pub train: u64,
     /// Halo vertices.
     pub halo: u64,
     /// Stored arcs into own vertices.

@@ -161,13 +161,8 @@ pub fn demand(
             terms.stream(8 * nonzeros + bytes(program, *out, sizes));
             "copy"
         }
-        Instr::Loss { classes, .. } | Instr::Metrics { classes, .. } => {
-            let floats = sizes.inner * u64::from(*classes);
-            terms.counts[ROW] = sizes.inner as f64;
-            terms.counts[EXP] = floats as f64;
-            terms.stream(8 * floats);
-            "loss"
-        }
+        Instr::Loss { classes, .. } => terms.loss(sizes.inner, sizes.train, *classes),
+        Instr::Metrics { classes, .. } => terms.loss(sizes.inner, sizes.inner, *classes),
         _ => return None,
     };
     Some(Demand {
@@ -240,6 +235,16 @@ impl Terms {
             (Product::Nt, true) => "gemm-nt-wide",
             (Product::Tn, true) => "gemm-tn-wide",
         }
+    }
+
+    /// Of `rows` vertices, of which `meant` count.
+    fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
+        let classes = u64::from(classes);
+        self.counts[ROW] = rows as f64;
+        self.counts[ARC] = meant as f64;
+        self.counts[EXP] = (meant * classes) as f64;
+        self.stream(4 * (rows + meant) * classes);
+        "loss"
     }
 
     fn sparse(

@@ -9,6 +9,7 @@ use crate::types::EdgeSet;
 const SIZES: RankSizes = RankSizes {
     max_degree: 4,
     inner: 10,
+    train: 10,
     halo: 4,
     edges: 30,
     feature_nonzeros: 50,
@@ -408,4 +409,28 @@ fn communication_and_loops_are_not_work() {
         body: Vec::new(),
     };
     assert_eq!(work(&program, &repeat, &SIZES), None);
+}
+
+/// Logits of vertices without a label to learn are not looked at; their gradient is written as zeros.
+#[test]
+fn a_loss_costs_by_training_vertex() {
+    let program = Program {
+        buffers: vec![buffer(Extent::Inner, 3)],
+        ..Program::default()
+    };
+    let instr = Instr::Loss {
+        loss: Loss::CrossEntropy,
+        logits: at(0),
+        out: None,
+        grad: Some(at(0)),
+        classes: 3,
+    };
+    let sizes = RankSizes { train: 4, ..SIZES };
+    let found = demand(&program, &instr, &sizes, &sizes).unwrap();
+    assert_eq!(found.group, "loss");
+    let mut terms = [0.0; TERM_COUNT];
+    // Launches, vertices, those that are learnt, their exponentials, bytes of a near cache.
+    (terms[0], terms[1], terms[2], terms[5]) = (1.0, 10.0, 4.0, 12.0);
+    terms[7] = f64::from(4 * 3 * (4 + 10));
+    assert_eq!(found.terms, terms);
 }

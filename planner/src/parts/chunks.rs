@@ -32,6 +32,7 @@ impl ChunkShare {
         let share = |total: u64, share: f64| (total as f64 * share).ceil() as u64;
         RankSizes {
             inner: share(sizes.inner, self.rows),
+            train: share(sizes.train, self.rows),
             halo: share(sizes.halo, self.rows),
             edges: share(sizes.edges, self.arcs),
             feature_nonzeros: share(sizes.feature_nonzeros, self.nonzeros),

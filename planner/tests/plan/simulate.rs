@@ -27,6 +27,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
     let sizes = (0..count).map(|rank| RankSizes {
         max_degree: 40,
         inner: 5000,
+        train: 5000,
         halo: messages.iter().map(|row| row[rank]).sum(),
         edges: edges[rank],
         feature_nonzeros: 5000 * 32,
