@@ -9,7 +9,7 @@ use crate::partition::Partition;
 use crate::topology::relation_degrees;
 use crate::{GraphError, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::Halo;
+use gnnc_ir::program::{Halo, Reach};
 use std::ops::Range;
 
 /// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
@@ -22,8 +22,9 @@ pub struct LocalPart {
     pub parts: u32,
     /// Number of inner vertices; they are local rows `0..inner`.
     pub inner: usize,
-    /// Global id of each local row: the inner vertices, chunk after chunk, ascending (of a large skewed
-    /// graph by descending degree, so that the rows that are read most lie together), then the halo,
+    /// Global id of each local row: the inner vertices, chunk after chunk (of a part in one chunk first the interior,
+    /// which no arc from another part leads to), ascending (of a large skewed graph by descending degree, so that
+    /// the rows that are read most lie together), then the halo,
     /// grouped by owner in rank order, then by chunk, and ascending within a group.
     pub global: Vec<u32>,
     /// The local rows of each rank that owns some of the halo, by rank, ascending.
@@ -91,8 +92,12 @@ impl LocalPart {
                 });
             }
         }
-        for members in &mut members {
-            members.sort_by_key(|&v| partition.chunk_of(v));
+        for (rank, members) in members.iter_mut().enumerate() {
+            let remote = |u: &u32| owner[*u as usize] as usize != rank;
+            members.sort_by_cached_key(|&v| match partition.chunks() {
+                1 => u32::from(topology.in_neighbours(v).iter().any(remote)),
+                _ => partition.chunk_of(v),
+            });
         }
         // Local row of each vertex in its own part.
         let mut inner_row = vec![0u32; owner.len()];
@@ -196,6 +201,19 @@ impl LocalPart {
     /// Halo rows.
     pub fn halo(&self) -> usize {
         self.global.len() - self.inner
+    }
+
+    /// What needs nothing of other parts: own rows, the first ones, and arcs.
+    pub fn reach(&self) -> Reach {
+        let arcs = &self.arcs;
+        let remote = |u: &u32| *u as usize >= self.inner;
+        let near = (0..self.inner).take_while(|&row| !arcs.row(row).iter().any(remote));
+        let interior = near.count();
+        Reach {
+            interior: interior as u64,
+            interior_edges: arcs.indptr[interior],
+            halo_edges: arcs.indices.iter().filter(|u| remote(u)).count() as u64,
+        }
     }
 
     /// For each local row the arcs of `set` into its vertex, in the whole graph.

@@ -87,7 +87,17 @@ pub fn summarise_partition(
     for (v, &part) in partition.owner().iter().enumerate() {
         let load = &mut loads[part as usize];
         load.inner += 1;
-        load.edges += data.topology.in_neighbours(v as u32).len() as u64;
+        let sources = data.topology.in_neighbours(v as u32);
+        let arcs = sources.len() as u64;
+        load.edges += arcs;
+        let remote = |u: &&u32| partition.owner()[**u as usize] != part;
+        let far = sources.iter().filter(remote).count() as u64;
+        let reach = load.reach.get_or_insert_default();
+        reach.halo_edges += far;
+        if far == 0 {
+            reach.interior += 1;
+            reach.interior_edges += arcs;
+        }
         load.train += u64::from(data.train.get(v).copied().unwrap_or(false));
         load.feature_nonzeros += data.features.stored_in_row(v);
     }
@@ -141,6 +151,7 @@ mod tests {
             edges: 10,
             train: 2,
             feature_nonzeros: 16,
+            reach: None,
         };
         assert_eq!(halves.parts, [load, PartLoad { halo: 1, ..load }]);
         assert_eq!(halves.messages, [[0, 1], [2, 0]]);

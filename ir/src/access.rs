@@ -3,7 +3,7 @@
 use crate::kernel::{At, Body, End};
 use crate::op::Redistribute;
 use crate::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref,
+    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, Vertices,
 };
 
 /// Rows of a buffer.
@@ -37,15 +37,22 @@ pub struct Access {
 }
 
 impl Touched {
+    /// The rows of a chunk.
+    fn of(chunk: Chunk) -> Self {
+        match (chunk.reach(), chunk.index) {
+            (Some(Vertices::Local), 0) => Self::Own,
+            (Some(Vertices::Local), _) => Self::Halo,
+            _ => Self::Rows(chunk),
+        }
+    }
+
     /// Whether some row may be in both.
     pub fn meets(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
             // A part of the own rows.
             (Self::Rows(chunk), Self::Halo) | (Self::Halo, Self::Rows(chunk))
-                if chunk
-                    .even
-                    .is_some_and(|even| even.rows == crate::program::Vertices::Inner) =>
+                if chunk.even.is_some_and(|even| even.rows == Vertices::Inner) =>
             {
                 false
             }
@@ -92,8 +99,8 @@ pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.meets(y, program)))
 }
 
-/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. The halves
-/// of a communication have those of the whole.
+/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. Of the halves of a
+/// communication see [`halves`].
 pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
     let mut found = Found(Vec::new());
     found.instr(instr, program);
@@ -111,6 +118,17 @@ fn of_runs(found: &mut [Access], program: &Program) {
             access.rows = Touched::All;
         }
     }
+}
+
+/// The uses by the two halves of a communication: the whole's, but that a reduction of halos needs own rows only when
+/// it adds to them. Between its halves everything has to be left alone that both of them use.
+pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
+    let finish = accesses(instr, program);
+    let mut begin = finish.clone();
+    if matches!(instr, Instr::HaloReduce { .. }) {
+        begin.retain(|access| access.rows == Touched::Halo);
+    }
+    [begin, finish]
 }
 
 struct Found(Vec<Access>);
@@ -146,7 +164,7 @@ impl Found {
                 chunk,
                 ..
             } => {
-                let rows = chunk.map_or(over(*rows), Touched::Rows);
+                let rows = chunk.map_or(over(*rows), Touched::of);
                 self.product(*product, [a, b, out], rows, finish.as_ref(), program);
             }
             Instr::HaloExchange { buffer, skip } => {
@@ -189,7 +207,11 @@ impl Found {
                 self.read(from.at, source);
                 self.write(*to, target);
             }
-            Instr::Begin(transfer) | Instr::Finish(transfer) => self.instr(&transfer.what, program),
+            Instr::Begin(transfer) => {
+                let [begin, _] = halves(&transfer.what, program);
+                self.0.extend(begin);
+            }
+            Instr::Finish(transfer) => self.instr(&transfer.what, program),
             Instr::Loss {
                 logits, out, grad, ..
             } => {
@@ -319,15 +341,19 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
 /// The rows of an operand that a kernel over a chunk touches.
 fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    let (rows, reach) = (Touched::of(chunk), chunk.reach());
     match at {
-        At::Row => Touched::Rows(chunk),
+        At::Row => rows,
+        // Arcs into rows that need no other rank begin in own rows, and all arcs end in own rows.
+        At::Src if !by_source && reach == Some(Vertices::Inner) && chunk.index == 0 => Touched::Own,
+        At::Dst if by_source && reach.is_some() => Touched::Own,
         // What is near a chunk of rows is known to nobody.
         At::Src if chunk.even.is_some() && !by_source => Touched::All,
         At::Dst if chunk.even.is_some() && by_source => Touched::All,
-        At::Src if by_source => Touched::Rows(chunk),
+        At::Src if by_source => rows,
         At::Dst if by_source => Touched::Near(End::Src, chunk),
         At::Src => Touched::Near(End::Dst, chunk),
-        At::Dst => Touched::Rows(chunk),
+        At::Dst => rows,
         // Arcs lie by destination.
         At::Edge if !by_source => Touched::Rows(chunk),
         At::Edge | At::One | At::List => Touched::All,

@@ -1,15 +1,17 @@
 //! From statistics of a graph to what every rank holds and sends.
 
 mod chunks;
+mod reach;
 mod replication;
 
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
-use gnnc_ir::program::{Halo, Program, RankSizes};
+use gnnc_ir::program::{Halo, Program, RankSizes, Reach};
 use gnnc_ir::traffic::Reads;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+use reach::Within;
 pub use replication::Degrees;
 use replication::replication;
 use std::collections::BTreeMap;
@@ -161,6 +163,11 @@ pub fn parts(
             vertices: workload.vertices,
             all_edges: workload.edges,
             max_degree: most_arcs(workload),
+            reach: Reach {
+                interior: workload.vertices,
+                interior_edges: workload.edges,
+                halo_edges: 0,
+            },
         };
         return Ok(Parts {
             partitioner,
@@ -206,6 +213,8 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
+    let degrees = Degrees::of(workload);
+    let within = Within::of(&degrees, summary.alpha, f64::from(ranks));
     let size = |(rank, load): (u32, &PartLoad)| RankSizes {
         inner: load.inner,
         halo: load.halo,
@@ -215,8 +224,12 @@ fn measured(
         vertices,
         all_edges,
         max_degree: most_arcs(workload),
+        reach: load.reach.unwrap_or_default(),
     };
-    let sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
+    let mut sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
+    for (sizes, load) in sizes.iter_mut().zip(&summary.parts) {
+        sizes.reach = load.reach.unwrap_or_else(|| within.reach(sizes));
+    }
     let total: u64 = sizes.iter().map(|s| s.edges).sum();
     let largest = sizes.iter().map(|s| s.edges).max().unwrap_or(0);
     let messages = if rows.is_empty() {
@@ -242,7 +255,7 @@ fn measured(
         },
         sizes,
         basis,
-        degrees: Degrees::of(workload),
+        degrees,
         chunks: chunk_shares(workload),
     })
 }
@@ -271,7 +284,9 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         (workload.edges - heavy) / (count - 1),
         (workload.edges - heavy) % (count - 1),
     );
+    let within = Within::of(&degrees, alpha, k);
     let size = |rank: u64| RankSizes {
+        reach: Reach::default(),
         inner: share(workload.vertices, rank),
         halo: share(halo, rank),
         edges: if rank == 0 {
@@ -285,9 +300,13 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         all_edges: workload.edges,
         max_degree: most_arcs(workload),
     };
+    let reached = |sizes: RankSizes| RankSizes {
+        reach: within.reach(&sizes),
+        ..sizes
+    };
     Parts {
         partitioner,
-        sizes: (0..count).map(size).collect(),
+        sizes: (0..count).map(size).map(reached).collect(),
         messages: Messages::Uniform,
         alpha,
         alpha_basis,
@@ -446,6 +465,7 @@ mod tests {
             edges,
             train: 0,
             feature_nonzeros: 64,
+            reach: None,
         };
         let summary = PartitionSummary {
             partitioner: "metis".to_owned(),

@@ -111,6 +111,7 @@ impl Part {
             .iter()
             .map(|&v| data.topology.in_neighbours(v).len() as u64)
             .sum();
+        sizes.reach = local.reach();
         sizes.feature_nonzeros = own
             .iter()
             .map(|&v| data.features.stored_in_row(v as usize))

@@ -70,7 +70,7 @@ impl Heap {
             // Instructions are measured whole.
             flow: Flow {
                 overlap: false,
-                chunks: 1,
+                ..Flow::default()
             },
             ..TrainOptions::default()
         };

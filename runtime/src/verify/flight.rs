@@ -5,7 +5,7 @@ use gnnc_ir::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
 
 /// Checks that every half has its other half in the same list, and that nothing in between writes
-/// what it reads or touches what it writes.
+/// what both halves read or touches what both write.
 ///
 /// # Errors
 /// The first half that is alone or is disturbed.
@@ -47,7 +47,6 @@ fn list(
                 ));
             };
             flights.remove(begun);
-            continue;
         }
         let uses = accesses(instr, program);
         if let Some(flight) = flights.iter().find(|f| ordered(&f.uses, &uses, program)) {

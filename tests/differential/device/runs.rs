@@ -179,7 +179,11 @@ fn device_order_changes_no_bit() {
         for body in [GCN, GAT] {
             let case = case(body, placement == Placement::PushPull);
             let with = |overlap, chunks, trace| TrainOptions {
-                flow: Flow { overlap, chunks },
+                flow: Flow {
+                    overlap,
+                    chunks,
+                    ..Flow::default()
+                },
                 trace,
                 ..options(placement, ranks)
             };
