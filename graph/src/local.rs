@@ -355,22 +355,29 @@ mod tests {
         let parts = LocalPart::build_all(&g8, &ByRange.partition(&g8, 2).unwrap()).unwrap();
         let [left, right] = &parts[..] else { panic!() };
         assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
-        assert_eq!(right.global, [4, 5, 6, 7, 3]);
+        // Those that need nothing of the other part come first.
+        assert_eq!(right.global, [6, 7, 4, 5, 3]);
         assert_eq!(
             (&left.halo_of[..], &right.halo_of[..]),
             (&[(1, 4..6)][..], &[(0, 4..5)][..])
         );
         assert_eq!(left.send, [(1, vec![3])]);
-        assert_eq!(right.send, [(0, vec![0, 1])]);
-        assert_eq!(right.in_degrees(EdgeSet::Plain), [3, 3, 2, 2, 3]);
-        assert_eq!(right.out_degrees(EdgeSet::Looped), [4, 4, 3, 3, 4]);
+        assert_eq!(right.send, [(0, vec![2, 3])]);
+        let reach = |interior, interior_edges| Reach {
+            interior,
+            interior_edges,
+            halo_edges: 2,
+        };
+        assert_eq!((left.reach(), right.reach()), (reach(3, 7), reach(2, 4)));
+        assert_eq!(right.in_degrees(EdgeSet::Plain), [2, 2, 3, 3, 3]);
+        assert_eq!(right.out_degrees(EdgeSet::Looped), [3, 3, 4, 4, 4]);
 
         let plain = right.arcs(EdgeSet::Plain);
-        assert_eq!(plain.in_csr.row(0), [4, 1, 2]); // 3, 5, 6
+        assert_eq!(plain.in_csr.row(2), [4, 3, 0]); // 3, 5, 6
         let looped = right.arcs(EdgeSet::Looped);
-        assert_eq!(looped.in_csr.row(0), [4, 0, 1, 2]); // 3, 4, 5, 6
-        assert_eq!(looped.out_csr.row(4), [0, 1]); // 3 -> 4, 5
-        assert_eq!(looped.destinations[..5], [0, 0, 0, 0, 1]);
+        assert_eq!(looped.in_csr.row(2), [4, 2, 3, 0]); // 3, 4, 5, 6
+        assert_eq!(looped.out_csr.row(4), [2, 3]); // 3 -> 4, 5
+        assert_eq!(looped.destinations[..5], [0, 0, 0, 1, 1]);
     }
 
     #[test]
@@ -380,13 +387,15 @@ mod tests {
         let (topology, _) = Topology::from_edges(vertices, star).unwrap();
         let parts =
             LocalPart::build_all(&topology, &ByRange.partition(&topology, 2).unwrap()).unwrap();
-        assert_eq!(parts[0].global[0], 7);
+        // Of those that need other parts.
+        let hub = parts[0].reach().interior as usize;
+        assert_eq!(parts[0].global[hub], 7);
         let sources = |row: &[u32]| -> Vec<u32> {
             row.iter().map(|&u| parts[0].global[u as usize]).collect()
         };
         let arcs = parts[0].arcs(EdgeSet::Looped);
         assert_eq!(
-            sources(arcs.in_csr.row(0)),
+            sources(arcs.in_csr.row(hub)),
             (1..vertices).collect::<Vec<_>>()
         );
         assert!(!skewed(&[3; MANY]) && !skewed(&[0, 0, 900]));

@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::example;
     use crate::partition::{Hash, Range};
+    use gnnc_ir::program::Reach;
 
     #[test]
     fn g8_summed_up() {
@@ -145,15 +146,28 @@ mod tests {
         assert_eq!(halves.alpha, 0.375);
         assert!(workload.replication.is_empty(), "nothing is known of METIS");
         assert!(workload.partition(4, "range").is_none());
+        let reach = |interior, interior_edges| {
+            let halo_edges = 2;
+            Some(Reach {
+                interior,
+                interior_edges,
+                halo_edges,
+            })
+        };
         let load = PartLoad {
             inner: 4,
             halo: 2,
             edges: 10,
             train: 2,
             feature_nonzeros: 16,
-            reach: None,
+            reach: reach(3, 7),
         };
-        assert_eq!(halves.parts, [load, PartLoad { halo: 1, ..load }]);
+        let other = PartLoad {
+            halo: 1,
+            reach: reach(2, 4),
+            ..load
+        };
+        assert_eq!(halves.parts, [load, other]);
         assert_eq!(halves.messages, [[0, 1], [2, 0]]);
     }
 
