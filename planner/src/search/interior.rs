@@ -1,11 +1,14 @@
 //! Candidates of which rows that need nothing of other ranks are computed while halo rows are under way, where that
 //! pays.
 
-use super::{Lower, PlacementSpec, PlanRequest, Ready, measures};
+use super::{Lower, PlacementSpec, PlanRequest, Ready};
 use crate::lower::interior::is_cut;
 use crate::placement::Flow;
 use crate::simulate::Estimate;
 use gnnc_ir::plan::Objective;
+
+/// How much shorter an epoch has to be, at most this share of what it was: a forecast says no less.
+const WORTH: f64 = 0.99;
 
 impl Ready {
     /// Whether some instructions of an epoch run over a part of the rows.
@@ -13,7 +16,7 @@ impl Ready {
         self.programs.iter().any(|program| is_cut(&program.step))
     }
 
-    /// The candidate with its kernels cut, and its estimate, if that is better. It computes as much and launches
+    /// The candidate with its kernels cut, and its estimate, if that is shorter. It computes as much and launches
     /// more, so a lower bound of the time without the cut is one with it; what memory takes is no reason to cut.
     pub(super) fn cut(
         &self,
@@ -40,7 +43,7 @@ impl Ready {
             ..*self
         };
         let estimate = cut.is_cut().then(|| cut.estimate(request))?.ok()?;
-        let [new, old] = [&estimate, whole].map(|e| measures(request.objective, e));
-        (estimate.fits && new < old).then_some((cut, estimate))
+        let shorter = estimate.epoch.seconds.0 < WORTH * whole.epoch.seconds.0;
+        (estimate.fits && shorter).then_some((cut, estimate))
     }
 }
