@@ -135,3 +135,38 @@ fn slots_of_a_buffer_are_apart() {
     };
     assert!(meets(access(1, false, false), all));
 }
+
+/// Of own and halo rows, and of interior and boundary rows, one part is left alone by what uses the other.
+#[test]
+fn sums_of_halo_rows_go_before_own_rows_are_here() {
+    use crate::program::{Even, Grain};
+    let program = program();
+    let part = |rows: Vertices, index| {
+        let mut instr = product(1, 0, rows.extent());
+        let even = Even {
+            rows,
+            grain: Grain::Reach,
+            arcs: None,
+        };
+        instr.set_chunk(Chunk {
+            index,
+            of: 2,
+            even: Some(even),
+        });
+        accesses(&instr, &program)
+    };
+    let buffer = Ref::first(BufferId(0));
+    let [begin, finish] = halves(&Instr::HaloReduce { buffer }, &program);
+    let [own, halo] = [0, 1].map(|index| part(Vertices::Local, index));
+    let meets = |a: &[Access], b: &[Access]| ordered(a, b, &program);
+    assert!(!meets(&begin, &own) && meets(&finish, &own));
+    assert!(meets(&begin, &halo) && meets(&finish, &halo));
+    assert!(!meets(&own, &halo));
+    let [interior, boundary] = [0, 1].map(|index| part(Vertices::Inner, index));
+    assert!(!meets(&interior, &boundary) && meets(&interior, &own));
+    assert!(!meets(&interior, &halo) && !meets(&boundary, &halo));
+    let skip = None;
+    for half in halves(&Instr::HaloExchange { buffer, skip }, &program) {
+        assert!(meets(&half, &own) && meets(&half, &halo));
+    }
+}
