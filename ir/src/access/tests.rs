@@ -1,3 +1,5 @@
+//! Which uses of rows may change places.
+
 use super::*;
 use crate::program::{Buffer, Role};
 

@@ -1,3 +1,5 @@
+//! What ranks hold by what is known of a graph.
+
 use super::*;
 use std::collections::BTreeMap;
 
