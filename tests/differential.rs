@@ -21,6 +21,8 @@ mod examples;
 mod flow;
 #[path = "differential/frozen.rs"]
 mod frozen;
+#[path = "differential/interior.rs"]
+mod interior;
 #[path = "differential/layouts.rs"]
 mod layouts;
 #[path = "differential/messages.rs"]

@@ -9,7 +9,7 @@ use crate::partition::Partition;
 use crate::topology::relation_degrees;
 use crate::{GraphError, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::Halo;
+use gnnc_ir::program::{Halo, Reach};
 use std::ops::Range;
 
 /// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
@@ -22,8 +22,9 @@ pub struct LocalPart {
     pub parts: u32,
     /// Number of inner vertices; they are local rows `0..inner`.
     pub inner: usize,
-    /// Global id of each local row: the inner vertices, chunk after chunk, ascending (of a large skewed
-    /// graph by descending degree, so that the rows that are read most lie together), then the halo,
+    /// Global id of each local row: the inner vertices, chunk after chunk (of a part in one chunk first the interior,
+    /// which no arc from another part leads to), ascending (of a large skewed graph by descending degree, so that
+    /// the rows that are read most lie together), then the halo,
     /// grouped by owner in rank order, then by chunk, and ascending within a group.
     pub global: Vec<u32>,
     /// The local rows of each rank that owns some of the halo, by rank, ascending.
@@ -91,8 +92,12 @@ impl LocalPart {
                 });
             }
         }
-        for members in &mut members {
-            members.sort_by_key(|&v| partition.chunk_of(v));
+        for (rank, members) in members.iter_mut().enumerate() {
+            let remote = |u: &u32| owner[*u as usize] as usize != rank;
+            members.sort_by_cached_key(|&v| match partition.chunks() {
+                1 => u32::from(topology.in_neighbours(v).iter().any(remote)),
+                _ => partition.chunk_of(v),
+            });
         }
         // Local row of each vertex in its own part.
         let mut inner_row = vec![0u32; owner.len()];
@@ -196,6 +201,19 @@ impl LocalPart {
     /// Halo rows.
     pub fn halo(&self) -> usize {
         self.global.len() - self.inner
+    }
+
+    /// What needs nothing of other parts: own rows, the first ones, and arcs.
+    pub fn reach(&self) -> Reach {
+        let arcs = &self.arcs;
+        let remote = |u: &u32| *u as usize >= self.inner;
+        let near = (0..self.inner).take_while(|&row| !arcs.row(row).iter().any(remote));
+        let interior = near.count();
+        Reach {
+            interior: interior as u64,
+            interior_edges: arcs.indptr[interior],
+            halo_edges: arcs.indices.iter().filter(|u| remote(u)).count() as u64,
+        }
     }
 
     /// For each local row the arcs of `set` into its vertex, in the whole graph.
@@ -337,22 +355,29 @@ mod tests {
         let parts = LocalPart::build_all(&g8, &ByRange.partition(&g8, 2).unwrap()).unwrap();
         let [left, right] = &parts[..] else { panic!() };
         assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
-        assert_eq!(right.global, [4, 5, 6, 7, 3]);
+        // Those that need nothing of the other part come first.
+        assert_eq!(right.global, [6, 7, 4, 5, 3]);
         assert_eq!(
             (&left.halo_of[..], &right.halo_of[..]),
             (&[(1, 4..6)][..], &[(0, 4..5)][..])
         );
         assert_eq!(left.send, [(1, vec![3])]);
-        assert_eq!(right.send, [(0, vec![0, 1])]);
-        assert_eq!(right.in_degrees(EdgeSet::Plain), [3, 3, 2, 2, 3]);
-        assert_eq!(right.out_degrees(EdgeSet::Looped), [4, 4, 3, 3, 4]);
+        assert_eq!(right.send, [(0, vec![2, 3])]);
+        let reach = |interior, interior_edges| Reach {
+            interior,
+            interior_edges,
+            halo_edges: 2,
+        };
+        assert_eq!((left.reach(), right.reach()), (reach(3, 7), reach(2, 4)));
+        assert_eq!(right.in_degrees(EdgeSet::Plain), [2, 2, 3, 3, 3]);
+        assert_eq!(right.out_degrees(EdgeSet::Looped), [3, 3, 4, 4, 4]);
 
         let plain = right.arcs(EdgeSet::Plain);
-        assert_eq!(plain.in_csr.row(0), [4, 1, 2]); // 3, 5, 6
+        assert_eq!(plain.in_csr.row(2), [4, 3, 0]); // 3, 5, 6
         let looped = right.arcs(EdgeSet::Looped);
-        assert_eq!(looped.in_csr.row(0), [4, 0, 1, 2]); // 3, 4, 5, 6
-        assert_eq!(looped.out_csr.row(4), [0, 1]); // 3 -> 4, 5
-        assert_eq!(looped.destinations[..5], [0, 0, 0, 0, 1]);
+        assert_eq!(looped.in_csr.row(2), [4, 2, 3, 0]); // 3, 4, 5, 6
+        assert_eq!(looped.out_csr.row(4), [2, 3]); // 3 -> 4, 5
+        assert_eq!(looped.destinations[..5], [0, 0, 0, 1, 1]);
     }
 
     #[test]
@@ -362,13 +387,15 @@ mod tests {
         let (topology, _) = Topology::from_edges(vertices, star).unwrap();
         let parts =
             LocalPart::build_all(&topology, &ByRange.partition(&topology, 2).unwrap()).unwrap();
-        assert_eq!(parts[0].global[0], 7);
+        // Of those that need other parts.
+        let hub = parts[0].reach().interior as usize;
+        assert_eq!(parts[0].global[hub], 7);
         let sources = |row: &[u32]| -> Vec<u32> {
             row.iter().map(|&u| parts[0].global[u as usize]).collect()
         };
         let arcs = parts[0].arcs(EdgeSet::Looped);
         assert_eq!(
-            sources(arcs.in_csr.row(0)),
+            sources(arcs.in_csr.row(hub)),
             (1..vertices).collect::<Vec<_>>()
         );
         assert!(!skewed(&[3; MANY]) && !skewed(&[0, 0, 900]));

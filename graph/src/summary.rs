@@ -87,7 +87,17 @@ pub fn summarise_partition(
     for (v, &part) in partition.owner().iter().enumerate() {
         let load = &mut loads[part as usize];
         load.inner += 1;
-        load.edges += data.topology.in_neighbours(v as u32).len() as u64;
+        let sources = data.topology.in_neighbours(v as u32);
+        let arcs = sources.len() as u64;
+        load.edges += arcs;
+        let remote = |u: &&u32| partition.owner()[**u as usize] != part;
+        let far = sources.iter().filter(remote).count() as u64;
+        let reach = load.reach.get_or_insert_default();
+        reach.halo_edges += far;
+        if far == 0 {
+            reach.interior += 1;
+            reach.interior_edges += arcs;
+        }
         load.train += u64::from(data.train.get(v).copied().unwrap_or(false));
         load.feature_nonzeros += data.features.stored_in_row(v);
     }
@@ -117,6 +127,7 @@ mod tests {
     use super::*;
     use crate::example;
     use crate::partition::{Hash, Range};
+    use gnnc_ir::program::Reach;
 
     #[test]
     fn g8_summed_up() {
@@ -135,14 +146,28 @@ mod tests {
         assert_eq!(halves.alpha, 0.375);
         assert!(workload.replication.is_empty(), "nothing is known of METIS");
         assert!(workload.partition(4, "range").is_none());
+        let reach = |interior, interior_edges| {
+            let halo_edges = 2;
+            Some(Reach {
+                interior,
+                interior_edges,
+                halo_edges,
+            })
+        };
         let load = PartLoad {
             inner: 4,
             halo: 2,
             edges: 10,
             train: 2,
             feature_nonzeros: 16,
+            reach: reach(3, 7),
         };
-        assert_eq!(halves.parts, [load, PartLoad { halo: 1, ..load }]);
+        let other = PartLoad {
+            halo: 1,
+            reach: reach(2, 4),
+            ..load
+        };
+        assert_eq!(halves.parts, [load, other]);
         assert_eq!(halves.messages, [[0, 1], [2, 0]]);
     }
 

@@ -205,6 +205,7 @@ fn all_parts_of_a_real_graph_hold_all_arcs() {
             (part.inner as u64, part.halo() as u64),
             (load.inner, load.halo)
         );
+        assert_eq!(Some(part.reach()), load.reach);
         let mut sent = vec![0; 4];
         for (reader, rows) in &part.send {
             sent[*reader as usize] = rows.len() as u64;

@@ -3,7 +3,7 @@
 use crate::kernel::{At, Body, End};
 use crate::op::Redistribute;
 use crate::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref,
+    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, Vertices,
 };
 
 /// Rows of a buffer.
@@ -37,15 +37,22 @@ pub struct Access {
 }
 
 impl Touched {
+    /// The rows of a chunk.
+    fn of(chunk: Chunk) -> Self {
+        match (chunk.reach(), chunk.index) {
+            (Some(Vertices::Local), 0) => Self::Own,
+            (Some(Vertices::Local), _) => Self::Halo,
+            _ => Self::Rows(chunk),
+        }
+    }
+
     /// Whether some row may be in both.
     pub fn meets(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
             // A part of the own rows.
             (Self::Rows(chunk), Self::Halo) | (Self::Halo, Self::Rows(chunk))
-                if chunk
-                    .even
-                    .is_some_and(|even| even.rows == crate::program::Vertices::Inner) =>
+                if chunk.even.is_some_and(|even| even.rows == Vertices::Inner) =>
             {
                 false
             }
@@ -92,8 +99,8 @@ pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.meets(y, program)))
 }
 
-/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. The halves
-/// of a communication have those of the whole.
+/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. Of the halves of a
+/// communication see [`halves`].
 pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
     let mut found = Found(Vec::new());
     found.instr(instr, program);
@@ -111,6 +118,17 @@ fn of_runs(found: &mut [Access], program: &Program) {
             access.rows = Touched::All;
         }
     }
+}
+
+/// The uses by the two halves of a communication: the whole's, but that a reduction of halos needs own rows only when
+/// it adds to them. Between its halves everything has to be left alone that both of them use.
+pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
+    let finish = accesses(instr, program);
+    let mut begin = finish.clone();
+    if matches!(instr, Instr::HaloReduce { .. }) {
+        begin.retain(|access| access.rows == Touched::Halo);
+    }
+    [begin, finish]
 }
 
 struct Found(Vec<Access>);
@@ -146,7 +164,7 @@ impl Found {
                 chunk,
                 ..
             } => {
-                let rows = chunk.map_or(over(*rows), Touched::Rows);
+                let rows = chunk.map_or(over(*rows), Touched::of);
                 self.product(*product, [a, b, out], rows, finish.as_ref(), program);
             }
             Instr::HaloExchange { buffer, skip } => {
@@ -189,7 +207,11 @@ impl Found {
                 self.read(from.at, source);
                 self.write(*to, target);
             }
-            Instr::Begin(transfer) | Instr::Finish(transfer) => self.instr(&transfer.what, program),
+            Instr::Begin(transfer) => {
+                let [begin, _] = halves(&transfer.what, program);
+                self.0.extend(begin);
+            }
+            Instr::Finish(transfer) => self.instr(&transfer.what, program),
             Instr::Loss {
                 logits, out, grad, ..
             } => {
@@ -319,15 +341,19 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
 /// The rows of an operand that a kernel over a chunk touches.
 fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    let (rows, reach) = (Touched::of(chunk), chunk.reach());
     match at {
-        At::Row => Touched::Rows(chunk),
+        At::Row => rows,
+        // Arcs into rows that need no other rank begin in own rows, and all arcs end in own rows.
+        At::Src if !by_source && reach == Some(Vertices::Inner) && chunk.index == 0 => Touched::Own,
+        At::Dst if by_source && reach.is_some() => Touched::Own,
         // What is near a chunk of rows is known to nobody.
         At::Src if chunk.even.is_some() && !by_source => Touched::All,
         At::Dst if chunk.even.is_some() && by_source => Touched::All,
-        At::Src if by_source => Touched::Rows(chunk),
+        At::Src if by_source => rows,
         At::Dst if by_source => Touched::Near(End::Src, chunk),
         At::Src => Touched::Near(End::Dst, chunk),
-        At::Dst => Touched::Rows(chunk),
+        At::Dst => rows,
         // Arcs lie by destination.
         At::Edge if !by_source => Touched::Rows(chunk),
         At::Edge | At::One | At::List => Touched::All,
@@ -342,142 +368,4 @@ fn over(extent: Extent) -> Touched {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::program::{Buffer, Role};
-
-    fn program() -> Program {
-        let buffer = |slots| Buffer {
-            name: String::new(),
-            extent: Extent::Local,
-            columns: 4,
-            slots,
-            role: Role::Temp,
-            storage: Default::default(),
-        };
-        Program {
-            ranks: 2,
-            buffers: vec![buffer(1), buffer(1), buffer(3)],
-            ..Program::default()
-        }
-    }
-
-    fn product(a: u32, out: u32, rows: Extent) -> Instr {
-        let matrix = |id| Matrix {
-            at: Ref::first(BufferId(id)),
-            offset: 0,
-            stride: 4,
-        };
-        Instr::MatMul {
-            product: Product::Nn,
-            a: matrix(a),
-            b: matrix(9),
-            out: matrix(out),
-            rows,
-            inner: 4,
-            columns: 4,
-            finish: None,
-            chunk: None,
-        }
-    }
-
-    #[test]
-    fn own_rows_may_be_read_while_halos_are_filled() {
-        let program = program();
-        let exchange = Instr::HaloExchange {
-            buffer: Ref::first(BufferId(0)),
-            skip: None,
-        };
-        let meets = |instr: Instr| {
-            let (a, b) = (accesses(&exchange, &program), accesses(&instr, &program));
-            assert_eq!(ordered(&a, &b, &program), ordered(&b, &a, &program));
-            ordered(&a, &b, &program)
-        };
-        assert!(!meets(product(0, 1, Extent::Inner)));
-        assert!(meets(product(0, 1, Extent::Local)));
-        assert!(meets(product(1, 0, Extent::Inner)));
-        assert!(!meets(product(1, 2, Extent::Local)));
-        assert!(meets(Instr::HaloReduce {
-            buffer: Ref::first(BufferId(0))
-        }));
-        let body = vec![product(0, 1, Extent::Inner)];
-        assert!(!meets(Instr::Repeat {
-            count: 2,
-            reverse: false,
-            body
-        }));
-    }
-
-    #[test]
-    fn a_part_of_the_own_rows_is_no_halo() {
-        let part = |rows| {
-            let (grain, arcs) = (crate::program::Grain::Lines, None);
-            Touched::Rows(Chunk {
-                index: 1,
-                of: 4,
-                even: Some(crate::program::Even { rows, grain, arcs }),
-            })
-        };
-        let own = part(crate::program::Vertices::Inner);
-        assert!(!own.meets(Touched::Halo) && !Touched::Halo.meets(own));
-        assert!(own.meets(Touched::Own) && own.meets(Touched::All));
-        assert!(part(crate::program::Vertices::Local).meets(Touched::Halo));
-    }
-
-    #[test]
-    fn a_chunk_waits_for_what_it_reads() {
-        let chunk = |index| Chunk {
-            index,
-            of: 4,
-            even: None,
-        };
-        let new = |n| Touched::New(End::Dst, chunk(n));
-        let near = |n| Touched::Near(End::Dst, chunk(n));
-        let rows = |n| Touched::Rows(chunk(n));
-        for (a, b, expected) in [
-            (new(1), near(1), true),
-            (new(0), near(1), true),
-            (new(2), near(1), false),
-            (new(2), rows(1), false),
-            (new(0), rows(1), true),
-            (new(0), new(1), false),
-            (new(1), new(1), true),
-            (rows(0), rows(1), false),
-            (rows(0), near(1), true),
-            (Touched::New(End::Src, chunk(2)), near(1), true),
-            (rows(0), Touched::Own, true),
-            (rows(0), Touched::All, true),
-        ] {
-            assert_eq!(
-                (a.meets(b), b.meets(a)),
-                (expected, expected),
-                "{a:?} {b:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn slots_of_a_buffer_are_apart() {
-        let program = program();
-        let access = |base, in_loop, writes| Access {
-            buffer: BufferId(2),
-            slot: Some(Ref {
-                buffer: BufferId(2),
-                base,
-                in_loop,
-            }),
-            rows: Touched::All,
-            writes,
-        };
-        let meets = |a: Access, b: Access| a.meets(&b, &program);
-        assert!(!meets(access(0, true, false), access(1, true, true)));
-        assert!(meets(access(0, true, false), access(3, true, true)));
-        assert!(meets(access(0, false, false), access(1, true, true)));
-        assert!(!meets(access(0, true, false), access(0, true, false)));
-        let all = Access {
-            slot: None,
-            ..access(0, true, true)
-        };
-        assert!(meets(access(1, false, false), all));
-    }
-}
+mod tests;

@@ -67,6 +67,10 @@ pub struct Parameters {
     /// Whether messages may be under way while something is computed; true if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// Whether rows that need nothing of other ranks are computed while halo rows are under way; false if it is
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interior: Option<bool>,
     /// When exchanges are left out, where they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,

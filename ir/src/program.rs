@@ -28,7 +28,7 @@ mod uses;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
-pub use sizes::RankSizes;
+pub use sizes::{RankSizes, Reach};
 pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 

@@ -6,6 +6,7 @@ pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError
 
 use crate::model::GraphFacts;
 use crate::plan::Partitioner;
+use crate::program::Reach;
 use crate::traffic::share;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub struct PartLoad {
     pub train: u64,
     /// Non-zero input features owned by the part (all of them if dense).
     pub feature_nonzeros: u64,
+    /// What of it needs nothing of other parts; estimated if it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {

@@ -1,15 +1,17 @@
 //! From statistics of a graph to what every rank holds and sends.
 
 mod chunks;
+mod reach;
 mod replication;
 
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
-use gnnc_ir::program::{Halo, Program, RankSizes};
+use gnnc_ir::program::{Halo, Program, RankSizes, Reach};
 use gnnc_ir::traffic::Reads;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+use reach::Within;
 pub use replication::Degrees;
 use replication::replication;
 use std::collections::BTreeMap;
@@ -162,6 +164,11 @@ pub fn parts(
             vertices: workload.vertices,
             all_edges: workload.edges,
             max_degree: most_arcs(workload),
+            reach: Reach {
+                interior: workload.vertices,
+                interior_edges: workload.edges,
+                halo_edges: 0,
+            },
         };
         return Ok(Parts {
             partitioner,
@@ -215,6 +222,8 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
+    let degrees = Degrees::of(workload);
+    let within = Within::of(&degrees, summary.alpha, f64::from(ranks));
     let size = |(rank, load): (u32, &PartLoad)| RankSizes {
         inner: load.inner,
         train: load.train,
@@ -225,8 +234,12 @@ fn measured(
         vertices,
         all_edges,
         max_degree: most_arcs(workload),
+        reach: load.reach.unwrap_or_default(),
     };
-    let sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
+    let mut sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
+    for (sizes, load) in sizes.iter_mut().zip(&summary.parts) {
+        sizes.reach = load.reach.unwrap_or_else(|| within.reach(sizes));
+    }
     let total: u64 = sizes.iter().map(|s| s.edges).sum();
     let largest = sizes.iter().map(|s| s.edges).max().unwrap_or(0);
     let messages = if rows.is_empty() {
@@ -252,7 +265,7 @@ fn measured(
         },
         sizes,
         basis,
-        degrees: Degrees::of(workload),
+        degrees,
         chunks: chunk_shares(workload),
     })
 }
@@ -281,7 +294,9 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         (workload.edges - heavy) / (count - 1),
         (workload.edges - heavy) % (count - 1),
     );
+    let within = Within::of(&degrees, alpha, k);
     let size = |rank: u64| RankSizes {
+        reach: Reach::default(),
         inner: share(workload.vertices, rank),
         train: share(train(workload), rank),
         halo: share(halo, rank),
@@ -296,9 +311,13 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         all_edges: workload.edges,
         max_degree: most_arcs(workload),
     };
+    let reached = |sizes: RankSizes| RankSizes {
+        reach: within.reach(&sizes),
+        ..sizes
+    };
     Parts {
         partitioner,
-        sizes: (0..count).map(size).collect(),
+        sizes: (0..count).map(size).map(reached).collect(),
         messages: Messages::Uniform,
         alpha,
         alpha_basis,
@@ -312,191 +331,4 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    fn workload(vertices: u64, edges: u64) -> Workload {
-        Workload {
-            name: "w".to_owned(),
-            origin: Origin::Declared,
-            vertices,
-            edges,
-            features: 16,
-            feature_nonzeros: vertices * 16,
-            column_nonzeros: Vec::new(),
-            classes: 4,
-            relations: 0,
-            split: [0; 3],
-            max_degree: 0,
-            max_out_degree: 0,
-            degree_histogram: Vec::new(),
-            replication: BTreeMap::new(),
-            partitions: BTreeMap::new(),
-        }
-    }
-
-    fn alpha(w: &Workload, ranks: u32) -> f64 {
-        parts(w, ranks, Partitioner::Metis).unwrap().alpha
-    }
-
-    #[test]
-    fn shares_add_up() {
-        for partitioner in Partitioner::ALL {
-            for ranks in [1, 2, 3, 7, 64, 1000] {
-                let w = workload(1003, 50_021);
-                let p = parts(&w, ranks, *partitioner).unwrap();
-                let total = |f: fn(&RankSizes) -> u64| p.sizes.iter().map(f).sum::<u64>();
-                assert_eq!(p.sizes.len(), ranks as usize);
-                assert_eq!((total(|s| s.inner), total(|s| s.edges)), (1003, 50_021));
-                assert_eq!(total(|s| s.feature_nonzeros), 1003 * 16);
-                assert_eq!(total(|s| s.halo), (p.alpha * 1003.0).round() as u64);
-                let worst = p.sizes.iter().map(|s| s.edges).max().unwrap() as f64;
-                let wanted = p.edge_imbalance * 50_021.0 / f64::from(ranks);
-                assert!((worst - wanted).abs() <= 1.0, "{worst} {wanted}");
-            }
-        }
-    }
-
-    #[test]
-    fn declared_replication_is_interpolated() {
-        let mut w = workload(232_965, 114_615_892);
-        w.replication = BTreeMap::from([(2, 0.96), (4, 1.95), (8, 2.61)]);
-        assert_eq!(alpha(&w, 4), 1.95);
-        let two_to_four = 0.96 + (1.95 - 0.96) * 1.5f64.ln() / 2f64.ln();
-        assert!((alpha(&w, 3) - two_to_four).abs() < 1e-12);
-        assert!((alpha(&w, 16) - (2.61 + 0.66)).abs() < 1e-12);
-        assert_eq!(
-            parts(&w, 16, Partitioner::Metis).unwrap().alpha_basis,
-            AlphaBasis::Interpolated
-        );
-        // What is declared says nothing of random parts.
-        let hash = parts(&w, 8, Partitioner::Hash).unwrap();
-        assert!(hash.alpha > 6.9 && hash.alpha_basis == AlphaBasis::Estimated);
-    }
-
-    #[test]
-    fn replication_never_exceeds_its_bounds() {
-        let mut w = workload(1000, 2000);
-        w.replication = BTreeMap::from([(2, 0.99)]);
-        assert!(alpha(&w, 64) <= 2.0);
-        w.replication = BTreeMap::from([(2, f64::NAN), (0, 3.0), (1, 3.0), (4, -1.0)]);
-        assert_eq!(alpha(&w, 4), 0.0);
-        for ranks in 2..40 {
-            assert!((0.0..=f64::from(ranks - 1)).contains(&alpha(&w, ranks)));
-        }
-    }
-
-    /// Degree histograms of two real graphs and the replication of random parts computed from
-    /// their exact degrees.
-    #[test]
-    fn the_histogram_is_enough_for_random_parts() {
-        let mut w = workload(2708, 10_556);
-        w.max_degree = 168;
-        w.degree_histogram = vec![0, 485, 1136, 883, 157, 35, 8, 3, 1];
-        for (ranks, exact) in [(2, 0.818), (4, 1.715), (8, 2.475), (16, 3.022)] {
-            let found = parts(&w, ranks, Partitioner::Hash).unwrap().alpha;
-            assert!(
-                (found / exact - 1.0).abs() < 0.013,
-                "{ranks}: {found} {exact}"
-            );
-        }
-    }
-
-    /// Arcs of the largest part over the mean, METIS with seed 0 (`gnnc graph stats --parts 2,8,64`): the estimate
-    /// from the histogram is within a factor of 2.3, and no more than the largest degrees allow.
-    #[test]
-    fn edges_of_metis_parts_are_estimated_from_the_histogram() {
-        type Counted<'a> = (u64, u64, u64, &'a [u64], [f64; 3]);
-        let graphs: [Counted; 2] = [
-            (
-                2708,
-                10_556,
-                168,
-                &[0, 485, 1136, 883, 157, 35, 8, 3, 1],
-                [1.07, 1.16, 2.04],
-            ),
-            (10_000, 78_804, 8, &[0, 0, 4, 392, 9604], [1.0, 1.01, 1.02]),
-        ];
-        for (vertices, edges, largest, histogram, counted) in graphs {
-            let mut w = workload(vertices, edges);
-            w.origin = Origin::Measured;
-            (w.max_degree, w.degree_histogram) = (largest, histogram.to_vec());
-            for (ranks, counted) in [2, 8, 64].into_iter().zip(counted) {
-                let found = parts(&w, ranks, Partitioner::Metis).unwrap().edge_imbalance;
-                let off = (found / counted).max(counted / found);
-                assert!(
-                    off < 2.3,
-                    "{vertices}, {ranks} parts: {found}, counted {counted}"
-                );
-            }
-            let balanced = parts(&w, 8, Partitioner::MetisEdges).unwrap();
-            assert!(balanced.edge_imbalance <= 1.05);
-        }
-        // A made-up tail does not make made-up parts.
-        let mut w = workload(232_965, 114_615_892);
-        w.max_degree = 21_657;
-        w.degree_histogram = vec![
-            0, 60_000, 50_000, 40_000, 30_000, 20_000, 10_000, 8_000, 6_000, 3_000,
-        ];
-        w.degree_histogram
-            .extend([2_000, 1_500, 1_000, 800, 500, 165]);
-        assert_eq!(w.degree_histogram.iter().sum::<u64>(), w.vertices);
-        let found = parts(&w, 8, Partitioner::Metis).unwrap();
-        assert_eq!(found.edge_imbalance, 1.0 + 0.16 * 1.5 * 3.0);
-        assert_eq!(found.edge_imbalance_basis, AlphaBasis::Estimated);
-    }
-
-    #[test]
-    fn measured_partitions_are_taken_as_they_are() {
-        let mut w = workload(8, 20);
-        w.origin = Origin::Measured;
-        let load = |halo, edges| gnnc_ir::workload::PartLoad {
-            inner: 4,
-            halo,
-            edges,
-            train: 0,
-            feature_nonzeros: 64,
-        };
-        let summary = PartitionSummary {
-            partitioner: "metis".to_owned(),
-            alpha: 0.375,
-            parts: vec![load(2, 10), load(1, 10)],
-            messages: vec![vec![0, 1], vec![2, 0]],
-        };
-        w.add_partition(2, summary);
-        let p = parts(&w, 2, Partitioner::Metis).unwrap();
-        assert_eq!(
-            (p.alpha, p.alpha_basis, p.basis, p.halo_rows()),
-            (0.375, AlphaBasis::Measured, Basis::Measured, 3)
-        );
-        assert_eq!(p.messages, Messages::Matrix(vec![vec![0, 1], vec![2, 0]]));
-        let hash = parts(&w, 2, Partitioner::Hash).unwrap();
-        assert_eq!(
-            (hash.alpha_basis, hash.basis),
-            (AlphaBasis::Estimated, Basis::Declared)
-        );
-        if let Some(known) = w.partitions.get_mut(&2) {
-            known[0].parts.pop();
-        }
-        assert!(matches!(
-            parts(&w, 2, Partitioner::Metis),
-            Err(PartsError::Inconsistent { loads: 1, .. })
-        ));
-    }
-
-    #[test]
-    fn impossible_numbers_of_ranks_are_refused() {
-        assert_eq!(
-            parts(&workload(5, 4), 0, Partitioner::Hash),
-            Err(PartsError::NoRanks)
-        );
-        let message = parts(&workload(5, 4), 6, Partitioner::Hash)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("6 ranks are more than the 5 vertices"),
-            "{message}"
-        );
-    }
-}
+pub(crate) mod tests;

@@ -173,6 +173,10 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     if !lie.is_empty() {
         wrap(out, "layouts    ", &lie.join("; "));
     }
+    if parameters.interior == Some(true) {
+        let says = "rows that need none are computed while they are under way";
+        wrap(out, "halos      ", says);
+    }
     let kinds = choice
         .breakdown
         .iter()

@@ -1,6 +1,7 @@
 //! Which placement is best: lowers and prices every candidate, and says why each lost.
 
 mod candidates;
+mod interior;
 mod layers;
 mod mixture;
 mod reason;
@@ -90,6 +91,8 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     };
     for spec in &specs {
         match ready(request, spec, lower, &seconds_of_layers) {
+            // Only those that are cut are asked for.
+            Ok(found) if request.pin.interior == Some(true) && !found.is_cut() => {}
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
         }
@@ -109,7 +112,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             continue;
         }
         let spec = candidate.spec.clone();
-        match candidate.priced(request) {
+        match candidate.priced(request, lower) {
             // Only those that need the host are asked for.
             Ok(found) if request.pin.offload == Some(true) && found.host.is_none() => {}
             Ok(found) => priced.push(found),
@@ -288,8 +291,15 @@ impl Ready {
         simulate_all(&self.programs, request.cluster, &self.parts).map_err(|e| e.to_string())
     }
 
-    fn priced<'a>(mut self, request: &PlanRequest<'a>) -> Result<Priced<'a>, String> {
+    fn priced<'a>(
+        mut self,
+        request: &PlanRequest<'a>,
+        lower: &dyn Lower,
+    ) -> Result<Priced<'a>, String> {
         let mut estimate = self.estimate(request)?;
+        if let Some((cut, better)) = self.cut(request, lower, &estimate) {
+            (self, estimate) = (cut, better);
+        }
         let mut helpless = None;
         if !estimate.fits && request.pin.offload != Some(false) {
             match self.rested(request) {
@@ -466,6 +476,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
             None => (spec.flow.chunks > 1).then_some(spec.flow.chunks),
         },
         overlap: (divided && !spec.flow.overlap).then_some(false),
+        interior: spec.flow.interior.then_some(true),
         skip: spec.skip,
         storage: spec.storage,
         offload: spec.offload.then_some(true),

@@ -113,6 +113,7 @@ impl Part {
             .sum();
         let trains = |v: &&u32| data.train.get(**v as usize) == Some(&true);
         sizes.train = own.iter().filter(trains).count() as u64;
+        sizes.reach = local.reach();
         sizes.feature_nonzeros = own
             .iter()
             .map(|&v| data.features.stored_in_row(v as usize))

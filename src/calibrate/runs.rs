@@ -72,7 +72,7 @@ impl Heap {
             // Instructions are measured whole.
             flow: Flow {
                 overlap: false,
-                chunks: 1,
+                ..Flow::default()
             },
             ..TrainOptions::default()
         };

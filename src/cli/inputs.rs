@@ -41,6 +41,9 @@ pub struct FlowArgs {
     /// Let nothing be computed while messages are under way.
     #[arg(long)]
     no_overlap: bool,
+    /// Compute rows that need nothing of other ranks while halo rows are under way.
+    #[arg(long)]
+    interior: bool,
     /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms),
     /// and /cut behind it where readers are sent only the rows that they have arcs from.
     #[arg(long, value_name = "RULE")]
@@ -82,6 +85,7 @@ impl FlowArgs {
         Flow {
             overlap: !self.no_overlap,
             chunks: self.chunks.unwrap_or(1),
+            interior: self.interior,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::text::{Table, cut};
 use gnnc::ir::program::{
     Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Neighbour, Product, Program, Ref,
-    ScalarRef, Skip,
+    ScalarRef, Skip, Vertices,
 };
 use gnnc::ir::types::EdgeSet;
 
@@ -176,7 +176,13 @@ fn of_chunk(chunk: Option<Chunk>) -> String {
 }
 
 fn chunk_text(chunk: Chunk) -> String {
-    format!("chunk {} of {}", chunk.index, chunk.of)
+    match (chunk.reach(), chunk.index) {
+        (None, _) => format!("chunk {} of {}", chunk.index, chunk.of),
+        (Some(Vertices::Local), 0) => "own rows".to_owned(),
+        (Some(Vertices::Local), _) => "halo rows".to_owned(),
+        (Some(_), 0) => "interior rows".to_owned(),
+        (Some(_), _) => "boundary rows".to_owned(),
+    }
 }
 
 fn operands(launch: &Launch) -> String {

@@ -42,7 +42,8 @@ pub struct SearchArgs {
     /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks, or
     /// mixtures of which the features lie so: features=columns are those that begin with push-pull.
     /// skip=RULE says when exchanges are left out. offload=yes lists those of which tensors have to rest on
-    /// the host, offload=no lets none do so.
+    /// the host, offload=no lets none do so. interior=yes lists those that compute rows which need nothing of other
+    /// ranks while halo rows are under way, interior=no lets none do so.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
     /// Let nothing be computed while messages are under way.
@@ -154,6 +155,11 @@ impl SearchArgs {
                     "no" => pin.offload = Some(false),
                     _ => return wrong("offload=yes or offload=no".to_owned()),
                 },
+                "interior" => match value {
+                    "yes" => pin.interior = Some(true),
+                    "no" => pin.interior = Some(false),
+                    _ => return wrong("interior=yes or interior=no".to_owned()),
+                },
                 "features" => match Layout::ALL.iter().find(|l| l.name() == value) {
                     Some(layout) => pin.features = Some(*layout),
                     None => return wrong(format!("features= one of {}", names(Layout::ALL))),
@@ -161,8 +167,9 @@ impl SearchArgs {
                 _ => {
                     let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
                                  interval=N, offload=yes|no (whether tensors may rest on the host; where they \
-                                 must if it is left out) or features=columns (mixtures that begin with \
-                                 push-pull)";
+                                 must if it is left out), interior=yes|no (whether rows that need nothing of \
+                                 other ranks are computed while halo rows are under way; where it pays if it is \
+                                 left out) or features=columns (mixtures that begin with push-pull)";
                     return wrong(known.to_owned());
                 }
             }

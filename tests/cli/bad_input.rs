@@ -112,6 +112,12 @@ fn budgets_that_mean_nothing_are_refused() {
     refused(1, &words, &["100.00 KiB", "still lacking", "more workers"]);
     let words = ["plan", &cora, "--pin", "offload=maybe"];
     refused(1, &words, &["offload=maybe", "offload=yes or offload=no"]);
+    let words = ["plan", &cora, "--pin", "interior=maybe"];
+    refused(
+        1,
+        &words,
+        &["interior=maybe", "interior=yes or interior=no"],
+    );
 }
 
 #[test]

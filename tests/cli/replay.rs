@@ -52,6 +52,70 @@ fn a_plan_is_run_as_it_says() {
     gnnc(["train", &plan, "--epochs", "2", "--seeds", "2"]).report();
 }
 
+/// Rows that need no halo are computed while halos are under way where that is shorter; it is in the plan, and what is
+/// run so has the same losses and bytes.
+#[test]
+fn plans_say_what_is_computed_while_halos_are_under_way() {
+    let mesh = example("gcn_8_mesh.gir");
+    let pinned = |pin: &str| {
+        let pin = format!("placement=graph,ranks=8,partitioner=metis{pin}");
+        let args = ["plan", &mesh, "--cluster", "a5000x8", "--pin", &pin];
+        let plan = gnnc(args.iter().chain(&["--format", "json"])).json();
+        plan["candidates"][0].clone()
+    };
+    let (free, yes, no) = (pinned(""), pinned(",interior=yes"), pinned(",interior=no"));
+    assert_eq!(free, yes);
+    assert_eq!(
+        (
+            &yes["parameters"]["interior"],
+            &no["parameters"]["interior"]
+        ),
+        (&json!(true), &Value::Null)
+    );
+    let seconds = |plan: &Value| plan["epoch_seconds"].as_f64().unwrap();
+    assert!(seconds(&yes) < 0.9 * seconds(&no), "{yes} {no}");
+    assert_eq!(yes["bytes"], no["bytes"]);
+    let alone = [
+        "plan",
+        &mesh,
+        "--cluster",
+        "a5000x8",
+        "--pin",
+        "ranks=1,interior=yes",
+    ];
+    assert_eq!(
+        gnnc(alone.iter().chain(&["--format", "json"])).json()["candidates"],
+        json!([])
+    );
+
+    let folder = Folder::new();
+    let run = |pin: &str| {
+        let pin = format!("placement=graph,ranks=2,partitioner=metis,interior={pin}");
+        let file = plan(&folder, &["--pin", &pin]);
+        let choice = value(&file)["candidates"][0].clone();
+        assert_eq!(
+            choice["parameters"]["interior"] == json!(true),
+            pin.ends_with("yes")
+        );
+        gnnc(["train", &file, "--epochs", "3", "--format", "json"]).json()
+    };
+    let (cut, whole) = (run("yes"), run("no"));
+    assert_eq!(cut["train_loss"], whole["train_loss"]);
+    assert_eq!(cut["bytes_sent"], whole["bytes_sent"]);
+    let cora = example("gcn_cora.gir");
+    let by_hand = [
+        "train",
+        &cora,
+        "--workers",
+        "2",
+        "--interior",
+        "--epochs",
+        "3",
+    ];
+    let by_hand = gnnc(by_hand.iter().chain(&["--format", "json"])).json();
+    assert_eq!(by_hand["train_loss"], cut["train_loss"]);
+}
+
 /// The storage is in the plan, and what is planned in 16 bits is run so.
 #[test]
 fn plans_say_how_tensors_lie_in_memory() {

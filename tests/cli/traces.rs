@@ -15,10 +15,18 @@ fn traces(folder: &Folder) -> [String; 2] {
         "--cluster",
         "cpu",
         "--pin",
-        "ranks=2,partitioner=metis",
+        "ranks=2,partitioner=metis,interior=yes",
     ];
     gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
-    let args = ["train", &cora, "--workers", "2", "--epochs", "5"];
+    let args = [
+        "train",
+        &cora,
+        "--workers",
+        "2",
+        "--interior",
+        "--epochs",
+        "5",
+    ];
     gnnc(args.iter().chain(&["--trace", text(&measured)])).report();
     [predicted, measured].map(|path| text(&path).to_owned())
 }

@@ -11,7 +11,7 @@ use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::pure;
-use gnnc::planner::placement::row;
+use gnnc::planner::placement::{Flow, row};
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ pub struct Case {
     context: EvalContext,
     /// Layouts of mixtures; some by no rule if there are none.
     pub layouts: Option<Layouts>,
+    /// How communication and computing share the time.
+    pub flow: Flow,
     /// Whether sessions run on a device, which computes on the processor.
     pub device: bool,
 }
@@ -93,6 +95,7 @@ impl Case {
             written,
             context,
             layouts: None,
+            flow: Flow::default(),
             device: false,
         }
     }
@@ -133,6 +136,7 @@ impl Case {
             workers: way.ranks,
             placement: way.placement,
             layouts: self.layouts(way),
+            flow: self.flow,
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),

@@ -32,7 +32,7 @@ pub fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
 }
 
 /// Losses of three epochs and the logits after them, as bits, and the bytes sent.
-fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
+pub fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
     let data = case.loaded.data.as_ref().unwrap();
     let ranks = programs[0].ranks;
     let partition = Range.partition(&data.topology, ranks).unwrap();
@@ -57,7 +57,7 @@ fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, V
 }
 
 /// Communications that are cut in halves with something in between.
-fn halves(instrs: &[Instr]) -> usize {
+pub fn halves(instrs: &[Instr]) -> usize {
     let one = |instr: &Instr| match instr {
         Instr::Begin(_) => 1,
         Instr::Repeat { body, .. } => halves(body),
@@ -125,7 +125,7 @@ fn chunks_hide_messages_of_a_plan() {
     assert!(exposed(&plan(true, 1)) < exposed(&whole));
 }
 
-fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
+pub fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
     let place = Place {
         flow,
         ..Place::new(placement, ranks)
@@ -141,7 +141,12 @@ fn chunks_change_nothing_but_the_time() {
     for case in cases() {
         for ranks in [2, 5] {
             let of = |overlap, chunks| {
-                programs(&case, Placement::Tensor, ranks, Flow { overlap, chunks })
+                let flow = Flow {
+                    overlap,
+                    chunks,
+                    interior: false,
+                };
+                programs(&case, Placement::Tensor, ranks, flow)
             };
             let expected = run(of(false, 1), &case, None);
             for (overlap, chunks, delays) in [
@@ -168,8 +173,11 @@ fn overlap_changes_nothing_but_the_time() {
     for case in cases() {
         for placement in [Placement::Graph, Placement::Broadcast, Placement::Tensor] {
             for ranks in [2, 5] {
-                let programs =
-                    |overlap| programs(&case, placement, ranks, Flow { overlap, chunks: 1 });
+                let flow = |overlap| Flow {
+                    overlap,
+                    ..Flow::default()
+                };
+                let programs = |overlap| programs(&case, placement, ranks, flow(overlap));
                 let (whole, halved) = (programs(false), programs(true));
                 let count = |programs: &[Program]| halves(programs[0].list(Phase::Step));
                 assert_eq!(count(&whole), 0);

@@ -99,7 +99,7 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     // Whole, so that instructions are in the order of the model.
     let flow = Flow {
         overlap: false,
-        chunks: 1,
+        ..Flow::default()
     };
     let place = Place {
         flow,

@@ -156,7 +156,10 @@ fn everywhere(body: &str, most: u32, device: bool) {
         let case = case(body, n % 2 == 1);
         let overlap = n != 3;
         let options = TrainOptions {
-            flow: Flow { overlap, chunks: 1 },
+            flow: Flow {
+                overlap,
+                ..Flow::default()
+            },
             ..options(placement, ranks)
         };
         let (least, beside) = check(&case, &options, device);
@@ -371,7 +374,11 @@ fn offload_random_models() {
     };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow { overlap, chunks });
+    let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow {
+        overlap,
+        chunks,
+        ..Flow::default()
+    });
     let shares = proptest::collection::vec(15..95u32, 2);
     let whole = (random::body(), random::shape(), random::way());
     let (rested, run) = (Cell::new(0), Cell::new(0));

@@ -263,6 +263,7 @@ fn placements_train_as_on_the_processor() {
                 flow: Flow {
                     overlap: true,
                     chunks: 3,
+                    ..Flow::default()
                 },
                 ..several(Placement::Tensor)
             },

@@ -24,7 +24,7 @@ pub struct Chunk {
 /// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where arcs of the rows are
 /// walked, a chunk ends earlier if it would have too many arcs: of `2 n` chunks, none has more than about the
 /// `n`-th part of the rows or of the arcs, and how long the longest may be follows from how many rows, arcs and arcs of one
-/// vertex there are.
+/// vertex there are. Of [`Grain::Reach`] there are two chunks, as long as they happen to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Even {
     /// The rows that are cut.
@@ -67,6 +67,9 @@ pub enum Grain {
     Sums,
     /// The blocks of a transposed product; likewise.
     Products,
+    /// Rows that need other ranks, or do not. Of own rows, chunk 0 has those that no arc of another rank's vertex
+    /// leads to, and chunk 1 the others; of own and halo rows, chunk 0 has the own ones.
+    Reach,
 }
 
 /// Rows whose elements always take a multiple of 64 bytes, also in 16 bits.
@@ -98,6 +101,10 @@ impl Even {
     pub fn longest(&self, of: u32, sizes: &RankSizes) -> u64 {
         let total = sizes.rows(self.rows.extent());
         let grain = match self.grain {
+            Grain::Reach => {
+                let near = self.near(sizes);
+                return near.max(total - near);
+            }
             Grain::Lines => LINE_ROWS,
             Grain::Sums => COLUMN_BLOCK as u64,
             Grain::Products => product_block(total),
@@ -105,6 +112,15 @@ impl Even {
         let each = total.div_ceil(self.parts(of));
         each.checked_next_multiple_of(grain)
             .map_or(total, |rows| rows.min(total))
+    }
+
+    /// Rows of the first chunk, where rows are cut by whether they need other ranks.
+    fn near(&self, sizes: &RankSizes) -> u64 {
+        match self.rows {
+            Vertices::Inner => sizes.reach.interior.min(sizes.inner),
+            Vertices::Local => sizes.inner,
+            Vertices::All => sizes.vertices,
+        }
     }
 
     /// Into how many parts rows and arcs are cut by themselves.
@@ -143,6 +159,9 @@ impl Even {
     /// walked.
     pub fn bounds(&self, of: u32, sizes: &RankSizes, first: &[u64]) -> Vec<u64> {
         let total = sizes.rows(self.rows.extent());
+        if self.grain == Grain::Reach {
+            return vec![0, self.near(sizes), total];
+        }
         let (longest, most) = (self.longest(of, sizes), self.most_arcs(of, sizes));
         let arcs = |row: u64| first.get(row as usize).copied().unwrap_or(0);
         let mut bounds = vec![0];
@@ -207,6 +226,14 @@ impl Chunk {
     pub fn rows(&self, sizes: &RankSizes) -> Option<Range<u64>> {
         let even = self.even.filter(|even| even.arcs.is_none())?;
         let total = sizes.rows(even.rows.extent());
+        if even.grain == Grain::Reach {
+            let near = even.near(sizes);
+            return Some(if self.index == 0 {
+                0..near
+            } else {
+                near..total
+            });
+        }
         let longest = even.longest(self.of, sizes);
         let bound = |n: u32| longest.saturating_mul(n.into()).min(total);
         Some(bound(self.index)..bound(self.index + 1))
@@ -217,8 +244,17 @@ impl Chunk {
         Self { index, ..*self }
     }
 
-    /// About what a chunk has of a rank's rows and arcs: an even share.
+    /// The rows of a chunk of [`Grain::Reach`].
+    pub fn reach(&self) -> Option<Vertices> {
+        let even = self.even.filter(|even| even.grain == Grain::Reach)?;
+        Some(even.rows)
+    }
+
+    /// About what a chunk has of a rank's rows and arcs: an even share, or what needs other ranks or does not.
     pub fn sizes(&self, sizes: &RankSizes) -> RankSizes {
+        if let Some(rows) = self.reach() {
+            return self.near_or_far(rows, sizes);
+        }
         let whole = RankSizes {
             vertices: self.share(sizes.vertices),
             all_edges: self.share(sizes.all_edges),
@@ -232,6 +268,29 @@ impl Chunk {
                 edges: self.share(sizes.edges),
                 ..*sizes
             },
+        }
+    }
+}
+
+impl Chunk {
+    /// The rows and arcs that need nothing of other ranks, or the others.
+    fn near_or_far(&self, rows: Vertices, sizes: &RankSizes) -> RankSizes {
+        let reach = sizes.reach;
+        let (inner, halo, edges) = match (rows, self.index) {
+            (Vertices::Inner, 0) => (reach.interior, sizes.halo, reach.interior_edges),
+            (Vertices::Inner, _) => (
+                sizes.inner.saturating_sub(reach.interior),
+                sizes.halo,
+                sizes.edges.saturating_sub(reach.interior_edges),
+            ),
+            (_, 0) => (sizes.inner, 0, sizes.edges.saturating_sub(reach.halo_edges)),
+            _ => (0, sizes.halo, reach.halo_edges),
+        };
+        RankSizes {
+            inner,
+            halo,
+            edges,
+            ..*sizes
         }
     }
 }
@@ -265,6 +324,7 @@ impl Instr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Reach;
 
     /// Chunks of rows lie one after the other, none longer than the first, and cut no block in two.
     #[test]
@@ -280,6 +340,7 @@ mod tests {
                 let even = Even { rows, grain, arcs };
                 let block = match grain {
                     Grain::Lines => 32,
+                    Grain::Reach => 1,
                     Grain::Sums => 1024,
                     Grain::Products => product_block(total),
                 };
@@ -299,6 +360,48 @@ mod tests {
                     }
                     assert_eq!(end, total, "{total} rows in {of}");
                 }
+            }
+        }
+    }
+
+    /// What needs other ranks and what does not are all rows and arcs, whether there are some of both or not.
+    #[test]
+    fn near_and_far_rows_are_all() {
+        let sizes = RankSizes {
+            inner: 10,
+            halo: 4,
+            edges: 30,
+            ..RankSizes::default()
+        };
+        for (interior, interior_edges, halo_edges) in [(0, 0, 30), (10, 30, 0), (7, 18, 5)] {
+            let reach = Reach {
+                interior,
+                interior_edges,
+                halo_edges,
+            };
+            let sizes = RankSizes { reach, ..sizes };
+            for (rows, near) in [(Vertices::Inner, interior), (Vertices::Local, 10)] {
+                let even = Even {
+                    rows,
+                    grain: Grain::Reach,
+                    arcs: None,
+                };
+                let chunk = |index| Chunk {
+                    index,
+                    of: 2,
+                    even: Some(even),
+                };
+                let total = sizes.rows(rows.extent());
+                assert_eq!(even.bounds(2, &sizes, &[]), [0, near, total]);
+                assert_eq!(chunk(0).rows(&sizes), Some(0..near));
+                assert_eq!(chunk(1).rows(&sizes), Some(near..total));
+                assert_eq!(even.longest(2, &sizes), near.max(total - near));
+                let [one, other] = [0, 1].map(|index| chunk(index).sizes(&sizes));
+                assert_eq!(one.edges + other.edges, sizes.edges);
+                assert_eq!(one.rows(rows.extent()), near);
+                assert_eq!(other.rows(rows.extent()), total - near);
+                let looped = Extent::Edges(EdgeSet::Looped);
+                assert_eq!(one.rows(looped) + other.rows(looped), sizes.rows(looped));
             }
         }
     }

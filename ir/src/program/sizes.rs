@@ -4,6 +4,17 @@ use super::Extent;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+/// How much of a rank's rows and arcs lies within the rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// Own vertices with no arc from another rank's vertex: the first rows.
+    pub interior: u64,
+    /// Stored arcs into these.
+    pub interior_edges: u64,
+    /// Stored arcs from other ranks' vertices.
+    pub halo_edges: u64,
+}
+
 /// How large one rank's share of the data is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSizes {
@@ -30,6 +41,9 @@ pub struct RankSizes {
     /// Stored arcs that begin or end in the vertex of the graph where most do.
     #[serde(default)]
     pub max_degree: u64,
+    /// What of it needs nothing of other ranks.
+    #[serde(default)]
+    pub reach: Reach,
 }
 
 impl RankSizes {

@@ -16,6 +16,11 @@ const SIZES: RankSizes = RankSizes {
     slice_nonzeros: 40,
     vertices: 0,
     all_edges: 0,
+    reach: crate::program::Reach {
+        interior: 0,
+        interior_edges: 0,
+        halo_edges: 0,
+    },
 };
 
 fn at(n: u32) -> Ref {

@@ -211,6 +211,24 @@ impl Workload {
                 load.halo,
                 format!("at most the {outside} vertices outside of the part"),
             )?;
+            let reach = load.reach.unwrap_or_default();
+            for (name, found, most, of) in [
+                ("interior", reach.interior, load.inner, "vertices"),
+                ("interior_edges", reach.interior_edges, load.edges, "edges"),
+                (
+                    "halo_edges",
+                    reach.halo_edges,
+                    load.edges.saturating_sub(reach.interior_edges),
+                    "edges into other vertices",
+                ),
+            ] {
+                expect(
+                    found <= most,
+                    format!("{field}.parts[{part}].reach.{name}"),
+                    found,
+                    format!("at most the {most} {of} of the part"),
+                )?;
+            }
         }
         let sum = |of: fn(&super::PartLoad) -> u64| -> u128 {
             loads.iter().map(|load| u128::from(of(load))).sum()
@@ -297,6 +315,7 @@ fn check_messages(field: &str, summary: &PartitionSummary) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Reach;
     use crate::workload::PartLoad;
 
     /// A path of four vertices, both ways, cut in the middle.
@@ -307,6 +326,11 @@ mod tests {
             edges: 3,
             train: 1,
             feature_nonzeros: 6,
+            reach: Some(Reach {
+                interior: 1,
+                interior_edges: 1,
+                halo_edges: 1,
+            }),
         };
         let halves = PartitionSummary {
             partitioner: "metis".to_owned(),
@@ -335,6 +359,10 @@ mod tests {
 
     fn half(workload: &mut Workload) -> &mut PartitionSummary {
         &mut workload.partitions.get_mut(&2).unwrap()[0]
+    }
+
+    fn reach(workload: &mut Workload) -> &mut Reach {
+        half(workload).parts[0].reach.as_mut().unwrap()
     }
 
     #[test]
@@ -379,6 +407,9 @@ mod tests {
             ("partitions.2[1].partitioner",     |w| { let p = half(w).clone(); w.partitions.insert(2, vec![p.clone(), p]); }),
             ("partitions.9",                    |w| { w.partitions.insert(9, Vec::new()); }),
             ("partitions.2[0].parts[1].halo",      |w| half(w).parts[1].halo = 3),
+            ("partitions.2[0].parts[0].reach.interior",       |w| reach(w).interior = 3),
+            ("partitions.2[0].parts[0].reach.interior_edges", |w| reach(w).interior_edges = 4),
+            ("partitions.2[0].parts[0].reach.halo_edges",     |w| reach(w).halo_edges = 3),
             ("partitions.2[0].parts[..].inner",    |w| half(w).parts[1].inner = 1),
             ("partitions.2[0].parts[..].edges",    |w| half(w).parts[1].edges = u64::MAX),
             ("partitions.2[0].parts[..].train",    |w| half(w).parts[1].train = 0),

@@ -10,6 +10,7 @@ mod canonical;
 pub mod chunks;
 mod embeddings;
 mod inputs;
+pub mod interior;
 mod kernel;
 pub mod offload;
 mod optimizer;

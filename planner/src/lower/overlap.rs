@@ -8,10 +8,10 @@
 //! what it did before; only lifetimes may become longer. The order depends on the instructions alone,
 //! not on widths, so that all ranks have the same.
 
-use gnnc_ir::access::{Access, accesses};
+use gnnc_ir::access::{Access, accesses, halves};
 use gnnc_ir::program::{Instr, Program, Transfer};
 use gnnc_ir::trace::Phase;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// Overlaps the communications of a program with its computing.
 pub fn overlap(mut program: Program) -> Program {
@@ -77,23 +77,36 @@ fn emit(instrs: Vec<Instr>, order: &[Slot], tag: &mut u32) -> Vec<Instr> {
 
 /// What has to come before what.
 struct Scheduler {
-    /// Instructions that have to wait for instruction `i`.
+    /// The places of the new order, in the old one.
+    slots: Vec<Slot>,
+    /// Slots that have to wait for slot `n`.
     after: Vec<Vec<usize>>,
-    /// How many instructions `i` has to wait for.
+    /// How many slots `n` has to wait for.
     before: Vec<usize>,
-    communicates: Vec<bool>,
-    /// The first communication, in the old order, that waits for `i`; none is last.
+    /// The first communication, in the old order, that waits for `n`; none is last.
     leads_to: Vec<usize>,
 }
 
 impl Scheduler {
     fn new(instrs: &[Instr], program: &Program) -> Self {
-        let count = instrs.len();
-        let uses: Vec<Vec<Access>> = instrs.iter().map(|i| accesses(i, program)).collect();
+        let (mut slots, mut uses) = (Vec::new(), Vec::new());
+        for (i, instr) in instrs.iter().enumerate() {
+            if instr.communicates() {
+                slots.extend([Slot::Begin(i), Slot::Finish(i)]);
+                uses.extend(halves(instr, program));
+            } else {
+                slots.push(Slot::Run(i));
+                uses.push(accesses(instr, program));
+            }
+        }
+        let count = slots.len();
         let mut earlier: Vec<Vec<(usize, Access)>> = vec![Vec::new(); program.buffers.len()];
         let (mut after, mut before) = (vec![Vec::new(); count], vec![0; count]);
-        for (i, uses) in uses.iter().enumerate() {
+        for (n, uses) in uses.iter().enumerate() {
             let mut waits = BTreeSet::new();
+            if let Slot::Finish(_) = slots[n] {
+                waits.insert(n - 1);
+            }
             for access in uses {
                 let Some(known) = earlier.get(access.buffer.0 as usize) else {
                     continue;
@@ -101,66 +114,65 @@ impl Scheduler {
                 let meets = known
                     .iter()
                     .filter(|(_, known)| known.meets(access, program));
-                waits.extend(meets.map(|(j, _)| *j));
+                waits.extend(meets.map(|(m, _)| *m));
             }
-            before[i] = waits.len();
-            waits.into_iter().for_each(|j: usize| after[j].push(i));
+            before[n] = waits.len();
+            waits.into_iter().for_each(|m: usize| after[m].push(n));
             for access in uses {
                 if let Some(known) = earlier.get_mut(access.buffer.0 as usize) {
-                    known.push((i, *access));
+                    known.push((n, *access));
                 }
             }
         }
-        let communicates: Vec<bool> = instrs.iter().map(Instr::communicates).collect();
         let mut leads_to = vec![usize::MAX; count];
-        for i in (0..count).rev() {
-            let reached = after[i].iter().map(|&j| match communicates[j] {
-                true => j,
-                false => leads_to[j],
+        for n in (0..count).rev() {
+            let reached = after[n].iter().map(|&m| match slots[m] {
+                Slot::Begin(_) => m,
+                _ => leads_to[m],
             });
-            leads_to[i] = reached.min().unwrap_or(usize::MAX);
+            leads_to[n] = reached.min().unwrap_or(usize::MAX);
         }
         Self {
+            slots,
             after,
             before,
-            communicates,
             leads_to,
         }
     }
 
     fn order(mut self) -> Vec<Slot> {
-        let mut order = Vec::with_capacity(self.before.len());
+        let mut order = Vec::with_capacity(self.slots.len());
         // Communications that can begin; other instructions that can run, the most urgent first.
         let (mut begins, mut runs) = (BTreeSet::new(), BTreeSet::new());
-        let mut under_way = VecDeque::new();
-        let mut ready: Vec<usize> = (0..self.before.len())
-            .filter(|&i| self.before[i] == 0)
+        // The ends of those that have begun.
+        let mut under_way: Vec<usize> = Vec::new();
+        let mut ready: Vec<usize> = (0..self.slots.len())
+            .filter(|&n| self.before[n] == 0)
             .collect();
         loop {
-            for i in ready.drain(..) {
-                match self.communicates[i] {
-                    true => begins.insert(i),
-                    false => runs.insert((self.leads_to[i], i)),
+            for n in ready.drain(..) {
+                match self.slots[n] {
+                    Slot::Begin(_) => begins.insert(n),
+                    Slot::Run(_) => runs.insert((self.leads_to[n], n)),
+                    Slot::Finish(_) => false,
                 };
             }
-            if let Some(i) = begins.pop_first() {
-                order.push(Slot::Begin(i));
-                under_way.push_back(i);
-                continue;
-            }
-            let done = if let Some((_, i)) = runs.pop_first() {
-                order.push(Slot::Run(i));
-                i
-            } else if let Some(i) = under_way.pop_front() {
-                order.push(Slot::Finish(i));
-                i
+            let can_end = |n: &usize| self.before[*n] == 0;
+            let done = if let Some(n) = begins.pop_first() {
+                under_way.push(n + 1);
+                n
+            } else if let Some((_, n)) = runs.pop_first() {
+                n
+            } else if let Some(first) = under_way.iter().position(can_end) {
+                under_way.remove(first)
             } else {
                 return order;
             };
-            for &j in &self.after[done] {
-                self.before[j] -= 1;
-                if self.before[j] == 0 {
-                    ready.push(j);
+            order.push(self.slots[done]);
+            for &m in &self.after[done] {
+                self.before[m] -= 1;
+                if self.before[m] == 0 {
+                    ready.push(m);
                 }
             }
         }

@@ -192,6 +192,11 @@ impl Degrees {
         1.0 - self.groups.iter().map(spared).sum::<f64>()
     }
 
+    /// The mean of what vertices have by their degrees.
+    pub(super) fn mean_of(&self, of: impl Fn(f64) -> f64) -> f64 {
+        self.groups.iter().map(|(share, d)| share * of(*d)).sum()
+    }
+
     /// Expected replication of random parts: a vertex of degree d is read by another part
     /// with probability `1 - (1 - 1/k)^d`.
     fn random_replication(&self, k: f64) -> f64 {

@@ -13,6 +13,7 @@ pub use pipeline::Stages;
 
 use crate::layout::{Layouts, Ranks};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
+use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{LowerError, Training};
@@ -167,6 +168,9 @@ pub struct Flow {
     pub overlap: bool,
     /// Chunks that work for all vertices is cut into where columns are sliced; 1 leaves it whole.
     pub chunks: u32,
+    /// Whether rows that need nothing of other ranks are computed apart from the others, so that messages of halos
+    /// can be under way meanwhile.
+    pub interior: bool,
 }
 
 impl Default for Flow {
@@ -175,6 +179,7 @@ impl Default for Flow {
         Self {
             overlap: true,
             chunks: 1,
+            interior: false,
         }
     }
 }
@@ -282,11 +287,15 @@ fn stored(program: Program, storage: Storage) -> Program {
     one.pop().unwrap_or_default()
 }
 
-/// Cuts a program into chunks and overlaps what can be.
+/// Cuts a program into chunks and by what needs other ranks, and overlaps what can be.
 fn arrange(program: Program, flow: Flow) -> Program {
     let program = match flow.chunks {
         0 | 1 => program,
         count => chunks(program, count.min(MOST_CHUNKS)),
+    };
+    let program = match flow.interior {
+        true => interior(program),
+        false => program,
     };
     match flow.overlap {
         true => overlap(program),

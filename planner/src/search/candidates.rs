@@ -65,6 +65,7 @@ impl PlacementSpec {
                     Some(_) => 1,
                     None => parameters.chunks.unwrap_or(1),
                 },
+                interior: parameters.interior.unwrap_or(false),
             },
             skip: parameters.skip,
             offload: parameters.offload.unwrap_or(false),
@@ -135,6 +136,9 @@ pub struct Pin {
     /// Whether tensors rest on the host: only candidates that need it, or none; where they do not fit
     /// otherwise if that is free.
     pub offload: Option<bool>,
+    /// Whether rows that need nothing of other ranks are computed while halo rows are under way: only candidates
+    /// where they are, or none; where it pays if that is free.
+    pub interior: Option<bool>,
 }
 
 impl Pin {
@@ -153,6 +157,7 @@ impl Pin {
             interval: spec.stages.as_ref().map(|stages| stages.interval),
             storage: spec.storage,
             offload: Some(spec.offload),
+            interior: Some(spec.flow.interior),
         }
     }
 
@@ -184,6 +189,7 @@ impl PlanRequest<'_> {
                     _ => Layouts::default(),
                 };
                 let overlap = self.overlap;
+                let interior = self.pin.interior == Some(true);
                 let mut add = |chunks, stages: Option<Stages>| {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {
@@ -193,7 +199,11 @@ impl PlanRequest<'_> {
                             offload: false,
                             skip,
                             layouts: layouts.clone(),
-                            flow: Flow { overlap, chunks },
+                            flow: Flow {
+                                overlap,
+                                chunks,
+                                interior: interior && stages.is_none(),
+                            },
                             stages: stages.clone(),
                             storage: self.pin.storage,
                         };

@@ -50,7 +50,7 @@ pub(super) fn use_of_host(
             host.stored += Bytes(stored);
         }
         let chunks = program.step.iter().filter_map(Instr::chunk);
-        let rows = chunks.filter(|chunk| chunk.even.is_some());
+        let rows = chunks.filter(|chunk| chunk.even.is_some() && chunk.reach().is_none());
         host.chunks = host.chunks.max(rows.map(|chunk| chunk.of).max());
     }
     Some(host)

@@ -34,6 +34,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         slice_nonzeros: 5000 * 32,
         vertices: 5000 * count as u64,
         all_edges: edges.iter().sum(),
+        ..RankSizes::default()
     });
     Parts {
         partitioner: Partitioner::Metis,

@@ -65,6 +65,7 @@ fn a_measured_partition_is_counted_to_the_byte() {
         edges: 10,
         train: 2,
         feature_nonzeros: 16,
+        reach: None,
     };
     let summary = PartitionSummary {
         partitioner: "range".to_owned(),

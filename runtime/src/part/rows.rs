@@ -39,8 +39,10 @@ impl Part {
     /// Where the chunks of rows that a program's instructions run over begin and end.
     pub(super) fn cuts(&self, program: &Program) -> Vec<(Even, u32, Vec<u64>)> {
         let mut found: Vec<(Even, u32, Vec<u64>)> = Vec::new();
-        let lists = [&program.setup, &program.step, &program.eval];
-        let chunks = lists.into_iter().flatten().filter_map(Instr::chunk);
+        let mut chunks = Vec::new();
+        for instrs in [&program.setup, &program.step, &program.eval] {
+            chunks_of(instrs, &mut chunks);
+        }
         for chunk in chunks {
             let Some(even) = chunk.even else { continue };
             if found.iter().any(|(e, of, _)| (*e, *of) == (even, chunk.of)) {
@@ -174,6 +176,16 @@ impl Part {
         let rows = move |i: usize| (self.halo_of[i].0, within(&self.chunks.halo[i], chunk));
         let owners = from(first, &self.halo_of).map(rows);
         owners.filter(|(_, rows)| !rows.is_empty())
+    }
+}
+
+/// The chunks that instructions run over, loops included.
+fn chunks_of(instrs: &[Instr], found: &mut Vec<Chunk>) {
+    for instr in instrs {
+        match instr {
+            Instr::Repeat { body, .. } => chunks_of(body, found),
+            instr => found.extend(instr.chunk().filter(|chunk| !found.contains(chunk))),
+        }
     }
 }
 

@@ -12,6 +12,12 @@ impl Check<'_> {
             return Ok(());
         };
         if chunk.even.is_some() {
+            if chunk.reach().is_some() && kernel.body.sums_rows() {
+                return Err(format!(
+                    "a {} over a part of the rows, which would sum them in another order; let it run over all",
+                    kernel.body.name()
+                ));
+            }
             return self.cut(Some(chunk), launch.rows);
         }
         self.known(chunk)?;
@@ -94,7 +100,7 @@ impl Check<'_> {
         };
         let Chunk { index, of, even } = chunk;
         let cut = even.map(|even| even.rows.extent());
-        if index >= of {
+        if index >= of || chunk.reach().is_some() && of != 2 {
             return Err(format!("chunk {index} of {of}"));
         }
         if cut == Some(rows) && self.part.rows_of_chunk(chunk).is_none() {

@@ -5,7 +5,7 @@ use gnnc_ir::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
 
 /// Checks that every half has its other half in the same list, and that nothing in between writes
-/// what it reads or touches what it writes.
+/// what both halves read or touches what both write.
 ///
 /// # Errors
 /// The first half that is alone or is disturbed.
@@ -47,7 +47,6 @@ fn list(
                 ));
             };
             flights.remove(begun);
-            continue;
         }
         let uses = accesses(instr, program);
         if let Some(flight) = flights.iter().find(|f| ordered(&f.uses, &uses, program)) {
@@ -155,5 +154,74 @@ mod tests {
             body,
         };
         refused(vec![begin(1, 0), outside], "still needs");
+    }
+
+    /// Own rows may be written while the sums of halo rows are under way, not the halo rows; and nobody may read own
+    /// rows when sums are added to them.
+    #[test]
+    fn sums_are_under_way_without_own_rows() {
+        use gnnc_ir::op::Redistribute;
+        use gnnc_ir::program::{Chunk, Even, Grain, Matrix, Moved, Product, Vertices};
+        let at = |id| Ref::first(BufferId(id));
+        let matrix = |id| Matrix {
+            at: at(id),
+            offset: 0,
+            stride: 2,
+        };
+        let product = |index| Instr::MatMul {
+            product: Product::Nn,
+            a: matrix(1),
+            b: matrix(2),
+            out: matrix(0),
+            rows: Extent::Local,
+            inner: 2,
+            columns: 2,
+            finish: None,
+            chunk: Some(Chunk {
+                index,
+                of: 2,
+                even: Some(Even {
+                    rows: Vertices::Local,
+                    grain: Grain::Reach,
+                    arcs: None,
+                }),
+            }),
+        };
+        let transfer = |tag, what| Transfer {
+            tag,
+            what: Box::new(what),
+        };
+        let reduce = transfer(1, Instr::HaloReduce { buffer: at(0) });
+        let read = transfer(
+            2,
+            Instr::Redistribute {
+                how: Redistribute::Replicate,
+                from: matrix(0),
+                to: at(1),
+                heads: 1,
+                width: 2,
+                moved: Moved::All,
+            },
+        );
+        let [begin, finish] = [Instr::Begin, Instr::Finish].map(|half| half(reduce.clone()));
+        let check = |step| verify(&program(step));
+        let own = vec![begin.clone(), product(0), finish.clone()];
+        assert_eq!(check(own), Ok(()));
+        for (between, name) in [
+            (product(1), "gemm"),
+            (Instr::Begin(read.clone()), "halo-reduce"),
+        ] {
+            let step = vec![
+                begin.clone(),
+                between,
+                finish.clone(),
+                Instr::Finish(read.clone()),
+            ];
+            let error = check(step).unwrap_err();
+            assert!(
+                error.contains(name) && error.contains("still needs"),
+                "{error}"
+            );
+        }
     }
 }

@@ -179,7 +179,11 @@ fn device_order_changes_no_bit() {
         for body in [GCN, GAT] {
             let case = case(body, placement == Placement::PushPull);
             let with = |overlap, chunks, trace| TrainOptions {
-                flow: Flow { overlap, chunks },
+                flow: Flow {
+                    overlap,
+                    chunks,
+                    ..Flow::default()
+                },
                 trace,
                 ..options(placement, ranks)
             };
@@ -202,6 +206,9 @@ fn device_order_changes_no_bit() {
                 session(&with(false, 1, false), &none),
                 "overlap: {what}"
             );
+            let mut interior = with(true, 1, false);
+            interior.flow.interior = true;
+            assert_eq!(first, session(&interior, &none), "interior: {what}");
             if placement == Placement::Tensor {
                 assert_eq!(
                     first,

@@ -110,7 +110,7 @@ fn worker(instr: &Instr) -> &Instr {
 pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
     let instr = worker(instr);
     if let Some(chunk) = instr.chunk() {
-        return chunk.even;
+        return chunk.even.filter(|even| even.grain != Grain::Reach);
     }
     let floats = |at: Ref| program.buffer(at.buffer).storage.is_f32();
     let mut arcs = None;

@@ -1,0 +1,197 @@
+//! Rows that need nothing of other ranks, computed while rows of other ranks are under way.
+//!
+//! Before a kernel that reads halo rows they have to be here, though most of its rows may need none of them; and
+//! before halo rows are sent to their owners all rows have to be summed, though the own ones stay. So such a kernel is
+//! launched twice: over the own rows that no arc of another rank's vertex leads to ([`Grain::Reach`]; a rank numbers
+//! them first) and over the others, or over the own rows and over halo rows. [`super::overlap`] then puts the one
+//! while messages are under way and the other behind them, or before. Every row is computed as it was, in one
+//! go, so numbers stay the same; what sums over rows is not cut.
+
+use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::program::{
+    Chunk, Even, Extent, Grain, Instr, Launch, Product, Program, Ref, Vertices,
+};
+use gnnc_ir::trace::Phase;
+use std::collections::BTreeSet;
+
+/// Launches kernels that meet halos twice.
+pub fn interior(mut program: Program) -> Program {
+    for phase in [Phase::Step, Phase::Eval] {
+        let instrs = std::mem::take(program.list_mut(phase));
+        *program.list_mut(phase) = list(instrs, &program);
+    }
+    program
+}
+
+/// Whether a list has instructions over rows that need nothing of other ranks, or over the others.
+pub fn is_cut(instrs: &[Instr]) -> bool {
+    instrs.iter().any(|instr| match instr {
+        Instr::Repeat { body, .. } => is_cut(body),
+        instr => instr.chunk().is_some_and(|chunk| chunk.reach().is_some()),
+    })
+}
+
+fn list(instrs: Vec<Instr>, program: &Program) -> Vec<Instr> {
+    let cuts = cuts(&instrs, program);
+    let mut out = Vec::with_capacity(instrs.len());
+    for (instr, cut) in instrs.into_iter().zip(cuts) {
+        match (instr, cut) {
+            (
+                Instr::Repeat {
+                    count,
+                    reverse,
+                    body,
+                },
+                _,
+            ) => {
+                let body = list(body, program);
+                out.push(Instr::Repeat {
+                    count,
+                    reverse,
+                    body,
+                });
+            }
+            (instr, None) => out.push(instr),
+            (instr, Some(Cut { rows, order })) => out.extend(order.map(|index| {
+                let mut part = instr.clone();
+                part.set_chunk(chunk(rows, index));
+                part
+            })),
+        }
+    }
+    out
+}
+
+fn chunk(rows: Vertices, index: u32) -> Chunk {
+    let even = Even {
+        rows,
+        grain: Grain::Reach,
+        arcs: None,
+    };
+    Chunk {
+        index,
+        of: 2,
+        even: Some(even),
+    }
+}
+
+/// How an instruction is cut: which rows, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    rows: Vertices,
+    order: [u32; 2],
+}
+
+/// What has to wait for messages at a place of a list.
+#[derive(Default)]
+struct Late {
+    /// Tensors whose halo rows come by messages, or are computed of such.
+    halos: BTreeSet<Ref>,
+    /// Results of kernels that are cut, by own rows or by arcs into them.
+    results: BTreeSet<Ref>,
+}
+
+fn cuts(instrs: &[Instr], program: &Program) -> Vec<Option<Cut>> {
+    let mut late = Late::default();
+    let mut cuts = Vec::with_capacity(instrs.len());
+    for (i, instr) in instrs.iter().enumerate() {
+        let cut = match instr {
+            Instr::Launch(launch) => late.launch(launch, program).or_else(|| {
+                let sent = is_sent(launch, &instrs[i + 1..], program);
+                sent.then_some(Cut {
+                    rows: Vertices::Local,
+                    order: [1, 0],
+                })
+            }),
+            Instr::MatMul { .. } => late.product(instr),
+            _ => None,
+        };
+        late.after(instr, cut);
+        cuts.push(cut);
+    }
+    cuts
+}
+
+impl Late {
+    /// A kernel by rows of which some wait for messages: own rows with the arcs into them, or own and halo rows.
+    fn launch(&self, launch: &Launch, program: &Program) -> Option<Cut> {
+        let kernel = free(launch, program)?;
+        let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
+        let rows = match (launch.rows, kernel.body.edge_set()) {
+            (Extent::Inner, Some(_)) if !by_source => Vertices::Inner,
+            (Extent::Local, None) => Vertices::Local,
+            _ => return None,
+        };
+        let mut reads = launch.inputs.iter().zip(&kernel.inputs);
+        let waits = reads.any(|(at, operand)| match (rows, operand.at) {
+            (Vertices::Inner, At::Src) => self.halos.contains(at),
+            (Vertices::Inner, At::Row | At::Dst | At::Edge) => self.results.contains(at),
+            (_, At::Row) => self.halos.contains(at),
+            _ => false,
+        });
+        let order = [0, 1];
+        waits.then_some(Cut { rows, order })
+    }
+
+    /// A product by rows of which the halo rows wait for messages.
+    fn product(&self, instr: &Instr) -> Option<Cut> {
+        let Instr::MatMul {
+            product: Product::Nn | Product::Nt,
+            a,
+            rows: Extent::Local,
+            finish,
+            chunk: None,
+            ..
+        } = instr
+        else {
+            return None;
+        };
+        let ends = finish.as_ref().is_none_or(|f| f.rows == Extent::Local);
+        let (rows, order) = (Vertices::Local, [0, 1]);
+        (ends && self.halos.contains(&a.at)).then_some(Cut { rows, order })
+    }
+
+    /// What waits for messages behind an instruction.
+    fn after(&mut self, instr: &Instr, cut: Option<Cut>) {
+        if let Instr::HaloExchange { buffer, .. } = instr {
+            self.results.remove(buffer);
+            self.halos.insert(*buffer);
+            return;
+        }
+        for at in instr.accesses().1 {
+            self.halos.remove(&at);
+            self.results.remove(&at);
+            match cut.map(|cut| cut.rows) {
+                Some(Vertices::Inner) => self.results.insert(at),
+                Some(_) => self.halos.insert(at),
+                None => false,
+            };
+        }
+    }
+}
+
+/// The kernel of a launch, if it can run over a part of its rows and does not already.
+fn free<'a>(launch: &Launch, program: &'a Program) -> Option<&'a Kernel> {
+    let kernel = program.kernels.get(launch.kernel.0 as usize)?;
+    let whole = launch.chunk.is_none() && launch.lists.is_empty();
+    (whole && !kernel.body.sums_rows()).then_some(kernel)
+}
+
+/// Whether a kernel sums what arcs bring to their sources and the sums of halo rows are then sent to their owners,
+/// before anything else uses them.
+fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
+    let to_source = |kernel: &Kernel| matches!(kernel.body, Body::Gather { to: End::Src, .. });
+    let sums = free(launch, program).is_some_and(to_source) && launch.rows == Extent::Local;
+    let [out] = launch.outputs[..] else {
+        return false;
+    };
+    let uses = |instr: &&Instr| {
+        let (reads, writes) = instr.accesses();
+        reads
+            .iter()
+            .chain(&writes)
+            .any(|at| at.buffer == out.buffer)
+    };
+    let next = behind.iter().find(uses);
+    sums && matches!(next, Some(Instr::HaloReduce { buffer }) if *buffer == out)
+}

@@ -1,0 +1,49 @@
+//! Candidates of which rows that need nothing of other ranks are computed while halo rows are under way, where that
+//! pays.
+
+use super::{Lower, PlacementSpec, PlanRequest, Ready};
+use crate::lower::interior::is_cut;
+use crate::placement::Flow;
+use crate::simulate::Estimate;
+use gnnc_ir::plan::Objective;
+
+/// How much shorter an epoch has to be, at most this share of what it was: a forecast says no less.
+const WORTH: f64 = 0.99;
+
+impl Ready {
+    /// Whether some instructions of an epoch run over a part of the rows.
+    pub(super) fn is_cut(&self) -> bool {
+        self.programs.iter().any(|program| is_cut(&program.step))
+    }
+
+    /// The candidate with its kernels cut, and its estimate, if that is shorter. It computes as much and launches
+    /// more, so a lower bound of the time without the cut is one with it; what memory takes is no reason to cut.
+    pub(super) fn cut(
+        &self,
+        request: &PlanRequest,
+        lower: &dyn Lower,
+        whole: &Estimate,
+    ) -> Option<(Self, Estimate)> {
+        let (flow, free) = (self.spec.flow, request.pin.interior.is_none());
+        let waits =
+            whole.epoch.exposed_communication_seconds.0 + whole.epoch.bubble_seconds.0 > 0.0;
+        let worth = waits && whole.fits && request.objective != Objective::Memory;
+        if !free || !worth || !flow.overlap || flow.interior || self.spec.stages.is_some() {
+            return None;
+        }
+        let interior = true;
+        let spec = PlacementSpec {
+            flow: Flow { interior, ..flow },
+            ..self.spec.clone()
+        };
+        let cut = Self {
+            programs: lower.programs(&spec).ok()?,
+            parts: self.parts.clone(),
+            spec,
+            ..*self
+        };
+        let estimate = cut.is_cut().then(|| cut.estimate(request))?.ok()?;
+        let shorter = estimate.epoch.seconds.0 < WORTH * whole.epoch.seconds.0;
+        (estimate.fits && shorter).then_some((cut, estimate))
+    }
+}

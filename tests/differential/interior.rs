@@ -1,0 +1,225 @@
+//! Rows that need nothing of other ranks, computed while halo rows are under way: the same bits as when all rows are
+//! computed at once, on graphs where all rows are of that kind, or none, too.
+
+use crate::check::{Case, Way};
+use crate::data::{Shape, planted};
+use crate::flow::{halves, programs, run};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
+use gnnc::graph::partition::{Partitioner, Range};
+use gnnc::graph::{GraphData, LocalPart, Topology};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::program::{Chunk, Instr, Program, Vertices};
+use gnnc::ir::trace::Phase;
+use gnnc::planner::placement::Flow;
+
+const MODELS: [&str; 7] = [GCN, SAGE, GAT, GIN, GCNII, APPNP, RGCN];
+
+/// Placements whose ranks read rows of each other.
+const EXACT: [Placement; 5] = [
+    Placement::Graph,
+    Placement::Broadcast,
+    Placement::SkipBroadcast,
+    Placement::PushPull,
+    Placement::Mixed,
+];
+
+const INTERIOR: Flow = Flow {
+    overlap: true,
+    chunks: 1,
+    interior: true,
+};
+
+/// Vertices that lie near each other are neighbours, so that parts have rows of both kinds.
+fn band() -> GraphData {
+    let mut data = planted(Shape {
+        vertices: 90,
+        arcs: 500,
+        directed: true,
+        sparse: true,
+        seed: 3,
+    });
+    let near = (0..90u32).flat_map(|v| [1, 2, 5].map(|step| (v, v + step)));
+    let near = near.filter(|(u, v)| *v < 90 && u % 11 != 4 && v % 11 != 4);
+    let arcs = near.flat_map(|(u, v)| [(u, v), (v, u)]);
+    let directed = arcs.filter(|(u, v)| u < v || !(u + 2 * v).is_multiple_of(3));
+    data.topology = with_types(directed);
+    data
+}
+
+/// The arcs of a graph of 90 vertices, with types.
+fn with_types(arcs: impl Iterator<Item = (u32, u32)>) -> Topology {
+    let typed = arcs.map(|(u, v)| (u, v, ((u + v) % 5) as u16));
+    Topology::typed(90, 5, typed).unwrap().0
+}
+
+/// Graphs on which parts have interior rows only, boundary rows only, both, or no arcs.
+fn graphs() -> Vec<(&'static str, GraphData)> {
+    let with = |topology| GraphData { topology, ..band() };
+    let pairs = (0..90u32)
+        .filter(|v| v % 2 == 0)
+        .flat_map(|v| [(v, v + 1), (v + 1, v)]);
+    let all = (0..90u32).flat_map(|v| [(v, (v + 45) % 90), (v, (v + 60) % 90), (v, (v + 20) % 90)]);
+    // Nothing reads the vertices of the first half, which read all others.
+    let one_way = (0..45u32).flat_map(|v| (45..90).step_by(3).map(move |u| (u, v)));
+    vec![
+        ("band", band()),
+        ("pairs", with(with_types(pairs))),
+        ("far", with(with_types(all))),
+        ("one way", with(with_types(one_way))),
+        ("no arcs", with(with_types(std::iter::empty()))),
+    ]
+}
+
+#[test]
+fn interior_is_what_the_interpreter_computes() {
+    for body in MODELS {
+        let mut case = Case::new("", body, band());
+        case.flow = INTERIOR;
+        for ranks in [1, 2, 3, 5] {
+            for placement in EXACT {
+                if ranks == 1 && placement != Placement::Graph {
+                    continue;
+                }
+                case.check(Way {
+                    placement,
+                    ranks,
+                    partitioner: ["range", "metis", "hash"][ranks as usize % 3],
+                    threads: 1 + ranks as usize % 2,
+                });
+            }
+        }
+    }
+}
+
+/// The same on a device, whose driver finds work that nothing orders.
+#[test]
+fn interior_on_a_device_is_what_the_interpreter_computes() {
+    for body in [GCN, GAT, GCNII] {
+        let mut case = Case::new("", body, band());
+        (case.flow, case.device) = (INTERIOR, true);
+        for (placement, ranks) in [(Placement::Graph, 3), (Placement::SkipBroadcast, 2)] {
+            case.check(Way {
+                placement,
+                ranks,
+                partitioner: "range",
+                threads: 1,
+            });
+        }
+    }
+}
+
+fn cut(flow: Flow, case: &Case, placement: Placement, ranks: u32) -> Vec<Program> {
+    programs(case, placement, ranks, flow)
+}
+
+#[test]
+fn interior_changes_no_bit() {
+    let whole = Flow {
+        interior: false,
+        ..INTERIOR
+    };
+    let mut begun = 0;
+    for (graph, data) in graphs() {
+        for body in MODELS {
+            let case = Case::new("", body, data.clone());
+            for ranks in [1, 2, 3, 5] {
+                for placement in [Placement::Graph, Placement::Broadcast] {
+                    let expected = run(cut(whole, &case, placement, ranks), &case, None);
+                    for (overlap, delays) in [(false, None), (true, None), (true, Some(7))] {
+                        let flow = Flow {
+                            overlap,
+                            ..INTERIOR
+                        };
+                        let found = cut(flow, &case, placement, ranks);
+                        begun += halves(found[0].list(Phase::Step));
+                        let found = run(found, &case, delays);
+                        assert!(
+                            expected == found,
+                            "{placement} x {ranks} on {graph}, overlap {overlap}, {delays:?}: {body}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        begun > 1000,
+        "{begun} communications have something in between"
+    );
+}
+
+/// The parts of [`graphs`] are what they are said to be.
+#[test]
+fn interior_rows_come_first() {
+    for (graph, data) in graphs() {
+        for ranks in [2, 5] {
+            let partition = Range.partition(&data.topology, ranks).unwrap();
+            let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
+            for part in &parts {
+                let reach = part.reach();
+                let arcs = part.arcs(gnnc::ir::EdgeSet::Plain).in_csr;
+                let remote = |row| arcs.row(row).iter().any(|u| *u as usize >= part.inner);
+                let boundary: Vec<bool> = (0..part.inner).map(remote).collect();
+                assert!(boundary.is_sorted(), "{graph}: {boundary:?}");
+                let interior = boundary.iter().filter(|remote| !**remote).count();
+                assert_eq!(reach.interior as usize, interior);
+                assert_eq!(reach.interior_edges, arcs.indptr[interior]);
+                match graph {
+                    "pairs" | "no arcs" => assert!(interior + 1 >= part.inner),
+                    "far" => assert_eq!(interior, 0),
+                    "band" => assert!(interior > 0 && interior < part.inner),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Places of a list where a launch over such rows stands.
+fn places(list: &[Instr], rows: Vertices, index: u32) -> Vec<usize> {
+    let cut = |chunk: Chunk| chunk.reach() == Some(rows) && chunk.index == index;
+    let all = list.iter().enumerate();
+    let found = all.filter(|(_, instr)| instr.chunk().is_some_and(cut));
+    found.map(|(place, _)| place).collect()
+}
+
+/// Interior rows while halo rows come, boundary rows behind that; halo rows of sums before they go, own ones
+/// meanwhile.
+#[test]
+fn interior_rows_are_computed_between_the_halves() {
+    let case = Case::new("", GCN, band());
+    let programs = cut(INTERIOR, &case, Placement::Graph, 3);
+    let list = programs[0].list(Phase::Step);
+    let half = |name: &str, begins: bool| -> Vec<usize> {
+        let all = list.iter().enumerate();
+        let found = all.filter(|(_, instr)| match instr {
+            Instr::Begin(t) => begins && t.what.name(&programs[0]) == name,
+            Instr::Finish(t) => !begins && t.what.name(&programs[0]) == name,
+            _ => false,
+        });
+        found.map(|(place, _)| place).collect()
+    };
+    let between = |begin: &[usize], place: usize, end: &[usize]| {
+        let mut pairs = begin.iter().zip(end);
+        pairs.any(|(begin, end)| *begin < place && place < *end)
+    };
+    let [comes, here] = [true, false].map(|begins| half("halo-exchange", begins));
+    let (interior, boundary) = (
+        places(list, Vertices::Inner, 0),
+        places(list, Vertices::Inner, 1),
+    );
+    assert!(!interior.is_empty() && interior.len() == boundary.len());
+    assert!(interior.iter().any(|place| between(&comes, *place, &here)));
+    for (interior, boundary) in interior.iter().zip(&boundary) {
+        assert!(here.iter().any(|end| interior < end && end < boundary));
+    }
+    let [goes, there] = [true, false].map(|begins| half("halo-reduce", begins));
+    let (own, halo) = (
+        places(list, Vertices::Local, 0),
+        places(list, Vertices::Local, 1),
+    );
+    assert!(!own.is_empty() && own.len() == halo.len());
+    for (own, halo) in own.iter().zip(&halo) {
+        assert!(halo < own && between(&goes, *own, &there));
+    }
+}
