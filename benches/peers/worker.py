@@ -223,6 +223,9 @@ class Worker:
         import torch
 
         torch.set_num_threads(given.threads)
+        # As gnnc does: a trained model has many numbers that are too small to be normal, and a processor is slow with them.
+        # Set before there are other threads, which take it over.
+        torch.set_flush_denormal(True)
         self.given, self.about, self.variants, self.build = given, about, variants, build
         self.path, self.graph = None, None
 
