@@ -102,7 +102,7 @@ impl<'a> Lives<'a> {
         }
         let persistent = end;
         let (_, most) = self.fullest(&|id| floats[id]);
-        let placed = self.tightest(&floats, most, u64::MAX).unwrap_or_default();
+        let placed = self.tightest(&floats, most);
         for (id, offset) in placed.offsets {
             offsets[id] = persistent.saturating_add(offset);
         }
@@ -132,9 +132,9 @@ impl<'a> Lives<'a> {
         let floats = self.floats(sizes);
         let (_, most) = self.fullest(&|id| floats[id]);
         let fixed = self.fixed(&floats, sizes);
-        let within = fixed.saturating_add(most).saturating_mul(4) <= bytes;
-        let room = (bytes / 4).saturating_sub(fixed);
-        within && self.tightest(&floats, room, room).is_some()
+        let within = |top: u64| fixed.saturating_add(top).saturating_mul(4) <= bytes;
+        let enough = (bytes / 4).saturating_sub(fixed);
+        within(most) && within(self.tightest(&floats, enough).top)
     }
 
     /// The first position at which most of a measure lives, of buffers that do not live as long as the program,
@@ -188,9 +188,8 @@ impl<'a> Lives<'a> {
         aligned(floats.max().unwrap_or(0))
     }
 
-    /// Places temporary buffers in several orders, until they take no more than `enough`; the tightest result, if
-    /// one takes no more than `most`.
-    fn tightest(&self, floats: &[u64], enough: u64, mut most: u64) -> Option<Placed> {
+    /// Places temporary buffers in several orders, until they take no more than `enough`; the tightest result.
+    fn tightest(&self, floats: &[u64], enough: u64) -> Placed {
         let lives = |id: &usize| {
             let during = matches!(self.lifetimes[*id], Lifetime::During(_));
             during && self.lifetimes[*id].hull().is_some() && floats[*id] > 0
@@ -205,18 +204,15 @@ impl<'a> Lives<'a> {
         let tried = if temporary.len() > MANY { 1 } else { 4 };
         let mut best: Option<Placed> = None;
         for order in &orders[..tried] {
-            let order = self.sorted(&temporary, floats, *order);
-            let Some(found) = self.first_fit(order, floats, most) else {
-                continue;
-            };
-            if found.top <= enough {
-                return Some(found);
+            let found = self.first_fit(self.sorted(&temporary, floats, *order), floats);
+            if best.as_ref().is_none_or(|best| found.top < best.top) {
+                best = Some(found);
             }
-            // What takes as much is no better.
-            most = found.top - 1;
-            best = Some(found);
+            if best.as_ref().is_some_and(|best| best.top <= enough) {
+                break;
+            }
         }
-        best
+        best.unwrap_or_default()
     }
 
     /// Buffers in an order.
@@ -239,8 +235,8 @@ impl<'a> Lives<'a> {
         keyed.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Places each buffer at the lowest offset where it meets no other; none if that takes more than `most`.
-    fn first_fit(&self, order: Vec<usize>, floats: &[u64], most: u64) -> Option<Placed> {
+    /// Places each buffer at the lowest offset where it meets no other.
+    fn first_fit(&self, order: Vec<usize>, floats: &[u64]) -> Placed {
         /// A buffer that has its place.
         struct Lies {
             begin: u64,
@@ -265,9 +261,6 @@ impl<'a> Lives<'a> {
                 }
             }
             let end = offset.saturating_add(floats[id]);
-            if end > most {
-                return None;
-            }
             top = top.max(end);
             let lies = Lies {
                 begin: offset,
@@ -279,7 +272,7 @@ impl<'a> Lives<'a> {
             placed.insert(at, lies);
         }
         let offsets = placed.iter().map(|lies| (lies.id, lies.begin)).collect();
-        Some(Placed { top, offsets })
+        Placed { top, offsets }
     }
 }
 

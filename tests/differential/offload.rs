@@ -55,15 +55,18 @@ pub fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
 
 /// The programs in a share of their memory; none if they cannot be.
 pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
-    let moved = |programs: &[Program]| {
-        let moved = offload(programs, &rooms(&programs[0], sizes, share));
-        // What is known to be in vain is.
-        moved.map_err(|short| assert!(short.bytes > 0)).ok()
-    };
     if programs[0].pipeline.is_none() {
-        return moved(programs);
+        let rooms = rooms(&programs[0], sizes, share);
+        return offload(programs, &rooms).ok();
     }
-    let one = |program: &Program| Some(moved(std::slice::from_ref(program))?.remove(0));
+    let one = |program: &Program| {
+        let rooms = rooms(program, sizes, share);
+        Some(
+            offload(std::slice::from_ref(program), &rooms)
+                .ok()?
+                .remove(0),
+        )
+    };
     programs.iter().map(one).collect()
 }
 
