@@ -3,10 +3,12 @@
 //! The executor allocates what [`layout`] says and the simulator reports it, so a predicted
 //! peak is the allocated one.
 
+mod lifetime;
+
+pub use lifetime::{Lifetime, begins, lifetimes, positions};
+
 use crate::kernel::{Body, COLUMN_BLOCK};
-use crate::program::{
-    Buffer, BufferId, Chunk, Extent, Instr, Product, Program, RankSizes, Ref, Role,
-};
+use crate::program::{BufferId, Chunk, Extent, Instr, Product, Program, RankSizes};
 
 /// Floats that every offset is a multiple of: 64 bytes.
 pub const ALIGN: u64 = 16;
@@ -34,105 +36,244 @@ pub struct Layout {
     pub total_bytes: u64,
 }
 
-/// When the contents of a buffer matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lifetime {
-    /// From before `setup` to the end.
-    Always,
-    /// First and last instruction of each stretch, counted through `setup`, `step` and
-    /// `eval` with loop bodies counted once; empty if the buffer is never touched.
-    During(Vec<(u32, u32)>),
-}
-
-impl Lifetime {
-    /// Whether two buffers may never share memory.
-    pub fn meets(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::During(a), Self::During(b)) => {
-                a.iter().any(|x| b.iter().any(|y| x.0 <= y.1 && y.0 <= x.1))
-            }
-            _ => true,
-        }
-    }
-}
-
-/// Places the buffers of a program on a rank. Temporary buffers share memory where their
-/// lifetimes allow it. A size beyond 64 bits is given as the largest there is.
+/// Places the buffers of a program on a rank; see [`Lives::layout`].
 pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
-    let lifetimes = lifetimes(program);
-    let floats: Vec<u64> = program
-        .buffers
-        .iter()
-        .map(|b| aligned(b.words(sizes)))
-        .collect();
-    let mut offsets = vec![0; floats.len()];
-    let (mut end, mut hosted) = (0u64, 0u64);
-    for (id, lifetime) in lifetimes.iter().enumerate() {
-        if program.is_hosted(BufferId(id as u32)) {
-            offsets[id] = hosted;
-            hosted = hosted.saturating_add(floats[id]);
-        } else if *lifetime == Lifetime::Always {
-            offsets[id] = end;
-            end = end.saturating_add(floats[id]);
-        }
-    }
-    let persistent = end;
-    let (top, temporary) = orders(&lifetimes, &floats)
-        .into_iter()
-        .map(|order| first_fit(&order, &lifetimes, &floats))
-        .min_by_key(|(top, _)| *top)
-        .unwrap_or_default();
-    for (id, offset) in temporary {
-        offsets[id] = persistent.saturating_add(offset);
-    }
-    let scratch = persistent.saturating_add(top);
-    let scratch_floats = [&program.setup, &program.step, &program.eval]
-        .into_iter()
-        .map(|instrs| scratch_floats(instrs, program, sizes))
-        .max()
-        .unwrap_or(0);
-    Layout {
-        offsets,
-        scratch,
-        host_bytes: hosted.saturating_mul(4),
-        persistent_bytes: persistent.saturating_mul(4),
-        total_bytes: scratch
-            .saturating_add(aligned(scratch_floats))
-            .saturating_mul(4),
-    }
+    Lives::of(program).layout(sizes)
 }
 
-/// Bytes that no layout of the buffers can do without: buffers that live as long as the program, temporary
-/// ones that live at the same time, and partial sums.
-pub fn least(program: &Program, sizes: &RankSizes) -> u64 {
-    let mut persistent = 0u64;
-    // Where floats begin to live (true) and where they have ceased to.
-    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
-    for (buffer, lifetime) in program.buffers.iter().zip(lifetimes(program)) {
-        let floats = aligned(buffer.words(sizes));
-        match lifetime {
-            Lifetime::Always => persistent = persistent.saturating_add(floats),
-            Lifetime::During(stretches) => {
-                for (first, last) in stretches {
-                    changes.extend([(first, true, floats), (last + 1, false, floats)]);
+/// Bytes of the buffers that lie in the memory of the host.
+pub fn host_bytes(program: &Program, sizes: &RankSizes) -> u64 {
+    let hosted = program.hosted.iter();
+    let floats = hosted.map(|id| aligned(program.buffer(*id).words(sizes)));
+    floats.fold(0, u64::saturating_add).saturating_mul(4)
+}
+
+/// The lifetimes of a program's buffers. They are found once and serve ranks of any size.
+#[derive(Clone, Debug)]
+pub struct Lives<'a> {
+    program: &'a Program,
+    lifetimes: Vec<Lifetime>,
+}
+
+/// Where temporary buffers lie: their first floats, and the end of all.
+#[derive(Default)]
+struct Placed {
+    top: u64,
+    offsets: Vec<(usize, u64)>,
+}
+
+/// What an order of placing buffers begins with.
+#[derive(Clone, Copy)]
+enum First {
+    Largest,
+    Longest,
+    LargestForLongest,
+    Earliest,
+}
+
+impl<'a> Lives<'a> {
+    /// Of a program.
+    pub fn of(program: &'a Program) -> Self {
+        Self {
+            program,
+            lifetimes: lifetimes(program),
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &'a Program {
+        self.program
+    }
+
+    /// Places the buffers on a rank. Temporary buffers share memory where their
+    /// lifetimes allow it. A size beyond 64 bits is given as the largest there is.
+    pub fn layout(&self, sizes: &RankSizes) -> Layout {
+        let floats = self.floats(sizes);
+        let mut offsets = vec![0; floats.len()];
+        let (mut end, mut hosted) = (0u64, 0u64);
+        for (id, lifetime) in self.lifetimes.iter().enumerate() {
+            if self.program.is_hosted(BufferId(id as u32)) {
+                offsets[id] = hosted;
+                hosted = hosted.saturating_add(floats[id]);
+            } else if *lifetime == Lifetime::Always {
+                offsets[id] = end;
+                end = end.saturating_add(floats[id]);
+            }
+        }
+        let persistent = end;
+        let (_, most) = self.fullest(&|id| floats[id]);
+        let placed = self.tightest(&floats, most);
+        for (id, offset) in placed.offsets {
+            offsets[id] = persistent.saturating_add(offset);
+        }
+        let scratch = persistent.saturating_add(placed.top);
+        Layout {
+            offsets,
+            scratch,
+            host_bytes: hosted.saturating_mul(4),
+            persistent_bytes: persistent.saturating_mul(4),
+            total_bytes: scratch
+                .saturating_add(self.scratch(sizes))
+                .saturating_mul(4),
+        }
+    }
+
+    /// Bytes that no layout of the buffers can do without: buffers that live as long as the program, temporary
+    /// ones that live at the same time, and partial sums.
+    pub fn least(&self, sizes: &RankSizes) -> u64 {
+        let floats = self.floats(sizes);
+        let (_, most) = self.fullest(&|id| floats[id]);
+        let fixed = self.fixed(&floats, sizes);
+        fixed.saturating_add(most).saturating_mul(4)
+    }
+
+    /// Whether [`layout`](Self::layout) takes no more than so many bytes, found faster.
+    pub fn fits(&self, sizes: &RankSizes, bytes: u64) -> bool {
+        let floats = self.floats(sizes);
+        let (_, most) = self.fullest(&|id| floats[id]);
+        let fixed = self.fixed(&floats, sizes);
+        let within = |top: u64| fixed.saturating_add(top).saturating_mul(4) <= bytes;
+        let enough = (bytes / 4).saturating_sub(fixed);
+        within(most) && within(self.tightest(&floats, enough).top)
+    }
+
+    /// The first position at which most of a measure lives, of buffers that do not live as long as the program,
+    /// and how much that is.
+    pub fn fullest(&self, measure: &dyn Fn(usize) -> u64) -> (u32, u64) {
+        let stretches = || {
+            let during = self.lifetimes.iter().enumerate();
+            during.flat_map(|(id, lifetime)| match lifetime {
+                Lifetime::During(stretches) => stretches.map(|stretch| (id, stretch)),
+                Lifetime::Always => [(id, None); 3],
+            })
+        };
+        let end = stretches().filter_map(|(_, s)| s.map(|s| s.1)).max();
+        // By position: what begins to live there, and what has ceased to.
+        let mut changes = vec![(0u128, 0u128); end.map_or(0, |end| end as usize + 2)];
+        for (id, stretch) in stretches() {
+            if let Some((first, last)) = stretch {
+                changes[first as usize].0 += u128::from(measure(id));
+                changes[last as usize + 1].1 += u128::from(measure(id));
+            }
+        }
+        let (mut live, mut most, mut at) = (0, 0, begins(self.program)[1]);
+        for (position, (more, less)) in (0..).zip(changes) {
+            live = live + more - less;
+            if live > most {
+                (most, at) = (live, position);
+            }
+        }
+        (at, u64::try_from(most).unwrap_or(u64::MAX))
+    }
+
+    /// Floats of each buffer.
+    fn floats(&self, sizes: &RankSizes) -> Vec<u64> {
+        let buffers = self.program.buffers.iter();
+        buffers.map(|buffer| aligned(buffer.words(sizes))).collect()
+    }
+
+    /// Floats of what lives as long as the program, and of partial sums.
+    fn fixed(&self, floats: &[u64], sizes: &RankSizes) -> u64 {
+        let all = self.lifetimes.iter().zip(floats);
+        let always = all.filter(|(lifetime, _)| **lifetime == Lifetime::Always);
+        let scratch = self.scratch(sizes);
+        always.fold(scratch, |sum, (_, floats)| sum.saturating_add(*floats))
+    }
+
+    /// Floats of partial sums.
+    fn scratch(&self, sizes: &RankSizes) -> u64 {
+        let program = self.program;
+        let lists = [&program.setup, &program.step, &program.eval].into_iter();
+        let floats = lists.map(|list| scratch_floats(list, program, sizes));
+        aligned(floats.max().unwrap_or(0))
+    }
+
+    /// Places temporary buffers in several orders, until they take no more than `enough`; the tightest result.
+    fn tightest(&self, floats: &[u64], enough: u64) -> Placed {
+        let lives = |id: &usize| {
+            let during = matches!(self.lifetimes[*id], Lifetime::During(_));
+            during && self.lifetimes[*id].hull().is_some() && floats[*id] > 0
+        };
+        let temporary: Vec<usize> = (0..floats.len()).filter(lives).collect();
+        let orders = [
+            First::Largest,
+            First::Longest,
+            First::LargestForLongest,
+            First::Earliest,
+        ];
+        let tried = if temporary.len() > MANY { 1 } else { 4 };
+        let mut best: Option<Placed> = None;
+        for order in &orders[..tried] {
+            let found = self.first_fit(self.sorted(&temporary, floats, *order), floats);
+            if best.as_ref().is_none_or(|best| found.top < best.top) {
+                best = Some(found);
+            }
+            if best.as_ref().is_some_and(|best| best.top <= enough) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
+    /// Buffers in an order.
+    fn sorted(&self, ids: &[usize], floats: &[u64], order: First) -> Vec<usize> {
+        let key = |id: usize| {
+            let (floats, life) = (floats[id], &self.lifetimes[id]);
+            match order {
+                First::Largest => (floats, life.length()),
+                First::Longest => (life.length(), floats),
+                First::LargestForLongest => (floats.saturating_mul(life.length()), 0),
+                First::Earliest => {
+                    let begin = life.hull().map_or(0, |(first, _)| first);
+                    (u64::MAX - u64::from(begin), floats)
                 }
             }
-        }
-    }
-    changes.sort_unstable();
-    let (mut live, mut most) = (0u64, 0u64);
-    for (_, begins, floats) in changes {
-        live = match begins {
-            true => live.saturating_add(floats),
-            false => live.saturating_sub(floats),
         };
-        most = most.max(live);
+        let keyed = ids.iter().map(|id| (std::cmp::Reverse(key(*id)), *id));
+        let mut keyed: Vec<_> = keyed.collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, id)| id).collect()
     }
-    let phases = [&program.setup, &program.step, &program.eval];
-    let scratch = phases.map(|instrs| scratch_floats(instrs, program, sizes));
-    let scratch = aligned(scratch.into_iter().max().unwrap_or(0));
-    let floats = persistent.saturating_add(most).saturating_add(scratch);
-    floats.saturating_mul(4)
+
+    /// Places each buffer at the lowest offset where it meets no other.
+    fn first_fit(&self, order: Vec<usize>, floats: &[u64]) -> Placed {
+        /// A buffer that has its place.
+        struct Lies {
+            begin: u64,
+            end: u64,
+            hull: (u32, u32),
+            id: usize,
+        }
+        // By offset.
+        let mut placed: Vec<Lies> = Vec::with_capacity(order.len());
+        let mut top = 0;
+        for id in order {
+            let life = &self.lifetimes[id];
+            let hull = life.hull().unwrap_or_default();
+            let mut offset = 0u64;
+            for other in &placed {
+                if offset.saturating_add(floats[id]) <= other.begin {
+                    break;
+                }
+                let near = hull.0 <= other.hull.1 && other.hull.0 <= hull.1;
+                if near && other.end > offset && life.meets(&self.lifetimes[other.id]) {
+                    offset = other.end;
+                }
+            }
+            let end = offset.saturating_add(floats[id]);
+            top = top.max(end);
+            let lies = Lies {
+                begin: offset,
+                end,
+                hull,
+                id,
+            };
+            let at = placed.partition_point(|other| other.begin <= offset);
+            placed.insert(at, lies);
+        }
+        let offsets = placed.iter().map(|lies| (lies.id, lies.begin)).collect();
+        Placed { top, offsets }
+    }
 }
 
 /// The next multiple of [`ALIGN`].
@@ -146,212 +287,6 @@ pub fn product_block(rows: u64) -> u64 {
     rows.div_ceil(PRODUCT_BLOCKS)
         .next_multiple_of(64)
         .max(PRODUCT_BLOCK)
-}
-
-/// The lifetime of each buffer.
-pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
-    let mut stretches = vec![Vec::new(); program.buffers.len()];
-    let mut begins = begins(program).into_iter();
-    for (phase, kept) in [
-        (&program.setup, [None, None]),
-        (&program.step, [program.loss, None]),
-        (
-            &program.eval,
-            [program.metrics, program.logits.map(|r| r.buffer)],
-        ),
-    ] {
-        let begin = begins.next().unwrap_or(0);
-        let mut walk = Walk {
-            next: begin,
-            ..Walk::default()
-        };
-        walk.touches.resize(program.buffers.len(), Vec::new());
-        walk.visit(phase);
-        let end = walk.next.max(begin + 1);
-        for (id, touches) in walk.touches.iter().enumerate() {
-            let kept = kept.contains(&Some(BufferId(id as u32)));
-            if let Some((first, last)) = stretch(touches, &walk.loops, kept) {
-                stretches[id].push((first, if kept { end } else { last }));
-            }
-        }
-    }
-    let lifetime = |(n, (buffer, stretches)): (u32, (&Buffer, _))| match buffer.role {
-        // Not a matter of this memory.
-        _ if program.is_hosted(BufferId(n)) => Lifetime::During(Vec::new()),
-        Role::Temp => Lifetime::During(stretches),
-        _ => Lifetime::Always,
-    };
-    let buffers = program.buffers.iter().zip(stretches);
-    (0..).zip(buffers).map(lifetime).collect()
-}
-
-/// The first position of `setup`, `step` and `eval` in lifetimes.
-pub fn begins(program: &Program) -> [u32; 3] {
-    let mut begin = 0;
-    [&program.setup, &program.step, &program.eval].map(|list| {
-        // One position apart, so that what is kept to the end of a phase meets nothing after it.
-        let own = begin;
-        begin += positions(list).max(1) + 1;
-        own
-    })
-}
-
-/// Positions that a list takes in lifetimes: bodies of loops are counted once.
-pub fn positions(list: &[Instr]) -> u32 {
-    let one = |instr: &Instr| match instr {
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => positions(body),
-        _ => 1,
-    };
-    list.iter().map(one).sum()
-}
-
-/// One instruction's use of a buffer.
-#[derive(Clone, Debug)]
-struct Touch {
-    at: u32,
-    /// Whether the instruction needs what was there before.
-    reads: bool,
-    in_loop: bool,
-    /// Enclosing loops, outermost first.
-    loops: Vec<usize>,
-}
-
-#[derive(Default)]
-struct Walk {
-    next: u32,
-    path: Vec<usize>,
-    /// First and last position of each loop.
-    loops: Vec<(u32, u32)>,
-    touches: Vec<Vec<Touch>>,
-}
-
-impl Walk {
-    fn visit(&mut self, instrs: &[Instr]) {
-        for instr in instrs {
-            if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
-                let id = self.loops.len();
-                self.loops.push((self.next, self.next));
-                self.path.push(id);
-                self.visit(body);
-                self.path.pop();
-                self.loops[id].1 = self.next.saturating_sub(1).max(self.loops[id].0);
-                continue;
-            }
-            let (reads, writes) = instr.accesses();
-            // What a product writes, its finishing kernel may read.
-            let produced = match instr {
-                Instr::MatMul { a, b, out, .. }
-                    if ![a.at.buffer, b.at.buffer].contains(&out.at.buffer) =>
-                {
-                    Some(out.at.buffer)
-                }
-                _ => None,
-            };
-            for (access, read) in reads
-                .iter()
-                .map(|r| (r, Some(r.buffer) != produced))
-                .chain(writes.iter().map(|w| (w, false)))
-            {
-                self.touch(access, read);
-            }
-            self.next += 1;
-        }
-    }
-
-    fn touch(&mut self, access: &Ref, reads: bool) {
-        let touch = Touch {
-            at: self.next,
-            reads,
-            in_loop: access.in_loop,
-            loops: self.path.clone(),
-        };
-        if let Some(touches) = self.touches.get_mut(access.buffer.0 as usize) {
-            touches.push(touch);
-        }
-    }
-}
-
-/// From the first to the last position where a buffer's contents matter in a phase.
-///
-/// A buffer that only one loop's body touches, that is written before it is read there and
-/// that is the same in every iteration lives within an iteration. Any other use inside a
-/// loop may reach over to another iteration, so it extends over the loop.
-fn stretch(touches: &[Touch], loops: &[(u32, u32)], kept: bool) -> Option<(u32, u32)> {
-    let first = touches.first()?;
-    let within_iteration = !kept && !first.reads && touches.iter().all(|t| !t.in_loop);
-    let common = touches.iter().fold(first.loops.len(), |common, touch| {
-        let same = first
-            .loops
-            .iter()
-            .zip(&touch.loops)
-            .take_while(|(a, b)| a == b)
-            .count();
-        common.min(same)
-    });
-    let depth = if within_iteration { common } else { 0 };
-    let span = |touch: &Touch| {
-        touch
-            .loops
-            .get(depth)
-            .map_or((touch.at, touch.at), |&l| loops[l])
-    };
-    let begin = touches.iter().map(|t| span(t).0).min()?;
-    let end = touches.iter().map(|t| span(t).1).max()?;
-    Some((begin, end))
-}
-
-/// Orders in which temporary buffers are placed; the tightest result is taken.
-fn orders(lifetimes: &[Lifetime], floats: &[u64]) -> Vec<Vec<usize>> {
-    let temporary: Vec<usize> = (0..lifetimes.len())
-        .filter(|&id| {
-            matches!(&lifetimes[id], Lifetime::During(s) if !s.is_empty()) && floats[id] > 0
-        })
-        .collect();
-    let length = |id: usize| match &lifetimes[id] {
-        Lifetime::Always => u64::MAX,
-        Lifetime::During(stretches) => stretches.iter().map(|s| u64::from(s.1 - s.0) + 1).sum(),
-    };
-    let begin = |id: usize| match &lifetimes[id] {
-        Lifetime::Always => 0,
-        Lifetime::During(stretches) => stretches.iter().map(|s| s.0).min().unwrap_or(0),
-    };
-    let sorted = |key: &dyn Fn(usize) -> (u64, u64)| {
-        let mut order = temporary.clone();
-        order.sort_by_key(|&id| (std::cmp::Reverse(key(id)), id));
-        order
-    };
-    let large = sorted(&|id| (floats[id], length(id)));
-    if temporary.len() > MANY {
-        return vec![large];
-    }
-    vec![
-        large,
-        sorted(&|id| (length(id), floats[id])),
-        sorted(&|id| (floats[id].saturating_mul(length(id)), 0)),
-        sorted(&|id| (u64::MAX - u64::from(begin(id)), floats[id])),
-    ]
-}
-
-/// Places each buffer at the lowest offset where it meets no other; returns the end of all.
-fn first_fit(order: &[usize], lifetimes: &[Lifetime], floats: &[u64]) -> (u64, Vec<(usize, u64)>) {
-    // By offset.
-    let mut placed: Vec<(usize, u64)> = Vec::with_capacity(order.len());
-    let mut top = 0;
-    for &id in order {
-        let mut offset = 0u64;
-        for &(other, begin) in &placed {
-            if offset.saturating_add(floats[id]) <= begin {
-                break;
-            }
-            if lifetimes[id].meets(&lifetimes[other]) {
-                offset = offset.max(begin.saturating_add(floats[other]));
-            }
-        }
-        top = top.max(offset.saturating_add(floats[id]));
-        let at = placed.partition_point(|(_, begin)| *begin <= offset);
-        placed.insert(at, (id, offset));
-    }
-    (top, placed)
 }
 
 /// Rows that are summed at once.

@@ -24,7 +24,7 @@ use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster};
-use gnnc_ir::memory::layout;
+use gnnc_ir::memory::host_bytes;
 use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::{Event, Phase};
@@ -180,7 +180,7 @@ pub fn host_memory(programs: &[Program], cluster: &Cluster, parts: &Parts) -> By
     let mut first = 0;
     for program in programs {
         for (rank, sizes) in (first..).zip(&parts.sizes) {
-            let bytes = layout(program, sizes).host_bytes;
+            let bytes = host_bytes(program, sizes);
             let all = nodes.entry(cluster.node_of(rank)).or_default();
             *all = all.saturating_add(bytes);
         }

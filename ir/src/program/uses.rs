@@ -5,46 +5,84 @@ use super::{Instr, Launch, Program, Ref};
 impl Instr {
     /// The buffers that the instruction reads, then those that it writes; a loop has none of its own.
     pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        self.each_access(&mut |at, write| match write {
+            true => writes.push(*at),
+            false => reads.push(*at),
+        });
+        (reads, writes)
+    }
+
+    /// Visits the buffers that the instruction reads, then those that it writes (`true`); a loop has none of
+    /// its own.
+    pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
         match self {
             Self::Launch(launch) => {
                 let reads = launch.inputs.iter().chain(&launch.lists);
-                (reads.copied().collect(), launch.outputs.clone())
+                reads.for_each(|at| visit(at, false));
+                launch.outputs.iter().for_each(|at| visit(at, true));
             }
             Self::MatMul {
                 a, b, out, finish, ..
             } => {
-                let (mut reads, mut writes) = (vec![a.at, b.at], vec![out.at]);
-                if let Some(launch) = finish {
-                    reads.extend(&launch.inputs);
-                    writes.extend(&launch.outputs);
-                }
-                (reads, writes)
+                [a, b].into_iter().for_each(|m| visit(&m.at, false));
+                let finish = || finish.iter();
+                let inputs = finish().flat_map(|launch| &launch.inputs);
+                inputs.for_each(|at| visit(at, false));
+                visit(&out.at, true);
+                let outputs = finish().flat_map(|launch| &launch.outputs);
+                outputs.for_each(|at| visit(at, true));
             }
-            Self::SparseMatMul { values, b, out, .. } => (vec![*values, b.at], vec![out.at]),
+            Self::SparseMatMul { values, b, out, .. } => {
+                [values, &b.at].into_iter().for_each(|at| visit(at, false));
+                visit(&out.at, true);
+            }
             Self::SparseDropout { values, out, .. } | Self::Densify { values, out } => {
-                (vec![*values], vec![*out])
+                visit(values, false);
+                visit(out, true);
             }
             Self::HaloExchange { buffer, skip } => {
-                let copies = skip.iter().map(|skip| skip.copies);
-                let all: Vec<Ref> = std::iter::once(*buffer).chain(copies).collect();
-                (all.clone(), all)
+                for write in [false, true] {
+                    visit(buffer, write);
+                    skip.iter().for_each(|skip| visit(&skip.copies, write));
+                }
             }
-            Self::HaloReduce { buffer } => (vec![*buffer], vec![*buffer]),
+            Self::HaloReduce { buffer } => {
+                visit(buffer, false);
+                visit(buffer, true);
+            }
             Self::AllReduce { buffers } => {
-                let all: Vec<Ref> = buffers.iter().map(|b| Ref::first(*b)).collect();
-                (all.clone(), all)
+                for write in [false, true] {
+                    let all = buffers.iter().map(|id| Ref::first(*id));
+                    all.for_each(|at| visit(&at, write));
+                }
             }
-            Self::Redistribute { from, to, .. } => (vec![from.at], vec![*to]),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.accesses(),
+            Self::Redistribute { from, to, .. } => {
+                visit(&from.at, false);
+                visit(to, true);
+            }
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.each_access(visit),
             Self::Loss {
                 logits, out, grad, ..
-            } => (vec![*logits], out.iter().chain(grad).copied().collect()),
-            Self::Metrics { logits, out, .. } => (vec![*logits], vec![*out]),
-            Self::Send(passage) => (passage.tensors.clone(), Vec::new()),
-            Self::Receive(passage) => (Vec::new(), passage.tensors.clone()),
-            Self::Remember { from, history } => (vec![*from], vec![*history]),
-            Self::Move { from, to, .. } => (vec![*from], vec![*to]),
-            Self::Repeat { .. } | Self::Chunks { .. } => (Vec::new(), Vec::new()),
+            } => {
+                visit(logits, false);
+                out.iter().chain(grad).for_each(|at| visit(at, true));
+            }
+            Self::Metrics { logits, out, .. } => {
+                visit(logits, false);
+                visit(out, true);
+            }
+            Self::Send(passage) => passage.tensors.iter().for_each(|at| visit(at, false)),
+            Self::Receive(passage) => passage.tensors.iter().for_each(|at| visit(at, true)),
+            Self::Remember { from, history } => {
+                visit(from, false);
+                visit(history, true);
+            }
+            Self::Move { from, to, .. } => {
+                visit(from, false);
+                visit(to, true);
+            }
+            Self::Repeat { .. } | Self::Chunks { .. } => {}
         }
     }
 

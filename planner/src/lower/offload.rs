@@ -20,18 +20,22 @@
 //! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
 //! changes, so every number is computed as before.
 
+mod bound;
+mod fit;
 mod home;
 mod ring;
 mod split;
 mod stream;
 mod topology;
+mod tries;
 mod uses;
 mod widen;
 
-use gnnc_ir::memory::{Lifetime, begins, layout, lifetimes, positions};
+use gnnc_ir::memory::{Lives, begins, positions};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
 use gnnc_ir::trace::Phase;
 use std::cmp::Ordering;
+use tries::Tries;
 
 /// What a rank has for the buffers of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ struct Means {
     style: Style,
     /// Into how many chunks rows may be cut.
     chunks: Option<u32>,
+    /// Whether the ends of arcs rest on the host too.
+    lists: bool,
 }
 
 /// One change of a list.
@@ -93,112 +99,47 @@ struct Candidate {
 /// # Errors
 /// How much is missing when there is nothing left to move.
 pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Short> {
-    let attempt = |style, chunks, lists: bool| {
-        let (mut moved, mut rooms) = (programs.to_vec(), rooms.to_vec());
-        let means = Means { style, chunks };
-        if lists {
-            topology::topology(&mut moved, &mut rooms, means);
-        }
-        fit(&mut moved, &rooms, means)?;
-        moved.iter_mut().for_each(stream::unroll);
-        match moved.first().map_or(0, |first| most_beyond(first, &rooms)) {
-            0 => Ok(widen::widen(moved, &rooms)),
-            bytes => Err(Short { bytes }),
-        }
-    };
-    let mut short = Short { bytes: 0 };
-    for style in [Style::Roomy, Style::Tight] {
-        match attempt(style, None, false) {
-            Ok(moved) => return Ok(moved),
-            Err(missing) => short = missing,
-        }
-    }
+    offload_counted(programs, rooms, &mut 0)
+}
+
+/// As [`offload`]; `looks` grows by how often it is found what some programs take, which is what the time goes to.
+///
+/// # Errors
+/// As [`offload`].
+pub fn offload_counted(
+    programs: &[Program],
+    rooms: &[Room],
+    looks: &mut u32,
+) -> Result<Vec<Program>, Short> {
     let counts = stream::counts(programs, rooms);
-    let Some(most) = counts.last() else {
-        return Err(short);
+    let mut tries = Tries::new(programs, rooms, looks);
+    let means = |style, chunks, lists| Means {
+        style,
+        chunks,
+        lists,
     };
+    for style in [Style::Roomy, Style::Tight] {
+        if let Some(found) = tries.attempt(means(style, None, false)) {
+            return Ok(tries.widened(found));
+        }
+    }
     for lists in [false, true] {
+        let Some((most, fewer)) = counts.split_last() else {
+            break;
+        };
         // What the most chunks do not do, fewer do not.
-        let smallest = match attempt(Style::Tight, Some(*most), lists) {
-            Ok(smallest) => smallest,
-            Err(missing) => {
-                short = missing;
-                continue;
-            }
+        let Some(smallest) = tries.attempt(means(Style::Tight, Some(*most), lists)) else {
+            continue;
         };
-        for count in &counts {
-            for style in [Style::Roomy, Style::Tight] {
-                if let Ok(moved) = attempt(style, Some(*count), lists) {
-                    return Ok(moved);
-                }
-            }
-        }
-        return Ok(smallest);
+        let fewer = fewer.iter().flat_map(|count| {
+            [Style::Roomy, Style::Tight].map(|style| means(style, Some(*count), lists))
+        });
+        let mut others = fewer.chain([means(Style::Roomy, Some(*most), lists)]);
+        let found = others.find_map(|means| tries.attempt(means));
+        let found = found.unwrap_or(smallest);
+        return Ok(tries.widened(found));
     }
-    Err(short)
-}
-
-/// The same of the room that lacks most.
-fn most_beyond(program: &Program, rooms: &[Room]) -> u64 {
-    let all = rooms.iter().map(|room| beyond(program, room));
-    all.max().unwrap_or(0)
-}
-
-/// Bytes by which the buffers of a program are larger than a room.
-fn beyond(program: &Program, room: &Room) -> u64 {
-    let needed = layout(program, &room.sizes).total_bytes;
-    needed
-        .saturating_add(room.lacking)
-        .saturating_sub(room.bytes)
-}
-
-fn fit(programs: &mut [Program], rooms: &[Room], means: Means) -> Result<(), Short> {
-    let Some(first) = programs.first() else {
-        return Ok(());
-    };
-    let mut missing: Vec<u64> = rooms.iter().map(|room| beyond(first, room)).collect();
-    loop {
-        let worst = (0..rooms.len()).max_by_key(|n| (missing[*n], usize::MAX - n));
-        let Some((worst, room)) = worst.map(|n| (n, &rooms[n])) else {
-            return Ok(());
-        };
-        if missing[worst] == 0 {
-            return Ok(());
-        }
-        let bytes = missing[worst];
-        let Some(choice) = choose(&programs[0], &room.sizes, means) else {
-            return Err(Short { bytes });
-        };
-        if !programs.iter_mut().all(|p| apply(p, choice, means)) {
-            return Err(Short { bytes });
-        }
-        missing[worst] = beyond(&programs[0], room);
-        if missing[worst] == 0 {
-            missing = rooms
-                .iter()
-                .map(|room| beyond(&programs[0], room))
-                .collect();
-        }
-    }
-}
-
-/// Makes a change; whether it could be made.
-fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
-    match choice {
-        Choice::Split(phase, id, gap) => split::split(program, phase, id, gap),
-        Choice::Home(id) => {
-            home::home(program, id);
-        }
-        Choice::Ring(phase, id) => {
-            if let Some(ring) = ring::Ring::of(program, phase, id, means.style) {
-                ring.apply(program);
-            }
-        }
-        Choice::Stream(phase, place, id) => {
-            return stream::stream(program, (phase, place), id, means).is_some();
-        }
-    }
-    true
+    Err(tries.shortage())
 }
 
 /// Where most bytes live at once: a phase and a place of its list.
@@ -208,12 +149,12 @@ struct Peak {
 }
 
 /// The best thing to move away from where most bytes live.
-fn choose(program: &Program, sizes: &RankSizes, means: Means) -> Option<Choice> {
-    let lifetimes = lifetimes(program);
-    let peak = peak(program, sizes, &lifetimes)?;
+fn choose(lives: &Lives, sizes: &RankSizes, means: Means) -> Option<Choice> {
+    let program = lives.program();
+    let peak = peak(lives, sizes)?;
     let ids = (0..program.buffers.len() as u32).map(BufferId);
-    let index = uses::Index::of(program.list(peak.phase));
-    let candidates = ids.filter_map(|id| candidate(program, sizes, &peak, &index, id, means.style));
+    let place = Place::of(program, sizes, &peak, means.style);
+    let candidates = ids.filter_map(|id| place.candidate(id));
     let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
     // Of several that are as good, the first.
     let best = candidates.reduce(|best, next| match better(&next, &best) {
@@ -227,27 +168,9 @@ fn choose(program: &Program, sizes: &RankSizes, means: Means) -> Option<Choice> 
     best.map(|best| best.choice).or_else(streamed)
 }
 
-fn peak(program: &Program, sizes: &RankSizes, lifetimes: &[Lifetime]) -> Option<Peak> {
-    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
-    for (buffer, lifetime) in program.buffers.iter().zip(lifetimes) {
-        if let Lifetime::During(stretches) = lifetime {
-            let words = buffer.words(sizes);
-            for (first, last) in stretches {
-                changes.extend([(*first, true, words), (last + 1, false, words)]);
-            }
-        }
-    }
-    changes.sort_unstable();
-    let (mut live, mut most, mut at) = (0u64, 0u64, begins(program)[1]);
-    for (position, begin, words) in changes {
-        match begin {
-            true => live = live.saturating_add(words),
-            false => live = live.saturating_sub(words),
-        }
-        if live > most {
-            (most, at) = (live, position);
-        }
-    }
+fn peak(lives: &Lives, sizes: &RankSizes) -> Option<Peak> {
+    let program = lives.program();
+    let (at, _) = lives.fullest(&|id| program.buffers[id].words(sizes));
     let firsts = begins(program);
     let phase = (0..3).rev().find(|n| firsts[*n] <= at)?;
     let mut next = firsts[phase];
@@ -261,89 +184,126 @@ fn peak(program: &Program, sizes: &RankSizes, lifetimes: &[Lifetime]) -> Option<
     None
 }
 
-fn candidate(
-    program: &Program,
-    sizes: &RankSizes,
-    peak: &Peak,
-    index: &uses::Index,
-    id: BufferId,
+/// A place of a list, and what has to be known of the list to choose what to move away from there.
+struct Place<'a> {
+    program: &'a Program,
+    sizes: &'a RankSizes,
+    phase: Phase,
+    list: &'a [Instr],
+    place: usize,
+    index: uses::Index,
+    /// How many positions the instructions before each place take. Copies count for nothing: of several that are
+    /// fetched one after another, each would free its memory while the others are, and change places with them
+    /// without end.
+    works: Vec<u32>,
     style: Style,
-) -> Option<Candidate> {
-    let buffer = program.buffer(id);
-    let bytes = buffer.words(sizes) as f64;
-    if program.is_hosted(id) || bytes == 0.0 {
-        return None;
+}
+
+impl<'a> Place<'a> {
+    fn of(program: &'a Program, sizes: &'a RankSizes, peak: &Peak, style: Style) -> Self {
+        let list = program.list(peak.phase);
+        let mut works = vec![0];
+        let mut all = 0;
+        for instr in list {
+            if !matches!(instr, Instr::Move { .. }) {
+                all += positions(std::slice::from_ref(instr));
+            }
+            works.push(all);
+        }
+        Self {
+            program,
+            sizes,
+            phase: peak.phase,
+            list,
+            place: peak.place,
+            index: uses::Index::of(list),
+            works,
+            style,
+        }
     }
-    let list = program.list(peak.phase);
-    let uses = uses::indexed(list, index, id);
-    // Copies count for nothing: of several that are fetched one after another, each would free its memory while
-    // the others are, and change places with them without end.
-    let length = |from: usize, to: usize| -> f64 {
-        let part = list.get(from..to).unwrap_or(&[]).iter();
-        let works = part.filter(|instr| !matches!(instr, Instr::Move { .. }));
-        works
-            .map(|instr| f64::from(positions(std::slice::from_ref(instr))))
-            .sum()
-    };
-    match buffer.role {
-        Role::Temp if program.logits.is_some_and(|at| at.buffer == id) => None,
-        Role::Temp if buffer.slots == 1 => {
-            let gaps = uses.windows(2).map(|pair| [pair[0][1], pair[1][0]]);
-            let gap = gaps
-                .into_iter()
-                .find(|gap| gap[0] < peak.place && peak.place < gap[1])?;
-            let freed = length(gap[0] + 1, gap[1]);
-            if freed == 0.0 {
-                return None;
-            }
-            let copies = match split::clean(list, index, program, id) {
-                Some(_) => 1.0,
-                None => 2.0,
-            };
-            Some(Candidate {
-                choice: Choice::Split(peak.phase, id, gap),
-                gain: bytes * freed / copies,
-            })
+
+    /// Positions that the instructions of a range take.
+    fn length(&self, from: usize, to: usize) -> f64 {
+        f64::from(self.works[to].saturating_sub(self.works[from]))
+    }
+
+    fn candidate(&self, id: BufferId) -> Option<Candidate> {
+        let Self { program, place, .. } = *self;
+        let buffer = program.buffer(id);
+        let bytes = buffer.words(self.sizes) as f64;
+        if program.is_hosted(id) || bytes == 0.0 {
+            return None;
         }
-        Role::Temp => {
-            let (first, last) = (uses.first()?, uses.last()?);
-            if peak.place < first[0] || last[1] < peak.place {
-                return None;
+        let uses = || uses::indexed(self.list, &self.index, id);
+        match buffer.role {
+            Role::Temp if program.logits.is_some_and(|at| at.buffer == id) => None,
+            Role::Temp if buffer.slots == 1 => {
+                let uses = uses();
+                let mut gaps = uses.windows(2).map(|pair| [pair[0][1], pair[1][0]]);
+                let gap = gaps.find(|gap| gap[0] < place && place < gap[1])?;
+                let freed = self.length(gap[0] + 1, gap[1]);
+                if freed == 0.0 {
+                    return None;
+                }
+                let copies = match split::clean(self.list, &self.index, program, id) {
+                    Some(_) => 1.0,
+                    None => 2.0,
+                };
+                Some(Candidate {
+                    choice: Choice::Split(self.phase, id, gap),
+                    gain: bytes * freed / copies,
+                })
             }
-            let slots = ring::Ring::of(program, peak.phase, id, style)?.slots();
-            let freed = 1.0 - f64::from(slots) / f64::from(buffer.slots);
-            Some(Candidate {
-                choice: Choice::Ring(peak.phase, id),
-                gain: bytes * freed * length(first[0], last[1] + 1) / 2.0,
-            })
+            Role::Temp => {
+                let uses = uses();
+                let (first, last) = (uses.first()?, uses.last()?);
+                if place < first[0] || last[1] < place {
+                    return None;
+                }
+                let slots = ring::Ring::of(program, self.phase, id, self.style)?.slots();
+                let freed = 1.0 - f64::from(slots) / f64::from(buffer.slots);
+                Some(Candidate {
+                    choice: Choice::Ring(self.phase, id),
+                    gain: bytes * freed * self.length(first[0], last[1] + 1) / 2.0,
+                })
+            }
+            _ if has_home(buffer) => {
+                let uses = uses();
+                let used = |[first, last]: &[usize; 2]| (*first..=*last).contains(&place);
+                if uses.iter().any(used) {
+                    return None;
+                }
+                let busy = match (uses.first(), uses.last()) {
+                    (Some(first), Some(last)) => self.length(first[0], last[1] + 1),
+                    _ => 0.0,
+                };
+                let mut places = self.index.places(id).iter();
+                let writes = places.any(|place| uses::writes(&self.list[*place], id));
+                Some(Candidate {
+                    choice: Choice::Home(id),
+                    gain: bytes * (self.length(0, self.list.len()) - busy).max(1.0)
+                        / if writes { 2.0 } else { 1.0 },
+                })
+            }
+            _ => None,
         }
+    }
+}
+
+/// Whether a buffer lives as long as the program and may do so on the host.
+fn has_home(buffer: &Buffer) -> bool {
+    // Types of arcs stay: they pick places, and are known by their role.
+    let kind = matches!(
+        buffer.role,
         Role::Features
-        | Role::FeatureValues
-        | Role::Degree(..)
-        // Types stay: they pick places, and are known by their role.
-        | Role::RelationDegree(_)
-        | Role::Param(_)
-        | Role::State(..)
-        | Role::Static
-            if buffer.slots == 1 =>
-        {
-            let used = |[first, last]: &[usize; 2]| (*first..=*last).contains(&peak.place);
-            if uses.iter().any(used) {
-                return None;
-            }
-            let busy = match (uses.first(), uses.last()) {
-                (Some(first), Some(last)) => length(first[0], last[1] + 1),
-                _ => 0.0,
-            };
-            let writes = uses::writes(list, program, id);
-            Some(Candidate {
-                choice: Choice::Home(id),
-                gain: bytes * (length(0, list.len()) - busy).max(1.0)
-                    / if writes { 2.0 } else { 1.0 },
-            })
-        }
-        _ => None,
-    }
+            | Role::FeatureValues
+            | Role::Degree(..)
+            | Role::RelationDegree(_)
+            | Role::Param(_)
+            | Role::State(..)
+            | Role::Static
+    );
+    kind && buffer.slots == 1
 }
 
 /// A new buffer of a program.

@@ -4,7 +4,7 @@ use crate::lower::offload::Room;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::memory::{self, layout};
+use gnnc_ir::memory::Lives;
 use gnnc_ir::op::{Loss, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
@@ -12,13 +12,18 @@ use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
-    let buffers = |sizes: &RankSizes| layout(program, sizes).total_bytes;
+    let lives = Lives::of(program);
+    let buffers = |sizes: &RankSizes, known: u64| match lives.fits(sizes, known) {
+        true => 0,
+        false => lives.layout(sizes).total_bytes,
+    };
     worst(program, cluster, parts, &buffers)
 }
 
 /// What [`peak`] cannot be below.
 pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
-    let buffers = |sizes: &RankSizes| memory::least(program, sizes);
+    let lives = Lives::of(program);
+    let buffers = |sizes: &RankSizes, _| lives.least(sizes);
     worst(program, cluster, parts, &buffers)
 }
 
@@ -36,17 +41,19 @@ pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room
     rooms
 }
 
-/// Memory of the rank that needs most, with what buffers take.
+/// Memory of the rank that needs most, with what buffers take, which need not be said where that is no more than
+/// so many bytes.
 fn worst(
     program: &Program,
     cluster: &Cluster,
     parts: &Parts,
-    buffers: &dyn Fn(&RankSizes) -> u64,
+    buffers: &dyn Fn(&RankSizes, u64) -> u64,
 ) -> Bytes {
-    let mut peak = 0;
+    let mut peak = 0u64;
     let sharers = |rank| sharers(cluster, rank, program.ranks);
     each(program, parts, &sharers, &mut |sizes, own| {
-        peak = peak.max(buffers(sizes).saturating_add(own));
+        let known = peak.saturating_sub(own);
+        peak = peak.max(buffers(sizes, known).saturating_add(own));
     });
     Bytes(peak)
 }
@@ -80,8 +87,12 @@ fn each(
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
-        let messages = needs.messages(parts, rank);
         let sharers = sharers(rank as u32);
+        // The messages of ranks are alike where their sizes are, unless each pair's are known.
+        let known = |one: &&(RankSizes, u64, u64, u64)| (one.0, one.1) == (*sizes, sent);
+        let uniform = parts.messages == Messages::Uniform;
+        let known = seen.iter().find(known).filter(|_| uniform);
+        let messages = known.map_or_else(|| needs.messages(parts, rank), |one| one.2);
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
             let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;

@@ -22,7 +22,10 @@ pub(super) fn home(program: &mut Program, id: BufferId) -> Vec<(Phase, BufferId)
             .iter()
             .flat_map(|instr| of(instr, program, id))
             .collect();
-        let (fetched, stored) = (reads_first(all.iter(), false), writes(list, program, id));
+        let (fetched, stored) = (
+            reads_first(all.iter(), false),
+            list.iter().any(|instr| writes(instr, id)),
+        );
         let here = Buffer {
             role: Role::Temp,
             ..program.buffer(id).clone()

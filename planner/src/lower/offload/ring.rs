@@ -12,7 +12,7 @@ use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
 
 /// Slots below which a stack is left alone.
-const FEWEST: u32 = 5;
+pub(super) const FEWEST: u32 = 5;
 
 /// A stack that can be kept on the host, with the loops that use it.
 pub(super) struct Ring {

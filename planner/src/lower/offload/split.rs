@@ -1,6 +1,6 @@
 //! Tensors that rest on the host between two uses.
 
-use super::uses::{Index, halo, of, reads_first, touches};
+use super::uses::{Index, halo, of, reads_first, touches, writes};
 use super::{add, copy, twin};
 use gnnc_ir::access::Access;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
@@ -14,23 +14,26 @@ pub(super) fn clean(
     id: BufferId,
 ) -> Option<BufferId> {
     let mut fetched = None;
-    for (place, instr) in list.iter().enumerate() {
-        let written =
-            |id| index.has(place, id) && of(instr, program, id).iter().any(|access| access.writes);
-        match instr {
+    for place in index.places(id) {
+        match &list[*place] {
             Instr::Move { from, to, .. } if to.buffer == id => {
                 if fetched.is_some() {
                     return None;
                 }
-                fetched = Some(from.buffer);
+                fetched = Some((*place, from.buffer));
             }
-            _ if written(id) => return None,
-            // What is stored there afterwards is something else.
-            _ if fetched.is_some_and(written) => return None,
+            instr if writes(instr, id) => return None,
             _ => {}
         }
     }
-    fetched.filter(|home| program.is_hosted(*home) && program.buffer(*home).slots == 1)
+    let (fetch, home) = fetched?;
+    // What is stored there afterwards is something else.
+    let mut later = index.places(home).iter().filter(|place| **place > fetch);
+    if later.any(|place| writes(&list[*place], home)) {
+        return None;
+    }
+    let kept = program.is_hosted(home) && program.buffer(home).slots == 1;
+    kept.then_some(home)
 }
 
 /// Lets a tensor rest between the uses of a list that end and begin at two places.

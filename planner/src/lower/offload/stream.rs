@@ -57,10 +57,17 @@ pub(super) fn candidate(
     ids.dedup();
     let words = |id: &BufferId| program.buffer(*id).words(sizes);
     let of = chunks(even, count);
+    let chunk = Chunk {
+        index: 0,
+        of,
+        even: Some(even),
+    };
+    let mut cut = worker(instr).clone();
+    cut.set_chunk(chunk);
     ids.retain(|id| {
         let mut buffer = program.buffer(*id).clone();
         (buffer.extent, buffer.slots) = (window(buffer.extent, even, of), means.slots());
-        words(id) > buffer.words(sizes)
+        words(id) > buffer.words(sizes) && by_chunks(&cut, program, *id, chunk)
     });
     ids.sort_by_key(|id| std::cmp::Reverse(words(id)));
     let works = |id: &BufferId| {
@@ -90,7 +97,7 @@ pub(super) fn chunks(even: Even, parts: u32) -> u32 {
 }
 
 /// What a buffer of these rows has where it holds a chunk at a time.
-fn window(extent: Extent, even: Even, of: u32) -> Extent {
+pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
     match extent {
         Extent::Edges(_) | Extent::AllEdges(_) => Extent::ArcRun(even, of),
         _ => Extent::Run(even, of),
@@ -98,7 +105,7 @@ fn window(extent: Extent, even: Even, of: u32) -> Extent {
 }
 
 /// The instruction that a loop over chunks is for, or the instruction itself.
-fn worker(instr: &Instr) -> &Instr {
+pub(super) fn worker(instr: &Instr) -> &Instr {
     let Instr::Chunks { body, .. } = instr else {
         return instr;
     };
@@ -168,24 +175,19 @@ pub(super) fn stream(
         of: chunks(even, count),
         even: Some(even),
     };
-    let buffer = program.buffer(id);
-    let kept = program.logits.is_some_and(|at| at.buffer == id);
-    let words = buffer.columns.is_multiple_of(buffer.storage.in_word());
-    if kept || !words || buffer.slots != 1 || program.is_hosted(id) || !holds(program, id, chunk) {
+    let mut cut = worker(instr).clone();
+    cut.set_chunk(chunk);
+    let one = program.buffer(id).slots == 1 && !program.is_hosted(id);
+    if !one || !by_chunks(&cut, program, id, chunk) {
         return None;
     }
     if !matches!(instr, Instr::Chunks { .. }) {
-        let mut instr = instr.clone();
-        instr.set_chunk(chunk);
         program.list_mut(phase)[place] = Instr::Chunks {
             reverse: false,
-            body: vec![instr],
+            body: vec![cut],
         };
     }
     let at = Loop::of(program, phase, place);
-    if !by_rows(worker(at.get(program)?), program, id, chunk) {
-        return None;
-    }
     let id = match program.buffer(id).role {
         Role::Temp => id,
         Role::Features | Role::Degree(..) | Role::Static => {
@@ -215,10 +217,6 @@ impl Loop {
         let list = program.list(self.phase).iter().enumerate();
         let mut loops = list.filter(|(_, i)| matches!(i, Instr::Chunks { .. }));
         loops.nth(self.before).map(|(place, _)| place)
-    }
-
-    fn get<'a>(&self, program: &'a Program) -> Option<&'a Instr> {
-        program.list(self.phase).get(self.place(program)?)
     }
 
     /// Gives the loop a tensor of its own, which is fetched before it and stored after it where others use it.
@@ -330,6 +328,18 @@ impl Loop {
         (buffer.extent, buffer.slots) = (window(buffer.extent, even, chunk.of), slots);
         Some(())
     }
+}
+
+/// Whether an instruction over a chunk needs of a buffer nothing but the rows of the chunk, which can be moved.
+pub(super) fn by_chunks(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool {
+    let buffer = program.buffer(id);
+    let kept = program.logits.is_some_and(|at| at.buffer == id);
+    let words = buffer.columns.is_multiple_of(buffer.storage.in_word());
+    let role = matches!(
+        buffer.role,
+        Role::Temp | Role::Features | Role::Degree(..) | Role::Static
+    );
+    !kept && words && role && holds(program, id, chunk) && by_rows(instr, program, id, chunk)
 }
 
 /// Whether a buffer has the rows of a cut first.

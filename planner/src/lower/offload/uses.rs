@@ -1,51 +1,84 @@
 //! Where lists use a buffer.
 
 use gnnc_ir::access::{Access, Touched, accesses};
-use gnnc_ir::program::{BufferId, Instr, Program, Transfer, Vertices};
+use gnnc_ir::program::{BufferId, Instr, Program, Ref, Transfer, Vertices};
 
-/// The buffers that each instruction of a list touches, loops included, in order.
-pub(super) struct Index(Vec<Vec<BufferId>>);
+/// Where a list touches each buffer, loops included.
+pub(super) struct Index {
+    /// By buffer: where its places begin.
+    first: Vec<usize>,
+    /// Ascending.
+    places: Vec<usize>,
+}
 
 impl Index {
     pub(super) fn of(list: &[Instr]) -> Self {
-        let ids = |instr: &Instr| {
-            let mut ids = Vec::new();
-            touched(instr, &mut ids);
-            ids.sort_unstable();
-            ids.dedup();
-            ids
-        };
-        Self(list.iter().map(ids).collect())
+        // How often each buffer is touched, then where its places end, then where they begin.
+        let mut first: Vec<usize> = Vec::new();
+        each_once(list, &mut |id, _| {
+            first.resize(first.len().max(id + 2), 0);
+            first[id] += 1;
+        });
+        let mut end = 0;
+        for touched in &mut first {
+            end += *touched;
+            *touched = end;
+        }
+        let mut places = vec![0; end];
+        each_once(list, &mut |id, place| {
+            first[id] -= 1;
+            places[first[id]] = place;
+        });
+        Self { first, places }
     }
 
-    /// Whether the instruction at a place touches a buffer.
-    pub(super) fn has(&self, place: usize, id: BufferId) -> bool {
-        let ids = self.0.get(place);
-        ids.is_some_and(|ids| ids.binary_search(&id).is_ok())
+    /// The places that touch a buffer, ascending.
+    pub(super) fn places(&self, id: BufferId) -> &[usize] {
+        let id = id.0 as usize;
+        let ends = self.first.get(id).zip(self.first.get(id + 1));
+        let places = ends.and_then(|(first, end)| self.places.get(*first..*end));
+        places.unwrap_or(&[])
     }
 }
 
-fn touched(instr: &Instr, ids: &mut Vec<BufferId>) {
-    if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
-        return body.iter().for_each(|instr| touched(instr, ids));
+/// Visits the buffers that each instruction of a list touches, the last instruction first.
+fn each_once(list: &[Instr], visit: &mut dyn FnMut(usize, usize)) {
+    let mut ids: Vec<usize> = Vec::new();
+    for (place, instr) in list.iter().enumerate().rev() {
+        ids.clear();
+        each(instr, &mut |at, _| ids.push(at.buffer.0 as usize));
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().for_each(|id| visit(*id, place));
     }
-    let (reads, writes) = instr.accesses();
-    ids.extend(reads.iter().chain(&writes).map(|at| at.buffer));
+}
+
+/// Visits what an instruction reads, then what it writes (`true`), or what the instructions of a loop do.
+pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
+    match instr {
+        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            body.iter().for_each(|instr| each(instr, visit));
+        }
+        instr => instr.each_access(visit),
+    }
 }
 
 /// The first and last place of each use of a buffer: an instruction, or two halves with what is in between.
 pub(super) fn uses(list: &[Instr], id: BufferId) -> Vec<[usize; 2]> {
-    indexed(list, &Index::of(list), id)
+    let places = list.iter().enumerate();
+    let places = places.filter(|(_, instr)| touches(instr, id));
+    joined(list, places.map(|(place, _)| place))
 }
 
 /// The same of a list whose index is known.
 pub(super) fn indexed(list: &[Instr], index: &Index, id: BufferId) -> Vec<[usize; 2]> {
+    joined(list, index.places(id).iter().copied())
+}
+
+fn joined(list: &[Instr], places: impl Iterator<Item = usize>) -> Vec<[usize; 2]> {
     let mut found: Vec<[usize; 2]> = Vec::new();
-    for (place, instr) in list.iter().enumerate() {
-        if !index.has(place, id) {
-            continue;
-        }
-        let end = match instr {
+    for place in places {
+        let end = match &list[place] {
             Instr::Begin(transfer) => finish(list, place, transfer),
             _ => place,
         };
@@ -66,15 +99,16 @@ fn finish(list: &[Instr], begin: usize, transfer: &Transfer) -> usize {
 
 /// Whether an instruction uses a buffer, loops included.
 pub(super) fn touches(instr: &Instr, id: BufferId) -> bool {
-    let mut ids = Vec::new();
-    touched(instr, &mut ids);
-    ids.contains(&id)
+    let mut found = false;
+    each(instr, &mut |at, _| found |= at.buffer == id);
+    found
 }
 
-/// Whether a list writes a buffer.
-pub(super) fn writes(list: &[Instr], program: &Program, id: BufferId) -> bool {
-    let mut all = list.iter().flat_map(|instr| of(instr, program, id));
-    all.any(|access| access.writes)
+/// Whether an instruction writes a buffer, loops included.
+pub(super) fn writes(instr: &Instr, id: BufferId) -> bool {
+    let mut found = false;
+    each(instr, &mut |at, write| found |= write && at.buffer == id);
+    found
 }
 
 /// The uses of a buffer by an instruction, in order: what a product writes, its end may read.

@@ -1,7 +1,10 @@
 //! Copies beside computing: halves as far apart as the memory allows.
 
-use super::{Room, beyond, ring::last_tag};
-use gnnc_ir::access::{Access, accesses, ordered};
+use super::fit::{fits, most_beyond};
+use super::uses::each;
+use super::{Room, ring::last_tag};
+use gnnc_ir::access::{accesses, ordered};
+use gnnc_ir::memory::Lives;
 use gnnc_ir::program::{Instr, Program, Transfer};
 use gnnc_ir::trace::Phase;
 
@@ -12,12 +15,13 @@ const TRIES: [usize; 4] = [1, 2, 4, 16];
 const TIGHTEST: usize = 2;
 
 /// Cuts moves of lists into halves: what is fetched begins earlier, what is stored ends later.
-pub(super) fn widen(programs: Vec<Program>, rooms: &[Room]) -> Vec<Program> {
+pub(super) fn widen(programs: Vec<Program>, rooms: &[Room], looks: &mut u32) -> Vec<Program> {
     let Some(first) = programs.first() else {
         return programs;
     };
+    let lives = Lives::of(first);
     let spare = |room: &Room| {
-        let used = gnnc_ir::memory::layout(first, &room.sizes).total_bytes;
+        let used = lives.layout(&room.sizes).total_bytes;
         room.bytes.saturating_sub(used)
     };
     let mut by_spare: Vec<(u64, Room)> = rooms.iter().map(|r| (spare(r), *r)).collect();
@@ -28,12 +32,12 @@ pub(super) fn widen(programs: Vec<Program>, rooms: &[Room]) -> Vec<Program> {
     for phase in Phase::ALL {
         let mut place = 0;
         while place < wide[0].list(phase).len() {
-            place = cut(&mut wide, phase, place, &tight, &mut tag);
+            place = cut(&mut wide, phase, place, &tight, (&mut tag, looks));
         }
     }
-    match rooms.iter().all(|room| beyond(&wide[0], room) == 0) {
-        true => wide,
-        false => programs,
+    match most_beyond(&Lives::of(&wide[0]), rooms) {
+        0 => wide,
+        _ => programs,
     }
 }
 
@@ -43,7 +47,7 @@ fn cut(
     phase: Phase,
     place: usize,
     rooms: &[Room],
-    tag: &mut u32,
+    (tag, looks): (&mut u32, &mut u32),
 ) -> usize {
     let program = &programs[0];
     let list = program.list(phase);
@@ -57,8 +61,11 @@ fn cut(
     let fetched = program.is_hosted(from.buffer);
     let own = accesses(&list[place], program);
     let free = |instr: &&Instr| {
-        let uses: Vec<Access> = accesses(instr, program);
-        !ordered(&own, &uses, program)
+        let mut near = false;
+        each(instr, &mut |at, _| {
+            near |= own.iter().any(|own| own.buffer == at.buffer)
+        });
+        !near || !ordered(&own, &accesses(instr, program), program)
     };
     let way = match fetched {
         true => list[..place].iter().rev().take_while(free).count(),
@@ -70,20 +77,16 @@ fn cut(
             break;
         }
         tried = distance;
-        let before = programs[0].list(phase).to_vec();
-        halve(
-            &mut programs[0],
-            phase,
-            place,
-            (fetched, distance),
-            *tag + 1,
-        );
-        if rooms.iter().any(|room| beyond(&programs[0], room) > 0) {
-            *programs[0].list_mut(phase) = before;
+        let way = (fetched, distance);
+        halve(&mut programs[0], phase, place, way, *tag + 1);
+        *looks += 1;
+        let lives = Lives::of(&programs[0]);
+        if !rooms.iter().all(|room| fits(&lives, room)) {
+            join(&mut programs[0], phase, place, way);
             continue;
         }
         for program in &mut programs[1..] {
-            halve(program, phase, place, (fetched, distance), *tag + 1);
+            halve(program, phase, place, way, *tag + 1);
         }
         *tag += 1;
         return place + if fetched { 2 } else { 1 };
@@ -103,10 +106,25 @@ fn halve(
     let what = Box::new(list.remove(place));
     let transfer = Transfer { tag, what };
     let (begin, finish) = (Instr::Begin(transfer.clone()), Instr::Finish(transfer));
-    let (first, last) = match fetched {
-        true => (place - distance, place + 1),
-        false => (place, place + distance + 1),
-    };
+    let [first, last] = ends(place, (fetched, distance));
     list.insert(first, begin);
     list.insert(last, finish);
+}
+
+/// Where the halves lie of what was at a place.
+fn ends(place: usize, (fetched, distance): (bool, usize)) -> [usize; 2] {
+    match fetched {
+        true => [place - distance, place + 1],
+        false => [place, place + distance + 1],
+    }
+}
+
+/// Undoes that.
+fn join(program: &mut Program, phase: Phase, place: usize, way: (bool, usize)) {
+    let list = program.list_mut(phase);
+    let [first, last] = ends(place, way);
+    list.remove(last);
+    if let Instr::Begin(transfer) = list.remove(first) {
+        list.insert(place, *transfer.what);
+    }
 }

@@ -1,0 +1,113 @@
+//! What cannot fit, whatever is moved.
+
+use super::fit::lacking;
+use super::stream::{self, chunks, cut, window, worker};
+use super::uses::each;
+use super::{Means, Room, has_home};
+use gnnc_ir::memory::{Lifetime, lifetimes};
+use gnnc_ir::program::{Buffer, BufferId, Chunk, Extent, Instr, Program, RankSizes};
+use gnnc_ir::trace::Phase;
+
+/// Whether some instruction uses more than some room has, whatever is moved by these means.
+pub(super) fn hopeless(program: &Program, rooms: &[Room], means: Means) -> bool {
+    let always: Vec<bool> = lifetimes(program)
+        .iter()
+        .zip(&program.buffers)
+        .map(|(life, buffer)| *life == Lifetime::Always && !has_home(buffer))
+        .collect();
+    let needs = needs(program, &always, means);
+    rooms.iter().any(|room| {
+        let staying = program.buffers.iter().zip(&always);
+        let staying = staying.filter(|(_, always)| **always);
+        let staying = staying.map(|(buffer, _)| buffer.words(&room.sizes));
+        let staying = staying.fold(0, u64::saturating_add);
+        let used = needs.iter().map(|uses| {
+            let words = uses.iter().map(|one| one.words(program, &room.sizes));
+            words.fold(staying, u64::saturating_add)
+        });
+        let most = used.max().unwrap_or(staying);
+        lacking(most.saturating_mul(4), room) > 0
+    })
+}
+
+/// One buffer that an instruction uses.
+struct Need {
+    id: BufferId,
+    /// The rows and slots of it that are here where it is here a chunk at a time.
+    chunk: Option<(Extent, u32)>,
+}
+
+impl Need {
+    /// Words of it that are here while the instruction runs.
+    fn words(&self, program: &Program, sizes: &RankSizes) -> u64 {
+        let buffer = program.buffer(self.id);
+        let of = |extent: Extent| Buffer {
+            name: String::new(),
+            extent,
+            ..*buffer
+        };
+        // What is used of a stack is a slot, and of rows of others nothing may be needed.
+        let whole = match buffer.extent {
+            Extent::Local => Extent::Inner,
+            extent => extent,
+        };
+        let whole = of(whole).slot_words(sizes);
+        let chunk = self.chunk.map(|(extent, slots)| {
+            let words = of(extent).slot_words(sizes);
+            words.saturating_mul(u64::from(slots))
+        });
+        chunk.map_or(whole, |chunk| chunk.min(whole))
+    }
+}
+
+/// What each instruction uses that is not `always` there, nor on the host.
+fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
+    let mut found = Vec::new();
+    for phase in Phase::ALL {
+        for instr in program.list(phase) {
+            let chunk = chunk(instr, program, means);
+            leaves(instr, &mut |leaf| {
+                let mut ids: Vec<BufferId> = Vec::new();
+                each(leaf, &mut |at, _| ids.push(at.buffer));
+                ids.sort_unstable();
+                ids.dedup();
+                ids.retain(|id| !program.is_hosted(*id) && !always[id.0 as usize]);
+                let need = |id| Need {
+                    id,
+                    chunk: chunk.as_ref().and_then(|(worker, chunk)| {
+                        let even = chunk.even?;
+                        let fits = stream::by_chunks(worker, program, id, *chunk);
+                        let extent = window(program.buffer(id).extent, even, chunk.of);
+                        fits.then_some((extent, means.slots()))
+                    }),
+                };
+                found.push(ids.into_iter().map(need).collect());
+            });
+        }
+    }
+    found
+}
+
+/// How an instruction of a list is cut, or could be, and itself cut so.
+fn chunk(instr: &Instr, program: &Program, means: Means) -> Option<(Instr, Chunk)> {
+    let count = means.chunks?;
+    let even = cut(instr, program)?;
+    let chunk = Chunk {
+        index: 0,
+        of: chunks(even, count),
+        even: Some(even),
+    };
+    let mut worker = worker(instr).clone();
+    worker.set_chunk(chunk);
+    Some((worker, chunk))
+}
+
+/// Visits the instructions of loops in place of these.
+fn leaves<'a>(instr: &'a Instr, visit: &mut dyn FnMut(&'a Instr)) {
+    match instr {
+        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            body.iter().for_each(|instr| leaves(instr, visit));
+        }
+        instr => visit(instr),
+    }
+}

@@ -1,0 +1,206 @@
+//! Moves one thing after the other until buffers fit.
+
+use super::{Choice, Means, Room, Short, choose, home, ring, split, stream};
+use gnnc_ir::memory::Lives;
+use gnnc_ir::program::{Program, RankSizes};
+
+/// Programs of which some tensors rest already, and what is known of what ranks lack.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) programs: Vec<Program>,
+    pub(super) rooms: Vec<Room>,
+    /// Bytes that each room lacked when it was last looked at, or fewer where that is more than the others lack.
+    missing: Vec<u64>,
+    /// Rooms to look at now.
+    changed: Vec<usize>,
+}
+
+impl State {
+    pub(super) fn new(programs: Vec<Program>, rooms: Vec<Room>) -> Self {
+        Self {
+            missing: vec![0; rooms.len()],
+            changed: tight(&rooms),
+            programs,
+            rooms,
+        }
+    }
+
+    /// Moves what is best to move until the first program, which needs most, fits in all rooms.
+    ///
+    /// # Errors
+    /// How much is missing when there is nothing left to move.
+    pub(super) fn fit(&mut self, means: Means, looks: &mut u32) -> Result<(), Short> {
+        loop {
+            *looks += 1;
+            let Some((room, choice)) = self.next(means)? else {
+                return Ok(());
+            };
+            let bytes = self.missing[room];
+            let mut all = self.programs.iter_mut();
+            if !all.all(|program| apply(program, choice, means)) {
+                return Err(Short { bytes });
+            }
+            self.changed = vec![room];
+        }
+    }
+
+    /// The room that lacks most and what to move; none if everything fits.
+    fn next(&mut self, means: Means) -> Result<Option<(usize, Choice)>, Short> {
+        let Some(first) = self.programs.first() else {
+            return Ok(None);
+        };
+        let lives = Lives::of(first);
+        look(&lives, &self.rooms, &mut self.missing, &self.changed);
+        let worst = (0..self.rooms.len()).max_by_key(|n| (self.missing[*n], usize::MAX - n));
+        let Some(worst) = worst.filter(|n| self.missing[*n] > 0) else {
+            return Ok(None);
+        };
+        let room = &self.rooms[worst];
+        match choose(&lives, &room.sizes, means) {
+            Some(choice) => Ok(Some((worst, choice))),
+            None => Err(Short {
+                bytes: beyond(&lives, room),
+            }),
+        }
+    }
+}
+
+/// Finds what rooms that have changed lack; where nothing is lacking, what all lack.
+fn look(lives: &Lives, rooms: &[Room], missing: &mut [u64], changed: &[usize]) {
+    for n in changed {
+        let others = missing.iter().enumerate().filter(|(other, _)| other != n);
+        let others = match changed.len() {
+            1 => others.map(|(_, bytes)| *bytes).max().unwrap_or(0),
+            _ => u64::MAX,
+        };
+        // As long as it is certainly more than what others lack, nobody has to know.
+        let least = lacking(lives.least(&rooms[*n].sizes), &rooms[*n]);
+        missing[*n] = match least > others {
+            true => least,
+            false => beyond(lives, &rooms[*n]),
+        };
+    }
+    if changed.iter().all(|n| missing[*n] == 0) {
+        for (missing, room) in missing.iter_mut().zip(rooms) {
+            *missing = beyond(lives, room);
+        }
+    }
+}
+
+/// Bytes by which the buffers of a program are larger than a room.
+pub(super) fn beyond(lives: &Lives, room: &Room) -> u64 {
+    match fits(lives, room) {
+        true => 0,
+        false => lacking(lives.layout(&room.sizes).total_bytes, room),
+    }
+}
+
+/// Whether the buffers of a program fit into a room.
+pub(super) fn fits(lives: &Lives, room: &Room) -> bool {
+    let bytes = room.bytes.checked_sub(room.lacking);
+    bytes.is_some_and(|bytes| lives.fits(&room.sizes, bytes))
+}
+
+/// The same of the room that lacks most.
+pub(super) fn most_beyond(lives: &Lives, rooms: &[Room]) -> u64 {
+    let all = rooms.iter().map(|room| beyond(lives, room));
+    all.max().unwrap_or(0)
+}
+
+/// What a room lacks for buffers of so many bytes.
+pub(super) fn lacking(bytes: u64, room: &Room) -> u64 {
+    let needed = bytes.saturating_add(room.lacking);
+    needed.saturating_sub(room.bytes)
+}
+
+/// The rooms that have less for more than others, of equal ones the first: what fits there can be expected to fit
+/// everywhere.
+fn tight(rooms: &[Room]) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    for (n, room) in rooms.iter().enumerate() {
+        if !found.iter().any(|other| tighter(&rooms[*other], room)) {
+            found.retain(|other| !tighter(room, &rooms[*other]));
+            found.push(n);
+        }
+    }
+    found
+}
+
+/// Whether a room has no more than another one, for no less.
+fn tighter(a: &Room, b: &Room) -> bool {
+    let sizes = |sizes: &RankSizes| {
+        let RankSizes {
+            inner,
+            halo,
+            edges,
+            feature_nonzeros,
+            slice_nonzeros,
+            vertices,
+            all_edges,
+            max_degree,
+        } = *sizes;
+        [
+            inner,
+            halo,
+            edges,
+            feature_nonzeros,
+            slice_nonzeros,
+            vertices,
+            all_edges,
+            max_degree,
+        ]
+    };
+    let mut all = sizes(&a.sizes).into_iter().zip(sizes(&b.sizes));
+    a.bytes <= b.bytes && a.lacking >= b.lacking && a.lists == b.lists && all.all(|(a, b)| a >= b)
+}
+
+/// Makes a change; whether it could be made.
+fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
+    match choice {
+        Choice::Split(phase, id, gap) => split::split(program, phase, id, gap),
+        Choice::Home(id) => {
+            home::home(program, id);
+        }
+        Choice::Ring(phase, id) => {
+            if let Some(ring) = ring::Ring::of(program, phase, id, means.style) {
+                ring.apply(program);
+            }
+        }
+        Choice::Stream(phase, place, id) => {
+            return stream::stream(program, (phase, place), id, means).is_some();
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(inner: u64, edges: u64, bytes: u64) -> Room {
+        Room {
+            sizes: RankSizes {
+                inner,
+                edges,
+                ..RankSizes::default()
+            },
+            bytes,
+            lacking: 0,
+            lists: true,
+        }
+    }
+
+    #[test]
+    fn rooms_that_others_are_tighter_than_are_not_looked_at() {
+        let rooms = [
+            room(9, 80, 100),
+            room(10, 70, 100),
+            room(9, 70, 100),
+            room(10, 80, 101),
+            room(10, 70, 100),
+        ];
+        assert_eq!(tight(&rooms), [0, 1, 3]);
+        assert_eq!(tight(&[rooms[2], rooms[1]]), [1]);
+        assert!(tight(&[]).is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! What was tried to make programs fit: what some attempts have in common is done once, and what is known to be in
+//! vain is not done at all.
+
+use super::fit::{State, most_beyond};
+use super::{Means, Room, Short, Style, bound, ring, stream, topology, widen};
+use gnnc_ir::memory::Lives;
+use gnnc_ir::program::Program;
+
+/// Attempts at making programs fit into rooms.
+pub(super) struct Tries<'a> {
+    programs: &'a [Program],
+    rooms: &'a [Room],
+    /// By style: how far it goes without chunks, which is where attempts with chunks begin.
+    whole: [Option<(State, Result<(), Short>)>; 2],
+    /// Whether there is a stack, which alone makes a difference between the styles without chunks.
+    stacks: bool,
+    /// The last attempt, with what was lacking if it was made.
+    last: Option<(Means, Option<Short>)>,
+    /// How often it was found what programs take.
+    looks: &'a mut u32,
+}
+
+impl<'a> Tries<'a> {
+    pub(super) fn new(programs: &'a [Program], rooms: &'a [Room], looks: &'a mut u32) -> Self {
+        let mut buffers = programs.iter().flat_map(|program| &program.buffers);
+        Self {
+            programs,
+            rooms,
+            whole: [None, None],
+            stacks: buffers.any(|buffer| buffer.slots >= ring::FEWEST),
+            last: None,
+            looks,
+        }
+    }
+
+    /// What fits by these means, if that succeeds.
+    pub(super) fn attempt(&mut self, means: Means) -> Option<State> {
+        let listed = self.listed(means);
+        let (programs, rooms) = match &listed {
+            Some(state) => (&state.programs[..], &state.rooms[..]),
+            None => (self.programs, self.rooms),
+        };
+        let first = programs.first();
+        *self.looks += 1;
+        if first.is_some_and(|first| bound::hopeless(first, rooms, means)) {
+            self.last = Some((means, None));
+            return None;
+        }
+        match self.run(listed, means) {
+            Ok(state) => Some(state),
+            Err(short) => {
+                self.last = Some((means, Some(short)));
+                None
+            }
+        }
+    }
+
+    /// How much the last attempt lacks, which is made now if it was known to be in vain.
+    pub(super) fn shortage(mut self) -> Short {
+        let short = match self.last {
+            Some((means, None)) => {
+                let listed = self.listed(means);
+                self.run(listed, means).err()
+            }
+            Some((_, short)) => short,
+            None => None,
+        };
+        short.unwrap_or(Short { bytes: 0 })
+    }
+
+    /// The programs of a state with copies as far beside computing as the memory allows.
+    pub(super) fn widened(&mut self, state: State) -> Vec<Program> {
+        widen::widen(state.programs, &state.rooms, self.looks)
+    }
+
+    /// The programs with the ends of arcs on the host, if these are among the means.
+    fn listed(&self, means: Means) -> Option<State> {
+        means.lists.then(|| {
+            let (mut programs, mut rooms) = (self.programs.to_vec(), self.rooms.to_vec());
+            topology::topology(&mut programs, &mut rooms, means);
+            State::new(programs, rooms)
+        })
+    }
+
+    fn run(&mut self, listed: Option<State>, means: Means) -> Result<State, Short> {
+        let mut state = match listed {
+            Some(state) => state,
+            None => {
+                let (state, whole) = self.whole(means);
+                if means.chunks.is_none() {
+                    (*whole)?;
+                }
+                state.clone()
+            }
+        };
+        state.fit(means, self.looks)?;
+        state.programs.iter_mut().for_each(stream::unroll);
+        *self.looks += 1;
+        let first = state.programs.first();
+        match first.map_or(0, |first| most_beyond(&Lives::of(first), &state.rooms)) {
+            0 => Ok(state),
+            bytes => Err(Short { bytes }),
+        }
+    }
+
+    /// How far these means go without chunks.
+    fn whole(&mut self, means: Means) -> &(State, Result<(), Short>) {
+        let alike = means.style == Style::Roomy || !self.stacks;
+        self.whole[usize::from(!alike)].get_or_insert_with(|| {
+            let mut state = State::new(self.programs.to_vec(), self.rooms.to_vec());
+            let means = Means {
+                chunks: None,
+                ..means
+            };
+            let whole = state.fit(means, self.looks);
+            (state, whole)
+        })
+    }
+}
