@@ -201,10 +201,17 @@ fn to_f16(x: f32) -> u16 {
 
 fn from_f16(bits: u16) -> f32 {
     let (sign, bits) = (u32::from(bits) & 0x8000, u32::from(bits) & 0x7fff);
-    // 2^112 moves the exponent, also of numbers that have none.
-    let x = f32::from_bits(bits << 13) * f32::from_bits(0x7780_0000);
+    // The exponent is moved by 112. Numbers without one get the least one first, which is taken off again: nothing here is too
+    // small for a normal float of 32 bits, since threads may take that for zero.
+    let normal = (bits << 13) + 0x3800_0000;
+    let small = f32::from_bits((bits << 13) + 0x3880_0000) - f32::from_bits(0x3880_0000);
+    let number = if bits < 0x0400 {
+        small.to_bits()
+    } else {
+        normal
+    };
     let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(sign << 16 | x.to_bits() | special)
+    f32::from_bits(sign << 16 | number | special)
 }
 
 #[cfg(test)]

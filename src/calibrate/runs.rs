@@ -189,7 +189,8 @@ fn waiting(trace: &Trace) -> f64 {
     };
     let step = trace.events.iter().filter(|e| e.phase == Phase::Step);
     let meets = step.filter(|event| event.resource == Resource::Network);
-    meets.filter_map(wait).sum::<f64>() / 1e6
+    // Without any the sum is 0, not -0.
+    meets.filter_map(wait).fold(0.0, |sum, us| sum + us) / 1e6
 }
 
 /// The instructions of an epoch with their times in seconds, without waiting.

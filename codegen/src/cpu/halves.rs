@@ -154,12 +154,19 @@ impl Emit<'_, '_> {
         let sign = self.b.ins().band(all, top);
         let sign = self.up(sign, 16);
         let bits = self.b.ins().band(all, below_top);
-        // 2^112 moves the exponent, also of numbers that have none.
+        // The exponent is moved by 112. Numbers without one get the least one first, which is taken off again: nothing
+        // here is too small for a normal float of 32 bits, since threads may take that for zero.
         let moved = self.up(bits, 13);
-        let moved = self.cast(types::F32X4, moved);
-        let scale = self.splat(f32::from_bits(0x7780_0000));
-        let number = self.b.ins().fmul(moved, scale);
-        let number = self.cast(types::I32X4, number);
+        let (shift, least) = (self.isplat(0x3800_0000), self.isplat(0x3880_0000));
+        let normal = self.b.ins().iadd(moved, shift);
+        let small = self.b.ins().iadd(moved, least);
+        let small = self.cast(types::F32X4, small);
+        let offset = self.cast(types::F32X4, least);
+        let small = self.b.ins().fsub(small, offset);
+        let small = self.cast(types::I32X4, small);
+        let first = self.isplat(0x0400);
+        let is_small = self.b.ins().icmp(IntCC::SignedLessThan, bits, first);
+        let number = self.b.ins().bitselect(is_small, small, normal);
         let (largest, infinite) = (self.isplat(0x7bff), self.isplat(0x7f80_0000));
         let is_special = self.b.ins().icmp(IntCC::SignedGreaterThan, bits, largest);
         let special = self.b.ins().band(is_special, infinite);

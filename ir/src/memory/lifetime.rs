@@ -18,11 +18,8 @@ impl Lifetime {
         let (Self::During(a), Self::During(b)) = (self, other) else {
             return true;
         };
-        let meet = |(a, b): (&Option<(u32, u32)>, &Option<(u32, u32)>)| match (a, b) {
-            (Some(a), Some(b)) => a.0 <= b.1 && b.0 <= a.1,
-            _ => false,
-        };
-        a.iter().zip(b).any(meet)
+        let mut pairs = a.iter().zip(b);
+        pairs.any(|pair| matches!(pair, (Some(a), Some(b)) if a.0 <= b.1 && b.0 <= a.1))
     }
 
     /// From the first position to the last one; none if it is never touched.

@@ -265,6 +265,7 @@ fn calibrated(mut cluster: Cluster) -> Cluster {
         costs: vec![Costs {
             ranks: 1,
             around: Seconds(1e-5),
+            waiting: 0.0,
             groups: groups.collect(),
             messages: messages.collect(),
         }],
@@ -294,6 +295,11 @@ proptest! {
             measured.costs[0].groups.values_mut().flat_map(|t| t.values_mut()).for_each(|c| *c *= 2.0);
         }
         prop_assert!(cost(&narrow, &slower, &parts).epoch.seconds.0 > least);
+        let mut waiting = cluster.clone();
+        if let Some(measured) = &mut waiting.calibration.measured {
+            measured.costs[0].waiting = 0.1;
+        }
+        prop_assert!(cost(&narrow, &waiting, &parts).epoch.seconds.0 > least);
     }
 
     #[test]

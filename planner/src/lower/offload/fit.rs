@@ -138,6 +138,9 @@ fn tighter(a: &Room, b: &Room) -> bool {
             vertices,
             all_edges,
             max_degree,
+            // Memory does not depend on these.
+            train: _,
+            reach: _,
         } = *sizes;
         [
             inner,
