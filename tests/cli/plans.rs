@@ -1,12 +1,11 @@
 //! The plans of all examples, as snapshots: a change of a plan is seen in review.
 
 use crate::examples::models;
-use crate::support::{example, gnnc};
+use crate::support::{example, gnnc, gnnc_seconds};
 use gnnc::ir::cluster::Cluster;
 use gnnc::planner::report;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::path::Path;
-use std::time::Instant;
 
 #[test]
 fn plans_of_the_examples() {
@@ -70,15 +69,24 @@ fn the_command_plans_what_the_library_plans() {
     assert_eq!(text.trim(), stored("cpu-text"));
 }
 
+/// Seconds that a processor works for the answer, the fewest of three times: on a busy machine the answer takes
+/// longer, and a processor that shares its core works up to twice as long.
 #[test]
-fn a_deep_model_is_planned_for_64_gpus_within_a_second() {
-    let model = example("gcnii_128_reddit.gir");
-    let begin = Instant::now();
-    let report = gnnc(["plan", &model, "--gpus", "64"]).report();
-    let seconds = begin.elapsed().as_secs_f64();
-    assert!(report.contains("graph x 64 metis"), "{report}");
-    assert!(
-        seconds < 1.0 || cfg!(debug_assertions),
-        "it took {seconds:.2} s"
-    );
+fn models_are_planned_for_64_gpus_within_a_second() {
+    for (name, part, most) in [
+        ("gcnii_128_reddit", "graph x 64 metis", 1.0),
+        ("gat_papers100m", "graph x 64 metis", 2.0),
+    ] {
+        let model = example(&format!("{name}.gir"));
+        let fewest = (0..3).fold(f64::MAX, |fewest, _| {
+            let (run, seconds) = gnnc_seconds(["plan", &model, "--gpus", "64"]);
+            let report = run.ok();
+            assert!(report.contains(part), "{report}");
+            fewest.min(seconds)
+        });
+        assert!(
+            fewest < most || cfg!(debug_assertions),
+            "{name} took {fewest:.2} s of {most}"
+        );
+    }
 }

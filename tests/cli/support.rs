@@ -80,6 +80,26 @@ pub fn gnnc<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> Run {
     finished(command().args(args).output().unwrap())
 }
 
+/// The same, with the seconds that processors worked for it.
+pub fn gnnc_seconds<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> (Run, f64) {
+    let mut command = command();
+    let command = command.args(args).stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    // What has ended is there until it is waited for; its report is shorter than a pipe.
+    let ticks = loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+        let fields: Vec<&str> = fields.collect();
+        if fields[0] == "Z" {
+            break fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    // A hundred a second on every machine.
+    (finished(child.wait_with_output().unwrap()), ticks / 100.0)
+}
+
 pub fn finished(output: Output) -> Run {
     let run = Run {
         code: output.status.code(),
