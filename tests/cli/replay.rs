@@ -1,7 +1,7 @@
 //! Plan files: run, verified, laid side by side; and how many devices a model needs.
 
 use crate::data::{folder, ring};
-use crate::support::{Folder, example, gnnc, refused, text};
+use crate::support::{Folder, example, gnnc, refused, text, train_two};
 use serde_json::{Value, json};
 
 /// The plan of Cora on two cores, in a file.
@@ -32,18 +32,8 @@ fn a_plan_is_run_as_it_says() {
     );
     let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
     assert_eq!(run["workers"], 2);
-    let cora = example("gcn_cora.gir");
-    let args = [
-        "train",
-        &cora,
-        "--workers",
-        "2",
-        "--epochs",
-        "3",
-        "--set",
-        "hidden=8",
-    ];
-    let by_hand = gnnc(args.iter().chain(&["--format", "json"])).json();
+    let small = ["--set", "hidden=8", "--epochs", "3", "--format", "json"];
+    let by_hand = train_two(&small).json();
     assert_eq!(run["train_loss"], by_hand["train_loss"]);
     let bytes = value(&plan)["candidates"][0]["bytes"].as_u64().unwrap();
     assert_eq!(run["bytes_sent"], 3 * bytes, "what was planned is sent");
@@ -102,17 +92,7 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
     let (cut, whole) = (run("yes"), run("no"));
     assert_eq!(cut["train_loss"], whole["train_loss"]);
     assert_eq!(cut["bytes_sent"], whole["bytes_sent"]);
-    let cora = example("gcn_cora.gir");
-    let by_hand = [
-        "train",
-        &cora,
-        "--workers",
-        "2",
-        "--interior",
-        "--epochs",
-        "3",
-    ];
-    let by_hand = gnnc(by_hand.iter().chain(&["--format", "json"])).json();
+    let by_hand = train_two(&["--interior", "--epochs", "3", "--format", "json"]).json();
     assert_eq!(by_hand["train_loss"], cut["train_loss"]);
 }
 

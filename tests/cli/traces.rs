@@ -1,6 +1,6 @@
 //! Timelines: written, read back, laid side by side.
 
-use crate::support::{Folder, example, gnnc, refused, text};
+use crate::support::{Folder, example, gnnc, refused, text, train_two};
 use gnnc::ir::trace::{Event, Kind, Phase, Trace};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +18,7 @@ fn traces(folder: &Folder) -> [String; 2] {
         "ranks=2,partitioner=metis,interior=yes",
     ];
     gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
-    let args = [
-        "train",
-        &cora,
-        "--workers",
-        "2",
-        "--interior",
-        "--epochs",
-        "5",
-    ];
-    gnnc(args.iter().chain(&["--trace", text(&measured)])).report();
+    train_two(&["--interior", "--epochs", "5", "--trace", text(&measured)]).report();
     [predicted, measured].map(|path| text(&path).to_owned())
 }
 

@@ -97,6 +97,12 @@ impl Vertices {
 }
 
 impl Even {
+    /// The chunk of a number, of so many.
+    pub fn chunk(self, index: u32, of: u32) -> Chunk {
+        let even = Some(self);
+        Chunk { index, of, even }
+    }
+
     /// Rows of the first of so many chunks, which is the longest.
     pub fn longest(&self, of: u32, sizes: &RankSizes) -> u64 {
         let total = sizes.rows(self.rows.extent());

@@ -68,11 +68,7 @@ fn chunk(rows: Vertices, index: u32) -> Chunk {
         grain: Grain::Reach,
         arcs: None,
     };
-    Chunk {
-        index,
-        of: 2,
-        even: Some(even),
-    }
+    even.chunk(index, 2)
 }
 
 /// How an instruction is cut: which rows, and in which order.

@@ -196,26 +196,13 @@ mod tests {
     use super::*;
     use crate::parts::parts;
     use gnnc_ir::plan::Partitioner;
-    use gnnc_ir::workload::{Origin, Workload};
+    use gnnc_ir::workload::Workload;
 
     #[test]
     fn a_thousand_ranks_are_a_handful_of_classes() {
         let workload = Workload {
-            name: String::new(),
-            origin: Origin::Declared,
-            vertices: 1_000_003,
-            edges: 50_000_007,
-            features: 16,
-            feature_nonzeros: 16_000_048,
-            column_nonzeros: Vec::new(),
-            classes: 4,
-            relations: 0,
-            split: [0; 3],
-            max_degree: 0,
-            max_out_degree: 0,
-            degree_histogram: Vec::new(),
             replication: [(8, 2.61)].into(),
-            partitions: Default::default(),
+            ..crate::parts::tests::workload(1_000_003, 50_000_007)
         };
         let parts = parts(&workload, 1024, Partitioner::Metis).unwrap();
         let cluster = Cluster::named("h100x8")

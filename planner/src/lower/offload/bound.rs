@@ -1,11 +1,11 @@
 //! What cannot fit, whatever is moved.
 
 use super::fit::lacking;
-use super::stream::{self, chunks, cut, window, worker};
+use super::stream::{self, chunked, window};
 use super::uses::each;
 use super::{Means, Room, has_home};
 use gnnc_ir::memory::{Lifetime, lifetimes};
-use gnnc_ir::program::{Buffer, BufferId, Chunk, Extent, Instr, Program, RankSizes};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
 use gnnc_ir::trace::Phase;
 
 /// Whether some instruction uses more than some room has, whatever is moved by these means.
@@ -65,7 +65,7 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
     let mut found = Vec::new();
     for phase in Phase::ALL {
         for instr in program.list(phase) {
-            let chunk = chunk(instr, program, means);
+            let chunk = chunked(instr, program, means);
             leaves(instr, &mut |leaf| {
                 let mut ids: Vec<BufferId> = Vec::new();
                 each(leaf, &mut |at, _| ids.push(at.buffer));
@@ -86,20 +86,6 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
         }
     }
     found
-}
-
-/// How an instruction of a list is cut, or could be, and itself cut so.
-fn chunk(instr: &Instr, program: &Program, means: Means) -> Option<(Instr, Chunk)> {
-    let count = means.chunks?;
-    let even = cut(instr, program)?;
-    let chunk = Chunk {
-        index: 0,
-        of: chunks(even, count),
-        even: Some(even),
-    };
-    let mut worker = worker(instr).clone();
-    worker.set_chunk(chunk);
-    Some((worker, chunk))
 }
 
 /// Visits the instructions of loops in place of these.

@@ -160,6 +160,15 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
     Some(Even { rows, grain, arcs })
 }
 
+/// How an instruction of a list is cut, or could be, and itself cut so.
+pub(super) fn chunked(instr: &Instr, program: &Program, means: Means) -> Option<(Instr, Chunk)> {
+    let even = cut(instr, program)?;
+    let chunk = even.chunk(0, chunks(even, means.chunks?));
+    let mut worker = worker(instr).clone();
+    worker.set_chunk(chunk);
+    Some((worker, chunk))
+}
+
 /// Lets an instruction have a chunk at a time of a tensor that it uses by rows; none if it cannot.
 pub(super) fn stream(
     program: &mut Program,
@@ -167,16 +176,8 @@ pub(super) fn stream(
     id: BufferId,
     means: Means,
 ) -> Option<()> {
-    let count = means.chunks?;
     let instr = program.list(phase).get(place)?;
-    let even = cut(instr, program)?;
-    let chunk = Chunk {
-        index: 0,
-        of: chunks(even, count),
-        even: Some(even),
-    };
-    let mut cut = worker(instr).clone();
-    cut.set_chunk(chunk);
+    let (cut, chunk) = chunked(instr, program, means)?;
     let one = program.buffer(id).slots == 1 && !program.is_hosted(id);
     if !one || !by_chunks(&cut, program, id, chunk) {
         return None;
