@@ -6,7 +6,7 @@ mod network;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
-use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::program::{Instr, Neighbour, Passage, Program};
 use gnnc_ir::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::Watched;
@@ -359,7 +359,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         });
     });
     refused(
-        "stage 0 sends rows of [[6]] words by chunk backwards",
+        "stage 0 sends rows of [6] words of chunk 3, stage 1 expects rows of [6] words of chunk 0",
         &good,
         &|p| {
             for instr in &mut p[0].step {
@@ -369,13 +369,40 @@ fn programs_that_do_not_fit_each_other_are_refused() {
             }
         },
     );
-    refused("where no stage is", &good, &|p| {
-        let send = p[0].step.iter().find_map(|instr| match instr {
-            Instr::Chunks { body, .. } => body.last().cloned(),
+    let sent = |program: &Program| {
+        let sends = |instr: &Instr| match instr {
+            Instr::Chunks { body, .. } => match body.last() {
+                Some(Instr::Send(passage)) => Some(passage.clone()),
+                _ => None,
+            },
             _ => None,
-        });
-        p[1].step.extend(send);
-    });
+        };
+        program.step.iter().find_map(sends).unwrap()
+    };
+    // The stage after the last one is the first one.
+    refused(
+        "stage 1 sends rows of [6] words of all chunks, stage 0 expects nothing",
+        &good,
+        &|p| {
+            let passage = Passage {
+                with: Neighbour::Next,
+                ..sent(&p[1])
+            };
+            p[1].step.push(Instr::Send(passage));
+        },
+    );
+    // Each is sent what it waits for, but only by one that waits for it.
+    refused(
+        "stage 0 waits for rows of [6] words of all chunks of stage 1, which waits",
+        &good,
+        &|p| {
+            for program in p {
+                let passage = sent(program);
+                let both = [Instr::Receive(passage.clone()), Instr::Send(passage)];
+                program.step.splice(0..0, both);
+            }
+        },
+    );
     refused("all-reduce of all rows, or a loop", &good, &|p| {
         let sum = p[0]
             .step
@@ -412,6 +439,14 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         *history = *from;
     });
     let mut alone = Staged { width: 2, ..G8 }.programs();
+    alone[0].step.push(Instr::Send(Passage {
+        with: Neighbour::Next,
+        tensors: Vec::new(),
+    }));
+    let error = Session::new(alone.clone(), &data, &good, options()).err();
+    let error = error.unwrap().to_string();
+    assert!(error.contains("where no stage is"), "{error}");
+    alone[0].step.pop();
     alone[0].pipeline = None;
     let error = Session::new(alone, &data, &good, options()).err().unwrap();
     assert!(

@@ -43,6 +43,7 @@ impl PlacementSpec {
         let stages = parameters.stages.map(|count| {
             let all = Stages::new(count);
             Stages {
+                turns: parameters.turns.unwrap_or(all.turns),
                 layers: parameters.layers.clone(),
                 chunks: parameters.chunks.unwrap_or(all.chunks),
                 shuffle: parameters.shuffle.unwrap_or(all.shuffle),
@@ -127,7 +128,9 @@ pub struct Pin {
     pub skip: Option<Skipping>,
     /// Stages of a pipeline; other placements have none.
     pub stages: Option<u32>,
-    /// Layers of each stage.
+    /// Runs of layers of each stage.
+    pub turns: Option<u32>,
+    /// Layers of each run.
     pub layers: Option<Vec<u32>>,
     /// Epochs for which a history of a pipeline stays.
     pub interval: Option<u32>,
@@ -153,6 +156,7 @@ impl Pin {
             features: None,
             chunks: Some(spec.chunks()),
             stages: spec.stages.as_ref().map(|stages| stages.count),
+            turns: spec.stages.as_ref().map(|stages| stages.turns),
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
             interval: spec.stages.as_ref().map(|stages| stages.interval),
             storage: spec.storage,
@@ -168,6 +172,9 @@ impl Pin {
             && self
                 .stages
                 .is_none_or(|s| spec.stages.as_ref().is_some_and(|own| own.count == s))
+            && self
+                .turns
+                .is_none_or(|t| spec.stages.as_ref().is_some_and(|own| own.turns == t))
             && (self.features.is_none() || row(spec.placement).is_some_and(|row| row.mixes))
     }
 }
@@ -242,9 +249,10 @@ impl PlanRequest<'_> {
                 && groups == (*count < ranks)
                 && admitted
         };
-        let of = |count| {
+        let of = |(count, turns)| {
             let all = Stages::new(count);
             Stages {
+                turns,
                 layers: self.pin.layers.clone().unwrap_or_default(),
                 chunks: self.pin.chunks.unwrap_or(all.chunks),
                 interval: self.pin.interval.unwrap_or(all.interval),
@@ -254,7 +262,14 @@ impl PlanRequest<'_> {
         let counts: Vec<u32> = (2..=ranks).filter(legal).collect();
         let tried = counts.len().min(GROUPINGS);
         let spread = |n: usize| counts[n * (counts.len() - 1) / (tried - 1).max(1)];
-        (0..tried).map(spread).map(of).collect()
+        let several = |count: u32| self.turns(count).map(move |turns| (count, turns));
+        (0..tried).map(spread).flat_map(several).map(of).collect()
+    }
+
+    /// The numbers of runs of layers that are tried of so many stages, of which each has at least one: what is pinned, or
+    /// one.
+    fn turns(&self, _stages: u32) -> impl Iterator<Item = u32> + use<> {
+        std::iter::once(self.pin.turns.unwrap_or(1))
     }
 
     /// How many chunks are tried.
