@@ -244,7 +244,8 @@ fn ready(
         .as_ref()
         .filter(|stages| stages.layers.is_empty() && !seconds_of_layers.is_empty())
     {
-        let layers = layers::divide(seconds_of_layers, stages.count, stages.turns);
+        let into = [stages.count, stages.turns, stages.chunks];
+        let layers = layers::divide(seconds_of_layers, into);
         let layers = layers.ok_or_else(|| too_few(stages, seconds_of_layers.len()))?;
         let spec = PlacementSpec {
             stages: Some(stages.clone().with_layers(layers)),

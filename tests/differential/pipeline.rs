@@ -252,27 +252,6 @@ fn forms_can_be_cut_between_layers() {
 }
 
 #[test]
-fn runs_of_layers_have_parameters_of_their_own() {
-    let shared = "let w = parameter(6, rows = 6)
-     let h = x |> gcn_conv(6) |> relu
-     let h = matmul(h, w) |> gcn_conv(6) |> relu |> gcn_conv(6) |> relu
-     let h = matmul(h, w)
-     let z = h |> gcn_conv(classes)";
-    let form = form(&case(shared).loaded.model.graph).unwrap();
-    let error = |count, layers: &[u32]| stages(&form, count, layers).unwrap_err().to_string();
-    let two = error(2, &[2, 2]);
-    assert!(two.contains("of stage 1 and of stage 2"), "{two}");
-    let turns = error(2, &[1, 1, 1, 1]);
-    for part in [
-        " of run 1 of stage ",
-        " and of run 2 of stage ",
-        " or turns",
-    ] {
-        assert!(turns.contains(part), "{turns}");
-    }
-}
-
-#[test]
 fn what_has_no_form_is_refused() {
     let refused = |body: &str| form(&case(body).loaded.model.graph).unwrap_err();
     let of_two = "let h = x |> gcn_conv(4) |> relu

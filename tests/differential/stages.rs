@@ -8,6 +8,7 @@ use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::rng::Stream;
 use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::{Place, Stages};
+use gnnc::planner::stale::{form, stages};
 use gnnc::runtime::transport::Transport;
 use gnnc::runtime::transport::threads::Threads;
 use gnnc::runtime::transport::watched::Watched;
@@ -271,5 +272,26 @@ fn checkpoints_of_stages_are_those_of_the_model() {
         for (a, b) in a.iter().zip(b) {
             assert!((a - b).abs() <= 1e-5 * largest, "{a} {b}\n{body}");
         }
+    }
+}
+
+#[test]
+fn runs_of_layers_have_parameters_of_their_own() {
+    let shared = "let w = parameter(6, rows = 6)
+     let h = x |> gcn_conv(6) |> relu
+     let h = matmul(h, w) |> gcn_conv(6) |> relu |> gcn_conv(6) |> relu
+     let h = matmul(h, w)
+     let z = h |> gcn_conv(classes)";
+    let form = form(&case(shared).loaded.model.graph).unwrap();
+    let error = |count, layers: &[u32]| stages(&form, count, layers).unwrap_err().to_string();
+    let two = error(2, &[2, 2]);
+    assert!(two.contains("of stage 1 and of stage 2"), "{two}");
+    let turns = error(2, &[1, 1, 1, 1]);
+    for part in [
+        " of run 1 of stage ",
+        " and of run 2 of stage ",
+        " or turns",
+    ] {
+        assert!(turns.contains(part), "{turns}");
     }
 }

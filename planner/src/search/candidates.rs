@@ -3,12 +3,16 @@
 use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
+use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::storage::Storage;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
+
+/// Runs of layers of a stage that are tried besides one.
+const TURNS: [u32; 2] = [2, 4];
 
 /// Numbers of stages that are tried with groups of ranks.
 const GROUPINGS: usize = 3;
@@ -262,14 +266,21 @@ impl PlanRequest<'_> {
         let counts: Vec<u32> = (2..=ranks).filter(legal).collect();
         let tried = counts.len().min(GROUPINGS);
         let spread = |n: usize| counts[n * (counts.len() - 1) / (tried - 1).max(1)];
-        let several = |count: u32| self.turns(count).map(move |turns| (count, turns));
+        let turns = |count: u32| self.turns(count).into_iter();
+        let several = |count: u32| turns(count).map(move |turns| (count, turns));
         (0..tried).map(spread).flat_map(several).map(of).collect()
     }
 
-    /// The numbers of runs of layers that are tried of so many stages, of which each has at least one: what is pinned, or
-    /// one.
-    fn turns(&self, _stages: u32) -> impl Iterator<Item = u32> + use<> {
-        std::iter::once(self.pin.turns.unwrap_or(1))
+    /// The numbers of runs of layers that are tried of so many stages, as many as there are layers for; or what is pinned.
+    /// Several are tried on processors only: ranks on GPUs are in several processes, which stages in a ring cannot be.
+    fn turns(&self, stages: u32) -> Vec<u32> {
+        if let Some(pinned) = self.pin.turns {
+            return vec![pinned];
+        }
+        let here = self.cluster.device.kind == DeviceKind::Cpu;
+        let enough = |turns: &u32| stages.saturating_mul(*turns) <= self.layers;
+        let tried = TURNS.into_iter().filter(|turns| here && enough(turns));
+        std::iter::once(1).chain(tried).collect()
     }
 
     /// How many chunks are tried.

@@ -120,6 +120,25 @@ fn device_pipelines_agree_with_the_processor() {
     }
 }
 
+/// Four chunks through two stages with two runs of layers each.
+#[test]
+fn device_runs_of_layers_agree_with_the_processor() {
+    let deep = MODELS.into_iter().filter(|body| {
+        let case = crate::pipeline::case(body);
+        case.compiled.layers() >= 4
+    });
+    for (body, ranks) in deep.zip([2, 4].into_iter().cycle()) {
+        let case = crate::pipeline::case(body);
+        let mut options = staged(4, 2, ranks);
+        let stages = options.stages.as_mut().unwrap();
+        stages.turns = 2;
+        let again = Again::new(&case, &options);
+        let expected = run(&mut again.on_processor(), 5);
+        let found = run(&mut again.on_device(&Arc::default()), 5);
+        close(&found, &expected, &format!("{body} on {ranks} ranks"));
+    }
+}
+
 #[test]
 fn device_copies_agree_with_the_processor() {
     for body in [GCN, GAT, GCNII, APPNP] {
