@@ -103,7 +103,7 @@ fn where_layers_run_changes_no_number() {
 }
 
 /// Seven layers that hand over six columns, and what of them travels with each row.
-const DEEP: [(&str, u64); 3] = [
+pub const DEEP: [(&str, u64); 3] = [
     (
         "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
      repeat l in 2..=6 { h = h |> dropout(0.3) |> gcn_conv(6) |> relu }
@@ -128,7 +128,7 @@ const DEEP: [(&str, u64); 3] = [
     ),
 ];
 
-fn deep(body: &str, vertices: u32, seed: u64) -> Case {
+pub fn deep(body: &str, vertices: u32, seed: u64) -> Case {
     let shape = Shape {
         vertices,
         arcs: 4 * u64::from(vertices),
