@@ -71,7 +71,7 @@ fn timelines_of_runs_of_layers_are_of_one_program() {
     ];
     gnnc([&plan[..], &six, &["--trace", text(&predicted)]].concat()).report();
     let train = ["train", &cora, "--workers", "3", "--placement", "pipeline"];
-    let ways = ["--chunks", "4", "--turns", "2", "--epochs", "1"];
+    let ways = ["--chunks", "4", "--turns", "2", "--epochs", "10"];
     let trace = ["--trace", text(&measured)];
     gnnc([&train[..], &ways, &six, &trace].concat()).report();
     let [predicted, measured] = [predicted, measured].map(|path| read(text(&path)));
