@@ -2,7 +2,7 @@
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
-use crate::pipeline::{LAYERS, MODELS, Way, case, check_case};
+use crate::pipeline::{LAYERS, MODELS, case};
 use gnnc::graph::Partition;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::rng::Stream;
@@ -293,26 +293,5 @@ fn runs_of_layers_have_parameters_of_their_own() {
         " or turns",
     ] {
         assert!(turns.contains(part), "{turns}");
-    }
-}
-
-/// Two runs of a stage read the history of one tensor: it becomes new when both have read it.
-#[test]
-fn runs_of_a_stage_share_histories() {
-    let body = "let a = x |> gcn_conv(6) |> relu
-     let b = a |> dropout(0.3) |> gcn_conv(6) |> relu
-     let c = b |> dropout(0.3) |> gcn_conv(6) |> relu
-     let z = gather(a@src * c@src, sum) |> linear(classes)";
-    for (ranks, interval) in [(2, 1), (4, 2)] {
-        let way = Way {
-            ranks,
-            stages: 2,
-            turns: 2,
-            chunks: 4,
-            interval,
-        };
-        let case = case(body);
-        assert_eq!(case.compiled.layers(), 4);
-        check_case(case, body, way);
     }
 }

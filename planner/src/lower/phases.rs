@@ -250,3 +250,60 @@ fn zero(lowerer: &mut Lowerer, buffer: BufferId) -> Result<Instr, LowerError> {
     );
     Ok(Instr::Launch(launch))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Ranks;
+    use gnnc_ir::Graph;
+    use gnnc_ir::program::Role;
+
+    /// A run that keeps rows of `from`, and one whose arcs see those of the history.
+    fn two_runs(shared: bool) -> Vec<Instr> {
+        let place = Ranks { ranks: 1, rank: 0 };
+        let mut lowerer = Lowerer::new(&Graph::body(1, Vec::new()), false, place);
+        let mut buffer = |role| {
+            let name = String::new();
+            Ref::first(lowerer.buffer(name, Extent::Inner, 1, 1, role))
+        };
+        let histories = [0, 1].map(|number| buffer(Role::History(number)));
+        let [from, blends @ ..] = [Role::Temp; 3].map(&mut buffer);
+        let run = |history, blend, code| Emitted {
+            before: vec![Instr::Move {
+                from: history,
+                to: blend,
+                chunk: None,
+            }],
+            code,
+            fresh: Vec::new(),
+            borders: Borders::default(),
+        };
+        let remember = Instr::Remember {
+            from,
+            history: histories[0],
+        };
+        let second = histories[usize::from(!shared)];
+        let runs = vec![
+            run(histories[0], blends[0], vec![remember]),
+            run(second, blends[1], Vec::new()),
+        ];
+        arrange(&mut lowerer, runs).unwrap()
+    }
+
+    #[test]
+    fn a_history_becomes_new_when_all_runs_have_read_it() {
+        for shared in [false, true] {
+            let list = two_runs(shared);
+            let keeps = |instr: &Instr| match instr {
+                Instr::Chunks { body, .. } => {
+                    body.iter().any(|i| matches!(i, Instr::Remember { .. }))
+                }
+                _ => false,
+            };
+            let kept: Vec<usize> = (0..list.len()).filter(|n| keeps(&list[*n])).collect();
+            let fills = list.iter().rposition(|i| matches!(i, Instr::Move { .. }));
+            assert_eq!(kept.len(), 1, "{list:?}");
+            assert_eq!(Some(kept[0]) > fills, shared, "{list:?}");
+        }
+    }
+}
