@@ -150,6 +150,29 @@ fn replication_factors_are_the_reference_ones() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Asked together, METIS cuts a set of vertices once for all of them; that changes no part.
+#[test]
+fn parts_are_the_same_asked_together_and_one_by_one() {
+    let counts = [2, 3, 4, 6, 12, 16];
+    on_each(&["cora", "citeseer", "squirrel"], |name, data| {
+        for balance_edges in [false, true] {
+            let metis = Metis {
+                seed: 0,
+                balance_edges,
+            };
+            let together = metis.partitions(&data.topology, &counts).unwrap();
+            for (parts, found) in counts.into_iter().zip(together) {
+                let alone = metis.partition(&data.topology, parts).unwrap();
+                assert_eq!(found.parts(), parts);
+                assert!(found == alone, "{name} x {parts}, edges: {balance_edges}");
+            }
+        }
+    });
+    let cora = find("cora").unwrap();
+    let many = Metis::default().partitions(&cora.topology, &[2, 9999]);
+    assert!(many.unwrap_err().to_string().contains("9999"));
+}
+
 /// A random partition has α = (k-1)/V · Σᵥ [1 - (1 - 1/k)^deg(v)].
 #[test]
 fn hash_partitions_replicate_as_random_ones() {
