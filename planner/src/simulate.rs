@@ -13,11 +13,12 @@ mod compile;
 mod fabric;
 mod memory;
 mod network;
+mod outline;
 mod run;
 mod stages;
 
-pub use bound::{Bound, bound, busy_seconds};
-pub use stages::{bound_all, simulate_all, timeline_all};
+pub use bound::{Bound, bound};
+pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 
 use crate::lower::offload::Room;
 use crate::parts::Parts;
