@@ -95,7 +95,10 @@ pub fn sweep(
     };
     let all: Vec<_> = devices.iter().map(|&devices| at(devices)).collect();
     let planner = |options| Planner::unmeasured(loaded, compiled, options);
-    let planners: Vec<_> = all.iter().map(|options| options.as_ref().map(planner)).collect();
+    let planners: Vec<_> = all
+        .iter()
+        .map(|options| options.as_ref().map(planner))
+        .collect();
     let mut counted = Counted::new();
     if let Some(data) = &loaded.data {
         let divisions = planners.iter().flatten().flat_map(|p| p.divisions(data));

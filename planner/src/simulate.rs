@@ -8,12 +8,12 @@
 //! depends on the program's text and not on its layers or ranks. Formulas and constants:
 //! `docs/cost-model.md`.
 
+mod alike;
 mod bound;
 mod compile;
 mod fabric;
 mod memory;
 mod network;
-mod outline;
 mod run;
 mod stages;
 

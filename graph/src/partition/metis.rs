@@ -61,11 +61,7 @@ impl Partitioner for Metis {
 
     /// As one by one; a set of vertices is cut only once in two sides of the same shares. Parts of which twice
     /// as many are asked for as well cost nothing.
-    fn partitions(
-        &self,
-        topology: &Topology,
-        parts: &[u32],
-    ) -> Result<Vec<Partition>, GraphError> {
+    fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
         for parts in parts {
             check_parts(topology, *parts)?;
         }
@@ -175,11 +171,7 @@ impl Metis {
 
 /// What is wanted of some vertices, by the share of the first side of the cut that it begins with; where nothing
 /// is left to choose, the owners.
-fn cuts(
-    members: &[u32],
-    wanted: &[Wanted],
-    owners: &mut [Vec<u32>],
-) -> Vec<(f32, Vec<Wanted>)> {
+fn cuts(members: &[u32], wanted: &[Wanted], owners: &mut [Vec<u32>]) -> Vec<(f32, Vec<Wanted>)> {
     let mut cuts: Vec<(f32, Vec<Wanted>)> = Vec::new();
     for wanted in wanted {
         if wanted.parts == 1 || members.len() <= wanted.parts as usize {

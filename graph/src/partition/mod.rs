@@ -36,11 +36,7 @@ pub trait Partitioner {
     ///
     /// # Errors
     /// As [`partition`](Self::partition).
-    fn partitions(
-        &self,
-        topology: &Topology,
-        parts: &[u32],
-    ) -> Result<Vec<Partition>, GraphError> {
+    fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
         let each = parts.iter();
         each.map(|&parts| self.partition(topology, parts)).collect()
     }

@@ -3,10 +3,10 @@
 //! The ranks of a stage run like those of any program. A stage waits where it needs rows of another, and
 //! nobody waits for rows to be taken; so stages are run in turn, each up to what it does not have yet.
 
-use super::bound::{Bound, bound, bound_of};
+use super::alike::{Alike, Kind};
+use super::bound::{Bound, bound};
 use super::compile::{Compiler, Name, Step};
 use super::fabric::Fabric;
-use super::outline::outline;
 use super::run::Run;
 use super::{Estimate, PhaseCost, SimulateError, estimate, memory, simulate, timeline};
 use crate::parts::Parts;
@@ -111,47 +111,6 @@ pub fn bound_all(
 pub fn busy_seconds(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Vec<f64> {
     let bounds = Alike::of(programs, cluster, parts).bounds(cluster, parts);
     bounds.iter().map(|bound| bound.seconds.0).collect()
-}
-
-/// The stages of a pipeline, of which those whose programs and links cost the same are one kind.
-struct Alike<'a> {
-    kinds: Vec<Kind<'a>>,
-    /// The kind of each stage.
-    stages: Vec<usize>,
-}
-
-/// One of the stages that are alike.
-struct Kind<'a> {
-    program: &'a Program,
-    fabric: Fabric,
-}
-
-impl<'a> Alike<'a> {
-    fn of(programs: &'a [Program], cluster: &Cluster, parts: &Parts) -> Self {
-        let width = parts.sizes.len() as u32;
-        let (mut kinds, mut outlines): (Vec<Kind>, Vec<Program>) = (Vec::new(), Vec::new());
-        let mut stages = Vec::with_capacity(programs.len());
-        for (program, stage) in programs.iter().zip(0..) {
-            let fabric = Fabric::new(cluster, parts, stage * width);
-            let outline = outline(program);
-            let mut known = kinds.iter().zip(&outlines);
-            let known = known.position(|(kind, one)| kind.fabric == fabric && *one == outline);
-            stages.push(known.unwrap_or(kinds.len()));
-            if known.is_none() {
-                kinds.push(Kind { program, fabric });
-                outlines.push(outline);
-            }
-        }
-        Self { kinds, stages }
-    }
-
-    /// What each stage takes at least.
-    fn bounds(&self, cluster: &Cluster, parts: &Parts) -> Vec<Bound> {
-        let kinds = self.kinds.iter();
-        let bounds = kinds.map(|kind| bound_of(kind.program, cluster, parts, &kind.fabric));
-        let bounds: Vec<Bound> = bounds.collect();
-        self.stages.iter().map(|kind| bounds[*kind]).collect()
-    }
 }
 
 fn check(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {
