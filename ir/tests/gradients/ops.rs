@@ -55,6 +55,7 @@ registry!(op_key, OPS, Op,
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
     Op::SumRanks => "sum_ranks",
+    Op::Copies(..) => "copies",
     Op::Scan(_) => "scan",
     Op::Out(_) => "out",
 );
