@@ -439,15 +439,22 @@ mod tests {
         };
         let reads = Reads::of([&[0, 3][..], &[1, 0][..]].into_iter());
         assert_eq!((reads.total(), reads.pairs), (4, 2));
-        let bytes = |text: &str, epoch: u64| {
+        let bytes = |text: &str, epoch: u64, back: bool| {
             let skip = Skip {
                 rule: text.parse().unwrap(),
                 copies: Ref::first(BufferId(1)),
             };
-            let body = vec![Instr::HaloExchange {
+            let mut body = vec![Instr::HaloExchange {
                 buffer: Ref::first(BufferId(0)),
                 skip: Some(skip),
             }];
+            if back {
+                let of = skip;
+                body.push(Instr::HaloReduce {
+                    buffer: Ref::first(BufferId(0)),
+                    skip: Some(Returned { of, left: None }),
+                });
+            }
             let step = [Instr::Repeat {
                 count: 5,
                 reverse: false,
@@ -458,17 +465,20 @@ mod tests {
             (mean, mean as i64 + beyond(&step, &program, &reads, &sent))
         };
         assert_eq!(
-            [0, 1, 2].map(|e| bytes("fixed:1", e)),
+            [0, 1, 2].map(|e| bytes("fixed:1", e, false)),
             [(80, 160), (80, 0), (80, 160)]
         );
         assert_eq!(
-            [0, 1, 2].map(|e| bytes("adaptive:1", e)),
+            [0, 1, 2].map(|e| bytes("adaptive:1", e, false)),
             [(80, 160), (80, 40), (80, 120)]
         );
-        assert_eq!(bytes("fixed:0", 7), (160, 160));
+        // Rows go back as they came, without a word about it.
+        assert_eq!(bytes("adaptive:1", 1, true), (160, 80));
+        assert_eq!(bytes("gap:0.1", 1, true), (360, 360));
+        assert_eq!(bytes("fixed:0", 7, false), (160, 160));
         // One float each way in each iteration.
         assert_eq!(
-            [0, 1].map(|e| bytes("gap:0.1", e)),
+            [0, 1].map(|e| bytes("gap:0.1", e, false)),
             [(200, 200), (200, 200)]
         );
     }

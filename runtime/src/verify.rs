@@ -23,7 +23,8 @@ use gnnc_graph::GraphData;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::program::{
-    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Returned, Role,
+    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Returned,
+    Role,
 };
 
 /// Checks everything that the executor relies on, for one rank.
@@ -263,7 +264,10 @@ impl Check<'_> {
             }
             Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                 if let Instr::HaloReduce {
-                    skip: Some(Returned { left: Some(left), .. }),
+                    skip:
+                        Some(Returned {
+                            left: Some(left), ..
+                        }),
                     ..
                 } = instr
                 {

@@ -34,12 +34,7 @@ pub fn stopped(training: &Training) -> Result<Training, LowerError> {
 }
 
 /// A graph whose arguments are the same in every epoch as `args` says, with its embeddings marked by numbers from `next`.
-fn marked(
-    graph: &Graph,
-    args: &[bool],
-    sparse: bool,
-    next: &mut u32,
-) -> Result<Graph, LowerError> {
+fn marked(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
     let fixed = fixed(graph, args);
     let mut marks = Marks {
         graph,
@@ -279,7 +274,12 @@ fn ends(node: &Node, facts: &Analysis, id: NodeId) -> bool {
 
 /// The vertex tensors in memory that a node is computed from.
 fn stored(graph: &Graph, facts: &Analysis, id: NodeId, found: &mut Vec<NodeId>) {
-    for input in graph.node(id).inputs.iter().filter(|i| vertices(graph, **i)) {
+    for input in graph
+        .node(id)
+        .inputs
+        .iter()
+        .filter(|i| vertices(graph, **i))
+    {
         match facts.stored[input.0 as usize] {
             true if found.contains(input) => {}
             true => found.push(*input),

@@ -171,7 +171,11 @@ impl Worker {
             } => {
                 let rows = self.exchanged(*buffer, iteration);
                 let left = skip.left.map(|left| self.slot(left, iteration));
-                Some(Operands::Return(rows, left, self.own.clock(&skip.of, iteration)?))
+                Some(Operands::Return(
+                    rows,
+                    left,
+                    self.own.clock(&skip.of, iteration)?,
+                ))
             }
             Instr::HaloExchange { buffer, skip: None }
             | Instr::HaloReduce { buffer, skip: None } => {

@@ -31,8 +31,8 @@ pub(super) fn verify(program: &Program) -> Result<(), String> {
     });
     for_each_returned(&program.step, &mut |buffer, skip, count| {
         if found.is_ok() {
-            found = returned(program, buffer, skip, count)
-                .map_err(|error| format!("{back}: {error}"));
+            found =
+                returned(program, buffer, skip, count).map_err(|error| format!("{back}: {error}"));
         }
     });
     found
@@ -157,6 +157,59 @@ mod tests {
             }],
             ..Program::default()
         }
+    }
+
+    #[test]
+    fn ways_back_must_fit() {
+        let check = |change: &dyn Fn(&mut Program, &mut Returned)| {
+            let mut program = program(Rule::Fixed(1));
+            let gradient = Buffer {
+                role: Role::Temp,
+                ..program.buffers[0].clone()
+            };
+            program.buffers.extend([gradient.clone(), gradient]);
+            let mut skip = None;
+            for_each_skip(&program.step, &mut |_, found, _| skip = Some(*found));
+            let mut returned = Returned {
+                of: skip.unwrap(),
+                left: Some(Ref::first(BufferId(3))),
+            };
+            change(&mut program, &mut returned);
+            let back = Instr::HaloReduce {
+                buffer: Ref::first(BufferId(2)),
+                skip: Some(returned),
+            };
+            match program.eval.is_empty() {
+                true => program.step.push(Instr::Repeat {
+                    count: 4,
+                    reverse: true,
+                    body: vec![back],
+                }),
+                false => program.eval = vec![back],
+            }
+            verify(&program)
+        };
+        assert_eq!(check(&|_, _| ()), Ok(()));
+        assert_eq!(check(&|_, back| back.left = None), Ok(()));
+        let refused = |change: &dyn Fn(&mut Program, &mut Returned), part: &str| {
+            let error = check(change).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(&|p, _| p.eval = p.step.clone(), "the way back");
+        refused(
+            &|_, back| back.of.rule = Rule::Fixed(2),
+            "expected those of an exchange",
+        );
+        refused(
+            &|_, back| back.of.copies = Ref::first(BufferId(1)),
+            "expected those of an exchange",
+        );
+        refused(&|p, _| p.buffers[3].columns = 2, "what is left");
+        refused(&|p, _| p.buffers[3].extent = Extent::Inner, "what is left");
+        refused(
+            &|_, back| back.left = Some(Ref::first(BufferId(2))),
+            "another buffer",
+        );
     }
 
     #[test]
