@@ -116,7 +116,8 @@ impl Marks<'_> {
             return Ok(self.of(id));
         };
         let seen = at_source(node);
-        if !seen && !(self.between[by.0 as usize] && embedding == id) {
+        let leads = self.between[by.0 as usize] && embedding == id;
+        if !seen && !leads {
             return Ok(self.of(id));
         }
         let (number, kept) = self.keep(embedding, next)?;

@@ -231,7 +231,7 @@ impl Station {
             stride: 0,
             ..Rows::dense(self.zeros, to.count, to.stride)
         };
-        (to.count > 0).then(|| Act::Put(zeros, to, Write::Replace))
+        (to.count > 0).then_some(Act::Put(zeros, to, Write::Replace))
     }
 
     fn clock(&mut self, [number, slot]: [usize; 2]) -> Result<&mut Clock, Stop> {
