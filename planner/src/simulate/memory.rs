@@ -188,7 +188,7 @@ impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr {
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
