@@ -6,8 +6,8 @@
 
 For each graph, model, hidden width and number of ranks: the epoch that `gnnc plan` predicts with the
 calibrated machine, and those that `gnnc bench-epoch --turns` measures. The machine is calibrated by turns with the
-measuring, so that both find it in the same states: `gnnc calibrate` is stopped for every row and goes on
-after it, row after row until it ends. With --machine a calibration of before is used. Compared is the
+measuring, so that both find it in the same states: after each turn of `gnnc calibrate` a row has one, row after
+row until the calibration ends. With --machine a calibration of before is used. Compared is the
 lower eighth of the epochs, which is the middle of the fastest quarter that a calibration keeps: the time when
 nothing else disturbs the machine; the median is printed beside it. Prints a markdown table and writes
 it with all epochs to --out, and what was calibrated beside it. Exit code 1: a row is off by more than --within.
@@ -16,11 +16,9 @@ Needs Python 3.9 and nothing else. docs/cost-model.md tells what is calibrated.
 
 import argparse
 import json
-import signal
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from epoch import GRAPHS, MODELS, ROOT, graph_file
@@ -65,17 +63,21 @@ def turn(row, binary, seconds):
 
 def by_turns(rows, binary, machine, seconds):
     """Calibrates, and measures a row after every few seconds of it, until it ends."""
-    command = [str(binary), "calibrate", "--out", str(machine), "--samples", str(machine.with_suffix(".json")), "--format", "json"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as calibration:
+    samples = machine.with_suffix(".json")
+    command = [binary, "calibrate", "--turns", "--out", machine, "--samples", samples, "--format", "json"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([str(word) for word in command], **pipes) as calibration:
         turns = 0
-        while calibration.poll() is None:
-            time.sleep(seconds)
-            calibration.send_signal(signal.SIGSTOP)
-            turn(rows[turns % len(rows)], binary, seconds)
-            calibration.send_signal(signal.SIGCONT)
+        # Before each turn stands the share that is done, at the end a report.
+        while (line := calibration.stdout.readline()).strip() and not line.startswith("{"):
+            if turns:
+                turn(rows[(turns - 1) % len(rows)], binary, seconds)
+            calibration.stdin.write(f"{seconds}\n")
+            calibration.stdin.flush()
             turns += 1
+        answer = line + calibration.stdout.read()
     if calibration.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {calibration.returncode}")
+        raise RuntimeError(f"{' '.join(map(str, command))} ended with {calibration.returncode}: {answer}")
     print(f"calibrated; {turns} turns, {turns / len(rows):.1f} of each row", file=sys.stderr, flush=True)
 
 

@@ -136,14 +136,14 @@ const MODELS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Measures the machine. `watch` is told what is measured, with the share that is done.
+/// Measures the machine. `watch` is told what is measured, with the share that is done, and may end it.
 ///
 /// # Errors
-/// A machine that refuses memory or threads.
-pub fn calibrate(
+/// A machine that refuses memory or threads; what `watch` fails with.
+pub fn calibrate<E: From<Error>>(
     options: &CalibrateOptions,
-    watch: &mut dyn FnMut(&str, f64),
-) -> Result<Calibrated, Error> {
+    watch: &mut dyn FnMut(&str, f64) -> Result<(), E>,
+) -> Result<Calibrated, E> {
     let cases: Vec<&Case> = CASES
         .iter()
         .filter(|case| !options.quick || case.arcs <= QUICK)
@@ -164,10 +164,12 @@ pub fn calibrate(
             for (name, body) in MODELS {
                 for &width in case.widths {
                     let what = format!("{name} of width {width} on {} arcs", case.arcs);
-                    watch(&what, done / total);
                     let loaded = case.model(body, width, &data)?;
                     let compiled = crate::compile(&loaded.model, &loaded.workload)?;
+                    let share =
+                        work(case) / (MODELS.len() * case.widths.len() * counts.len()) as f64;
                     for heap in &mut heaps {
+                        watch(&what, done / total)?;
                         let mut measure = |placement| {
                             heap.measure(
                                 placement,
@@ -182,13 +184,13 @@ pub fn calibrate(
                         if *name == COLUMNS {
                             measure(Placement::Tensor)?;
                         }
+                        done += share;
                     }
-                    done += work(case) / (MODELS.len() * case.widths.len()) as f64;
                 }
             }
         }
     }
-    conclude(options, heaps)
+    Ok(conclude(options, heaps)?)
 }
 
 impl Case {

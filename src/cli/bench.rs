@@ -4,8 +4,9 @@ use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::files::cache_dir;
 use super::inputs::ModelArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
-use super::output::{Answer, Output, input};
+use super::output::{Answer, Output};
 use super::text::{count, facts};
+use super::turns::turn;
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
@@ -15,7 +16,6 @@ use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::runtime::resident_memory;
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
-use std::io::BufRead;
 
 /// Arguments of `bench-epoch`.
 #[derive(Args)]
@@ -120,14 +120,10 @@ impl BenchEpoch {
 
 /// Epochs whenever they are asked for.
 fn turns(trainer: &mut Trainer, out: &Output) -> Answer {
-    for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| input(format!("cannot read a turn: {error}")))?;
-        let wanted = line.trim().parse::<f64>().ok().filter(|s| s.is_finite());
-        let wanted = wanted
-            .ok_or_else(|| input(format!("found {line:?}, expected the seconds of a turn")))?;
+    while let Some(long) = turn()? {
         trainer.epoch()?;
         let mut times: Vec<f64> = Vec::new();
-        while times.is_empty() || times.iter().sum::<f64>() < wanted {
+        while times.is_empty() || times.iter().sum::<f64>() < long.as_secs_f64() {
             times.push(trainer.epoch()?.seconds);
         }
         out.line(&times)?;

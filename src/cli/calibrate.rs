@@ -4,6 +4,7 @@ use super::device::DeviceArgs;
 use super::files::{cache_dir, replace, writable};
 use super::output::{Answer, Output, input};
 use super::text::{Table, facts, percent};
+use super::turns::Turns;
 use clap::Args;
 use gnnc::ir::units::{Bytes, Seconds};
 use gnnc::runtime::device::cuda::live::gpu;
@@ -33,6 +34,11 @@ pub struct Calibrate {
     /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
     #[arg(long)]
     quick: bool,
+    /// Measure by turns, to share a machine with what is measured beside: before each turn the share that is done is
+    /// printed as one line of JSON, and a line on standard input, a number of seconds, begins it. A turn ends with
+    /// what is being measured then.
+    #[arg(long)]
+    turns: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -69,9 +75,13 @@ impl Calibrate {
             cache_dir: cache_dir(),
         };
         let bar = bar(out);
+        let mut turns = self.turns.then(Turns::default);
         let found = gnnc::calibrate(&options, &mut |what, share| {
             bar.set_position((share * 1000.0) as u64);
             bar.set_message(what.to_owned());
+            turns
+                .as_mut()
+                .map_or(Ok(()), |turns| turns.next(|| out.line(&share)))
         });
         bar.finish_and_clear();
         let found = found?;

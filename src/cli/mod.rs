@@ -27,6 +27,7 @@ mod sweep;
 mod text;
 mod trace;
 mod train;
+mod turns;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};

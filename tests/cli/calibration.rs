@@ -1,6 +1,6 @@
 //! The machine at hand: measured, written to a file, planned for.
 
-use crate::support::{Folder, example, gnnc, refused, text};
+use crate::support::{Folder, command, example, finished, gnnc, refused, text};
 use gnnc::ir::cluster::{Basis, Cluster};
 use gnnc::ir::work::{GROUPS, TERMS};
 
@@ -11,7 +11,31 @@ fn a_machine_is_measured_and_planned_for() {
     let samples = folder.join("samples.json");
     let args = ["calibrate", "--quick", "--ranks", "2", "--out", text(&file)];
     let more = ["--samples", text(&samples), "--format", "json"];
-    let report = gnnc(args.iter().chain(&more)).json();
+    let turns = |lines: &str| {
+        let lines = std::fs::File::open(folder.file("turns", lines)).unwrap();
+        let args = args.iter().chain(&more).chain(&["--turns"]);
+        finished(command().args(args).stdin(lines).output().unwrap())
+    };
+    let failed = turns("0\nsoon\n");
+    assert_eq!(failed.code, Some(1));
+    assert!(
+        failed.stdout.contains("expected the seconds of a turn"),
+        "{}",
+        failed.stdout
+    );
+
+    let answer = turns("0\n0\n").ok();
+    let begin = answer.find('{').unwrap();
+    let shares: Vec<f64> = answer[..begin]
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    assert!(
+        shares.len() == 3 && shares[0] == 0.0,
+        "one before each turn: {shares:?}"
+    );
+    assert!(shares.is_sorted() && shares[2] < 1.0, "{shares:?}");
+    let report: serde_json::Value = serde_json::from_str(&answer[begin..]).unwrap();
     assert_eq!(report["ranks"], 2);
     assert!(report["latency_seconds"].as_f64().unwrap() > 0.0);
 

@@ -182,6 +182,24 @@ fn loops_train_in_16_bits_on_every_placement() {
     check(GCNII, false);
 }
 
+/// What the last stage hands to the first one lies alike on both.
+#[test]
+fn runs_of_layers_train_in_16_bits() {
+    let case = case(GCNII, false);
+    let of = |storage| runs::in_turns(2, options(Placement::Hybrid, 4, storage));
+    let expected = train(&case, &of(Storage::F32));
+    for storage in [Storage::Bf16, Storage::F16] {
+        let found = train(&case, &of(storage));
+        close(
+            &found,
+            &expected,
+            storage,
+            &format!("two runs in {storage}"),
+        );
+        assert!(found.memory < expected.memory && 10 * found.bytes < 7 * expected.bytes);
+    }
+}
+
 /// Rows of vertices are halves where they are wide and evenly cut, and nothing else is.
 #[test]
 fn what_lies_in_16_bits() {
@@ -398,9 +416,14 @@ fn programs_that_mix_storages_up_are_refused() {
 #[test]
 fn copies_in_16_bits_are_as_close_as_a_rule_says() {
     let case = case(GCN, false);
-    for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+    for (storage, rule) in [
+        (Storage::F32, "gap:0.3:2"),
+        (Storage::Bf16, "gap:0.3:2"),
+        (Storage::Bf16, "gap:0.3:2/stop"),
+        (Storage::F16, "gap:0.3:2"),
+    ] {
         let options = TrainOptions {
-            skip: Some("gap:0.3:2".parse().unwrap()),
+            skip: Some(rule.parse().unwrap()),
             ..options(Placement::SkipBroadcast, 3, storage)
         };
         let again = Again::new(&case, &options);

@@ -347,7 +347,9 @@ impl<'a> Compiler<'a> {
     fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr {
             Instr::HaloExchange { buffer, skip } => self.exchange(*buffer, false, *skip, name),
-            Instr::HaloReduce { buffer } => self.exchange(*buffer, true, None, name),
+            Instr::HaloReduce { buffer, skip } => {
+                self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
+            }
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), name))

@@ -6,7 +6,7 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::Lives;
 use gnnc_ir::op::{Loss, Redistribute};
-use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
@@ -104,19 +104,30 @@ fn each(
     }
 }
 
-/// Words of the rows that a list sends to other stages, and words that are no vertex's.
+/// Words of the rows that a list sends to other stages before they are taken, and words that are no vertex's. What a run
+/// of layers sends comes around only after it was taken, so of each stage beside it one run's may wait.
 fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
-    let (mut row, mut fixed) = (0, 0);
+    let mut waiting = [(0, 0); 2];
     for instr in instrs {
-        let found = match instr {
-            Instr::Send(passage) => passage.words(program),
-            Instr::Chunks { body, .. } => passed(body, program),
-            _ => (0, 0),
+        let sent = match instr {
+            Instr::Chunks { body, .. } => body,
+            instr => std::slice::from_ref(instr),
         };
-        row += found.0;
-        fixed += found.1;
+        for (with, most) in [Neighbour::Next, Neighbour::Previous]
+            .iter()
+            .zip(&mut waiting)
+        {
+            let there = |instr: &Instr| match instr {
+                Instr::Send(passage) if passage.with == *with => Some(passage.words(program)),
+                _ => None,
+            };
+            let all = sent.iter().filter_map(there);
+            let (row, fixed) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            *most = (most.0.max(row), most.1.max(fixed));
+        }
     }
-    (row, fixed)
+    let [next, previous] = waiting;
+    (next.0 + previous.0, next.1 + previous.1)
 }
 
 /// Ranks that keep one copy of what is the same on all of them. Processors of a node share their
@@ -175,7 +186,7 @@ impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr {
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),

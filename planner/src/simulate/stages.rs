@@ -188,7 +188,11 @@ fn run(
         });
     }
     let mut mail: Mails = BTreeMap::new();
-    let links = Links { cluster, width };
+    let links = Links {
+        cluster,
+        width,
+        stages: programs.len() as u32,
+    };
     loop {
         let mut moved = false;
         for number in 0..stages.len() {
@@ -241,16 +245,16 @@ impl Stage<'_> {
                 moved = true;
                 continue;
             };
+            let other = with.of(number as u32, links.stages).unwrap_or_default();
             if *sends {
                 let clock = self
                     .run
-                    .passage((*name, at), *with, place, packing, bytes, None);
-                let (to, from, free) = match with {
-                    Neighbour::Next => (number + 1, Neighbour::Previous, &mut self.free[0]),
-                    Neighbour::Previous => {
-                        (number.wrapping_sub(1), Neighbour::Next, &mut self.free[1])
-                    }
+                    .passage((*name, at), other, place, packing, bytes, None);
+                let (from, free) = match with {
+                    Neighbour::Next => (Neighbour::Previous, &mut self.free[0]),
+                    Neighbour::Previous => (Neighbour::Next, &mut self.free[1]),
                 };
+                let to = other as usize;
                 let mut mail = vec![[0.0; 2]; links.width];
                 for (class, members) in self.fabric.classes.iter().enumerate() {
                     for &part in &members.ranks {
@@ -283,7 +287,7 @@ impl Stage<'_> {
                     .map(|class| latest(&class.ranks))
                     .collect();
                 self.run
-                    .passage((*name, at), *with, place, packing, bytes, Some(&arrived));
+                    .passage((*name, at), other, place, packing, bytes, Some(&arrived));
             }
             moved = true;
         }
@@ -295,6 +299,7 @@ impl Stage<'_> {
 struct Links<'a> {
     cluster: &'a Cluster,
     width: usize,
+    stages: u32,
 }
 
 impl Links<'_> {
