@@ -4,8 +4,8 @@
     cargo build --release && python3 scripts/skipping.py ['EXAMPLE EXAMPLE ..' ['RULE RULE ..']]
 
 Prints a table: mean test accuracy (and standard deviation) over the seeds on one worker and on four that
-leave out broadcasts by a rule, the share of the embeddings' bytes (all that is sent forward) that was left
-out, and the same of all bytes, gradients included; the mean and the largest age of the rows that were read; what is
+leave out broadcasts by a rule, the share of the embeddings' bytes (all that is sent forward, and their gradients if
+the rule ends in /stop) that was left out, and the same of all bytes, gradients included; the mean and the largest age of the rows that were read; what is
 sent in an epoch. `graph` and `broadcast` in place of a rule are those placements, which leave nothing out.
 Exits 1 if a rule loses more than a point of accuracy against one worker.
 """

@@ -102,6 +102,7 @@ fn trained(
     let training = Training {
         source: scores.graph,
         forward: evaluation(&form.graph),
+        form: form.graph.clone(),
         backward,
         loss: model.loss,
         settings: model.train.clone(),

@@ -41,6 +41,8 @@ mod sameness;
 mod skip;
 #[path = "differential/stages.rs"]
 mod stages;
+#[path = "differential/stop.rs"]
+mod stop;
 #[path = "differential/storage.rs"]
 mod storage;
 #[path = "differential/streamed.rs"]

@@ -173,9 +173,11 @@ impl Found {
                 skip.iter()
                     .for_each(|skip| self.write(skip.copies, Touched::All));
             }
-            Instr::HaloReduce { buffer } => {
+            Instr::HaloReduce { buffer, skip } => {
                 self.read(*buffer, Touched::Halo);
                 self.write(*buffer, Touched::Own);
+                let left = skip.iter().filter_map(|skip| skip.left);
+                left.for_each(|at| self.write(at, Touched::All));
             }
             Instr::AllReduce { buffers } => self.0.extend(buffers.iter().map(|&buffer| Access {
                 buffer,

@@ -10,7 +10,7 @@ use crate::graph::{Graph, Node, NodeId, VerifyError};
 use crate::infer::TypeError;
 use crate::op::{Binary, Op, Scan, Unary};
 use crate::simplify::simplify;
-use crate::types::Type;
+use crate::types::{Rows, Type};
 use std::collections::BTreeMap;
 
 /// A model with the gradients of its parameters.
@@ -195,6 +195,10 @@ struct Tape {
     grads: Vec<Option<NodeId>>,
     /// The same for the results of scans.
     scan_grads: BTreeMap<(NodeId, u32), NodeId>,
+    /// Sum of the gradients by those rows of a forward node that are computed of copies of other ranks' rows.
+    copied: Vec<Option<NodeId>>,
+    /// Whether gradients by such rows are sent on.
+    of_copies: bool,
     /// Scope of emitted nodes: that of the node being differentiated.
     scope: u32,
 }
@@ -209,6 +213,8 @@ impl Tape {
             forward,
             needs,
             grads: vec![None; forward],
+            copied: vec![None; forward],
+            of_copies: false,
             scan_grads,
             scope: 0,
         }
@@ -248,11 +254,20 @@ impl Tape {
         if matches!(self.graph.node(node).op, Op::Scan(_)) {
             return self.add_result(node, 0, grad);
         }
-        let sum = match self.grads[node.0 as usize] {
+        let copied = self.of_copies && self.graph.ty(node).rows == Rows::Vertices;
+        let known = match copied {
+            true => &self.copied,
+            false => &self.grads,
+        };
+        let sum = match known[node.0 as usize] {
             Some(sum) => self.binary(Binary::Add, sum, grad)?,
             None => grad,
         };
-        self.grads[node.0 as usize] = Some(sum);
+        let known = match copied {
+            true => &mut self.copied,
+            false => &mut self.grads,
+        };
+        known[node.0 as usize] = Some(sum);
         Ok(())
     }
 
@@ -278,6 +293,12 @@ impl Tape {
                 (Op::Scan(_), _) => self.scan(node)?,
                 (_, Some(grad)) => self.rule(node, grad)?,
                 (_, None) => {}
+            }
+            if let Some(grad) = self.copied[id] {
+                self.of_copies = true;
+                let sent = self.rule(node, grad);
+                self.of_copies = false;
+                sent?;
             }
         }
         Ok(())

@@ -305,6 +305,13 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             rows: Rows::Fixed(1),
             ..types[0]
         }),
+        Op::Copies(..) => {
+            arity(1)?;
+            match types[0].rows {
+                Rows::Vertices => Ok(types[0]),
+                _ => range(types[0]),
+            }
+        }
         Op::SumRanks => {
             arity(1)?;
             match types[0].rows {

@@ -29,7 +29,7 @@ mod uses;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use sizes::{RankSizes, Reach};
-pub use skip::{Distance, Norm, RULES, Rule, Skip, Skipping};
+pub use skip::{Distance, Norm, RULES, Returned, Rule, Skip, Skipping};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
@@ -274,6 +274,9 @@ pub enum Instr {
     HaloReduce {
         /// A buffer with `Local` rows.
         buffer: Ref,
+        /// Of gradients by rows that may be copies, which of them are sent; only in `step`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        skip: Option<Returned>,
     },
     /// Sums buffers over all ranks, in rank order, as one message.
     AllReduce {

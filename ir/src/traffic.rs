@@ -5,7 +5,7 @@ mod host;
 pub use host::{move_words, moved};
 
 use crate::op::{Redistribute, Slice};
-use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Skip};
+use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Returned, Skip};
 use std::ops::Range;
 
 /// Payload bytes sent by all ranks together.
@@ -71,7 +71,7 @@ pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
 /// leave out their rows and `sent` says which of them do not.
 pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -> i64 {
     let mut more = 0;
-    for_each_skip(instrs, &mut |buffer, skip, count| {
+    let mut add = |buffer, skip: &Skip, count| {
         let row = row_bytes(program, buffer);
         let mean = exchanged(reads.total() * row, Some(skip));
         for iteration in 0..count {
@@ -80,25 +80,40 @@ pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -
             let bytes: u64 = blocks.map(|(rows, _)| rows * row).sum();
             more += bytes as i64 - mean as i64;
         }
+    };
+    for_each_skip(instrs, &mut add);
+    for_each_returned(instrs, &mut |buffer, skip, count| {
+        add(buffer, &skip.of, count)
     });
     more
 }
 
 /// Visits the exchanges that may be left out, with the number of iterations in which they run.
 pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
+    for_each_whole(instrs, 1, &mut |instr, times| {
+        if let Instr::HaloExchange { buffer, skip } = instr {
+            skip.iter().for_each(|skip| visit(*buffer, skip, times));
+        }
+    });
+}
+
+/// Visits the ways back of what such exchanges bring, with the number of iterations in which they run.
+pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned, u32)) {
+    for_each_whole(instrs, 1, &mut |instr, times| {
+        if let Instr::HaloReduce { buffer, skip } = instr {
+            skip.iter().for_each(|skip| visit(*buffer, skip, times));
+        }
+    });
+}
+
+/// Visits instructions, those in halves once.
+fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u32)) {
     for instr in instrs {
         match instr {
-            Instr::HaloExchange {
-                buffer,
-                skip: Some(skip),
-            } => visit(*buffer, skip, 1),
-            Instr::Begin(transfer) => for_each_skip(std::slice::from_ref(&transfer.what), visit),
-            Instr::Repeat { count, body, .. } => {
-                for_each_skip(body, &mut |buffer, skip, times| {
-                    visit(buffer, skip, times * count)
-                });
-            }
-            _ => {}
+            Instr::Begin(transfer) => visit(&transfer.what, times),
+            Instr::Finish(_) => {}
+            Instr::Repeat { count, body, .. } => for_each_whole(body, times * count, visit),
+            other => visit(other, times),
         }
     }
 }
@@ -205,8 +220,9 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
             let flags = skip.map_or(0, |skip| skip.rule.flags());
             traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * reads.pairs;
         }
-        Instr::HaloReduce { buffer } => {
-            traffic.halo_reduce = rows * row_bytes(program, *buffer);
+        Instr::HaloReduce { buffer, skip } => {
+            let bytes = rows * row_bytes(program, *buffer);
+            traffic.halo_reduce = exchanged(bytes, skip.as_ref().map(|skip| &skip.of));
         }
         Instr::AllReduce { buffers } => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
@@ -374,7 +390,10 @@ mod tests {
                 buffer: local,
                 skip: None,
             },
-            Instr::HaloReduce { buffer: local },
+            Instr::HaloReduce {
+                buffer: local,
+                skip: None,
+            },
         ];
         let instrs = [
             Instr::HaloExchange {
@@ -420,15 +439,22 @@ mod tests {
         };
         let reads = Reads::of([&[0, 3][..], &[1, 0][..]].into_iter());
         assert_eq!((reads.total(), reads.pairs), (4, 2));
-        let bytes = |text: &str, epoch: u64| {
+        let bytes = |text: &str, epoch: u64, back: bool| {
             let skip = Skip {
                 rule: text.parse().unwrap(),
                 copies: Ref::first(BufferId(1)),
             };
-            let body = vec![Instr::HaloExchange {
+            let mut body = vec![Instr::HaloExchange {
                 buffer: Ref::first(BufferId(0)),
                 skip: Some(skip),
             }];
+            if back {
+                let of = skip;
+                body.push(Instr::HaloReduce {
+                    buffer: Ref::first(BufferId(0)),
+                    skip: Some(Returned { of, left: None }),
+                });
+            }
             let step = [Instr::Repeat {
                 count: 5,
                 reverse: false,
@@ -439,17 +465,20 @@ mod tests {
             (mean, mean as i64 + beyond(&step, &program, &reads, &sent))
         };
         assert_eq!(
-            [0, 1, 2].map(|e| bytes("fixed:1", e)),
+            [0, 1, 2].map(|e| bytes("fixed:1", e, false)),
             [(80, 160), (80, 0), (80, 160)]
         );
         assert_eq!(
-            [0, 1, 2].map(|e| bytes("adaptive:1", e)),
+            [0, 1, 2].map(|e| bytes("adaptive:1", e, false)),
             [(80, 160), (80, 40), (80, 120)]
         );
-        assert_eq!(bytes("fixed:0", 7), (160, 160));
+        // Rows go back as they came, without a word about it.
+        assert_eq!(bytes("adaptive:1", 1, true), (160, 80));
+        assert_eq!(bytes("gap:0.1", 1, true), (360, 360));
+        assert_eq!(bytes("fixed:0", 7, false), (160, 160));
         // One float each way in each iteration.
         assert_eq!(
-            [0, 1].map(|e| bytes("gap:0.1", e)),
+            [0, 1].map(|e| bytes("gap:0.1", e, false)),
             [(200, 200), (200, 200)]
         );
     }

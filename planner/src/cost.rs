@@ -109,6 +109,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         | Op::Scan(_)
         | Op::Redistribute(_)
         | Op::SumRanks
+        | Op::Copies(..)
         | Op::Blend
         | Op::Out(_) => Work::default(),
         Op::Reshape { .. } => Work::default(),

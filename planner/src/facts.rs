@@ -182,12 +182,16 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             finite: values.iter().all(|v| v.is_finite()),
             ..leaf
         },
-        Op::Arg(_) | Op::Scan(_) | Op::Out(_) | Op::Redistribute(_) | Op::SumRanks | Op::Blend => {
-            Known {
-                finite: true,
-                ..plain
-            }
-        }
+        Op::Arg(_)
+        | Op::Scan(_)
+        | Op::Out(_)
+        | Op::Redistribute(_)
+        | Op::SumRanks
+        | Op::Copies(..)
+        | Op::Blend => Known {
+            finite: true,
+            ..plain
+        },
         Op::Unary(function) => {
             let (sign, finite) = unary(*function, sign, finite);
             let sparse = matches!(function, Unary::Neg | Unary::Relu) && kids[0].known.sparse;

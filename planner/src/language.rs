@@ -151,6 +151,7 @@ impl Symbol {
                 Op::Out(n) => two(29, *n, 0),
                 Op::Redistribute(_) => one(30, 0),
                 Op::SumRanks => one(31, 0),
+                Op::Copies(what, number) => two(37, *what as u32, *number),
                 Op::Blend => one(32, 0),
                 Op::Pick => one(33, 0),
                 Op::PickSum(rows) => two(34, *rows, 0),

@@ -165,10 +165,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
     };
     let parts = divided(request, &spec)?;
     let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
-    let seconds = programs
-        .iter()
-        .map(|program| busy_seconds(program, request.cluster, &parts));
-    Ok(seconds.collect())
+    Ok(busy_seconds(&programs, request.cluster, &parts))
 }
 
 fn too_few(stages: &Stages, layers: usize) -> String {

@@ -80,7 +80,7 @@ pub(crate) unsafe fn fill_halo(
     Ok(())
 }
 
-/// Sends halo rows to their owners.
+/// Sends halo rows to their owners, as far as `wanted` says of these.
 ///
 /// # Safety
 /// Nothing else writes the matrix meanwhile.
@@ -88,8 +88,10 @@ pub(crate) unsafe fn send_halo(
     wire: &mut Wire,
     part: &Part,
     rows: Exchanged,
+    wanted: &dyn Fn(u32) -> bool,
 ) -> Result<(), TransportError> {
-    for (other, halo) in part.halo(rows.chunk, wire.rank()) {
+    let halo = part.halo(rows.chunk, wire.rank());
+    for (other, halo) in halo.filter(|(other, _)| wanted(*other)) {
         let halo = rows.part(halo);
         wire.send(other, halo.len, &mut |message| {
             // SAFETY: nothing writes the halo rows meanwhile.
@@ -137,7 +139,7 @@ pub(crate) unsafe fn add_own(
 
 impl Exchanged {
     /// Consecutive rows.
-    fn part(&self, rows: Range<usize>) -> Span {
+    pub(crate) fn part(&self, rows: Range<usize>) -> Span {
         self.matrix
             .part(rows.start * self.columns, rows.len() * self.columns)
     }

@@ -244,9 +244,10 @@ fn message(program: &Program, instr: &Instr) -> Message {
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.rule),
         ),
-        Instr::HaloReduce { buffer: at } => {
-            Message::Halo(buffer(at.buffer).map(|b| (b.columns, b.storage)), None)
-        }
+        Instr::HaloReduce { buffer: at, skip } => Message::Halo(
+            buffer(at.buffer).map(|b| (b.columns, b.storage)),
+            skip.map(|skip| skip.of.rule),
+        ),
         Instr::AllReduce { buffers } => {
             let floats = |id: &_| buffer(*id).map(|b| b.words(&none));
             Message::Sum(buffers.iter().map(floats).collect())

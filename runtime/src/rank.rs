@@ -13,7 +13,7 @@ use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::memory::{ALIGN, Layout};
 use gnnc_ir::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role,
+    BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role, Skip,
 };
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
@@ -145,9 +145,9 @@ impl Rank {
 
     /// What a rule by distance has just decided of the own block.
     fn decision(&self, instr: &Instr, iteration: u32) -> Option<Decision> {
-        let (what, program) = match instr {
-            Instr::Begin(transfer) => (&*transfer.what, &self.program),
-            other => (other, &self.program),
+        let what = match instr {
+            Instr::Begin(transfer) => &*transfer.what,
+            other => other,
         };
         let Instr::HaloExchange {
             skip: Some(skip), ..
@@ -155,14 +155,20 @@ impl Rank {
         else {
             return None;
         };
-        let slots = program.buffer(skip.copies.buffer).slots;
-        let slot = skip.copies.slot(iteration, slots) as usize;
-        let clock = self.clocks.of.get(history(program, skip)?)?.get(slot)?;
+        let [number, slot] = self.clock(skip, iteration)?;
+        let clock = self.clocks.of.get(number)?.get(slot)?;
         Some(Decision {
             sent: clock.active,
             gap: clock.gap.filter(|gap| gap.is_finite()),
             bound: skip.rule.limit()?,
         })
+    }
+
+    /// The clock of an exchange that may be left out: number of the history that the copies are, and slot.
+    pub(crate) fn clock(&self, skip: &Skip, iteration: u32) -> Option<[usize; 2]> {
+        let slots = self.program.buffer(skip.copies.buffer).slots;
+        let slot = skip.copies.slot(iteration, slots) as usize;
+        Some([history(&self.program, skip)?, slot])
     }
 
     /// The rank at the other end of an instruction that passes rows between stages.

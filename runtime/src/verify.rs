@@ -23,7 +23,8 @@ use gnnc_graph::GraphData;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::program::{
-    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Role,
+    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Returned,
+    Role,
 };
 
 /// Checks everything that the executor relies on, for one rank.
@@ -261,7 +262,17 @@ impl Check<'_> {
                 self.floats("out", *out)?;
                 self.at_least("out", *out, rows.saturating_mul(features))
             }
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
+                if let Instr::HaloReduce {
+                    skip:
+                        Some(Returned {
+                            left: Some(left), ..
+                        }),
+                    ..
+                } = instr
+                {
+                    self.at_least("left", *left, 0)?;
+                }
                 self.at_least("buffer", *buffer, 0)?;
                 self.moved_rows("buffer", *buffer)?;
                 match self.program.buffer(buffer.buffer).extent {

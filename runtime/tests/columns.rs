@@ -72,7 +72,10 @@ impl Spread {
                 skip: None,
             },
         );
-        program.eval.push(Instr::HaloReduce { buffer: at(out) });
+        program.eval.push(Instr::HaloReduce {
+            buffer: at(out),
+            skip: None,
+        });
         program.logits = Some(at(out));
         program
     }

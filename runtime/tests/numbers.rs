@@ -296,7 +296,7 @@ fn programs_that_do_not_fit_are_refused() {
             match &mut p.step[instr] {
                 Instr::Launch(l) => refers(l),
                 Instr::MatMul { columns, .. } => *columns += 1000,
-                Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+                Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                     buffer.buffer = BufferId(1 << 20)
                 }
                 Instr::AllReduce { buffers } => buffers.push(BufferId(1 << 20)),

@@ -3,7 +3,7 @@
 use super::text::{Table, cut};
 use gnnc::ir::program::{
     Buffer, Chunk, Extent, Instr, Launch, Matrix, Moved, Neighbour, Product, Program, Ref,
-    ScalarRef, Skip, Vertices,
+    Returned, ScalarRef, Skip, Vertices,
 };
 use gnnc::ir::types::EdgeSet;
 
@@ -112,7 +112,13 @@ fn instruction(program: &Program, instr: &Instr) -> String {
                 format!("{name} {} or {}  ({rule})", at(*buffer), at(*copies))
             }
         },
-        Instr::HaloReduce { buffer } => format!("{name} {}", at(*buffer)),
+        Instr::HaloReduce { buffer, skip } => match skip {
+            None => format!("{name} {}", at(*buffer)),
+            Some(Returned { of, left }) => {
+                let left = left.map_or(String::new(), |left| format!(" or {}", at(left)));
+                format!("{name} {}{left}  ({})", at(*buffer), of.rule)
+            }
+        },
         Instr::Redistribute {
             from, to, moved, ..
         } => {

@@ -80,7 +80,7 @@ fn a_rule_of_a_plan_is_run() {
     let folder = Folder::new();
     let file = folder.join("plan.json");
     let file = text(&file);
-    for rule in ["fixed:3/cut", "fixed:3"] {
+    for rule in ["fixed:3/cut", "fixed:3/stop", "fixed:3"] {
         let pin = format!("placement=skip-broadcast,ranks=4,skip={rule}");
         a_rule_is_run(file, &pin, rule);
     }

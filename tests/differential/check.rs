@@ -6,7 +6,7 @@ use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::model::{Optimizer, Relaxation};
 use gnnc::ir::plan::{Layout, Placement};
-use gnnc::ir::program::Rule;
+use gnnc::ir::program::{Rule, Skipping};
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::layout::Layouts;
@@ -140,10 +140,13 @@ impl Case {
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             partitioner: way.partitioner.to_owned(),
-            // What is computed from old copies is not the model.
+            // What is computed from old copies is not the model; gradients that stop at those that are not old are.
             skip: row(way.placement)
                 .is_some_and(|row| row.skips)
-                .then_some(Rule::Fixed(0).into()),
+                .then_some(Skipping {
+                    stop: way.ranks % 2 == 1,
+                    ..Rule::Fixed(0).into()
+                }),
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)

@@ -174,7 +174,7 @@ fn instruction<'a>(program: &'a Program, event: &Event) -> &'a Instr {
 fn shape(instr: &Instr, program: &Program, inner: &[u64], from: u32, sent: Sent) -> [u64; 2] {
     let Sent { to, floats } = sent;
     let rows = match instr {
-        Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+        Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
             floats / u64::from(program.buffer(buffer.buffer).columns)
         }
         Instr::Redistribute { how, .. } => match how {

@@ -37,7 +37,7 @@ const MODELS: [&str; 6] = [
      loss cross_entropy(z, labels, on = train)",
 ];
 
-fn case(body: &str, sparse: bool) -> Case {
+pub fn case(body: &str, sparse: bool) -> Case {
     let shape = Shape {
         vertices: 60,
         arcs: 300,
@@ -49,7 +49,7 @@ fn case(body: &str, sparse: bool) -> Case {
 }
 
 /// A run by blocks of rows; none is left out if there is no rule.
-fn trainer(case: &Case, rule: Option<&str>, ranks: u32) -> Trainer {
+pub fn trainer(case: &Case, rule: Option<&str>, ranks: u32) -> Trainer {
     let placement = match rule {
         Some(_) => Placement::SkipBroadcast,
         None => Placement::Broadcast,
@@ -108,8 +108,16 @@ fn without_age_it_is_broadcast_or_graph() {
             let whole = (run(&mut broadcast, 4).0, bits(&mut broadcast));
             let mut graph = placed(Placement::Graph, None, &case, None, ranks);
             let needed = (run(&mut graph, 4).0, bits(&mut graph));
-            for rule in ["fixed:0", "adaptive:0", "gap:0", "fixed:0/cut", "gap:0/cut"] {
-                let (losses, logits) = match rule.ends_with("cut") {
+            for rule in [
+                "fixed:0",
+                "adaptive:0",
+                "gap:0",
+                "fixed:0/cut",
+                "gap:0/cut",
+                "fixed:0/stop",
+                "gap:0/cut/stop",
+            ] {
+                let (losses, logits) = match rule.contains("cut") {
                     true => needed.clone(),
                     false => whole.clone(),
                 };
@@ -141,6 +149,7 @@ fn old_copies_are_another_function() {
             "gap-absolute:1000",
             "gap-rms:100",
             "adaptive:1/cut",
+            "fixed:1/stop",
         ] {
             let mut skipping = trainer(&case, Some(rule), 3);
             let (losses, _) = run(&mut skipping, 4);
@@ -169,13 +178,19 @@ fn the_worked_example_comes_out() {
         ("fixed:2", [all, none, two, all, none, two]),
         ("adaptive:1", [all, half, half, half, half, half]),
         ("fixed:1/cut", [some, old, some, old, some, old]),
+        ("fixed:2/stop", [all, none, two, all, none, two]),
+        ("adaptive:1/stop", [all, half, half, half, half, half]),
+        ("fixed:1/cut/stop", [some, old, some, old, some, old]),
     ] {
-        let rows = if rule.ends_with("cut") { 10 } else { 24 };
+        let rows = if rule.contains("cut") { 10 } else { 24 };
+        let stops = rule.ends_with("stop");
         let mut trainer = trainer(&case, Some(rule), 4);
         let mut before = LayerStaleness::default();
         for (epoch, (forward, ages)) in expected.into_iter().enumerate() {
             let report = trainer.epoch().unwrap();
-            let floats = forward + 2 * rows + weights;
+            // Gradients move as the rows did if they stop at copies, else always.
+            let backward = if stops { forward } else { 2 * rows };
+            let floats = forward + backward + weights;
             assert_eq!(report.bytes_sent, 4 * floats, "{rule}, epoch {epoch}");
             let now = layer(&trainer);
             let since = |age: &u64| now.ages[age] - before.ages.get(age).copied().unwrap_or(0);
@@ -188,10 +203,11 @@ fn the_worked_example_comes_out() {
         assert_eq!(trainer.session.setup_bytes(), Some(4 * (4 * rows + rows)));
         // The mean of an epoch is what plans count with.
         let mean = match rule {
-            "fixed:2" => 16,
+            "fixed:2" | "fixed:2/stop" => 16,
             _ => rows,
         };
-        assert_eq!(trainer.step_bytes, 4 * (mean + 2 * rows + weights));
+        let backward = if stops { mean } else { 2 * rows };
+        assert_eq!(trainer.step_bytes, 4 * (mean + backward + weights));
     }
 }
 
@@ -212,7 +228,7 @@ fn constant_weights_need_no_second_broadcast() {
         exact.session.set_learning_rate(0.0);
         let (losses, _) = run(&mut exact, 5);
         assert_ne!(losses[0], losses[1], "dropout is on");
-        for rule in ["fixed:1", "adaptive:2", "gap:0.01"] {
+        for rule in ["fixed:1", "adaptive:2", "gap:0.01", "fixed:1/stop"] {
             let mut skipping = trainer(&case, Some(rule), 3);
             skipping.session.set_learning_rate(0.0);
             let (found, bytes) = run(&mut skipping, 5);
@@ -244,6 +260,7 @@ fn bounds_hold() {
             ("adaptive:3/cut", 3),
             ("gap:0.3:4", 4),
             ("gap:0.3:4/cut", 4),
+            ("gap:0.3:4/stop", 4),
         ] {
             let mut skipping = trainer(&case, Some(text), 3);
             run(&mut skipping, 12);
@@ -315,6 +332,7 @@ fn runs_go_on_bit_for_bit() {
             "gap:0.3:3",
             "adaptive:2/cut",
             "gap:0.3/cut",
+            "adaptive:2/stop",
         ] {
             let mut whole = trainer(&case, Some(rule), 3);
             let expected = run(&mut whole, 9);
@@ -355,18 +373,19 @@ fn copies_go_on_in_another_budget() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("state");
     let case = case(MODELS[0], true);
-    let rule = Some("fixed:2");
-    let mut whole = trainer(&case, rule, 3);
-    let expected = run(&mut whole, 9);
-    let less = whole.session.peak_memory_bytes() * 4 / 5;
-    let mut first = placed(Placement::SkipBroadcast, Some(less), &case, rule, 3);
-    assert!(first.step_moved > 0);
-    run(&mut first, 4);
-    first.session.save(&path).unwrap();
-    let mut second = trainer(&case, rule, 3);
-    let resumed = second.session.resume(&path).unwrap();
-    assert!(resumed.same_program && resumed.copies);
-    assert_eq!(run(&mut second, 5).0, expected.0[4..]);
+    for rule in [Some("fixed:2"), Some("fixed:2/stop")] {
+        let mut whole = trainer(&case, rule, 3);
+        let expected = run(&mut whole, 9);
+        let less = whole.session.peak_memory_bytes() * 4 / 5;
+        let mut first = placed(Placement::SkipBroadcast, Some(less), &case, rule, 3);
+        assert!(first.step_moved > 0);
+        run(&mut first, 4);
+        first.session.save(&path).unwrap();
+        let mut second = trainer(&case, rule, 3);
+        let resumed = second.session.resume(&path).unwrap();
+        assert!(resumed.same_program && resumed.copies);
+        assert_eq!(run(&mut second, 5).0, expected.0[4..]);
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }
 

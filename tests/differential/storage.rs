@@ -416,9 +416,14 @@ fn programs_that_mix_storages_up_are_refused() {
 #[test]
 fn copies_in_16_bits_are_as_close_as_a_rule_says() {
     let case = case(GCN, false);
-    for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+    for (storage, rule) in [
+        (Storage::F32, "gap:0.3:2"),
+        (Storage::Bf16, "gap:0.3:2"),
+        (Storage::Bf16, "gap:0.3:2/stop"),
+        (Storage::F16, "gap:0.3:2"),
+    ] {
         let options = TrainOptions {
-            skip: Some("gap:0.3:2".parse().unwrap()),
+            skip: Some(rule.parse().unwrap()),
             ..options(Placement::SkipBroadcast, 3, storage)
         };
         let again = Again::new(&case, &options);

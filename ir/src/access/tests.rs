@@ -55,7 +55,8 @@ fn own_rows_may_be_read_while_halos_are_filled() {
     assert!(meets(product(1, 0, Extent::Inner)));
     assert!(!meets(product(1, 2, Extent::Local)));
     assert!(meets(Instr::HaloReduce {
-        buffer: Ref::first(BufferId(0))
+        buffer: Ref::first(BufferId(0)),
+        skip: None,
     }));
     let body = vec![product(0, 1, Extent::Inner)];
     assert!(!meets(Instr::Repeat {
@@ -158,7 +159,7 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
         accesses(&instr, &program)
     };
     let buffer = Ref::first(BufferId(0));
-    let [begin, finish] = halves(&Instr::HaloReduce { buffer }, &program);
+    let [begin, finish] = halves(&Instr::HaloReduce { buffer, skip: None }, &program);
     let [own, halo] = [0, 1].map(|index| part(Vertices::Local, index));
     let meets = |a: &[Access], b: &[Access]| ordered(a, b, &program);
     assert!(!meets(&begin, &own) && meets(&finish, &own));

@@ -3,7 +3,7 @@
 use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
 use crate::kernel::{Axis, End, Reduce};
-use crate::op::{Binary, Input, Op, Unary};
+use crate::op::{Binary, Copies, Input, Op, Unary};
 use crate::types::{EdgeSet, Rows, Type};
 
 impl Tape {
@@ -27,6 +27,10 @@ impl Tape {
             }
             Op::Take(set, end) => self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?,
             Op::Blend => g,
+            // Copies are constants: what comes to them goes no further.
+            Op::Copies(Copies::Kept, _) if self.of_copies => return Ok(()),
+            Op::Copies(Copies::Kept, _) => g,
+            Op::Copies(Copies::Seen, number) => return self.seen_rule(x, number, g),
             Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
             Op::Gather(set, end, Reduce::Max) => {
                 // Arcs that attain the maximum share the gradient.
@@ -116,7 +120,10 @@ impl Tape {
                 self.binary(Binary::Mul, derivative, g)?
             }
             // Layouts are chosen after differentiation.
-            Op::LossGrad(_) | Op::Redistribute(_) | Op::SumRanks => {
+            Op::LossGrad(_)
+            | Op::Redistribute(_)
+            | Op::SumRanks
+            | Op::Copies(Copies::Back | Copies::Left, _) => {
                 return Err(AutodiffError::NotDifferentiable {
                     op: node.op.to_string(),
                 });
@@ -142,6 +149,18 @@ impl Tape {
         let current = self.fresh_sum(set, g)?;
         let earlier = self.binary(Binary::Sub, all, current)?;
         self.add(old, earlier)
+    }
+
+    /// Sends the gradient `g` of the rows that arcs see to these rows: those of own rows and of blocks that were
+    /// sent to the rows' owners, the others to the parameters that rows are computed with of copies.
+    fn seen_rule(&mut self, x: NodeId, number: u32, g: NodeId) -> Result<(), AutodiffError> {
+        let back = self.emit(Op::Copies(Copies::Back, number), &[g])?;
+        self.add(x, back)?;
+        let left = self.emit(Op::Copies(Copies::Left, number), &[g])?;
+        self.of_copies = true;
+        let added = self.add(x, left);
+        self.of_copies = false;
+        added
     }
 
     /// The sum over the fresh arcs out of each vertex.

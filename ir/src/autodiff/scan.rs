@@ -398,6 +398,7 @@ fn moves(op: &Op) -> bool {
     matches!(
         op,
         Op::Broadcast(_)
+            | Op::Copies(..)
             | Op::Take(..)
             | Op::Pick
             | Op::PickHead

@@ -2,7 +2,7 @@
 
 use super::{EvalError, Machine, Tensor};
 use crate::kernel::{Axis, Reduce, edge_hash, keep, vertex_hash};
-use crate::op::{Loss, Op, Site};
+use crate::op::{Copies, Loss, Op, Site};
 use crate::types::{Rows, Type};
 
 impl Machine<'_> {
@@ -44,7 +44,8 @@ impl Machine<'_> {
                 self.dropout(*p, *site, columns, iteration, x)
             }
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
-            (Op::SumRanks, Some(x)) => x.clone(),
+            (Op::Copies(Copies::Left, _), Some(_)) => Tensor::full(ty, rows, 0.0),
+            (Op::SumRanks | Op::Copies(..), Some(x)) => x.clone(),
             (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
             }

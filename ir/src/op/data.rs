@@ -116,3 +116,32 @@ impl std::fmt::Display for Site {
         }
     }
 }
+
+/// What a tensor has to do with copies of rows that other ranks own (SANCUS, option `stale_grad = stop`). A rank
+/// reads copies in place of the rows of a *block* that was left out; where all rows are on one rank there are
+/// none, and all of these are the operand but [`Copies::Left`], which is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Copies {
+    /// The rows of which copies are kept. What lies between it and [`Copies::Seen`] is computed of copies too.
+    Kept,
+    /// The rows that arcs see.
+    Seen,
+    /// Of the gradients that arcs bring to what they see, those by own rows: what arcs of other ranks bring
+    /// counts only if the block was sent.
+    Back,
+    /// The others: those by rows of blocks that were left out, 0 in all other rows.
+    Left,
+}
+
+impl Copies {
+    /// The name in printed graphs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Seen => "seen",
+            Self::Back => "back",
+            Self::Left => "left",
+        }
+    }
+}

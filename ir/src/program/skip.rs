@@ -101,6 +101,17 @@ pub struct Skip {
     pub copies: Ref,
 }
 
+/// How gradients by rows that may be copies come back to the rows' owners: as the rows went, those of blocks that
+/// were left out do not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The exchange of the rows, in the same iteration of a loop.
+    pub of: Skip,
+    /// Where gradients by rows of blocks that were left out are kept, in halo rows; all others are 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Ref>,
+}
+
 /// What a placement leaves out of its exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -110,16 +121,23 @@ pub struct Skipping {
     /// Whether these are only the rows that a reader has arcs from (section 4: `rows = needed`), those of the
     /// cut, and not all.
     pub cut: bool,
+    /// Whether gradients by rows of blocks that were left out are dropped (section 5: `stale_grad = stop`): those
+    /// that are left are those of the loss with copies held constant.
+    pub stop: bool,
 }
 
 /// What is written behind a rule where only rows of the cut are sent.
 const CUT: &str = "/cut";
 
+/// What is written behind that where gradients of copies are dropped.
+const STOP: &str = "/stop";
+
 /// How texts of rules look.
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
                          adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
-                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), and /cut behind \
-                         it where readers are sent only the rows that they have arcs from";
+                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), behind it /cut \
+                         where readers are sent only the rows that they have arcs from, and behind that \
+                         /stop where gradients of rows that were not sent are dropped";
 
 impl Default for Rule {
     /// Copies of at most one epoch, turns spread.
@@ -248,15 +266,16 @@ impl FromStr for Rule {
 
 impl From<Rule> for Skipping {
     fn from(rule: Rule) -> Self {
-        let cut = false;
-        Self { rule, cut }
+        let (cut, stop) = (false, false);
+        Self { rule, cut, stop }
     }
 }
 
 impl fmt::Display for Skipping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rule.fmt(f)?;
-        f.write_str(if self.cut { CUT } else { "" })
+        f.write_str(if self.cut { CUT } else { "" })?;
+        f.write_str(if self.stop { STOP } else { "" })
     }
 }
 
@@ -264,12 +283,17 @@ impl FromStr for Skipping {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let rule = text.strip_suffix(CUT);
-        Ok(Self {
-            rule: rule.unwrap_or(text).parse()?,
-            cut: rule.is_some(),
-        })
+        let (text, stop) = ending(text, STOP);
+        let (rule, cut) = ending(text, CUT);
+        let rule = rule.parse()?;
+        Ok(Self { rule, cut, stop })
     }
+}
+
+/// A text without an ending, and whether it had that.
+fn ending<'a>(text: &'a str, ending: &str) -> (&'a str, bool) {
+    let without = text.strip_suffix(ending);
+    (without.unwrap_or(text), without.is_some())
 }
 
 impl TryFrom<String> for Skipping {
@@ -406,14 +430,29 @@ mod tests {
                 "{error}"
             );
         }
-        for (text, cut) in [("adaptive:1", false), ("gap:0.1:2/cut", true)] {
+        for (text, cut, stop) in [
+            ("adaptive:1", false, false),
+            ("gap:0.1:2/cut", true, false),
+            ("fixed:1/stop", false, true),
+            ("gap:0.1/cut/stop", true, true),
+        ] {
             let skipping: Skipping = text.parse().unwrap();
-            assert_eq!((skipping.cut, skipping.to_string()), (cut, text.to_owned()));
+            assert_eq!((skipping.cut, skipping.stop), (cut, stop), "{text}");
+            assert_eq!(skipping.to_string(), text);
             let json = serde_json::to_string(&skipping).unwrap();
             assert_eq!(serde_json::from_str::<Skipping>(&json).unwrap(), skipping);
         }
-        for wrong in ["cut", "/cut", "fixed:1/all", "fixed:1/cut/cut"] {
-            assert!(wrong.parse::<Skipping>().is_err(), "{wrong}");
+        for wrong in [
+            "cut",
+            "/cut",
+            "/stop",
+            "fixed:1/all",
+            "fixed:1/cut/cut",
+            "fixed:1/stop/stop",
+            "fixed:1/stop/cut",
+        ] {
+            let error = wrong.parse::<Skipping>().unwrap_err();
+            assert!(error.contains("/stop where gradients"), "{error}");
         }
         let far: Rule = "gap:1".parse().unwrap();
         assert!(far.warning().unwrap().contains("published are"));

@@ -47,9 +47,11 @@ impl Instr {
                     skip.iter().for_each(|skip| visit(&skip.copies, write));
                 }
             }
-            Self::HaloReduce { buffer } => {
+            Self::HaloReduce { buffer, skip } => {
                 visit(buffer, false);
                 visit(buffer, true);
+                let left = skip.iter().filter_map(|skip| skip.left.as_ref());
+                left.for_each(|at| visit(at, true));
             }
             Self::AllReduce { buffers } => {
                 for write in [false, true] {
@@ -133,7 +135,13 @@ impl Instr {
                 visit(buffer);
                 skip.iter_mut().for_each(|skip| visit(&mut skip.copies));
             }
-            Self::HaloReduce { buffer } => visit(buffer),
+            Self::HaloReduce { buffer, skip } => {
+                visit(buffer);
+                if let Some(skip) = skip {
+                    visit(&mut skip.of.copies);
+                    skip.left.iter_mut().for_each(visit);
+                }
+            }
             Self::AllReduce { buffers } => {
                 for buffer in buffers {
                     let mut at = Ref::first(*buffer);

@@ -3,7 +3,7 @@
 use crate::harness::{Build, check, context};
 use gnnc_ir::autodiff::{AutodiffError, differentiate};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{History, Input, Loss, Scan};
+use gnnc_ir::op::{Copies, History, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
@@ -55,6 +55,7 @@ registry!(op_key, OPS, Op,
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
     Op::SumRanks => "sum_ranks",
+    Op::Copies(..) => "copies",
     Op::Scan(_) => "scan",
     Op::Out(_) => "out",
 );
@@ -143,6 +144,16 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[arcs])
         });
     }
+    // On one rank there are no copies.
+    case(&["copies"], &|b| {
+        let x = b.vertex(1, 2);
+        let kept = b.op(Op::Copies(Copies::Kept, 0), &[x]);
+        let twice = b.binary(Binary::Add, kept, kept);
+        let seen = b.op(Op::Copies(Copies::Seen, 0), &[twice]);
+        let arcs = b.op(Op::Take(Plain, End::Src), &[seen]);
+        let sum = b.op(Op::Gather(Plain, End::Dst, Reduce::Sum), &[arcs]);
+        b.binary(Binary::Add, sum, twice)
+    });
     for (key, f) in [
         (&["log"] as &'static [&'static str], Unary::Log),
         (&["sqrt"], Unary::Sqrt),

@@ -123,7 +123,7 @@ impl Choice {
 
 /// Arc tensors of one number an arc that never change.
 fn free(graph: &Graph) -> Vec<bool> {
-    let fixed = fixed(graph);
+    let fixed = fixed(graph, &[]);
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
         let known = |i: &NodeId| {

@@ -70,7 +70,7 @@ pub(super) type Grads = [Option<NodeId>];
 /// For each component that can be cut, in the order of [`Components::sets`], whether it is cut and reads
 /// nothing but the features and what is known of every vertex, so that it is computed on slices of them.
 pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<bool> {
-    let fixed = fixed(graph);
+    let fixed = fixed(graph, &[]);
     let whole = vec![false; graph.nodes.len()];
     let mut local: Vec<bool> = components
         .sets
@@ -280,7 +280,7 @@ fn places(
     components: &Components,
     (local, whole): (&[bool], &[bool]),
 ) -> Vec<Place> {
-    let fixed = fixed(graph);
+    let fixed = fixed(graph, &[]);
     let mut places = vec![Place::Elsewhere; graph.nodes.len()];
     let transfer = Transfer {
         graph,

@@ -2,7 +2,7 @@
 
 use crate::lower::partial::Partials;
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Binary, Input, Op};
+use gnnc_ir::op::{Binary, Copies, Input, Op};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// Facts about every node of one region, indexed by node.
@@ -43,7 +43,11 @@ pub fn pointwise(op: &Op) -> bool {
 pub fn view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } | Op::SumRanks
+        Op::Reshape { .. }
+            | Op::SliceCols { .. }
+            | Op::SliceRows { .. }
+            | Op::SumRanks
+            | Op::Copies(Copies::Kept | Copies::Seen, _)
     )
 }
 
@@ -59,7 +63,7 @@ fn is_arc(ty: Type) -> bool {
 /// Analyses a region.
 pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis {
     let users = graph.users();
-    let fixed = fixed(graph);
+    let fixed = fixed(graph, &[]);
     let uses = uses(graph);
     let mut stored = stored(graph, &users, &uses, &fixed);
     let host = hosts(
@@ -80,23 +84,27 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
     }
 }
 
-/// Nodes that are the same in every epoch.
-pub fn fixed(graph: &Graph) -> Vec<bool> {
+/// Nodes that are the same in every epoch, as the arguments are of which `args` says so.
+pub fn fixed(graph: &Graph, args: &[bool]) -> Vec<bool> {
     let mut fixed = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
+        let given = |n: u32| args.get(n as usize).copied().unwrap_or(false);
         let own = !matches!(
             node.op,
             Op::Param(_)
                 | Op::Input(Input::History(_) | Input::Fresh(_))
                 | Op::Dropout { .. }
-                | Op::Arg(_)
                 | Op::Loss(_)
                 | Op::LossGrad(_)
                 | Op::Scan(_)
                 | Op::Out(_)
                 | Op::Table(_)
         );
-        fixed.push(own && node.inputs.iter().all(|i| fixed[i.0 as usize]));
+        let known = match node.op {
+            Op::Arg(n) => given(n),
+            _ => own,
+        };
+        fixed.push(known && node.inputs.iter().all(|i| fixed[i.0 as usize]));
     }
     fixed
 }
@@ -119,6 +127,7 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
     match user {
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
         Op::Redistribute(_) => true,
+        Op::Copies(..) => true,
         // What is kept is exchanged and copied.
         Op::Blend => position >= 2,
         Op::Take(..) | Op::Pick => true,
@@ -251,7 +260,9 @@ pub fn read_at_source(graph: &Graph) -> Vec<bool> {
         }
     }
     for (id, node) in graph.iter().rev() {
-        if view(&node.op) && read[id.0 as usize] {
+        // What copies are kept of is exchanged, whatever it is computed from.
+        let kept = matches!(node.op, Op::Copies(Copies::Kept, _));
+        if view(&node.op) && !kept && read[id.0 as usize] {
             read[node.inputs[0].0 as usize] = true;
         }
         if let Op::Scan(scan) = &node.op {

@@ -10,11 +10,12 @@
 
 use super::analysis::{Analysis, view};
 use super::canonical::features;
+use super::copies::{Beside, number};
 use super::region::{Region, Value};
 use super::{LowerError, Lowerer};
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::op::{Binary, Op, Unary};
-use gnnc_ir::program::{Extent, Ref, Role, Skip};
+use gnnc_ir::op::{Binary, Copies, Op, Unary};
+use gnnc_ir::program::{Extent, Ref, Role, Skip, Skipping};
 use gnnc_ir::{Graph, NodeId, Rows};
 
 /// What a region knows of its embeddings; nothing where no exchange may be left out.
@@ -23,7 +24,11 @@ pub struct Embeddings {
     /// Nodes of the forward pass, whose exchanges may be left out.
     pub forward: Vec<bool>,
     /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
-    from: Vec<Vec<NodeId>>,
+    pub from: Vec<Vec<NodeId>>,
+    /// Gradients by what is computed of copies, in halo rows too.
+    pub gradient: Vec<bool>,
+    /// Sums over arcs whose halo rows are not sent at once.
+    pub raw: Vec<bool>,
 }
 
 impl Embeddings {
@@ -32,6 +37,11 @@ impl Embeddings {
         self.from
             .get(id.0 as usize)
             .is_some_and(|from| !from.is_empty())
+    }
+
+    /// Whether a node's rows beside the own ones count where rows are summed.
+    pub fn beside(&self, id: NodeId) -> bool {
+        self.gradient.get(id.0 as usize).is_some_and(|g| *g)
     }
 
     /// Whether the exchange of a node may be left out.
@@ -45,6 +55,10 @@ impl Embeddings {
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
             if !facts.read_at_source[n] || !forward[n] || facts.fixed[n] {
+                continue;
+            }
+            // What copies are kept of is exchanged, whatever it is computed from.
+            if matches!(node.op, Op::Copies(Copies::Kept, _)) {
                 continue;
             }
             if view(&node.op) {
@@ -62,7 +76,11 @@ impl Embeddings {
                 facts.read_at_source[leaf.0 as usize] = true;
             }
         }
-        Self { forward, from }
+        Self {
+            forward,
+            from,
+            ..Self::default()
+        }
     }
 }
 
@@ -195,9 +213,14 @@ impl Tree<'_> {
 impl Region<'_> {
     /// Lets the exchanges of the nodes `forward` be left out, where the program has a rule for that.
     pub fn keep_embeddings(&mut self, lowerer: &Lowerer, forward: Vec<bool>) {
-        if lowerer.skip.is_some() {
-            let (graph, sparse) = (self.graph, lowerer.sparse);
-            self.embeddings = Embeddings::find(graph, &mut self.facts, forward, sparse);
+        let Some(skipping) = lowerer.skip else {
+            return;
+        };
+        let (graph, sparse) = (self.graph, lowerer.sparse);
+        self.embeddings = Embeddings::find(graph, &mut self.facts, forward, sparse);
+        if skipping.stop {
+            let beside = Beside::find(graph, &mut self.facts);
+            self.embeddings = std::mem::take(&mut self.embeddings).with(beside);
         }
     }
 
@@ -230,7 +253,15 @@ impl Region<'_> {
 
     /// How the exchange of a node's tensor may be left out, if it may.
     pub fn skip(&self, lowerer: &mut Lowerer, id: NodeId, value: Value) -> Option<Skip> {
-        let rule = lowerer.skip.filter(|_| self.embeddings.may_skip(id))?;
+        let Skipping { rule, stop, .. } = lowerer.skip?;
+        let marked = number(self.graph, id);
+        let may = match stop {
+            true => marked.is_some(),
+            false => self.embeddings.may_skip(id),
+        };
+        if !may {
+            return None;
+        }
         let buffer = lowerer.program.buffer(value.at.buffer);
         let (name, columns) = (format!("{}.copies", buffer.name), buffer.columns);
         // What was sent last is needed only to compare with it.
@@ -246,6 +277,10 @@ impl Region<'_> {
             base: 0,
             in_loop: self.in_loop,
         };
-        Some(Skip { rule, copies })
+        let skip = Skip { rule, copies };
+        if let Some(marked) = marked {
+            lowerer.skips.insert(marked, skip);
+        }
+        Some(skip)
     }
 }

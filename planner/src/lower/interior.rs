@@ -189,5 +189,5 @@ fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
             .any(|at| at.buffer == out.buffer)
     };
     let next = behind.iter().find(uses);
-    sums && matches!(next, Some(Instr::HaloReduce { buffer }) if *buffer == out)
+    sums && matches!(next, Some(Instr::HaloReduce { buffer, .. }) if *buffer == out)
 }

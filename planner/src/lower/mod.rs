@@ -8,6 +8,7 @@
 pub mod analysis;
 mod canonical;
 pub mod chunks;
+mod copies;
 mod embeddings;
 mod inputs;
 pub mod interior;
@@ -31,9 +32,12 @@ use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op, Site};
 use gnnc_ir::plan::Placement;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Rule};
+use gnnc_ir::program::{
+    Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
+};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
+use std::collections::BTreeMap;
 
 /// Why a graph cannot be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -76,6 +80,8 @@ pub struct Training {
     /// The model as it is written, but for scores of attention, which are computed for vertices where that is
     /// cheaper: results are the loss and the logits.
     pub source: Graph,
+    /// What is differentiated: results are the loss and the logits.
+    pub form: Graph,
     /// Forward graph without dropout: results are the loss and the logits.
     pub forward: Graph,
     /// Forward and backward graph.
@@ -104,7 +110,9 @@ pub struct Lowerer {
     /// Dropped feature values of this epoch, by the values and the site.
     dropped: Vec<(Ref, Site, Ref)>,
     /// When exchanges of the forward pass are left out, if they may be.
-    skip: Option<Rule>,
+    skip: Option<Skipping>,
+    /// These exchanges, by the number that they are marked with.
+    skips: BTreeMap<u32, Skip>,
 }
 
 /// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.
@@ -120,9 +128,16 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
 ///
 /// # Errors
 /// As [`by_rows`].
-pub fn by_embeddings(training: &Training, ranks: u32, rule: Rule) -> Result<Program, LowerError> {
-    let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, Some(rule), &Ok)
+pub fn by_embeddings(
+    training: &Training,
+    ranks: u32,
+    skipping: Skipping,
+) -> Result<Program, LowerError> {
+    let of = Ranks { ranks, rank: 0 };
+    match skipping.stop && ranks > 1 {
+        true => program(&copies::stopped(training)?, of, Some(skipping), &Ok),
+        false => program(training, of, Some(skipping), &Ok),
+    }
 }
 
 /// Lowers a model to the program of one rank in which tensors lie as `wanted` says of the graphs.
@@ -173,7 +188,7 @@ fn checked(graph: &Graph) -> Result<Graph, LowerError> {
 fn program(
     training: &Training,
     ranks: Ranks,
-    skip: Option<Rule>,
+    skip: Option<Skipping>,
     placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
@@ -285,6 +300,7 @@ impl Lowerer {
             fixed: Vec::new(),
             dropped: Vec::new(),
             skip: None,
+            skips: BTreeMap::new(),
         };
         lowerer.params = (0..)
             .zip(specs)

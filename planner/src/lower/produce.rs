@@ -98,7 +98,7 @@ impl Region<'_> {
                     over: over(space),
                     value,
                 },
-                launch_rows(space),
+                self.summed(operand),
             ),
             Op::PickSum(types) => (
                 Body::TypeSum {
@@ -144,9 +144,15 @@ impl Region<'_> {
             self.fresh.push(self.code.len());
         }
         self.code.push(Instr::Launch(launch));
-        if shared {
-            self.code.push(Instr::HaloReduce { buffer: out.at });
+        // Where gradients stop at copies, it is decided later what is sent.
+        let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
+        if shared && !raw {
+            self.code.push(Instr::HaloReduce {
+                buffer: out.at,
+                skip: None,
+            });
         }
+        out.halo |= raw;
         self.values[last.0 as usize] = Some(out);
         Ok(())
     }
@@ -213,6 +219,7 @@ impl Region<'_> {
             (None, Some(a)) => {
                 let rows = match self.embeddings.near(last) {
                     true => Extent::Local,
+                    false if product == Product::Tn => self.summed(right),
                     false => launch_rows(a.ty),
                 };
                 let (a, b, to) = (a.matrix(), b.matrix(), out.matrix());
@@ -232,6 +239,14 @@ impl Region<'_> {
             (None, None) => return Err(LowerError::Internal("a product of nothing".to_owned())),
         }
         Ok(out)
+    }
+
+    /// The rows over which a tensor is summed.
+    fn summed(&self, id: NodeId) -> Extent {
+        match self.embeddings.beside(id) {
+            true => Extent::Local,
+            false => launch_rows(self.graph.ty(id)),
+        }
     }
 
     /// Whether an arc tensor that a kernel computes has a factor that is 0 where arcs are not fresh.
@@ -364,12 +379,13 @@ impl Region<'_> {
     /// Concatenation and padding: each operand is computed into its place.
     pub fn assemble(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let node = self.graph.node(id);
-        let extent = lowerer.extent(node.ty);
-        let out = self.target(lowerer, id, extent);
+        let extent = self.extent_of(lowerer, id);
+        let mut out = self.target(lowerer, id, extent);
+        out.halo = self.embeddings.near(id);
         let padded = !matches!(node.op, Op::Concat);
         if padded {
             let zero = Expr::leaf(Scalar::Const(0.0));
-            self.store(lowerer, Builder::new(node.ty), zero, out);
+            self.store(lowerer, Builder::new(node.ty), zero, out, id);
         }
         let mut offset = match &node.op {
             Op::PadCols { before, .. } => *before,
@@ -384,20 +400,31 @@ impl Region<'_> {
                 Some(from) => builder.read(from, At::Row),
                 None => builder.value(self, *part)?,
             };
-            self.store(lowerer, builder, value, Value { offset, ty, ..out });
+            self.store(lowerer, builder, value, Value { offset, ty, ..out }, id);
             offset += ty.width;
         }
         self.values[id.0 as usize] = Some(out);
         Ok(())
     }
 
-    fn store(&mut self, lowerer: &mut Lowerer, builder: Builder, value: Expr, out: Value) {
+    /// Stores a part of a node.
+    fn store(
+        &mut self,
+        lowerer: &mut Lowerer,
+        builder: Builder,
+        value: Expr,
+        out: Value,
+        of: NodeId,
+    ) {
         let body = Body::Map {
             over: over(out.ty),
             values: vec![value],
         };
         let output = (out.operand(At::Row), out.at);
-        let rows = launch_rows(out.ty);
+        let rows = match self.embeddings.near(of) {
+            true => Extent::Local,
+            false => launch_rows(out.ty),
+        };
         let launch = builder.launch(&mut lowerer.program, body, rows, vec![output]);
         self.code.push(Instr::Launch(launch));
     }

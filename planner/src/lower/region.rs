@@ -7,7 +7,7 @@ use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
-use gnnc_ir::op::Op;
+use gnnc_ir::op::{Copies, Op};
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -228,6 +228,7 @@ impl<'a> Region<'a> {
             Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
             Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
             Op::Blend => self.blend(lowerer, id)?,
+            Op::Copies(Copies::Back | Copies::Left, _) => self.hand_back(lowerer, id)?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 let out = self.product(lowerer, id, id)?;
                 self.values[n] = Some(out);
@@ -321,6 +322,7 @@ impl<'a> Region<'a> {
         match &node.op {
             Op::SliceCols { start, .. } => value.offset += start,
             Op::SliceRows { start, .. } => value.offset += start * value.stride,
+            Op::Copies(..) => {}
             _ => {
                 value = self.plain(lowerer, node.inputs[0])?;
                 value.head_step = node.ty.width;

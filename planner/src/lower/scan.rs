@@ -104,9 +104,8 @@ impl Region<'_> {
         let mut body = Region::new(lowerer, &scan.body, partial, self.train, args);
         body.in_loop = true;
         body.iterations = scan.count;
-        if self.embeddings.forward.get(id.0 as usize) == Some(&true) {
-            body.keep_embeddings(lowerer, vec![true; scan.body.nodes.len()]);
-        }
+        let forward = self.embeddings.forward.get(id.0 as usize) == Some(&true);
+        body.keep_embeddings(lowerer, vec![forward; scan.body.nodes.len()]);
         body.role = self.role;
         let wanted: Vec<Option<Ref>> = results
             .iter()

@@ -164,7 +164,12 @@ impl Classes {
                     self.alike(of, buffer.buffer, skip.copies.buffer);
                 }
             }
-            Instr::HaloReduce { buffer } => self.moves(of, buffer.buffer),
+            Instr::HaloReduce { buffer, skip } => {
+                self.moves(of, buffer.buffer);
+                if let Some(left) = skip.and_then(|skip| skip.left) {
+                    self.alike(of, buffer.buffer, left.buffer);
+                }
+            }
             Instr::Remember { from, history } => self.alike(of, from.buffer, history.buffer),
             Instr::Move { from, to, .. } => self.alike(of, from.buffer, to.buffer),
             Instr::Redistribute {

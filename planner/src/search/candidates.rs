@@ -299,7 +299,10 @@ impl PlanRequest<'_> {
             (true, None) => [false, true]
                 .map(|cut| {
                     let rule = Rule::default();
-                    Some(Skipping { rule, cut })
+                    Some(Skipping {
+                        cut,
+                        ..Skipping::from(rule)
+                    })
                 })
                 .to_vec(),
         }

@@ -13,18 +13,33 @@ use gnnc_ir::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);
-    let buffers = |sizes: &RankSizes, known: u64| match lives.fits(sizes, known) {
-        true => 0,
-        false => lives.layout(sizes).total_bytes,
-    };
-    worst(program, cluster, parts, &buffers)
+    let mut ranks = Vec::new();
+    let sharers = |rank| sharers(cluster, rank, program.ranks);
+    each(program, parts, &sharers, &mut |sizes, own| {
+        ranks.push((lives.least(sizes).saturating_add(own), *sizes, own));
+    });
+    // The one that needs most is likely to be first; for the others it only has to be seen that they need no more.
+    ranks.sort_by_key(|(least, ..)| std::cmp::Reverse(*least));
+    let mut peak = 0u64;
+    for (_, sizes, own) in ranks {
+        let buffers = match lives.fits(&sizes, peak.saturating_sub(own)) {
+            true => 0,
+            false => lives.layout(&sizes).total_bytes,
+        };
+        peak = peak.max(buffers.saturating_add(own));
+    }
+    Bytes(peak)
 }
 
 /// What [`peak`] cannot be below.
 pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);
-    let buffers = |sizes: &RankSizes, _| lives.least(sizes);
-    worst(program, cluster, parts, &buffers)
+    let mut least = 0u64;
+    let sharers = |rank| sharers(cluster, rank, program.ranks);
+    each(program, parts, &sharers, &mut |sizes, own| {
+        least = least.max(lives.least(sizes).saturating_add(own));
+    });
+    Bytes(least)
 }
 
 /// What each rank of a program has for its buffers on such a device, where everything else has its place.
@@ -39,23 +54,6 @@ pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room
         });
     });
     rooms
-}
-
-/// Memory of the rank that needs most, with what buffers take, which need not be said where that is no more than
-/// so many bytes.
-fn worst(
-    program: &Program,
-    cluster: &Cluster,
-    parts: &Parts,
-    buffers: &dyn Fn(&RankSizes, u64) -> u64,
-) -> Bytes {
-    let mut peak = 0u64;
-    let sharers = |rank| sharers(cluster, rank, program.ranks);
-    each(program, parts, &sharers, &mut |sizes, own| {
-        let known = peak.saturating_sub(own);
-        peak = peak.max(buffers(sizes, known).saturating_add(own));
-    });
-    Bytes(peak)
 }
 
 /// Visits the ranks that differ, with what each keeps beside buffers; of what some share, its part.
@@ -188,7 +186,7 @@ impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr {
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer } => {
+            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
             Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),

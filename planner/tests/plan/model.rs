@@ -191,7 +191,10 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
             h,
         ),
         launch(1, Extent::Local, at(12), at(11)),
-        Instr::HaloReduce { buffer: at(11) },
+        Instr::HaloReduce {
+            buffer: at(11),
+            skip: None,
+        },
     ];
     let loss = Loss::CrossEntropy;
     step.extend([

@@ -347,7 +347,7 @@ proptest! {
         let buffer = at(HIDDEN.0);
         let cases = [
             (Instr::HaloExchange { buffer, skip: None }, "halo-exchange", exchanged, slower),
-            (Instr::HaloReduce { buffer }, "halo-reduce", exchanged, slower),
+            (Instr::HaloReduce { buffer, skip: None }, "halo-reduce", exchanged, slower),
             (Instr::AllReduce { buffers: vec![sums] }, "all-reduce", 2 * 4 * u64::from(floats), reduced),
         ];
         for (instr, name, bytes, seconds) in cases {

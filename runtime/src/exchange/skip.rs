@@ -5,13 +5,13 @@
 //! rank first tells the others in one float: the distance of what it leaves out from what it sent
 //! last, or [`SENT`].
 
-use super::pack;
+use super::{Exchanged, add_own, pack, send_halo};
 use crate::device::cpu::Span;
 use crate::executor::Fault;
 use crate::part::Part;
 use crate::staleness::LayerStaleness;
 use crate::team::Team;
-use crate::transport::Wire;
+use crate::transport::{TransportError, Wire};
 use gnnc_ir::program::{Program, Role, Rule, Skip};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::traffic::for_each_skip;
@@ -70,6 +70,13 @@ impl Clocks {
         self.began = began;
         let clocks = self.of.iter_mut().flatten();
         clocks.for_each(|clock| clock.sent.fill(None));
+    }
+}
+
+impl Clock {
+    /// Whether a block was sent in an epoch.
+    pub(crate) fn fresh(&self, block: u32, epoch: u64) -> bool {
+        self.sent.get(block as usize).copied().flatten() == Some(epoch)
     }
 }
 
@@ -161,6 +168,62 @@ impl Timing {
                 age,
                 rule: self.rule,
             }),
+        }
+    }
+}
+
+/// The way back of what an exchange brought.
+pub(crate) struct Return<'a> {
+    pub(crate) part: &'a Part,
+    /// When the rows were sent, in the same iteration.
+    pub(crate) clock: &'a Clock,
+    pub(crate) epoch: u64,
+    /// Gradients by own rows, then by halo rows.
+    pub(crate) rows: Exchanged,
+    /// The same by rows that were left out, if they are needed.
+    pub(crate) left: Option<Span>,
+}
+
+impl Return<'_> {
+    /// Sends gradients to the owners of rows that were sent.
+    ///
+    /// # Safety
+    /// Nothing else writes the rows meanwhile.
+    pub(crate) unsafe fn begin(&self, wire: &mut Wire) -> Result<(), TransportError> {
+        let sent = |block: u32| self.clock.fresh(block, self.epoch);
+        // SAFETY: as the caller promised.
+        unsafe { send_halo(wire, self.part, self.rows, &sent) }
+    }
+
+    /// Adds what comes back, if the own rows were sent, and keeps what belongs to rows that were left out.
+    ///
+    /// # Safety
+    /// Nothing else uses the rows meanwhile.
+    pub(crate) unsafe fn finish(&self, team: &Team, wire: &mut Wire) -> Result<(), TransportError> {
+        if let Some(left) = self.left {
+            // SAFETY: nothing else uses the rows.
+            unsafe { self.keep(left) };
+        }
+        match self.clock.active {
+            // SAFETY: as the caller promised.
+            true => unsafe { add_own(team, wire, self.part, self.rows) },
+            false => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// Nothing else uses the rows meanwhile.
+    unsafe fn keep(&self, left: Span) {
+        // SAFETY: nothing else uses the rows.
+        unsafe { left.write() }.fill(0.0);
+        for (block, rows) in self.part.halo(None, 0) {
+            if self.clock.fresh(block, self.epoch) {
+                continue;
+            }
+            let from = self.rows.part(rows.clone());
+            let to = left.part(rows.start * self.rows.columns, from.len);
+            // SAFETY: these are rows of two buffers.
+            unsafe { to.write().copy_from_slice(from.read()) };
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Fault, Worker};
 use crate::device::cpu::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
-use crate::exchange::skip::{Exchange, Timing, history};
+use crate::exchange::skip::{Exchange, Return, Timing};
 use crate::exchange::{
     Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
 };
@@ -33,6 +33,8 @@ enum Operands {
     /// Rows that may be left out: rows, copies, words of a row and their storage; the tensor's buffer, the history that the copies
     /// are, its slot, and the rule.
     Skip([Span; 2], (usize, Storage), BufferId, [usize; 2], Rule),
+    /// Gradients by such rows, where those by rows that were left out are kept, and the history that the copies are with its slot.
+    Return(Exchanged, Option<Span>, [usize; 2]),
 }
 
 impl Worker {
@@ -64,7 +66,7 @@ impl Worker {
         unsafe {
             match (operands, half) {
                 (Operands::Halo(rows), Half::Begin) => match reduce {
-                    true => send_halo(wire, part, rows),
+                    true => send_halo(wire, part, rows, &|_| true),
                     false => send_own(team, wire, part, rows),
                 },
                 (Operands::Halo(rows), Half::Finish) => match reduce {
@@ -112,9 +114,35 @@ impl Worker {
                         Half::Finish => exchange.finish(wire, clock, layer),
                     };
                 }
+                (Operands::Return(rows, left, [number, slot]), half) => {
+                    let clocks = self.own.clocks.of.get(number);
+                    let clock = clocks.and_then(|of| of.get(slot));
+                    let back = Return {
+                        part,
+                        clock: clock.ok_or(Fault::Missing("clocks of copies"))?,
+                        epoch: moment.epoch,
+                        rows,
+                        left,
+                    };
+                    match half {
+                        Half::Begin => back.begin(wire),
+                        Half::Finish => back.finish(team, wire),
+                    }
+                }
             }
         }?;
         Ok(())
+    }
+
+    /// Rows that are exchanged, those of the chunk at hand.
+    fn exchanged(&self, at: Ref, iteration: u32) -> Exchanged {
+        let buffer = self.own.program.buffer(at.buffer);
+        Exchanged {
+            matrix: self.slot(at, iteration),
+            columns: buffer.row_words() as usize,
+            storage: buffer.storage,
+            chunk: self.own.place.chunk,
+        }
     }
 
     /// None for instructions that do not communicate.
@@ -129,26 +157,29 @@ impl Worker {
                 let columns = exchanged.row_words() as usize;
                 let storage = exchanged.storage;
                 let spans = [buffer, &skip.copies].map(|at| self.slot(*at, iteration));
-                let slots = program.buffer(skip.copies.buffer).slots;
-                let slot = skip.copies.slot(iteration, slots) as usize;
-                let place = [history(program, skip)?, slot];
                 Some(Operands::Skip(
                     spans,
                     (columns, storage),
                     buffer.buffer,
-                    place,
+                    self.own.clock(skip, iteration)?,
                     skip.rule,
                 ))
             }
-            Instr::HaloExchange { buffer, skip: None } | Instr::HaloReduce { buffer } => {
-                let Ref { buffer: id, .. } = *buffer;
-                let exchanged = self.own.program.buffer(id);
-                let rows = Exchanged {
-                    matrix: self.slot(*buffer, iteration),
-                    columns: exchanged.row_words() as usize,
-                    storage: exchanged.storage,
-                    chunk: self.own.place.chunk,
-                };
+            Instr::HaloReduce {
+                buffer,
+                skip: Some(skip),
+            } => {
+                let rows = self.exchanged(*buffer, iteration);
+                let left = skip.left.map(|left| self.slot(left, iteration));
+                Some(Operands::Return(
+                    rows,
+                    left,
+                    self.own.clock(&skip.of, iteration)?,
+                ))
+            }
+            Instr::HaloExchange { buffer, skip: None }
+            | Instr::HaloReduce { buffer, skip: None } => {
+                let rows = self.exchanged(*buffer, iteration);
                 (rows.columns > 0).then_some(Operands::Halo(rows))
             }
             Instr::AllReduce { buffers } => {

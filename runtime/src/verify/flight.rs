@@ -191,7 +191,13 @@ mod tests {
             tag,
             what: Box::new(what),
         };
-        let reduce = transfer(1, Instr::HaloReduce { buffer: at(0) });
+        let reduce = transfer(
+            1,
+            Instr::HaloReduce {
+                buffer: at(0),
+                skip: None,
+            },
+        );
         let read = transfer(
             2,
             Instr::Redistribute {

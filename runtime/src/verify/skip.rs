@@ -1,8 +1,8 @@
 //! Checks of exchanges that may be left out.
 
 use crate::exchange::skip::history;
-use gnnc_ir::program::{Extent, Program, Ref, Skip};
-use gnnc_ir::traffic::for_each_skip;
+use gnnc_ir::program::{Extent, Program, Ref, Returned, Skip};
+use gnnc_ir::traffic::{for_each_returned, for_each_skip};
 use std::collections::BTreeSet;
 
 /// Checks that every exchange that may be left out stands in `step`, and has copies of
@@ -14,9 +14,13 @@ pub(super) fn verify(program: &Program) -> Result<(), String> {
     let mut found = Ok(());
     let mut numbers = BTreeSet::new();
     let place = "an exchange that may be left out";
+    let back = "the way back of an exchange that may be left out";
     for (phase, instrs) in [("setup", &program.setup), ("eval", &program.eval)] {
         for_each_skip(instrs, &mut |_, _, _| {
             found = Err(format!("{place} in {phase}, expected none but in step"));
+        });
+        for_each_returned(instrs, &mut |_, _, _| {
+            found = Err(format!("{back} in {phase}, expected none but in step"));
         });
     }
     for_each_skip(&program.step, &mut |buffer, skip, count| {
@@ -25,7 +29,41 @@ pub(super) fn verify(program: &Program) -> Result<(), String> {
                 .map_err(|error| format!("{place}: {error}"));
         }
     });
+    for_each_returned(&program.step, &mut |buffer, skip, count| {
+        if found.is_ok() {
+            found =
+                returned(program, buffer, skip, count).map_err(|error| format!("{back}: {error}"));
+        }
+    });
     found
+}
+
+fn returned(program: &Program, buffer: Ref, skip: &Returned, count: u32) -> Result<(), String> {
+    let mut known = false;
+    for_each_skip(&program.step, &mut |_, of, times| {
+        known |= *of == skip.of && times == count;
+    });
+    if !known {
+        return Err(format!(
+            "found copies at {:?}, by the rule {}, expected those of an exchange that runs as often",
+            skip.of.copies, skip.of.rule
+        ));
+    }
+    let Some(left) = skip.left else {
+        return Ok(());
+    };
+    let shape = |at: Ref| {
+        let buffer = program.buffers.get(at.buffer.0 as usize);
+        buffer.map(|buffer| (buffer.extent, buffer.columns, buffer.storage))
+    };
+    match shape(left) == shape(buffer) && left.buffer != buffer.buffer {
+        true => Ok(()),
+        false => Err(format!(
+            "found {:?} for what is left of {:?}, expected another buffer of the same rows, columns and storage",
+            shape(left),
+            shape(buffer)
+        )),
+    }
 }
 
 fn one(
@@ -119,6 +157,59 @@ mod tests {
             }],
             ..Program::default()
         }
+    }
+
+    #[test]
+    fn ways_back_must_fit() {
+        let check = |change: &dyn Fn(&mut Program, &mut Returned)| {
+            let mut program = program(Rule::Fixed(1));
+            let gradient = Buffer {
+                role: Role::Temp,
+                ..program.buffers[0].clone()
+            };
+            program.buffers.extend([gradient.clone(), gradient]);
+            let mut skip = None;
+            for_each_skip(&program.step, &mut |_, found, _| skip = Some(*found));
+            let mut returned = Returned {
+                of: skip.unwrap(),
+                left: Some(Ref::first(BufferId(3))),
+            };
+            change(&mut program, &mut returned);
+            let back = Instr::HaloReduce {
+                buffer: Ref::first(BufferId(2)),
+                skip: Some(returned),
+            };
+            match program.eval.is_empty() {
+                true => program.step.push(Instr::Repeat {
+                    count: 4,
+                    reverse: true,
+                    body: vec![back],
+                }),
+                false => program.eval = vec![back],
+            }
+            verify(&program)
+        };
+        assert_eq!(check(&|_, _| ()), Ok(()));
+        assert_eq!(check(&|_, back| back.left = None), Ok(()));
+        let refused = |change: &dyn Fn(&mut Program, &mut Returned), part: &str| {
+            let error = check(change).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        };
+        refused(&|p, _| p.eval = p.step.clone(), "the way back");
+        refused(
+            &|_, back| back.of.rule = Rule::Fixed(2),
+            "expected those of an exchange",
+        );
+        refused(
+            &|_, back| back.of.copies = Ref::first(BufferId(1)),
+            "expected those of an exchange",
+        );
+        refused(&|p, _| p.buffers[3].columns = 2, "what is left");
+        refused(&|p, _| p.buffers[3].extent = Extent::Inner, "what is left");
+        refused(
+            &|_, back| back.left = Some(Ref::first(BufferId(2))),
+            "another buffer",
+        );
     }
 
     #[test]

@@ -284,7 +284,10 @@ impl Network {
             ]
         };
         let kind = Loss::CrossEntropy;
-        let reduce = |buffer| Instr::HaloReduce { buffer: at(buffer) };
+        let reduce = |buffer| Instr::HaloReduce {
+            buffer: at(buffer),
+            skip: None,
+        };
         let mut train = forward(self.dropout);
         let last_h = |buffer| Ref {
             base: LAYERS,

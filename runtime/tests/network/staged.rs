@@ -208,6 +208,7 @@ impl Staged {
             backward.push(run(kernels.scatter, local, &inputs, layer.d_x));
             backward.push(Instr::HaloReduce {
                 buffer: at(layer.d_x),
+                skip: None,
             });
             if layer.x != start.x {
                 backward.push(run(kernels.copy, inner, &[layer.d_x], layers[0].d_y));

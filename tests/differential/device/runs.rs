@@ -155,6 +155,8 @@ fn device_copies_agree_with_the_processor() {
             "gap-rms:0.02",
             "adaptive:2/cut",
             "gap:0.1/cut",
+            "adaptive:2/stop",
+            "gap:0.1/cut/stop",
         ] {
             let options = TrainOptions {
                 skip: Some(rule.parse().unwrap()),

@@ -95,33 +95,75 @@ impl Station {
                 Some(skip) => {
                     self.skipping(gpu, *buffer, skip, (tag, iteration), moment, wanted)?
                 }
-                None => self.halo(gpu, *buffer, (tag, iteration), false),
+                None => self.filled(gpu, *buffer, (tag, iteration)),
             },
-            Instr::HaloReduce { buffer } => self.halo(gpu, *buffer, (tag, iteration), true),
+            Instr::HaloReduce { buffer, skip } => match skip {
+                Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), moment)?,
+                None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true),
+            },
             Instr::AllReduce { buffers } => self.sums(buffers, tag),
             Instr::Redistribute { .. } => self.redistribute(gpu, instr, (tag, iteration)),
             _ => return Ok(None),
         }))
     }
 
-    /// Own rows to those who read them, or halo rows to their owners.
-    fn halo(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32), reduce: bool) -> Halves {
-        let chunk = self.own.place.chunk;
-        let buffer = self.own.program.buffer(at.buffer);
-        let (columns, storage) = (u64::from(buffer.row_words()), buffer.storage);
-        let at = self.slot(at, iteration);
-        let own = |order: u32| self.own_rows(gpu, chunk, order, at, columns);
-        let halo = |order: u32| {
-            let rows = self.own.part.halo(chunk, order);
-            let rows =
-                rows.map(|(other, rows)| (self.absolute(other), vec![run(at, rows, columns)]));
-            rows.collect::<Vec<_>>()
+    /// Own rows to those who read them.
+    fn filled(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32)) -> Halves {
+        let (order, columns) = (self.in_group(), self.row_words(at));
+        let slot = self.slot(at, iteration);
+        let own = self.own_rows(gpu, self.own.place.chunk, order, slot, columns);
+        let halo = self.halo_rows(order, slot, columns, &|_| true);
+        self.moved(at, tag, own, halo, Write::Replace)
+    }
+
+    /// Halo rows to their owners, as far as they are `wanted`, who add them in order of the ranks if they are to.
+    pub(super) fn reduced(
+        &self,
+        gpu: &Gpu,
+        at: Ref,
+        (tag, iteration): (u32, u32),
+        wanted: &dyn Fn(u32) -> bool,
+        adds: bool,
+    ) -> Halves {
+        let columns = self.row_words(at);
+        let slot = self.slot(at, iteration);
+        let halo = self.halo_rows(self.in_group(), slot, columns, wanted);
+        let own = match adds {
+            true => self.own_rows(gpu, self.own.place.chunk, 0, slot, columns),
+            false => Vec::new(),
         };
-        let (sends, lands, write) = match reduce {
-            // Added in order of the ranks.
-            true => (halo(self.in_group()), own(0), Write::Add),
-            false => (own(self.in_group()), halo(self.in_group()), Write::Replace),
-        };
+        self.moved(at, tag, halo, own, Write::Add)
+    }
+
+    /// Words of a row of a buffer.
+    fn row_words(&self, at: Ref) -> u64 {
+        u64::from(self.own.program.buffer(at.buffer).row_words())
+    }
+
+    /// The halo rows of each rank that is `wanted`.
+    fn halo_rows(
+        &self,
+        order: u32,
+        at: Address,
+        columns: u64,
+        wanted: &dyn Fn(u32) -> bool,
+    ) -> Vec<(u32, Vec<Rows>)> {
+        let rows = self.own.part.halo(self.own.place.chunk, order);
+        let rows = rows.filter(|(other, _)| wanted(*other));
+        rows.map(|(other, rows)| (self.absolute(other), vec![run(at, rows, columns)]))
+            .collect()
+    }
+
+    /// Rows of a buffer that are sent and others that come.
+    fn moved(
+        &self,
+        at: Ref,
+        tag: u32,
+        sends: Vec<(u32, Vec<Rows>)>,
+        lands: Vec<(u32, Vec<Rows>)>,
+        write: Write,
+    ) -> Halves {
+        let storage = self.own.program.buffer(at.buffer).storage;
         let expects = lands.iter().map(|(other, rows)| (*other, floats(rows)));
         let round = self.round(tag, sends, expects.collect());
         let held = |rows: Vec<Rows>| {

@@ -7,11 +7,11 @@ use super::launch::Stop;
 use super::moves::Rows;
 use super::station::Station;
 use crate::exchange::moves::Write;
-use crate::exchange::skip::{Clock, SENT, Timing, history};
+use crate::exchange::skip::{Clock, SENT, Timing};
 use crate::executor::Fault;
 use crate::moment::Moment;
 use gnnc_codegen::cuda::library::{Entry, number};
-use gnnc_ir::program::{Ref, Skip};
+use gnnc_ir::program::{Ref, Returned, Skip};
 use gnnc_ir::storage::Storage;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,11 +59,9 @@ impl Station {
         [begins, finishes]: [bool; 2],
     ) -> Result<Halves, Stop> {
         let program = Arc::clone(&self.own.program);
-        let number = history(&program, skip).ok_or_else(missing)?;
-        let slots = program.buffer(skip.copies.buffer).slots;
         let buffer = program.buffer(at.buffer);
         let exchange = Exchange {
-            place: [number, skip.copies.slot(iteration, slots) as usize],
+            place: self.own.clock(skip, iteration).ok_or_else(missing)?,
             timing: Timing {
                 rule: skip.rule,
                 epoch: moment.epoch,
@@ -194,6 +192,46 @@ impl Station {
         }
         acts.push(Act::Put(copies, target, Write::Replace));
         Ok(acts)
+    }
+
+    /// Gradients by halo rows to the owners of those that were sent; the others are kept where they are needed.
+    pub(super) fn returning(
+        &mut self,
+        gpu: &Gpu,
+        at: Ref,
+        skip: &Returned,
+        (tag, iteration): (u32, u32),
+        moment: &Moment,
+    ) -> Result<Halves, Stop> {
+        let place = self.own.clock(&skip.of, iteration).ok_or_else(missing)?;
+        let clock = self.clock(place)?.clone();
+        let fresh = |block: u32| clock.fresh(block, moment.epoch);
+        let mut halves = self.reduced(gpu, at, (tag, iteration), &fresh, clock.active);
+        let Some(left) = skip.left else {
+            return Ok(halves);
+        };
+        let columns = u64::from(self.own.program.buffer(at.buffer).row_words());
+        let [from, to] = [at, left].map(|at| self.slot(at, iteration));
+        let inner = self.own.part.inner;
+        halves.finish.extend(self.clear(run(to, 0..inner, columns)));
+        for (block, rows) in self.own.part.halo(None, 0) {
+            let to = run(to, rows.clone(), columns);
+            halves.finish.extend(match fresh(block) {
+                true => self.clear(to),
+                false => Some(Act::Put(run(from, rows, columns), to, Write::Replace)),
+            });
+        }
+        Ok(halves)
+    }
+
+    /// Sets rows to 0.
+    fn clear(&self, to: Rows) -> Option<Act> {
+        // One row of zeros for all.
+        let zeros = Rows {
+            stride: 0,
+            ..Rows::dense(self.zeros, to.count, to.stride)
+        };
+        (to.count > 0).then_some(Act::Put(zeros, to, Write::Replace))
     }
 
     fn clock(&mut self, [number, slot]: [usize; 2]) -> Result<&mut Clock, Stop> {

@@ -166,6 +166,12 @@ impl Station {
                     let columns = self.own.program.buffer(to.buffer).columns;
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(columns));
                 }
+                if let Instr::HaloReduce { buffer, skip } = instr
+                    && skip.is_some_and(|skip| skip.left.is_some())
+                {
+                    let words = self.own.program.buffer(buffer.buffer).row_words();
+                    needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(words));
+                }
                 let scratch = match instr {
                     Instr::AllReduce { buffers } => {
                         let bytes = buffers

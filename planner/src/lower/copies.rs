@@ -1,0 +1,364 @@
+//! Gradients that stop at copies (SANCUS, section 5: `stale_grad = stop`).
+//!
+//! Before a model is differentiated, the embeddings that are exchanged ([`Copies::Kept`]) and the tensors that arcs see
+//! ([`Copies::Seen`]) are marked. What lies between them is linear in the embedding, row by row, so that ranks compute it for
+//! copies too, and it is differentiated twice: for own rows, with what came back, and for copies, whose rows get
+//! no gradient, but the parameters between them and the arcs do. The latter is done for all rows that a rank has;
+//! gradients are 0 in all but those of blocks that were left out.
+
+use super::canonical::{canonical, features};
+use super::embeddings::Embeddings;
+use super::region::{Region, Value};
+use super::{LowerError, Lowerer, Training};
+use crate::lower::analysis::{Analysis, fixed};
+use gnnc_ir::autodiff::differentiate;
+use gnnc_ir::graph::Node;
+use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::op::{Binary, Copies, Op, Unary};
+use gnnc_ir::program::{Extent, Instr, Returned};
+use gnnc_ir::{Graph, NodeId, Rows};
+use std::collections::BTreeMap;
+
+/// The same training, with gradients that stop at copies.
+///
+/// # Errors
+/// A graph that has no gradient.
+pub fn stopped(training: &Training) -> Result<Training, LowerError> {
+    let sparse = training.sparse_features;
+    let form = canonical(&training.form, sparse)?;
+    let marked = marked(&form, &[], sparse, &mut 0)?;
+    Ok(Training {
+        backward: differentiate(&marked)?,
+        ..training.clone()
+    })
+}
+
+/// A graph whose arguments are the same in every epoch as `args` says, with its embeddings marked by numbers from `next`.
+fn marked(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
+    let fixed = fixed(graph, args);
+    let mut marks = Marks {
+        graph,
+        of: embeddings(graph, &fixed, sparse),
+        between: vec![false; graph.nodes.len()],
+        out: graph.clone_without_nodes(),
+        new: Vec::with_capacity(graph.nodes.len()),
+        kept: BTreeMap::new(),
+    };
+    for node in graph.nodes.iter().filter(|node| at_source(node)) {
+        marks.lead(node.inputs[0]);
+    }
+    for (id, node) in graph.iter() {
+        let op = match &node.op {
+            Op::Scan(scan) => {
+                let first = scan.carries as usize;
+                let consts = first..first + scan.consts as usize;
+                let inputs = node.inputs.iter().enumerate();
+                let args: Vec<bool> = inputs
+                    .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
+                    .collect();
+                let mut scan = scan.clone();
+                scan.body = marked(&scan.body, &args, sparse, next)?;
+                Op::Scan(scan)
+            }
+            op => op.clone(),
+        };
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            inputs.push(marks.read(id, *input, next)?);
+        }
+        let id = marks.add(op, &inputs, node.scope)?;
+        marks.new.push(id);
+    }
+    marks.out.results = graph.results.iter().map(|id| marks.of(*id)).collect();
+    Ok(marks.out)
+}
+
+/// A graph while it is marked.
+struct Marks<'a> {
+    graph: &'a Graph,
+    /// The embedding that a tensor of vertices is computed of, row by row; itself, if it is one.
+    of: Vec<Option<NodeId>>,
+    /// Whether a node is computed of an embedding and arcs see it, or what is computed of it.
+    between: Vec<bool>,
+    out: Graph,
+    new: Vec<NodeId>,
+    /// Embeddings with their numbers and marks.
+    kept: BTreeMap<NodeId, (u32, NodeId)>,
+}
+
+impl Marks<'_> {
+    fn of(&self, id: NodeId) -> NodeId {
+        self.new[id.0 as usize]
+    }
+
+    fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, LowerError> {
+        let bug = |e| LowerError::Internal(format!("marks of copies: {e}"));
+        self.out.add(op, inputs, scope).map_err(bug)
+    }
+
+    /// Finds what leads from an embedding to a tensor that arcs see.
+    fn lead(&mut self, seen: NodeId) {
+        let mut work = vec![seen];
+        while let Some(id) = work.pop() {
+            let n = id.0 as usize;
+            let inside = self.of[n].is_some_and(|embedding| embedding != id);
+            if inside && !std::mem::replace(&mut self.between[n], true) {
+                let inputs = self.graph.node(id).inputs.iter();
+                work.extend(inputs.filter(|i| self.of[i.0 as usize].is_some()));
+            }
+        }
+    }
+
+    /// What a node reads in place of an operand.
+    fn read(&mut self, by: NodeId, id: NodeId, next: &mut u32) -> Result<NodeId, LowerError> {
+        let node = self.graph.node(by);
+        let Some(embedding) = self.of[id.0 as usize] else {
+            return Ok(self.of(id));
+        };
+        let seen = at_source(node);
+        let leads = self.between[by.0 as usize] && embedding == id;
+        if !seen && !leads {
+            return Ok(self.of(id));
+        }
+        let (number, kept) = self.keep(embedding, next)?;
+        let x = match embedding == id {
+            true => kept,
+            false => self.of(id),
+        };
+        match seen {
+            true => self.add(Op::Copies(Copies::Seen, number), &[x], node.scope),
+            false => Ok(x),
+        }
+    }
+
+    fn keep(&mut self, id: NodeId, next: &mut u32) -> Result<(u32, NodeId), LowerError> {
+        if let Some(known) = self.kept.get(&id) {
+            return Ok(*known);
+        }
+        let number = *next;
+        *next += 1;
+        let scope = self.graph.node(id).scope;
+        let kept = self.add(Op::Copies(Copies::Kept, number), &[self.of(id)], scope)?;
+        self.kept.insert(id, (number, kept));
+        Ok((number, kept))
+    }
+}
+
+/// Whether a node is what arcs see of their sources.
+fn at_source(node: &Node) -> bool {
+    matches!(node.op, Op::Take(_, End::Src)) && matches!(node.ty.rows, Rows::Edges(_))
+}
+
+/// The embedding that each tensor of vertices is computed of, row by row: none of what is the same in every epoch but
+/// for parameters and dropout.
+fn embeddings(graph: &Graph, fixed: &[bool], sparse: bool) -> Vec<Option<NodeId>> {
+    let mut of: Vec<Option<NodeId>> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let embedding = match node.ty.rows {
+            Rows::Vertices if !fixed[id.0 as usize] => {
+                let mut all: Vec<NodeId> =
+                    (node.inputs.iter().filter_map(|i| of[i.0 as usize])).collect();
+                all.dedup();
+                match all[..] {
+                    _ if !by_row(graph, node, sparse) => Some(id),
+                    [] => None,
+                    [one] => Some(one),
+                    _ => Some(id),
+                }
+            }
+            _ => None,
+        };
+        of.push(embedding);
+    }
+    of
+}
+
+/// Whether an operator gives a row for each of its operand's, in which it is linear.
+fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
+    match &node.op {
+        // Of features stored as non-zeros a rank has only its own rows.
+        Op::MatMul => {
+            let [left, right] = [node.inputs[0], node.inputs[1]];
+            !(sparse && features(graph, left)) && graph.ty(right).rows != Rows::Vertices
+        }
+        Op::Dropout { .. }
+        | Op::Broadcast(_)
+        | Op::Reshape { .. }
+        | Op::SliceCols { .. }
+        | Op::ReduceCols(_, Reduce::Sum)
+        | Op::Unary(Unary::Neg)
+        | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => true,
+        _ => false,
+    }
+}
+
+/// Which nodes have rows of other ranks where gradients stop at copies.
+pub struct Beside {
+    /// Gradients by what is computed of copies.
+    pub gradient: Vec<bool>,
+    /// Sums over arcs whose halo rows are not sent at once.
+    pub raw: Vec<bool>,
+    /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
+    pub from: Vec<Vec<NodeId>>,
+}
+
+impl Beside {
+    /// Finds them, and marks what is read at the source for their sake.
+    pub fn find(graph: &Graph, facts: &mut Analysis) -> Self {
+        let gradient = gradients(graph);
+        let raw = raw(graph);
+        let mut need = gradient.clone();
+        for (id, node) in graph.iter().rev() {
+            let n = id.0 as usize;
+            need[n] |= raw[n];
+            let seen = matches!(node.op, Op::Copies(Copies::Seen, _));
+            let sums = node.inputs.iter().any(|i| gradient[i.0 as usize]);
+            if seen || sums || need[n] && !ends(node, facts, id) {
+                for input in node.inputs.iter().filter(|i| vertices(graph, **i)) {
+                    need[input.0 as usize] = true;
+                }
+            }
+        }
+        let mut from = vec![Vec::new(); graph.nodes.len()];
+        for (id, node) in graph.iter() {
+            let n = id.0 as usize;
+            facts.read_at_source[n] |= need[n];
+            if need[n] && facts.stored[n] && !ends(node, facts, id) {
+                stored(graph, facts, id, &mut from[n]);
+            }
+        }
+        Self {
+            gradient,
+            raw,
+            from,
+        }
+    }
+}
+
+fn vertices(graph: &Graph, id: NodeId) -> bool {
+    graph.ty(id).rows == Rows::Vertices
+}
+
+/// Gradients by what is computed of copies.
+fn gradients(graph: &Graph) -> Vec<bool> {
+    let mut found: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let left = matches!(node.op, Op::Copies(Copies::Left, _));
+        let any = node.inputs.iter().any(|i| found[i.0 as usize]);
+        found.push(vertices(graph, id) && (left || any));
+    }
+    found
+}
+
+/// Sums over arcs of which the halo rows are still needed.
+fn raw(graph: &Graph) -> Vec<bool> {
+    let mut raw = vec![false; graph.nodes.len()];
+    for (id, node) in graph.iter().rev() {
+        let back = matches!(node.op, Op::Copies(Copies::Back | Copies::Left, _));
+        if back || raw[id.0 as usize] && node.op == Op::Binary(Binary::Add) {
+            node.inputs.iter().for_each(|i| raw[i.0 as usize] = true);
+        }
+    }
+    raw
+}
+
+/// Whether a node has its halo rows from elsewhere than from its operands'.
+fn ends(node: &Node, facts: &Analysis, id: NodeId) -> bool {
+    let n = id.0 as usize;
+    let given = match &node.op {
+        Op::Copies(what, _) => *what != Copies::Seen,
+        Op::Arg(_) | Op::Input(_) | Op::Scan(_) | Op::Out(_) | Op::Gather(..) => true,
+        _ => false,
+    };
+    given || facts.fixed[n] && facts.stored[n]
+}
+
+/// The vertex tensors in memory that a node is computed from.
+fn stored(graph: &Graph, facts: &Analysis, id: NodeId, found: &mut Vec<NodeId>) {
+    for input in graph
+        .node(id)
+        .inputs
+        .iter()
+        .filter(|i| vertices(graph, **i))
+    {
+        match facts.stored[input.0 as usize] {
+            true if found.contains(input) => {}
+            true => found.push(*input),
+            false => stored(graph, facts, *input, found),
+        }
+    }
+}
+
+/// The number of the exchange that a tensor is marked with.
+pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
+    match graph.node(id).op {
+        Op::Copies(Copies::Kept | Copies::Seen, number) => Some(number),
+        _ => None,
+    }
+}
+
+impl Region<'_> {
+    /// Lets gradients that arcs bring to what they see go back to the rows' owners, as far as the rows were sent, and keeps
+    /// the others where something needs them.
+    pub fn hand_back(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let (Op::Copies(_, number), [sum]) = (&node.op, &node.inputs[..]) else {
+            return Err(LowerError::Internal(format!("{id} is nothing of copies")));
+        };
+        let all = graph.iter().filter(|(_, other)| other.inputs == [*sum]);
+        let (mut back, mut left) = (None, None);
+        for (other, node) in all {
+            match node.op {
+                Op::Copies(Copies::Back, n) if n == *number => back = Some(other),
+                Op::Copies(Copies::Left, n) if n == *number => left = Some(other),
+                _ => {
+                    return Err(LowerError::Unsupported(
+                        "a gradient that goes back to copies of several tensors".to_owned(),
+                    ));
+                }
+            }
+        }
+        let of = lowerer.skips.get(number).copied();
+        let of = of.ok_or_else(|| LowerError::Internal(format!("{id} is of no exchange")))?;
+        let value = self.stored(*sum)?;
+        let left_out = left.map(|left| Value {
+            halo: true,
+            ..self.target(lowerer, left, Extent::Local)
+        });
+        self.code.push(Instr::HaloReduce {
+            buffer: value.at,
+            skip: Some(Returned {
+                of,
+                left: left_out.map(|value| value.at),
+            }),
+        });
+        let own = Value {
+            halo: false,
+            ..value
+        };
+        for (node, value) in [(back, Some(own)), (left, left_out)] {
+            if let Some(node) = node {
+                self.values[node.0 as usize] = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Embeddings {
+    /// Lets halo rows be computed of those of others as `beside` says.
+    pub fn with(mut self, beside: Beside) -> Self {
+        self.from.resize(beside.from.len(), Vec::new());
+        for (from, more) in self.from.iter_mut().zip(beside.from) {
+            if !more.is_empty() {
+                *from = more;
+            }
+        }
+        Self {
+            gradient: beside.gradient,
+            raw: beside.raw,
+            ..self
+        }
+    }
+}
