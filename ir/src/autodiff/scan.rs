@@ -6,7 +6,7 @@
 
 use super::{AutodiffError, Tape, arg_of, needs_grad, scan_needs};
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Op, Scan};
+use crate::op::{Copies, Op, Scan};
 use crate::types::Rows;
 use std::collections::BTreeMap;
 
@@ -324,6 +324,13 @@ impl Recompute {
         let first_x = scan.carries + scan.consts;
         // Free: without any carry, and the same in every iteration or small.
         let (mut invariant, mut free) = (vec![false; len], vec![false; len]);
+        // What copies are kept of has some beside it, which cannot be computed again.
+        let mut kept = vec![false; len];
+        for node in &body.nodes {
+            if let Op::Copies(Copies::Kept, _) = node.op {
+                kept[node.inputs[0].0 as usize] = true;
+            }
+        }
         let mut computed = vec![true; len];
         for (v, node) in body.iter().take(forward) {
             let all = |list: &[bool]| node.inputs.iter().all(|i| list[i.0 as usize]);
@@ -343,6 +350,7 @@ impl Recompute {
             };
             computed[v] = match &node.op {
                 Op::Arg(_) => false,
+                _ if kept[v] => false,
                 Op::Scan(_) | Op::Dropout { .. } => true,
                 Op::Unary(_) | Op::Binary(_) if matches!(node.ty.rows, Rows::Edges(_)) => true,
                 op => free[v] || node.ty.stack != 0 || (moves(op) && !slices(op)),
@@ -355,7 +363,8 @@ impl Recompute {
         // What is element-wise in values that are there anyway is not worth keeping.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
-            if plan.is_bound(v) && matches!(node.op, Op::Unary(_) | Op::Binary(_)) {
+            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !kept[v.0 as usize];
+            if plan.is_bound(v) && again {
                 plan.computed[v.0 as usize] = node.inputs.iter().all(there);
             }
         }
