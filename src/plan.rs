@@ -1,7 +1,7 @@
 //! Planning: which placement, how long, does it fit.
 
 use crate::{Compiled, Error, Loaded};
-use gnnc_graph::summary;
+use gnnc_graph::{GraphData, partition, summary};
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
@@ -9,6 +9,7 @@ use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::trace::{Event, Kind, Phase, Trace};
 use gnnc_ir::units::Bytes;
+use gnnc_ir::workload::PartitionSummary;
 use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::{LowerError, pure};
 use gnnc_planner::parts::{Parts, parts};
@@ -17,7 +18,7 @@ use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
 use gnnc_planner::simulate::timeline_all;
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What to plan for.
 #[derive(Clone, Debug)]
@@ -84,11 +85,30 @@ pub fn sweep(
     options: &PlanOptions,
     devices: &[u32],
 ) -> Result<Vec<SweepPoint>, Error> {
+    let at = |devices: u32| {
+        let cluster = options.cluster.clone().resized(Some(devices), None);
+        cluster.map(|cluster| PlanOptions {
+            cluster,
+            top: Some(1),
+            ..options.clone()
+        })
+    };
+    let all: Vec<_> = devices.iter().map(|&devices| at(devices)).collect();
+    let planner = |options| Planner::unmeasured(loaded, compiled, options);
+    let planners: Vec<_> = all
+        .iter()
+        .map(|options| options.as_ref().map(planner))
+        .collect();
+    let mut counted = Counted::new();
+    if let Some(data) = &loaded.data {
+        let divisions = planners.iter().flatten().flat_map(|p| p.divisions(data));
+        count(data, &divisions.collect(), &mut counted)?;
+    }
     let mut points = Vec::new();
     let mut workload = loaded.workload.clone();
-    for &devices in devices {
-        let cluster = match options.cluster.clone().resized(Some(devices), None) {
-            Ok(cluster) => cluster,
+    for (&devices, planner) in devices.iter().zip(planners) {
+        let mut planner = match planner {
+            Ok(planner) => planner,
             Err(error) => {
                 points.push(SweepPoint {
                     devices,
@@ -98,12 +118,8 @@ pub fn sweep(
                 continue;
             }
         };
-        let options = PlanOptions {
-            cluster,
-            top: Some(1),
-            ..options.clone()
-        };
-        let planner = Planner::with_workload(loaded, compiled, &options, workload)?;
+        planner.workload = workload;
+        planner.measure(&mut counted)?;
         let plan = planner.plan();
         // What was partitioned for fewer devices need not be for more.
         workload = planner.workload;
@@ -199,26 +215,21 @@ impl<'a> Planner<'a> {
         compiled: &'a Compiled,
         options: &'a PlanOptions,
     ) -> Result<Self, Error> {
-        Self::with_workload(loaded, compiled, options, loaded.workload.clone())
+        let mut planner = Self::unmeasured(loaded, compiled, options);
+        planner.measure(&mut Counted::new())?;
+        Ok(planner)
     }
 
-    fn with_workload(
-        loaded: &'a Loaded,
-        compiled: &'a Compiled,
-        options: &'a PlanOptions,
-        workload: Workload,
-    ) -> Result<Self, Error> {
-        let mut planner = Self {
+    fn unmeasured(loaded: &'a Loaded, compiled: &'a Compiled, options: &'a PlanOptions) -> Self {
+        Self {
             loaded,
             compiled,
             options,
             allow: [&options.allow[..], &loaded.model.train.allow].concat(),
-            workload,
+            workload: loaded.workload.clone(),
             layers: compiled.layers(),
             made: RefCell::default(),
-        };
-        planner.measure()?;
-        Ok(planner)
+        }
     }
 
     /// What there is to price.
@@ -297,14 +308,31 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds the partitions that candidates need, if the graph is at hand.
-    fn measure(&mut self) -> Result<(), Error> {
+    /// Adds the partitions that candidates need, if the graph is at hand; those that are not counted yet are
+    /// counted.
+    fn measure(&mut self, counted: &mut Counted) -> Result<(), Error> {
         let Some(data) = &self.loaded.data else {
             return Ok(());
         };
+        let known = |workload: &Workload, count: u32, partitioner: Partitioner| {
+            workload.partition(count, partitioner.name()).is_some()
+        };
+        let mut missing = self.divisions(data);
+        missing.retain(|(count, partitioner)| !known(&self.workload, *count, *partitioner));
+        count(data, &missing, counted)?;
+        for (count, partitioner) in missing {
+            if let Some(found) = counted.get(&(count, partitioner)) {
+                self.workload.add_partition(count, found.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// In how many parts the candidates need the graph, and how it is divided.
+    fn divisions(&self, data: &GraphData) -> BTreeSet<(u32, Partitioner)> {
         let all = self.options.cluster.devices();
         let candidates = self.request().candidates();
-        let mut wanted: Vec<(u32, Partitioner)> = candidates
+        let mut wanted: BTreeSet<(u32, Partitioner)> = candidates
             .iter()
             .map(|s| (s.parts(), s.partitioner))
             .collect();
@@ -318,19 +346,34 @@ impl<'a> Planner<'a> {
             let chunks = candidates.iter().filter_map(|s| s.stages.as_ref());
             wanted.extend(chunks.map(|stages| (stages.chunks, Partitioner::Metis)));
         }
-        wanted.sort_unstable();
-        wanted.dedup();
-        for (count, partitioner) in wanted {
-            let name = partitioner.name();
-            let known = self.workload.partition(count, name).is_some();
-            if count > 1 && !known && u64::from(count) <= self.workload.vertices {
-                let parts = gnnc_graph::partition::by_name(name, 0)
-                    .ok_or_else(|| Error::Input(format!("no partitioner is called {name}")))?;
-                let partition = parts.partition(&data.topology, count)?;
-                let found = summary::summarise_partition(data, &partition, name)?;
-                self.workload.add_partition(count, found);
-            }
-        }
-        Ok(())
+        wanted.retain(|(count, _)| (2..=data.vertices()).contains(count));
+        wanted
     }
+}
+
+/// What was counted of partitions, by their number of parts.
+type Counted = BTreeMap<(u32, Partitioner), PartitionSummary>;
+
+/// Divides a graph and counts its parts, where that is not known yet. What a partitioner is asked for together
+/// shares its work.
+fn count(
+    data: &GraphData,
+    divisions: &BTreeSet<(u32, Partitioner)>,
+    counted: &mut Counted,
+) -> Result<(), Error> {
+    let mut missing: BTreeMap<Partitioner, Vec<u32>> = BTreeMap::new();
+    for (count, partitioner) in divisions.iter().filter(|d| !counted.contains_key(d)) {
+        missing.entry(*partitioner).or_default().push(*count);
+    }
+    for (partitioner, counts) in missing {
+        let name = partitioner.name();
+        let method = partition::by_name(name, 0)
+            .ok_or_else(|| Error::Input(format!("no partitioner is called {name}")))?;
+        let made = method.partitions(&data.topology, &counts)?;
+        for (count, partition) in counts.into_iter().zip(made) {
+            let found = summary::summarise_partition(data, &partition, name)?;
+            counted.insert((count, partitioner), found);
+        }
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@ use gnnc_graph::{
     Features, GraphData, Labels, LoadOptions, LocalPart, load, replication, summarise,
 };
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -148,6 +149,50 @@ fn replication_factors_are_the_reference_ones() {
         }
     });
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Asked together, METIS cuts a set of vertices once for all of them; that changes no part.
+#[test]
+fn parts_are_the_same_asked_together_and_one_by_one() {
+    let counts = [2, 3, 4, 6, 12, 16];
+    on_each(&["cora", "citeseer", "squirrel"], |name, data| {
+        for balance_edges in [false, true] {
+            let metis = Metis {
+                seed: 0,
+                balance_edges,
+            };
+            let together = metis.partitions(&data.topology, &counts).unwrap();
+            for (parts, found) in counts.into_iter().zip(together) {
+                let alone = metis.partition(&data.topology, parts).unwrap();
+                assert_eq!(found.parts(), parts);
+                assert!(found == alone, "{name} x {parts}, edges: {balance_edges}");
+            }
+        }
+    });
+    let cora = find("cora").unwrap();
+    let many = Metis::default().partitions(&cora.topology, &[2, 9999]);
+    assert!(many.unwrap_err().to_string().contains("9999"));
+}
+
+/// Halves of halves are cut once: 2 to 64 parts take little longer than 64 do.
+#[test]
+fn parts_of_which_twice_as_many_are_asked_for_cost_little() {
+    let squirrel = find("squirrel").unwrap().topology;
+    let metis = Metis {
+        seed: 0,
+        balance_edges: true,
+    };
+    let seconds = |parts: &[u32]| {
+        let once = || {
+            let begin = Instant::now();
+            metis.partitions(&squirrel, parts).unwrap();
+            begin.elapsed().as_secs_f64()
+        };
+        (0..3).map(|_| once()).fold(f64::MAX, f64::min)
+    };
+    let (one, all) = (seconds(&[64]), seconds(&[2, 4, 8, 16, 32, 64]));
+    println!("64 parts: {one:.2} s, 2 to 64 parts: {all:.2} s");
+    assert!(all < 1.6 * one, "{all} s instead of {one} s");
 }
 
 /// A random partition has α = (k-1)/V · Σᵥ [1 - (1 - 1/k)^deg(v)].

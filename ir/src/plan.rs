@@ -52,7 +52,11 @@ pub struct Parameters {
     /// Ranks of a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
-    /// Layers of each stage.
+    /// Runs of layers of each stage, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    /// Layers of each stage; where stages have several runs, of each run: the first ones of all stages, then the second
+    /// ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<u32>,
     /// Epochs for which histories stay as they are.

@@ -8,18 +8,18 @@
 //! [`TRANSCENDENTAL`].
 
 mod class;
+mod counts;
 mod demand;
 
 pub use class::KernelClass;
+pub use counts::Counts;
+use counts::{Counted, loads};
 pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
 
-use crate::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
-use crate::op::{Binary, Loss, Unary};
+use crate::op::Loss;
 use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
 use crate::units::{Bytes, Flops};
-
-use std::collections::BTreeSet;
 
 /// Operations that an exponential, a logarithm or a dropout draw counts.
 pub const TRANSCENDENTAL: f64 = 8.0;
@@ -46,9 +46,20 @@ pub struct Work {
 /// The cost of an instruction on a rank of the given sizes; `None` for loops and for
 /// instructions that communicate.
 pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
+    Counts::of(program, instr).work(sizes)
+}
+
+fn counted(
+    Counts {
+        program,
+        instr,
+        kernel,
+    }: &Counts,
+    sizes: &RankSizes,
+) -> Option<Work> {
     let sizes = &launched(instr, sizes);
     let counted = match instr {
-        Instr::Launch(launch) => launch_work(program, launch, sizes),
+        Instr::Launch(launch) => launch_work(kernel.as_ref()?, launch, sizes),
         Instr::MatMul {
             product,
             a,
@@ -72,8 +83,8 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
                 read: Bytes(rows * inner * element(program, a.at) + right * element(program, b.at)),
                 written: Bytes(result * element(program, out.at)),
             };
-            if let Some(launch) = finish {
-                add_finish(&mut total, program, launch, [a, b, out], sizes);
+            if let (Some(launch), Some(kernel)) = (finish, kernel) {
+                add_finish(&mut total, kernel, launch, [a, b, out], sizes);
             }
             total
         }
@@ -200,17 +211,16 @@ fn labels(loss: Loss, vertices: u64, classes: u32) -> u64 {
 /// Adds what a fused element-wise kernel reads and writes besides the product's own matrices.
 fn add_finish(
     total: &mut Work,
-    program: &Program,
+    counted: &Counted,
     launch: &Launch,
     fused: [&Matrix; 3],
     sizes: &RankSizes,
 ) {
-    let kernel = program.kernel(launch.kernel);
+    let kernel = counted.kernel;
     let result = fused[2].at;
     let nest = Nest::new(kernel, launch.rows, sizes);
-    let loads = loads(kernel);
+    let loads = counted.loads.iter();
     let read = loads
-        .iter()
         .filter(|n| launch.inputs.get(**n as usize) != Some(&result))
         .map(|n| nest.load_bytes(kernel, *n))
         .sum::<u64>();
@@ -219,15 +229,14 @@ fn add_finish(
         .filter(|(_, at): &(_, &Ref)| **at != result)
         .map(|(o, _)| nest.rows * distinct(kernel, o) * o.storage.bytes())
         .sum();
-    total.flops += nest.flops(kernel);
+    total.flops += nest.flops(counted);
     total.read += Bytes(read);
     total.written += Bytes(written);
 }
 
-fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
-    let kernel = program.kernel(launch.kernel);
+fn launch_work(counted: &Counted, launch: &Launch, sizes: &RankSizes) -> Work {
+    let Counted { kernel, loads, .. } = counted;
     let nest = Nest::new(kernel, launch.rows, sizes);
-    let loads = loads(kernel);
     let read: u64 = loads.iter().map(|n| nest.load_bytes(kernel, *n)).sum();
     let written: u64 = kernel
         .outputs
@@ -256,8 +265,8 @@ fn launch_work(program: &Program, launch: &Launch, sizes: &RankSizes) -> Work {
     };
     Work {
         class,
-        flops: nest.flops(kernel),
-        read: Bytes(read + again + nest.structure_bytes(kernel, &loads)),
+        flops: nest.flops(counted),
+        read: Bytes(read + again + nest.structure_bytes(kernel, loads)),
         written: Bytes(written + again),
     }
 }
@@ -346,7 +355,7 @@ impl Nest {
     }
 
     /// Bytes of offsets, indices and permutation that walking the arcs reads.
-    fn structure_bytes(&self, kernel: &Kernel, loads: &BTreeSet<u16>) -> u64 {
+    fn structure_bytes(&self, kernel: &Kernel, loads: &[u16]) -> u64 {
         if kernel.body.edge_set().is_none() {
             return 0;
         }
@@ -371,36 +380,28 @@ impl Nest {
         }
     }
 
-    fn flops(&self, kernel: &Kernel) -> Flops {
+    fn flops(&self, counted: &Counted) -> Flops {
+        let kernel = counted.kernel;
         let (heads, width) = (kernel.heads as f64, kernel.width as f64);
         let (rows, arcs) = (self.rows as f64, self.arcs as f64);
         let inner = self.row_count(kernel) as f64;
         let count = match &kernel.body {
-            Body::Map { values, .. } => {
-                inner * heads * width * values.iter().map(operations).sum::<f64>()
+            Body::Map { .. } => inner * heads * width * counted.inner,
+            Body::Gather { .. } => {
+                heads * width * (arcs * (counted.inner + 1.0) + rows * counted.finish)
             }
-            Body::Gather { value, finish, .. } => {
-                heads * width * (arcs * (operations(value) + 1.0) + rows * operations(finish))
-            }
-            Body::RowReduce {
-                axis,
-                value,
-                finish,
-                ..
-            } => {
+            Body::RowReduce { axis, .. } => {
                 let kept = match axis {
                     Axis::Width => heads,
                     Axis::Heads => width,
                 };
-                inner * (heads * width * (operations(value) + 1.0) + kept * operations(finish))
+                inner * (heads * width * (counted.inner + 1.0) + kept * counted.finish)
             }
-            Body::ColReduce { value, .. } | Body::TypeSum { value, .. } => {
-                inner * heads * width * (operations(value) + 1.0)
+            Body::ColReduce { .. } | Body::TypeSum { .. } => {
+                inner * heads * width * (counted.inner + 1.0)
             }
             // maximum, difference, exponential, sum, quotient
-            Body::EdgeSoftmax { value, .. } => {
-                arcs * heads * (operations(value) + 4.0 + TRANSCENDENTAL)
-            }
+            Body::EdgeSoftmax { .. } => arcs * heads * (counted.inner + 4.0 + TRANSCENDENTAL),
         };
         Flops(count)
     }
@@ -419,58 +420,6 @@ fn distinct(kernel: &Kernel, operand: &Operand) -> u64 {
         u64::from(kernel.width)
     };
     heads * width
-}
-
-/// The inputs that a kernel's expressions load, each once.
-fn loads(kernel: &Kernel) -> BTreeSet<u16> {
-    let values = kernel.body.exprs().into_iter().flat_map(|e| &e.values);
-    let mut found: BTreeSet<u16> = values
-        .filter_map(|v| match v {
-            Value::Load(n) => Some(*n),
-            _ => None,
-        })
-        .collect();
-    let picked = found
-        .iter()
-        .filter_map(|n| kernel.inputs.get(*n as usize)?.picked);
-    let by: Vec<u16> = picked.map(|picked| picked.by).collect();
-    found.extend(by);
-    found
-}
-
-/// Operations for one evaluation of an expression.
-fn operations(expr: &Expr) -> f64 {
-    expr.values
-        .iter()
-        .map(|value| match value {
-            Value::Load(_) | Value::Const(_) | Value::Scalar(_) | Value::Acc => 0.0,
-            Value::Mask(_) => TRANSCENDENTAL,
-            Value::Unary(op, _) => match op {
-                Unary::Elu
-                | Unary::EluStep
-                | Unary::Exp
-                | Unary::Log
-                | Unary::Sigmoid
-                | Unary::Tanh => TRANSCENDENTAL,
-                Unary::Neg
-                | Unary::Relu
-                | Unary::Step
-                | Unary::LeakyRelu(_)
-                | Unary::LeakyStep(_)
-                | Unary::Sqrt
-                | Unary::Rsqrt
-                | Unary::Recip => 1.0,
-            },
-            Value::Binary(op, ..) => match op {
-                Binary::Add
-                | Binary::Sub
-                | Binary::Mul
-                | Binary::Div
-                | Binary::Max
-                | Binary::Eq => 1.0,
-            },
-        })
-        .sum()
 }
 
 #[cfg(test)]

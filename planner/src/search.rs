@@ -15,6 +15,7 @@ use crate::lower::LowerError;
 use crate::parts::{Parts, parts};
 use crate::placement::{Flow, Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
+use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation as Permission;
 use gnnc_ir::plan::{
@@ -164,14 +165,16 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
     };
     let parts = divided(request, &spec)?;
     let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
-    let seconds = programs
-        .iter()
-        .map(|program| busy_seconds(program, request.cluster, &parts));
-    Ok(seconds.collect())
+    Ok(busy_seconds(&programs, request.cluster, &parts))
 }
 
-fn too_few(stages: u32, layers: usize) -> String {
-    format!("{stages} stages were asked for, but the model has only {layers} layers to divide")
+fn too_few(stages: &Stages, layers: usize) -> String {
+    let few = StaleError::Stages {
+        stages: stages.count,
+        turns: stages.turns,
+        layers: layers as u32,
+    };
+    few.to_string()
 }
 
 fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
@@ -238,8 +241,9 @@ fn ready(
         .as_ref()
         .filter(|stages| stages.layers.is_empty() && !seconds_of_layers.is_empty())
     {
-        let layers = layers::divide(seconds_of_layers, stages.count);
-        let layers = layers.ok_or_else(|| too_few(stages.count, seconds_of_layers.len()))?;
+        let into = [stages.count, stages.turns, stages.chunks];
+        let layers = layers::divide(seconds_of_layers, into);
+        let layers = layers.ok_or_else(|| too_few(stages, seconds_of_layers.len()))?;
         let spec = PlacementSpec {
             stages: Some(stages.clone().with_layers(layers)),
             ..spec.clone()
@@ -467,6 +471,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
         layouts: spec.layouts.epoch.clone(),
         eval_layouts: spec.layouts.eval.clone(),
         stages: stages.map(|stages| stages.count),
+        turns: stages.and_then(|stages| (stages.turns != 1).then_some(stages.turns)),
         groups: stages.map(|stages| stages.width(spec.ranks)),
         layers: stages.map_or_else(Vec::new, |stages| stages.layers.clone()),
         interval: stages.map(|stages| stages.interval),

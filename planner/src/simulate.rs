@@ -8,6 +8,7 @@
 //! depends on the program's text and not on its layers or ranks. Formulas and constants:
 //! `docs/cost-model.md`.
 
+mod alike;
 mod bound;
 mod compile;
 mod fabric;
@@ -16,8 +17,8 @@ mod network;
 mod run;
 mod stages;
 
-pub use bound::{Bound, bound, busy_seconds};
-pub use stages::{bound_all, simulate_all, timeline_all};
+pub use bound::{Bound, bound};
+pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 
 use crate::lower::offload::Room;
 use crate::parts::Parts;

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod network;
+#[path = "pipelines/refused.rs"]
+mod refused;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
-use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::program::Instr;
 use gnnc_ir::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::Watched;
@@ -303,121 +305,6 @@ fn histories_that_are_not_finite_or_too_old_stop_the_run() {
     let error = old.epoch().unwrap_err().to_string();
     assert!(
         error.contains("was kept 4 epochs before epoch 4"),
-        "{error}"
-    );
-}
-
-#[test]
-fn programs_that_do_not_fit_each_other_are_refused() {
-    let data = example::g8();
-    let network = Staged {
-        stages: 2,
-        width: 2,
-        ..G8
-    };
-    let refused = |part: &str, partition: &Partition, change: &dyn Fn(&mut Vec<Program>)| {
-        let mut programs = network.programs();
-        change(&mut programs);
-        let error = match Session::new(programs, &data, partition, options()) {
-            Ok(_) => panic!("{part}"),
-            Err(error) => error.to_string(),
-        };
-        assert!(error.contains(part), "{error}\n{part}");
-    };
-    let good = quarters(2, 4);
-    let body = |program: &mut Program, place: usize, change: &dyn Fn(&mut Vec<Instr>)| {
-        let mut chunks = program.step.iter_mut().filter_map(|instr| match instr {
-            Instr::Chunks { body, .. } => Some(body),
-            _ => None,
-        });
-        change(chunks.nth(place).unwrap());
-    };
-    refused("is cut into 2", &quarters(2, 2), &|_| {});
-    refused("parts for each of 2 stages", &quarters(1, 4), &|_| {});
-    refused("is for 4 ranks", &good, &|p| p.truncate(1));
-    refused("program 1 is for", &good, &|p| {
-        let pipeline = p[0].pipeline.as_mut().unwrap();
-        pipeline.interval = 9;
-    });
-    refused("every 0 epochs", &good, &|p| {
-        for p in p {
-            p.pipeline.as_mut().unwrap().interval = 0;
-        }
-    });
-    refused("stage 0 has a loss", &good, &|p| {
-        p[0].loss = Some(gnnc_ir::program::BufferId(0));
-    });
-    refused("belongs to one stage", &good, &|p| {
-        p[1].params[0].element = p[0].params[1].element;
-    });
-    refused("of different shapes", &good, &|p| {
-        p[1].params[0].element.as_mut().unwrap().of = 3;
-    });
-    refused("stage 1 sends nothing, stage 0 expects", &good, &|p| {
-        body(&mut p[1], 1, &|list| {
-            list.pop();
-        });
-    });
-    refused(
-        "stage 0 sends rows of [[6]] words by chunk backwards",
-        &good,
-        &|p| {
-            for instr in &mut p[0].step {
-                if let Instr::Chunks { reverse, .. } = instr {
-                    *reverse = true;
-                }
-            }
-        },
-    );
-    refused("where no stage is", &good, &|p| {
-        let send = p[0].step.iter().find_map(|instr| match instr {
-            Instr::Chunks { body, .. } => body.last().cloned(),
-            _ => None,
-        });
-        p[1].step.extend(send);
-    });
-    refused("all-reduce of all rows, or a loop", &good, &|p| {
-        let sum = p[0]
-            .step
-            .iter()
-            .find(|i| matches!(i, Instr::AllReduce { .. }));
-        let sum = sum.unwrap().clone();
-        body(&mut p[0], 0, &|list| list.push(sum.clone()));
-    });
-    refused("chunks in a loop", &good, &|p| {
-        let body = vec![Instr::Chunks {
-            reverse: false,
-            body: Vec::new(),
-        }];
-        p[0].step.push(Instr::Repeat {
-            count: 1,
-            reverse: false,
-            body,
-        });
-    });
-    refused("an evaluation keeps rows", &good, &|p| {
-        let kept = p[0]
-            .setup
-            .iter()
-            .find(|i| matches!(i, Instr::Remember { .. }));
-        let kept = kept.unwrap().clone();
-        p[0].eval.push(kept);
-    });
-    refused("is no history", &good, &|p| {
-        let kept = p[0].setup.iter_mut().find_map(|i| match i {
-            Instr::Remember { from, history } => Some((from, history)),
-            _ => None,
-        });
-        let (from, history) = kept.unwrap();
-        *history = *from;
-    });
-    let mut alone = Staged { width: 2, ..G8 }.programs();
-    alone[0].pipeline = None;
-    let error = Session::new(alone, &data, &good, options()).err().unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("remember in a program of no stage"),
         "{error}"
     );
 }

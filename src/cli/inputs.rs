@@ -56,7 +56,11 @@ pub struct FlowArgs {
     /// Stages of a pipeline: a rank each if not given.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
     stages: Option<u32>,
-    /// Layers of each stage, as 4,3,3; those that are fastest if not given.
+    /// Runs of layers of each stage, which chunks go through one after the other: fewer chunks then leave stages
+    /// waiting; 1 if not given.
+    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
+    turns: Option<u32>,
+    /// Layers of each stage, as 4,3,3, or of each run, first those that come first; those that are fastest if not given.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     layers: Vec<u32>,
     /// Epochs for which a pipeline's histories stay as they are.
@@ -96,6 +100,7 @@ impl FlowArgs {
             .stages
             .map_or_else(|| Stages::of(placement, ranks), Stages::new);
         Stages {
+            turns: self.turns.unwrap_or(all.turns),
             layers: self.layers.clone(),
             chunks: self.chunks.unwrap_or(all.chunks),
             shuffle: !self.no_shuffle,

@@ -146,6 +146,15 @@ impl SearchArgs {
                     Ok(stages) if stages > 0 => pin.stages = Some(stages),
                     _ => return wrong("stages= a number above 0".to_owned()),
                 },
+                "turns" => match value.parse() {
+                    Ok(turns) if CHUNKS.contains(&turns) => pin.turns = Some(turns),
+                    _ => {
+                        return wrong(format!(
+                            "turns= a number of runs of layers up to {}",
+                            CHUNKS.end()
+                        ));
+                    }
+                },
                 "interval" => match value.parse() {
                     Ok(interval) if interval > 0 => pin.interval = Some(interval),
                     _ => return wrong("interval= a number of epochs above 0".to_owned()),
@@ -166,7 +175,7 @@ impl SearchArgs {
                 },
                 _ => {
                     let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
-                                 interval=N, offload=yes|no (whether tensors may rest on the host; where they \
+                                 turns=N, interval=N, offload=yes|no (whether tensors may rest on the host; where they \
                                  must if it is left out), interior=yes|no (whether rows that need nothing of \
                                  other ranks are computed while halo rows are under way; where it pays if it is \
                                  left out) or features=columns (mixtures that begin with push-pull)";

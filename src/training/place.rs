@@ -91,6 +91,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             pin: Pin {
                 partitioner,
                 stages: place.stages.as_ref().and_then(chosen),
+                turns: place.stages.as_ref().map(|stages| stages.turns),
                 storage: options.storage,
                 ..Pin::default()
             },

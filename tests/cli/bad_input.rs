@@ -121,6 +121,68 @@ fn budgets_that_mean_nothing_are_refused() {
 }
 
 #[test]
+fn more_runs_of_layers_than_there_are_layers_are_refused() {
+    let cora = example("gcnii_cora.gir");
+    for wrong in ["turns=0", "turns=many", "turns=100000"] {
+        let words = ["plan", &cora, "--pin", wrong];
+        refused(
+            1,
+            &words,
+            &[wrong, "a number of runs of layers up to 65536"],
+        );
+    }
+    let six = ["--set", "depth=6", "--allow", "stale"];
+    let staged = ["train", &cora, "--placement", "pipeline", "--workers"];
+    for (code, more, parts) in [
+        (
+            1,
+            &["3", "--turns", "0"][..],
+            &["--turns", "expected a number from 1"][..],
+        ),
+        (
+            1,
+            &["3", "--turns", "4"],
+            &[
+                "3 stages of 4 runs of layers each",
+                "only 6 layers",
+                "at most 6 runs",
+            ],
+        ),
+        (
+            1,
+            &["3", "--turns", "2", "--layers", "2,2,2"],
+            &["found layers of 3 runs for 3 stages of 2 runs each, expected those of 6"],
+        ),
+        (
+            2,
+            &["3", "--turns", "2", "--layers", "1,1,1,1,1,2"],
+            &["found [1, 1, 1, 1, 1, 2] layers", "6 in all"],
+        ),
+        (
+            1,
+            &["1", "--turns", "2"],
+            &["2 runs of layers for one stage", "at least 2 stages"],
+        ),
+    ] {
+        refused(code, &[&staged[..], more, &six].concat(), parts);
+    }
+    let pin = [
+        "--pin",
+        "placement=pipeline,ranks=3,turns=4",
+        "--cluster",
+        "cpu",
+        "--gpus",
+        "3",
+    ];
+    let plan = [&["plan", &cora][..], &pin, &six].concat();
+    let report = gnnc(plan).report();
+    assert!(
+        report.contains("3 stages of 4 runs of layers each"),
+        "{report}"
+    );
+}
+
+#[test]
 fn numbers_that_are_none_are_refused() {
     let mut bad = ring();
     let mut values = vec![1.0; 12];

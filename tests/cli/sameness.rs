@@ -1,6 +1,6 @@
 //! Several workers compute what one computes, dropout included.
 
-use crate::support::{example, gnnc, refused};
+use crate::support::{Folder, example, gnnc, refused, text};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Rule;
@@ -92,6 +92,54 @@ fn hybrids_end_in_graph_and_pipeline() {
     assert_eq!(trained("hybrid", "1"), trained("graph", "1"));
     assert_eq!(trained("hybrid", "3"), trained("pipeline", "3"));
     assert_ne!(trained("hybrid", "3"), trained("graph", "1"));
+}
+
+/// Stages that take their layers in several runs find the same, send more, and a plan of it is run so.
+#[test]
+fn runs_of_layers_are_trained_as_one() {
+    let (cora, folder) = (example("gcnii_cora.gir"), Folder::new());
+    let of = ["--set", "depth=6", "--allow", "stale"];
+    let trained = |more: &[&str]| {
+        let args = ["train", "--epochs", "4", "--format", "json"];
+        let trained = gnnc(args.iter().chain(more)).json();
+        let bytes = trained["bytes_sent"].as_u64().unwrap();
+        (trained["train_loss"].clone(), bytes)
+    };
+    let by_hand = |turns: &str| {
+        let args = [
+            &cora,
+            "--workers",
+            "3",
+            "--placement",
+            "pipeline",
+            "--chunks",
+            "4",
+            "--turns",
+            turns,
+        ];
+        trained(&[&args[..], &of].concat())
+    };
+    let (one, two) = (by_hand("1"), by_hand("2"));
+    assert_eq!(one.0, two.0);
+    // Five borders in place of two; evaluations and the first pass go over each once more.
+    assert!(two.1 > 2 * one.1, "{one:?} {two:?}");
+    let plan = folder.join("plan.json");
+    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
+    let args = [
+        "plan",
+        &cora,
+        "--cluster",
+        "cpu",
+        "--gpus",
+        "3",
+        "--pin",
+        pin,
+        "--out",
+        text(&plan),
+    ];
+    let report = gnnc(args.iter().chain(&of)).report();
+    assert!(report.contains("pipeline 3x1 in 2 turns / 4"), "{report}");
+    assert_eq!(trained(&[text(&plan)]), two);
 }
 
 /// Attention in stages, the second of which reads histories.

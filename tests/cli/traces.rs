@@ -51,6 +51,44 @@ fn predicted_and_measured_timelines_are_of_one_program() {
     assert_eq!(epochs, Some(5));
 }
 
+/// Stages in a ring too, with who sends what to whom, for which chunk.
+#[test]
+fn timelines_of_runs_of_layers_are_of_one_program() {
+    let folder = Folder::new();
+    let cora = example("gcnii_cora.gir");
+    let [predicted, measured] = ["p.json", "m.json"].map(|name| folder.join(name));
+    let six = ["--set", "depth=6", "--allow", "stale"];
+    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
+    let plan = [
+        "plan",
+        &cora,
+        "--cluster",
+        "cpu",
+        "--gpus",
+        "3",
+        "--pin",
+        pin,
+    ];
+    gnnc([&plan[..], &six, &["--trace", text(&predicted)]].concat()).report();
+    let train = ["train", &cora, "--workers", "3", "--placement", "pipeline"];
+    let ways = ["--chunks", "4", "--turns", "2", "--epochs", "1"];
+    let trace = ["--trace", text(&measured)];
+    gnnc([&train[..], &ways, &six, &trace].concat()).report();
+    let [predicted, measured] = [predicted, measured].map(|path| read(text(&path)));
+    let events = |trace: &Trace| -> BTreeSet<String> {
+        let event = |e: &Event| {
+            let place = (e.phase, e.rank, e.stage, &e.at, e.iteration);
+            format!("{place:?} {} {:?}", e.name, e.peer)
+        };
+        trace.events.iter().map(event).collect()
+    };
+    let found = events(&measured);
+    assert_eq!(events(&predicted), found);
+    for peer in ["send Some(To(0))", "receive Some(From(2))"] {
+        assert!(found.iter().any(|event| event.ends_with(peer)), "{peer}");
+    }
+}
+
 #[test]
 fn traces_are_laid_side_by_side() {
     let folder = Folder::new();

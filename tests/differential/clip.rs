@@ -47,16 +47,18 @@ fn all_placements_scale_by_the_same() {
 
 #[test]
 fn stages_clip_by_the_length_of_all_gradients() {
-    for (ranks, stages, clip) in [
-        (1, 1, 0.05),
-        (3, 3, 0.05),
-        (4, 2, 0.05),
-        (6, 3, 0.05),
-        (3, 3, 1e6),
+    for (ranks, stages, turns, clip) in [
+        (1, 1, 1, 0.05),
+        (3, 3, 1, 0.05),
+        (4, 2, 1, 0.05),
+        (6, 3, 1, 0.05),
+        (4, 2, 2, 0.05),
+        (3, 3, 1, 1e6),
     ] {
         let way = pipeline::Way {
             ranks,
             stages,
+            turns,
             chunks: 3,
             interval: 2,
         };

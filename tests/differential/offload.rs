@@ -3,7 +3,7 @@
 use crate::check::Case;
 use crate::data::{Shape, planted};
 use crate::device::fake::Seen;
-use crate::device::runs::{Found, options, run, staged};
+use crate::device::runs::{Found, in_turns, options, run, staged};
 use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::random;
@@ -212,6 +212,16 @@ fn offload_pipelines() {
     // Histories stay; where they are most of the memory, little can rest.
     let all = crate::pipeline::MODELS.len();
     assert!(2 * smaller > all, "{smaller} of {all}");
+}
+
+#[test]
+fn offload_runs_of_layers() {
+    for (n, (body, _)) in crate::stages::DEEP.into_iter().enumerate() {
+        let case = crate::stages::deep(body, 40, 5);
+        let options = in_turns(3, staged(3, 2, 2 + 2 * (n as u32 % 2)));
+        let (least, _) = check(&case, &options, n == 0);
+        assert!(least <= 85, "needs {least} %: {body}");
+    }
 }
 
 /// Losses of epochs on two workers, as bits; a run checks the bytes of each epoch.

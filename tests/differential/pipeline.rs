@@ -229,11 +229,25 @@ fn forms_can_be_cut_between_layers() {
             width,
             "{body}\n{form}"
         );
-        let parts = stages(&form, &[1, layers as u32 - 1]).unwrap();
+        let parts = stages(&form, 2, &[1, layers as u32 - 1]).unwrap().concat();
         let params: usize = parts.iter().map(|part| part.graph.params.len()).sum();
         assert_eq!(params, form.params.len());
         assert_eq!(parts[0].graph.results.len(), parts[1].graph.args.len());
-        assert!(stages(&form, &[layers as u32 + 1]).is_err());
+        assert!(stages(&form, 1, &[layers as u32 + 1]).is_err());
+        // A stage each for the first and the last layer, and one for that between them.
+        let both = stages(&form, 2, &[1, layers as u32 - 2, 1]).unwrap();
+        let [first, second] = &both[..] else {
+            panic!("{} stages", both.len())
+        };
+        assert_eq!((first.len(), second.len()), (2, 1));
+        assert_eq!(first[0].graph.params, first[1].graph.params);
+        let own = [&first[0], &second[0]].map(|run| run.graph.params.len());
+        assert_eq!(own.iter().sum::<usize>(), form.params.len());
+        let ends = [&first[0], &second[0], &first[1]].map(|run| run.last);
+        assert_eq!(ends, [false, false, true]);
+        for (from, to) in [(&first[0], &second[0]), (&second[0], &first[1])] {
+            assert_eq!(from.graph.results.len(), to.graph.args.len());
+        }
     }
 }
 
@@ -252,6 +266,7 @@ fn what_has_no_form_is_refused() {
 pub struct Way {
     pub ranks: u32,
     pub stages: u32,
+    pub turns: u32,
     pub chunks: u32,
     pub interval: u32,
 }
@@ -259,6 +274,7 @@ pub struct Way {
 impl Way {
     fn stages(self) -> Stages {
         Stages {
+            turns: self.turns,
             chunks: self.chunks,
             interval: self.interval,
             ..Stages::new(self.stages)
@@ -444,25 +460,29 @@ pub fn check_case(mut case: Case, body: &str, way: Way) {
 #[test]
 fn sessions_compute_what_the_form_says() {
     for body in MODELS {
-        for (ranks, stages, chunks, interval) in [
-            (1, 1, 1, 1),
-            (1, 1, 5, 2),
-            (2, 2, 4, 1),
-            (3, 3, 6, 2),
-            (2, 1, 4, 2),
-            (3, 1, 3, 1),
-            (4, 2, 4, 3),
-            (6, 3, 2, 2),
+        let layers = case(body).compiled.layers();
+        for (ranks, [stages, turns], chunks, interval) in [
+            (1, [1, 1], 1, 1),
+            (1, [1, 1], 5, 2),
+            (2, [2, 1], 4, 1),
+            (3, [3, 1], 6, 2),
+            (2, [1, 1], 4, 2),
+            (3, [1, 1], 3, 1),
+            (4, [2, 1], 4, 3),
+            (6, [3, 1], 2, 2),
+            (2, [2, 2], 4, 1),
+            (4, [2, 2], 3, 2),
         ] {
-            check(
-                body,
-                Way {
-                    ranks,
-                    stages,
-                    chunks,
-                    interval,
-                },
-            );
+            let way = Way {
+                ranks,
+                stages,
+                turns,
+                chunks,
+                interval,
+            };
+            if stages * turns <= layers {
+                check(body, way);
+            }
         }
     }
 }

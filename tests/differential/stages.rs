@@ -1,16 +1,33 @@
 //! Pipelines whose layers are divided otherwise, or that go on from a checkpoint, give the same numbers.
 
 use crate::check::Case;
-use crate::pipeline::{MODELS, case};
+use crate::data::{Shape, planted};
+use crate::pipeline::{LAYERS, MODELS, case};
 use gnnc::graph::Partition;
 use gnnc::graph::partition::{Partitioner, Range};
+use gnnc::graph::rng::Stream;
 use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::{Place, Stages};
+use gnnc::planner::stale::{form, stages};
+use gnnc::runtime::transport::Transport;
+use gnnc::runtime::transport::threads::Threads;
+use gnnc::runtime::transport::watched::Watched;
 use gnnc::runtime::{RunOptions, Session, Tensor};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A session of `count` stages of `width` ranks each; of the graph placement on one rank if there are none.
 fn session(case: &Case, count: u32, width: u32, chunks: u32) -> Session {
+    in_turns(case, [count, width, 1], chunks, None)
+}
+
+/// The same with several runs of layers in each stage.
+fn in_turns(
+    case: &Case,
+    [count, width, turns]: [u32; 3],
+    chunks: u32,
+    ends: Option<Vec<Box<dyn Transport>>>,
+) -> Session {
     let data = case.loaded.data.as_ref().unwrap();
     let (place, partition) = match count {
         0 => (
@@ -19,6 +36,7 @@ fn session(case: &Case, count: u32, width: u32, chunks: u32) -> Session {
         ),
         _ => {
             let stages = Stages {
+                turns,
                 chunks,
                 interval: 2,
                 ..Stages::new(count)
@@ -37,7 +55,11 @@ fn session(case: &Case, count: u32, width: u32, chunks: u32) -> Session {
         learning_rate: 0.05,
         ..RunOptions::default()
     };
-    Session::new(programs, data, &partition, options).unwrap()
+    let session = match ends {
+        None => Session::new(programs, data, &partition, options),
+        Some(ends) => Session::with_transports(programs, data, &partition, options, ends),
+    };
+    session.unwrap()
 }
 
 fn losses(session: &mut Session, epochs: usize) -> Vec<f64> {
@@ -80,6 +102,148 @@ fn where_layers_run_changes_no_number() {
     }
 }
 
+/// Seven layers that hand over six columns, and what of them travels with each row.
+pub const DEEP: [(&str, u64); 3] = [
+    (
+        "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
+     repeat l in 2..=6 { h = h |> dropout(0.3) |> gcn_conv(6) |> relu }
+     let z = h |> gcn_conv(classes)",
+        6,
+    ),
+    (
+        "let h0 = x |> dropout(0.3) |> linear(6, init = kaiming) |> relu
+     let h = h0
+     repeat i in 1..=7 {
+       let beta = log(0.5 / i + 1)
+       h = h |> dropout(0.3) |> gcnii_conv(h0, alpha = 0.1, beta = beta) |> relu
+     }
+     let z = h |> dropout(0.3) |> linear(classes, init = kaiming)",
+        12,
+    ),
+    (
+        "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
+     repeat l in 2..=7 { h = res_plus(h, conv = sage_conv, dropout = 0.3) }
+     let z = h |> layer_norm |> relu |> dropout(0.3) |> linear(classes, init = kaiming)",
+        6,
+    ),
+];
+
+pub fn deep(body: &str, vertices: u32, seed: u64) -> Case {
+    let shape = Shape {
+        vertices,
+        arcs: 4 * u64::from(vertices),
+        directed: true,
+        sparse: seed.is_multiple_of(2),
+        seed,
+    };
+    let end = "loss cross_entropy(z, labels, on = train)";
+    Case::new(LAYERS, &format!("{body}\n{end}"), planted(shape))
+}
+
+/// What some epochs find, to the last bit.
+#[derive(Debug, PartialEq)]
+struct Found {
+    losses: Vec<f64>,
+    parameters: Vec<Tensor>,
+    logits: Vec<f32>,
+}
+
+fn found(mut session: Session) -> Found {
+    Found {
+        losses: losses(&mut session, 5),
+        parameters: by_name(&session),
+        logits: session.logits().unwrap(),
+    }
+}
+
+#[test]
+fn runs_of_layers_change_no_number() {
+    for (body, columns) in DEEP {
+        let case = deep(body, 30, 5);
+        let expected = found(in_turns(&case, [1, 1, 1], 4, None));
+        for ways in [[2, 1, 1], [2, 1, 2], [2, 1, 3], [3, 1, 2]] {
+            let mut session = in_turns(&case, ways, 4, None);
+            // Every row goes over every border between runs, and its gradient back.
+            let [stages, _, turns] = ways.map(u64::from);
+            let bytes = 2 * (stages * turns - 1) * 30 * columns * 4;
+            assert_eq!(
+                session.epoch().unwrap().bytes_sent,
+                bytes,
+                "{ways:?}\n{body}"
+            );
+            let same = found(in_turns(&case, ways, 4, None)) == expected;
+            assert!(same, "{ways:?}\n{body}");
+        }
+    }
+}
+
+#[test]
+fn random_runs_of_layers_change_no_number() {
+    let (stream, mut next) = (Stream::new(11, 3), 0);
+    let mut between = |least: u32, most: u32| {
+        next += 1;
+        let span = u64::from(most - least + 1);
+        least + Stream::below(stream.bits(next), span) as u32
+    };
+    for n in 0..12 {
+        let (body, _) = DEEP[n % DEEP.len()];
+        let (vertices, width) = (between(12, 60), between(1, 2));
+        let (stages, chunks) = (between(2, 3), between(1, 6));
+        let turns = between(2, 7 / stages);
+        let case = deep(body, vertices, n as u64);
+        let expected = found(in_turns(&case, [1, width, 1], chunks, None));
+        let same = found(in_turns(&case, [stages, width, turns], chunks, None)) == expected;
+        assert!(
+            same,
+            "{vertices} vertices, {stages} stages of {width}, {turns} runs, {chunks} chunks\n{body}"
+        );
+    }
+}
+
+/// Every message takes a while, of a length that depends on the rank and the number of the message.
+#[test]
+fn delays_between_runs_of_layers_change_nothing() {
+    for (body, _) in DEEP {
+        let case = deep(body, 30, 5);
+        let ways = [2, 2, 3];
+        let expected = found(in_turns(&case, ways, 4, None));
+        for pattern in [3, 5] {
+            let slow = |inner: Threads| {
+                let (stream, mut next) = (Stream::new(pattern, inner.rank().into()), 0);
+                let watch = move |_| {
+                    next += 1;
+                    let micros = Stream::below(stream.bits(next), 300);
+                    std::thread::sleep(Duration::from_micros(micros));
+                    Ok(())
+                };
+                Box::new(Watched::new(inner, Box::new(watch))) as Box<dyn Transport>
+            };
+            let ends = Threads::connect(4).into_iter().map(slow).collect();
+            let same = found(in_turns(&case, ways, 4, Some(ends))) == expected;
+            assert!(same, "{pattern}\n{body}");
+        }
+    }
+}
+
+#[test]
+fn checkpoints_of_runs_of_layers_are_those_of_the_model() {
+    let file = Scratch::new("turns");
+    for (body, _) in DEEP {
+        let case = deep(body, 30, 5);
+        let mut first = in_turns(&case, [2, 1, 3], 4, None);
+        losses(&mut first, 3);
+        first.save(&file.0).unwrap();
+        let want = losses(&mut first, 3);
+        // Another division goes on with the same histories.
+        for ways in [[2, 1, 3], [3, 1, 1], [3, 1, 2]] {
+            let mut other = in_turns(&case, ways, 4, None);
+            other.resume(&file.0).unwrap();
+            assert_eq!(want, losses(&mut other, 3), "{ways:?}\n{body}");
+            assert_eq!(by_name(&first), by_name(&other), "{ways:?}\n{body}");
+        }
+    }
+}
+
 #[test]
 fn checkpoints_of_stages_are_those_of_the_model() {
     let file = Scratch::new("model");
@@ -108,5 +272,26 @@ fn checkpoints_of_stages_are_those_of_the_model() {
         for (a, b) in a.iter().zip(b) {
             assert!((a - b).abs() <= 1e-5 * largest, "{a} {b}\n{body}");
         }
+    }
+}
+
+#[test]
+fn runs_of_layers_have_parameters_of_their_own() {
+    let shared = "let w = parameter(6, rows = 6)
+     let h = x |> gcn_conv(6) |> relu
+     let h = matmul(h, w) |> gcn_conv(6) |> relu |> gcn_conv(6) |> relu
+     let h = matmul(h, w)
+     let z = h |> gcn_conv(classes)";
+    let form = form(&case(shared).loaded.model.graph).unwrap();
+    let error = |count, layers: &[u32]| stages(&form, count, layers).unwrap_err().to_string();
+    let two = error(2, &[2, 2]);
+    assert!(two.contains("of stage 1 and of stage 2"), "{two}");
+    let turns = error(2, &[1, 1, 1, 1]);
+    for part in [
+        " of run 1 of stage ",
+        " and of run 2 of stage ",
+        " or turns",
+    ] {
+        assert!(turns.contains(part), "{turns}");
     }
 }

@@ -182,6 +182,24 @@ fn loops_train_in_16_bits_on_every_placement() {
     check(GCNII, false);
 }
 
+/// What the last stage hands to the first one lies alike on both.
+#[test]
+fn runs_of_layers_train_in_16_bits() {
+    let case = case(GCNII, false);
+    let of = |storage| runs::in_turns(2, options(Placement::Hybrid, 4, storage));
+    let expected = train(&case, &of(Storage::F32));
+    for storage in [Storage::Bf16, Storage::F16] {
+        let found = train(&case, &of(storage));
+        close(
+            &found,
+            &expected,
+            storage,
+            &format!("two runs in {storage}"),
+        );
+        assert!(found.memory < expected.memory && 10 * found.bytes < 7 * expected.bytes);
+    }
+}
+
 /// Rows of vertices are halves where they are wide and evenly cut, and nothing else is.
 #[test]
 fn what_lies_in_16_bits() {

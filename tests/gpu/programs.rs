@@ -304,6 +304,15 @@ fn placements_train_as_on_the_processor() {
             },
         ),
         (
+            "pipeline gcnii, two runs of layers a stage",
+            GCNII,
+            TrainOptions {
+                workers: 2,
+                stages: stages(2, 4).map(|stages| Stages { turns: 2, ..stages }),
+                ..stale(Placement::Pipeline)
+            },
+        ),
+        (
             "hybrid gcnii",
             GCNII,
             TrainOptions {

@@ -58,6 +58,50 @@ impl Partitioner for Metis {
         let all = (0..topology.vertices()).collect();
         Partition::new(parts, self.divide(topology, vec![all], parts)?)
     }
+
+    /// As one by one; a set of vertices is cut only once in two sides of the same shares. Parts of which twice
+    /// as many are asked for as well cost nothing.
+    fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
+        for parts in parts {
+            check_parts(topology, *parts)?;
+        }
+        let all = (0..topology.vertices()).collect();
+        let owners = self.divide_each(topology, vec![all], parts)?;
+        let made = parts.iter().zip(owners);
+        made.map(|(parts, owner)| Partition::new(*parts, owner))
+            .collect()
+    }
+}
+
+/// A number of parts that some vertices are to become.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// The place of the division that asks for it.
+    division: usize,
+    /// The first of the parts.
+    first: u32,
+    parts: u32,
+}
+
+impl Wanted {
+    /// The share of the first side where the vertices are cut in two.
+    fn share(self) -> f32 {
+        (self.parts / 2) as f32 / self.parts as f32
+    }
+
+    /// What the two sides are to become.
+    fn halves(self) -> [Self; 2] {
+        let left = self.parts / 2;
+        let half = |first, parts| Self {
+            division: self.division,
+            first,
+            parts,
+        };
+        [
+            half(self.first, left),
+            half(self.first + left, self.parts - left),
+        ]
+    }
 }
 
 impl Metis {
@@ -69,6 +113,17 @@ impl Metis {
         sets: Vec<Vec<u32>>,
         parts: u32,
     ) -> Result<Vec<u32>, GraphError> {
+        let mut owners = self.divide_each(topology, sets, &[parts])?;
+        Ok(owners.pop().unwrap_or_default())
+    }
+
+    /// The same for each of several numbers of parts.
+    fn divide_each(
+        &self,
+        topology: &Topology,
+        sets: Vec<Vec<u32>>,
+        divisions: &[u32],
+    ) -> Result<Vec<Vec<u32>>, GraphError> {
         let vertices = topology.vertices();
         let both = topology.symmetrised();
         let failed = |reason: String| GraphError::Partitioner {
@@ -85,30 +140,54 @@ impl Metis {
                 i32::MAX
             )));
         }
-        let mut owner = vec![0u32; vertices as usize];
+        let mut owners = vec![vec![0u32; vertices as usize]; divisions.len()];
         let mut local = vec![u32::MAX; vertices as usize];
-        // Vertices to divide, the first of their parts, and the number of them.
-        let mut open: Vec<(Vec<u32>, u32, u32)> =
-            sets.into_iter().map(|set| (set, 0, parts)).collect();
-        while let Some((members, first, parts)) = open.pop() {
-            if parts == 1 || members.len() <= parts as usize {
-                // Nothing left to choose.
-                for (i, &v) in members.iter().enumerate() {
-                    owner[v as usize] = first + if parts == 1 { 0 } else { i as u32 };
+        let wanted = divisions.iter().enumerate();
+        let wanted: Vec<Wanted> = wanted
+            .map(|(division, &parts)| Wanted {
+                division,
+                first: 0,
+                parts,
+            })
+            .collect();
+        let mut open: Vec<(Vec<u32>, Vec<Wanted>)> =
+            sets.into_iter().map(|set| (set, wanted.clone())).collect();
+        while let Some((members, wanted)) = open.pop() {
+            for (share, wanted) in cuts(&members, &wanted, &mut owners) {
+                let graph = Bisection::induced(&both, topology, &members, &mut local);
+                let side = graph.best(self, share).map_err(|e| failed(e.to_string()))?;
+                let (mut left, mut right) = (Vec::new(), Vec::new());
+                for (&v, &side) in members.iter().zip(&side) {
+                    if side == 0 { &mut left } else { &mut right }.push(v);
                 }
-                continue;
+                let (of_left, of_right) = wanted.into_iter().map(|w| w.halves().into()).unzip();
+                open.push((left, of_left));
+                open.push((right, of_right));
             }
-            let graph = Bisection::induced(&both, topology, &members, &mut local);
-            let side = graph.best(self, parts).map_err(|e| failed(e.to_string()))?;
-            let (mut left, mut right) = (Vec::new(), Vec::new());
-            for (&v, &side) in members.iter().zip(&side) {
-                if side == 0 { &mut left } else { &mut right }.push(v);
-            }
-            open.push((left, first, parts / 2));
-            open.push((right, first + parts / 2, parts - parts / 2));
         }
-        Ok(owner)
+        Ok(owners)
     }
+}
+
+/// What is wanted of some vertices, by the share of the first side of the cut that it begins with; where nothing
+/// is left to choose, the owners.
+fn cuts(members: &[u32], wanted: &[Wanted], owners: &mut [Vec<u32>]) -> Vec<(f32, Vec<Wanted>)> {
+    let mut cuts: Vec<(f32, Vec<Wanted>)> = Vec::new();
+    for wanted in wanted {
+        if wanted.parts == 1 || members.len() <= wanted.parts as usize {
+            let owner = &mut owners[wanted.division];
+            for (i, &v) in (0..).zip(members) {
+                owner[v as usize] = wanted.first + if wanted.parts == 1 { 0 } else { i };
+            }
+            continue;
+        }
+        let share = wanted.share();
+        match cuts.iter_mut().find(|(known, _)| *known == share) {
+            Some((_, alike)) => alike.push(*wanted),
+            None => cuts.push((share, vec![*wanted])),
+        }
+    }
+    cuts
 }
 
 /// A symmetric graph to cut in two.
@@ -143,29 +222,29 @@ impl Bisection {
         }
     }
 
-    /// The side of each vertex. Side 0 is to become `parts / 2` of the `parts` parts.
-    fn best(&self, metis: &Metis, parts: u32) -> Result<Vec<i32>, metis::Error> {
-        let plain = self.cut(metis, parts, &self.xadj, &self.adjncy, None)?;
+    /// The side of each vertex. Side 0 is to have `left` of the weights.
+    fn best(&self, metis: &Metis, left: f32) -> Result<Vec<i32>, metis::Error> {
+        let plain = self.cut(metis, left, &self.xadj, &self.adjncy, None)?;
+        let across = self.arcs_across(&plain);
         let small = self.small_components();
-        if small.len() < 2 {
+        if small.len() < 2 || across == 0 {
             return Ok(plain);
         }
         let (xadj, adjncy, weights) = self.strung(&small);
-        let strung = self.cut(metis, parts, &xadj, &adjncy, Some(&weights))?;
-        let better = self.arcs_across(&strung) < self.arcs_across(&plain);
+        let strung = self.cut(metis, left, &xadj, &adjncy, Some(&weights))?;
+        let better = self.arcs_across(&strung) < across;
         Ok(if better { strung } else { plain })
     }
 
     fn cut(
         &self,
         metis: &Metis,
-        parts: u32,
+        left: f32,
         xadj: &[i32],
         adjncy: &[i32],
         edge_weights: Option<&[i32]>,
     ) -> Result<Vec<i32>, metis::Error> {
         let constraints = if metis.balance_edges { 2 } else { 1 };
-        let left = (parts / 2) as f32 / parts as f32;
         let mut targets = vec![left; constraints];
         targets.resize(2 * constraints, 1.0 - left);
         let weights: Vec<i32> = self.in_degree.iter().flat_map(|&d| [1, d]).collect();
@@ -258,5 +337,34 @@ impl Bisection {
             xadj.push(adjncy.len() as i32);
         }
         (xadj, adjncy, weights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_all_even_numbers_of_parts_are_one_cut() {
+        let members: Vec<u32> = (0..100).collect();
+        let divisions = [64, 3, 2, 1, 6, 100];
+        let wanted = (0..).zip(divisions).map(|(division, parts)| Wanted {
+            division,
+            first: 0,
+            parts,
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        let mut owners = vec![vec![7; 100]; divisions.len()];
+        let found = cuts(&members, &wanted, &mut owners);
+        let parts = |wanted: &[Wanted]| wanted.iter().map(|w| w.parts).collect::<Vec<_>>();
+        let found: Vec<_> = found.iter().map(|(share, w)| (*share, parts(w))).collect();
+        assert_eq!(found, [(0.5, vec![64, 2, 6]), (1.0 / 3.0, vec![3])]);
+        // What is one part, or has a vertex a part, is settled.
+        assert_eq!(owners[3], vec![0; 100]);
+        assert_eq!(owners[5], members);
+        assert!([0, 1, 2, 4].iter().all(|n| owners[*n] == vec![7; 100]));
+        let [left, right] = wanted[1].halves();
+        assert_eq!([left.parts, left.first], [1, 0]);
+        assert_eq!([right.parts, right.first, right.division as u32], [2, 1, 1]);
     }
 }

@@ -31,6 +31,15 @@ pub trait Partitioner {
     /// # Errors
     /// No parts, more parts than vertices, or a graph that the method cannot handle.
     fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError>;
+
+    /// The same for each of several numbers of parts, which may share work.
+    ///
+    /// # Errors
+    /// As [`partition`](Self::partition).
+    fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
+        let each = parts.iter();
+        each.map(|&parts| self.partition(topology, parts)).collect()
+    }
 }
 
 /// The partitioner of that name (`metis`, `hash` or `range`), if there is one.

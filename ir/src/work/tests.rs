@@ -1,7 +1,9 @@
 //! Costs counted by hand.
 
 use super::*;
+use crate::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
+use crate::op::{Binary, Unary};
 use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::types::EdgeSet;
 

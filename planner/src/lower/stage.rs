@@ -1,10 +1,11 @@
-//! The program of one stage of a pipeline: its layers' forward and backward pass, chunk by chunk.
+//! The program of one stage of a pipeline: its layers' forward and backward pass, chunk by chunk, one run of layers
+//! after the other.
 
 use crate::layout::Ranks;
-use crate::lower::phases::{Borders, arrange};
+use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer, Training, canonical, optimizer, partial, without_dropout};
-use crate::stale::Stage;
+use crate::stale::Run;
 use gnnc_ir::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
@@ -20,28 +21,80 @@ use gnnc_ir::{Rows, Type};
 /// If the stage uses something that a program, or a chunk of one, cannot express.
 pub fn stage(
     training: &Training,
-    stage: &Stage,
+    runs: &[Run],
     pipeline: Pipeline,
     ranks: u32,
 ) -> Result<Program, LowerError> {
-    let seeds = match stage.last {
-        true => vec![Seed::Loss, Seed::None],
-        false => vec![Seed::Given; stage.graph.results.len()],
+    let parts = runs.iter().map(|run| Part::new(training, run));
+    let parts: Vec<Part> = parts.collect::<Result<_, _>>()?;
+    let Some(first) = parts.first() else {
+        return Err(LowerError::Internal("a stage without layers".to_owned()));
     };
-    let part = differentiate_part(&stage.graph, &seeds)?;
-    let graph = canonical::canonical(&by_vertex(&part.graph)?, training.sparse_features)?;
-    let mut lowerer = Lowerer::new(&graph, training.sparse_features, Ranks { ranks, rank: 0 });
+    let place = Ranks { ranks, rank: 0 };
+    let mut lowerer = Lowerer::new(&first.graph, training.sparse_features, place);
     lowerer.distributed = pipeline.width(ranks) > 1;
     lowerer.program.pipeline = Some(pipeline);
+    lowerer.program.step = step(&mut lowerer, training, &parts)?;
 
-    let step = Step::new(&mut lowerer, stage, &part, &graph)?;
-    let code = step.finish(&mut lowerer, training, &part)?;
-    lowerer.program.step = code;
-
-    let exact = Exact::new(&stage.graph)?;
-    exact.eval(&mut lowerer, training, stage)?;
-    exact.first(&mut lowerer, training, stage)?;
+    let exact = runs.iter().map(|run| Exact::new(&run.graph));
+    let exact: Vec<Exact> = exact.collect::<Result<_, _>>()?;
+    for (exact, run) in exact.iter().zip(runs) {
+        exact.eval(&mut lowerer, training, run)?;
+    }
+    for (exact, run) in exact.iter().zip(runs) {
+        exact.first(&mut lowerer, training, run)?;
+    }
     Ok(lowerer.program)
+}
+
+/// A run of layers with its gradients.
+struct Part<'a> {
+    run: &'a Run,
+    gradients: PartGraph,
+    /// That of the gradients as it is lowered.
+    graph: Graph,
+}
+
+impl<'a> Part<'a> {
+    fn new(training: &Training, run: &'a Run) -> Result<Self, LowerError> {
+        let seeds = match run.last {
+            true => vec![Seed::Loss, Seed::None],
+            false => vec![Seed::Given; run.graph.results.len()],
+        };
+        let gradients = differentiate_part(&run.graph, &seeds)?;
+        let graph = canonical::canonical(&by_vertex(&gradients.graph)?, training.sparse_features)?;
+        Ok(Self {
+            run,
+            gradients,
+            graph,
+        })
+    }
+}
+
+/// The whole list of an epoch.
+fn step(
+    lowerer: &mut Lowerer,
+    training: &Training,
+    parts: &[Part],
+) -> Result<Vec<Instr>, LowerError> {
+    let (mut grads, mut summed) = (vec![None; lowerer.program.params.len()], Vec::new());
+    let mut runs = Vec::with_capacity(parts.len());
+    for part in parts {
+        // What was dropped for the chunks of another run is there for chunks only.
+        lowerer.dropped.clear();
+        let mut step = Step::new(lowerer, part)?;
+        step.gradients(lowerer, &mut grads, &mut summed)?;
+        if part.run.last {
+            summed.push(step.loss(lowerer)?);
+        }
+        runs.push(step.emitted());
+    }
+    let mut step = arrange(lowerer, runs)?;
+    if !summed.is_empty() {
+        lowerer.all_reduce(&mut step, summed);
+    }
+    optimizer::step(lowerer, &training.settings, &grads, &mut step);
+    Ok(step)
 }
 
 /// The same graph in which sums over all arcs are of sums for each vertex: what arcs see is known chunk by
@@ -64,21 +117,21 @@ fn by_vertex(graph: &Graph) -> Result<Graph, LowerError> {
     Ok(out)
 }
 
-/// The epoch of a stage while it is written.
+/// The epoch of a run of layers while it is written.
 struct Step<'a> {
-    stage: &'a Stage,
+    part: &'a Part<'a>,
     region: Region<'a>,
     borders: Borders,
 }
 
 impl<'a> Step<'a> {
-    fn new(
-        lowerer: &mut Lowerer,
-        stage: &'a Stage,
-        part: &PartGraph,
-        graph: &'a Graph,
-    ) -> Result<Self, LowerError> {
-        let own = stage.graph.args.len();
+    fn new(lowerer: &mut Lowerer, part: &'a Part) -> Result<Self, LowerError> {
+        let Part {
+            run,
+            gradients,
+            graph,
+        } = part;
+        let own = run.graph.args.len();
         let args = arguments(lowerer, &graph.args);
         let refs = |values: &[Value]| values.iter().map(|value| value.at).collect();
         let mut borders = Borders {
@@ -90,12 +143,12 @@ impl<'a> Step<'a> {
         let mut region = Region::new(lowerer, graph, partials, true, args);
         region.keep_blends(lowerer);
         region.emit(lowerer)?;
-        if !stage.last {
-            for result in &graph.results[..stage.graph.results.len()] {
+        if !run.last {
+            for result in &graph.results[..run.graph.results.len()] {
                 borders.sent.push(region.own_rows(lowerer, *result)?);
             }
         }
-        for grad in &part.args {
+        for grad in &gradients.args {
             let grad = grad.ok_or_else(|| {
                 LowerError::Internal(
                     "a stage is handed a tensor that its loss does not need".to_owned(),
@@ -105,45 +158,48 @@ impl<'a> Step<'a> {
             borders.returned.push(gradient);
         }
         Ok(Self {
-            stage,
+            part,
             region,
             borders,
         })
     }
 
-    /// The whole list of an epoch.
-    fn finish(
-        mut self,
+    /// Finds the gradients by the parameters that the run reads, and which of them ranks have shares of.
+    fn gradients(
+        &mut self,
         lowerer: &mut Lowerer,
-        training: &Training,
-        part: &PartGraph,
-    ) -> Result<Vec<Instr>, LowerError> {
-        let graph = self.region.graph;
-        let mut grads = Vec::new();
-        for grad in &part.params {
-            let grad = grad.map(|g| self.region.gradient(lowerer, graph.results[g]));
-            grads.push(grad.transpose()?);
+        grads: &mut [Option<Value>],
+        summed: &mut Vec<BufferId>,
+    ) -> Result<(), LowerError> {
+        let graph = &self.part.graph;
+        for (result, grad) in self.part.gradients.params.iter().zip(grads) {
+            let Some(result) = result.map(|result| graph.results[result]) else {
+                continue;
+            };
+            let value = self.region.gradient(lowerer, result)?;
+            if self.region.facts.partial.partial[result.0 as usize] {
+                summed.push(value.at.buffer);
+            }
+            *grad = Some(value);
         }
-        let partial =
-            |result: usize| self.region.facts.partial.partial[graph.results[result].0 as usize];
-        let shares = part.params.iter().zip(&grads);
-        let mut summed: Vec<BufferId> = shares
-            .filter(|(result, _)| result.is_some_and(partial))
-            .filter_map(|(_, grad)| grad.map(|g| g.at.buffer))
-            .collect();
-        if self.stage.last {
-            let loss = self.region.stored(graph.results[0])?;
-            lowerer.program.buffers[loss.at.buffer.0 as usize].role = Role::Result;
-            lowerer.program.loss = Some(loss.at.buffer);
-            summed.push(loss.at.buffer);
+        Ok(())
+    }
+
+    /// The buffer of the loss.
+    fn loss(&self, lowerer: &mut Lowerer) -> Result<BufferId, LowerError> {
+        let loss = self.region.stored(self.part.graph.results[0])?.at.buffer;
+        lowerer.program.buffers[loss.0 as usize].role = Role::Result;
+        lowerer.program.loss = Some(loss);
+        Ok(loss)
+    }
+
+    fn emitted(self) -> Emitted {
+        Emitted {
+            before: self.region.before,
+            code: self.region.code,
+            fresh: self.region.fresh,
+            borders: self.borders,
         }
-        let (before, code) = (self.region.before, self.region.code);
-        let mut step = arrange(lowerer, before, code, &self.region.fresh, &self.borders)?;
-        if !summed.is_empty() {
-            lowerer.all_reduce(&mut step, summed);
-        }
-        optimizer::step(lowerer, &training.settings, &grads, &mut step);
-        Ok(step)
     }
 }
 
@@ -162,9 +218,9 @@ fn passage(with: Neighbour, tensors: Vec<Ref>) -> Option<Passage> {
     (!tensors.is_empty()).then_some(Passage { with, tensors })
 }
 
-/// The layers of a stage without dropout or histories.
+/// A run of layers without dropout or histories.
 struct Exact {
-    /// Results are those of the stage, then what becomes histories.
+    /// Results are those of the run, then what becomes histories.
     graph: Graph,
     /// The histories.
     histories: Vec<History>,
@@ -201,7 +257,7 @@ impl Exact {
         })
     }
 
-    /// A pass over all rows that computes some of the results; where these are among those of the stage,
+    /// A pass over all rows that computes some of the results; where these are among those of the run,
     /// they are handed over. Gives the rows of the others.
     fn pass(
         &self,
@@ -241,12 +297,13 @@ impl Exact {
         &self,
         lowerer: &mut Lowerer,
         training: &Training,
-        stage: &Stage,
+        run: &Run,
     ) -> Result<(), LowerError> {
-        let own = stage.graph.results.len();
-        if !stage.last {
+        let own = run.graph.results.len();
+        if !run.last {
             let results = &self.graph.results[..own];
-            lowerer.program.eval = self.pass(lowerer, training, results, own, false)?.0;
+            let (code, _) = self.pass(lowerer, training, results, own, false)?;
+            lowerer.program.eval.extend(code);
             return Ok(());
         }
         let (mut code, values) =
@@ -263,7 +320,7 @@ impl Exact {
         }
         lowerer.all_reduce(&mut code, vec![out]);
         lowerer.program.metrics = Some(out);
-        lowerer.program.eval = code;
+        lowerer.program.eval.extend(code);
         Ok(())
     }
 
@@ -273,10 +330,10 @@ impl Exact {
         &self,
         lowerer: &mut Lowerer,
         training: &Training,
-        stage: &Stage,
+        run: &Run,
     ) -> Result<(), LowerError> {
-        let own = stage.graph.results.len();
-        let (results, sent) = match stage.last {
+        let own = run.graph.results.len();
+        let (results, sent) = match run.last {
             true => (&self.graph.results[own..], 0),
             false => (&self.graph.results[..], own),
         };

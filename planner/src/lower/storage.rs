@@ -216,18 +216,20 @@ impl Classes {
     /// What a stage sends is alike where it is received: passages are taken in the order in which they are
     /// sent.
     fn join_passages(&mut self, programs: &[Program]) {
-        for (at, pair) in programs.windows(2).enumerate() {
+        let stages = programs.len() as u32;
+        let ring = (0..stages).filter_map(|at| Some((at, Neighbour::Next.of(at, stages)?)));
+        for (at, next) in ring.map(|(at, next)| (at as usize, next as usize)) {
             for phase in Phase::ALL {
-                let ends = [(0, Neighbour::Next), (1, Neighbour::Previous)];
-                let [mut up, mut down] = ends.map(|(n, with)| {
+                let ends = [(at, Neighbour::Next), (next, Neighbour::Previous)];
+                let [up, mut down] = ends.map(|(n, with)| {
                     let (mut sent, mut received) = (Vec::new(), Vec::new());
-                    passages(pair[n].list(phase), with, &mut sent, &mut received);
+                    passages(programs[n].list(phase), with, &mut sent, &mut received);
                     [sent, received]
                 });
                 down.reverse();
-                for (here, there) in up.iter_mut().zip(&down) {
+                for (here, there) in up.iter().zip(&down) {
                     for (a, b) in here.iter().zip(there) {
-                        self.join(self.index(at, *a), self.index(at + 1, *b));
+                        self.join(self.index(at, *a), self.index(next, *b));
                     }
                 }
             }

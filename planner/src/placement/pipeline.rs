@@ -5,7 +5,7 @@
 use super::Place;
 use crate::lower::stage::stage;
 use crate::lower::{LowerError, Training};
-use crate::stale::{cuts, form, stages};
+use crate::stale::{StaleError, cuts, form, stages};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Pipeline, Program};
 use gnnc_ir::traffic::share;
@@ -15,8 +15,10 @@ use gnnc_ir::traffic::share;
 pub struct Stages {
     /// Number of stages; 0 where it is still to be chosen.
     pub count: u32,
-    /// Layers of each stage: runs of consecutive ones, at least one each. None where they are still to be
-    /// divided.
+    /// Runs of consecutive layers that each stage has, at least 1: run `b` of stage `s` is number `b * count + s` of
+    /// all. Chunks go through the stages once for each.
+    pub turns: u32,
+    /// Layers of each run, in their order, at least one each. None where they are still to be divided.
     pub layers: Vec<u32>,
     /// Chunks that every part is cut into, at least 1; 0 where there are to be four a stage.
     pub chunks: u32,
@@ -32,6 +34,7 @@ impl Stages {
     pub fn new(count: u32) -> Self {
         Self {
             count,
+            turns: 1,
             layers: Vec::new(),
             chunks: 4 * count.max(1),
             shuffle: true,
@@ -52,7 +55,7 @@ impl Stages {
         }
     }
 
-    /// With so many layers in each stage.
+    /// With so many layers in each run.
     pub fn with_layers(self, layers: Vec<u32>) -> Self {
         Self { layers, ..self }
     }
@@ -90,7 +93,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             place.placement
         )));
     };
-    let count = spec.count;
+    let Stages { count, turns, .. } = *spec;
     if count == 0 || !place.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
             "{} ranks cannot be divided into {count} stages of equal groups; give a number of stages that divides {}",
@@ -98,6 +101,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
         )));
     }
     for (what, number) in [
+        ("runs of layers in each stage", turns),
         ("chunks", spec.chunks),
         ("epochs between histories", spec.interval),
     ] {
@@ -107,19 +111,36 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             )));
         }
     }
-    let form = form(&training.source)?;
-    let layers = match spec.layers.len() {
-        0 => even(cuts(&form).len() as u32 + 1, count),
-        _ => spec.layers.clone(),
-    };
-    if layers.len() as u32 != count {
+    if turns > 1 && count == 1 {
         return Err(LowerError::Illegal(format!(
-            "layers of {} stages were given for {count} stages",
-            layers.len()
+            "found {turns} runs of layers for one stage, which has all layers in one; use at least 2 stages, or 1 run"
         )));
     }
-    let stages = stages(&form, &layers)?;
-    let program = |(number, own)| {
+    let form = form(&training.source)?;
+    let (runs, given) = (count.saturating_mul(turns), spec.layers.len() as u64);
+    if given > 0 && given != u64::from(runs) {
+        let each = match turns {
+            1 => String::new(),
+            _ => format!(" of {turns} runs each"),
+        };
+        return Err(LowerError::Illegal(format!(
+            "found layers of {given} runs for {count} stages{each}, expected those of {runs}"
+        )));
+    }
+    let found = cuts(&form).len() as u32 + 1;
+    if runs > found {
+        return Err(LowerError::Stale(StaleError::Stages {
+            stages: count,
+            turns,
+            layers: found,
+        }));
+    }
+    let layers = match given {
+        0 => even(found, runs),
+        _ => spec.layers.clone(),
+    };
+    let stages = stages(&form, count, &layers)?;
+    let program = |(number, own): (u32, &Vec<_>)| {
         let pipeline = Pipeline {
             stages: count,
             stage: number,
@@ -132,9 +153,9 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     (0..).zip(&stages).map(program).collect()
 }
 
-/// So many layers for each stage, as equally as they can be divided.
-fn even(layers: u32, stages: u32) -> Vec<u32> {
-    (0..stages)
-        .map(|stage| share(layers, stages, stage).len() as u32)
+/// So many layers for each run, as equally as they can be divided.
+fn even(layers: u32, runs: u32) -> Vec<u32> {
+    (0..runs)
+        .map(|run| share(layers, runs, run).len() as u32)
         .collect()
 }

@@ -3,12 +3,16 @@
 use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
+use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::storage::Storage;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
+
+/// Runs of layers of a stage that are tried besides one.
+const TURNS: [u32; 2] = [2, 4];
 
 /// Numbers of stages that are tried with groups of ranks.
 const GROUPINGS: usize = 3;
@@ -43,6 +47,7 @@ impl PlacementSpec {
         let stages = parameters.stages.map(|count| {
             let all = Stages::new(count);
             Stages {
+                turns: parameters.turns.unwrap_or(all.turns),
                 layers: parameters.layers.clone(),
                 chunks: parameters.chunks.unwrap_or(all.chunks),
                 shuffle: parameters.shuffle.unwrap_or(all.shuffle),
@@ -127,7 +132,9 @@ pub struct Pin {
     pub skip: Option<Skipping>,
     /// Stages of a pipeline; other placements have none.
     pub stages: Option<u32>,
-    /// Layers of each stage.
+    /// Runs of layers of each stage.
+    pub turns: Option<u32>,
+    /// Layers of each run.
     pub layers: Option<Vec<u32>>,
     /// Epochs for which a history of a pipeline stays.
     pub interval: Option<u32>,
@@ -153,6 +160,7 @@ impl Pin {
             features: None,
             chunks: Some(spec.chunks()),
             stages: spec.stages.as_ref().map(|stages| stages.count),
+            turns: spec.stages.as_ref().map(|stages| stages.turns),
             layers: spec.stages.as_ref().map(|stages| stages.layers.clone()),
             interval: spec.stages.as_ref().map(|stages| stages.interval),
             storage: spec.storage,
@@ -168,6 +176,9 @@ impl Pin {
             && self
                 .stages
                 .is_none_or(|s| spec.stages.as_ref().is_some_and(|own| own.count == s))
+            && self
+                .turns
+                .is_none_or(|t| spec.stages.as_ref().is_some_and(|own| own.turns == t))
             && (self.features.is_none() || row(spec.placement).is_some_and(|row| row.mixes))
     }
 }
@@ -242,9 +253,10 @@ impl PlanRequest<'_> {
                 && groups == (*count < ranks)
                 && admitted
         };
-        let of = |count| {
+        let of = |(count, turns)| {
             let all = Stages::new(count);
             Stages {
+                turns,
                 layers: self.pin.layers.clone().unwrap_or_default(),
                 chunks: self.pin.chunks.unwrap_or(all.chunks),
                 interval: self.pin.interval.unwrap_or(all.interval),
@@ -254,7 +266,21 @@ impl PlanRequest<'_> {
         let counts: Vec<u32> = (2..=ranks).filter(legal).collect();
         let tried = counts.len().min(GROUPINGS);
         let spread = |n: usize| counts[n * (counts.len() - 1) / (tried - 1).max(1)];
-        (0..tried).map(spread).map(of).collect()
+        let turns = |count: u32| self.turns(count).into_iter();
+        let several = |count: u32| turns(count).map(move |turns| (count, turns));
+        (0..tried).map(spread).flat_map(several).map(of).collect()
+    }
+
+    /// The numbers of runs of layers that are tried of so many stages, as many as there are layers for; or what is pinned.
+    /// Several are tried on processors only: ranks on GPUs are in several processes, which stages in a ring cannot be.
+    fn turns(&self, stages: u32) -> Vec<u32> {
+        if let Some(pinned) = self.pin.turns {
+            return vec![pinned];
+        }
+        let here = self.cluster.device.kind == DeviceKind::Cpu;
+        let enough = |turns: &u32| stages.saturating_mul(*turns) <= self.layers;
+        let tried = TURNS.into_iter().filter(|turns| here && enough(turns));
+        std::iter::once(1).chain(tried).collect()
     }
 
     /// How many chunks are tried.

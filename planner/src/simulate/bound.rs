@@ -29,18 +29,18 @@ pub struct Bound {
 /// As [`super::simulate`].
 pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Bound, SimulateError> {
     check(program, cluster, parts)?;
-    Ok(bound_of(program, cluster, parts, 0))
+    let fabric = Fabric::new(cluster, parts, 0);
+    Ok(bound_of(program, cluster, parts, &fabric))
 }
 
-/// Seconds that the busiest rank of a program works or its links do, whatever it waits for.
-pub fn busy_seconds(program: &Program, cluster: &Cluster, parts: &Parts) -> f64 {
-    bound_of(program, cluster, parts, 0).seconds.0
-}
-
-/// The same of ranks from `first` on.
-pub(super) fn bound_of(program: &Program, cluster: &Cluster, parts: &Parts, first: u32) -> Bound {
-    let fabric = Fabric::new(cluster, parts, first);
-    let compiler = Compiler::new(program, cluster, &fabric, parts);
+/// The same of ranks on a fabric.
+pub(super) fn bound_of(
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+    fabric: &Fabric,
+) -> Bound {
+    let compiler = Compiler::new(program, cluster, fabric, parts);
     let around = compiler.around();
     let (steps, _) = compiler.compile(&program.step);
     let busiest = (0..fabric.classes.len())

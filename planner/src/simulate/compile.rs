@@ -2,6 +2,7 @@
 
 mod exchange;
 mod host;
+mod lines;
 
 use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
@@ -11,8 +12,10 @@ use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes, Trans
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{KernelClass, Work, demand, work};
+use gnnc_ir::work::{Counts, KernelClass, Work, demand};
+use lines::{Line, lines};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What instructions are called, and what those of that name keep busy.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +29,20 @@ pub(super) struct Name {
 pub(super) enum Step {
     /// Computing: seconds by class.
     Compute {
-        at: String,
+        at: Rc<str>,
         name: usize,
         seconds: Vec<f64>,
     },
     /// A communication, or one of its halves.
     Transfer {
-        at: String,
+        at: Rc<str>,
         name: usize,
         half: Half,
         cost: TransferCost,
     },
     /// A copy between the ranks and their hosts, or one of its halves.
     Move {
-        at: String,
+        at: Rc<str>,
         name: usize,
         half: Half,
         /// To the host: the two ways are apart.
@@ -57,7 +60,7 @@ pub(super) enum Step {
     Chunks { count: u32, bodies: Vec<Vec<Step>> },
     /// Rows for another stage, or from one.
     Passage {
-        at: String,
+        at: Rc<str>,
         name: usize,
         sends: bool,
         with: Neighbour,
@@ -150,6 +153,8 @@ pub(super) struct Compiler<'a> {
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// What the chunk at hand has; all where there is none.
     share: ChunkShare,
+    /// The same of the ranks of each class.
+    shares: Vec<RankSizes>,
 }
 
 impl<'a> Compiler<'a> {
@@ -170,6 +175,7 @@ impl<'a> Compiler<'a> {
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             chunks: &parts.chunks,
             share: ChunkShare::even(1),
+            shares: of_classes(fabric, ChunkShare::even(1)),
         }
     }
 
@@ -179,39 +185,25 @@ impl<'a> Compiler<'a> {
     }
 
     /// The steps, and the names that they refer to.
-    pub fn compile(mut self, instrs: &[Instr]) -> (Vec<Step>, Vec<Name>) {
-        let steps = self.list(instrs, "");
+    pub fn compile(mut self, instrs: &'a [Instr]) -> (Vec<Step>, Vec<Name>) {
+        let lines = lines(self.program, instrs, "", &mut self.names);
+        let steps = self.list(&lines);
         (steps, self.names)
     }
 
-    fn list(&mut self, instrs: &[Instr], prefix: &str) -> Vec<Step> {
-        let at = |i: usize| {
-            if prefix.is_empty() {
-                i.to_string()
-            } else {
-                format!("{prefix}.{i}")
-            }
-        };
-        instrs
-            .iter()
-            .enumerate()
-            .map(|(i, instr)| self.step(instr, at(i)))
-            .collect()
+    fn list(&mut self, lines: &[Line]) -> Vec<Step> {
+        lines.iter().map(|line| self.step(line)).collect()
     }
 
-    fn step(&mut self, instr: &Instr, at: String) -> Step {
-        let name = self.name(instr);
-        match instr {
-            Instr::Repeat {
-                count,
-                reverse,
-                body,
-            } => Step::Loop {
+    fn step(&mut self, line: &Line) -> Step {
+        let (at, name) = (line.at.clone(), line.name);
+        match line.instr {
+            Instr::Repeat { count, reverse, .. } => Step::Loop {
                 count: *count,
                 reverse: *reverse,
-                body: self.list(body, &at),
+                body: self.list(&line.body),
             },
-            Instr::Chunks { reverse, body } => {
+            Instr::Chunks { reverse, .. } => {
                 let count = self
                     .program
                     .pipeline
@@ -225,11 +217,11 @@ impl<'a> Compiler<'a> {
                 }
                 let before = self.share;
                 let bodies = shares.into_iter().map(|share| {
-                    self.share = share;
-                    self.list(body, &at)
+                    self.take(share);
+                    self.list(&line.body)
                 });
                 let bodies = bodies.collect();
-                self.share = before;
+                self.take(before);
                 Step::Chunks { count, bodies }
             }
             Instr::Send(passage) => self.passage(passage, true, at, name),
@@ -240,7 +232,7 @@ impl<'a> Compiler<'a> {
                     .program
                     .pipeline
                     .map_or(1, |pipeline| pipeline.interval.max(1));
-                self.computed(instr, at, name, 1.0 / f64::from(interval))
+                self.computed(line, 1.0 / f64::from(interval))
             }
             Instr::Move { from, to, chunk } => {
                 self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
@@ -248,13 +240,13 @@ impl<'a> Compiler<'a> {
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
                 if !what.communicates() =>
             {
-                let begins = matches!(instr, Instr::Begin(_));
+                let begins = matches!(line.instr, Instr::Begin(_));
                 let half = if begins { Half::Begin } else { Half::Finish };
                 match **what {
                     Instr::Move { from, to, chunk } => {
                         self.moved_rows((from, to), chunk, half(*tag), at, name)
                     }
-                    _ => self.computed(what, at, name, 0.0),
+                    _ => self.computed(line, 0.0),
                 }
             }
             Instr::Begin(transfer) => {
@@ -264,29 +256,25 @@ impl<'a> Compiler<'a> {
                 self.transfer(&transfer.what, Half::Finish(transfer.tag), at, name)
             }
             instr if instr.communicates() => self.transfer(instr, Half::Whole, at, name),
-            _ => self.computed(instr, at, name, 1.0),
+            _ => self.computed(line, 1.0),
         }
+    }
+
+    fn take(&mut self, share: ChunkShare) {
+        self.share = share;
+        self.shares = of_classes(self.fabric, share);
     }
 
     /// An instruction that runs in a share of the epochs.
-    fn computed(&self, instr: &Instr, at: String, name: usize, share: f64) -> Step {
-        let classes = self.fabric.classes.iter();
-        let seconds = classes.map(|class| share * self.instruction(instr, &class.sizes));
+    fn computed(&self, line: &Line, share: f64) -> Step {
+        let classes = self.fabric.classes.iter().zip(&self.shares);
+        let seconds = classes
+            .map(|(class, sizes)| share * self.instruction(&line.counts, sizes, &class.sizes));
         Step::Compute {
-            at,
-            name,
+            at: line.at.clone(),
+            name: line.name,
             seconds: seconds.collect(),
         }
-    }
-
-    fn name(&mut self, instr: &Instr) -> usize {
-        let (text, resource) = (instr.name(self.program), Resource::of(instr, self.program));
-        let same = |name: &Name| name.text == text && name.resource == resource;
-        let known = self.names.iter().position(same);
-        known.unwrap_or_else(|| {
-            self.names.push(Name { text, resource });
-            self.names.len() - 1
-        })
     }
 
     /// What the messages of an instruction were measured to take; none if they were not, or if
@@ -296,16 +284,16 @@ impl<'a> Compiler<'a> {
         costs.messages.get(self.names[name].text)
     }
 
-    /// The time of an instruction on a rank: what was measured for what it asks, or else what
-    /// peaks and efficiencies say.
-    fn instruction(&self, instr: &Instr, held: &RankSizes) -> f64 {
-        let sizes = &self.share.of(held);
+    /// The time of an instruction over `sizes` on a rank that holds more: what was measured for what it asks, or
+    /// else what peaks and efficiencies say.
+    fn instruction(&self, counts: &Counts, sizes: &RankSizes, held: &RankSizes) -> f64 {
         let measured = self.costs.and_then(|costs| {
-            let demand = demand(self.program, instr, sizes, held)?;
+            let demand = demand(self.program, counts.instr(), sizes, held)?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {
-            work(self.program, instr, sizes).map_or(0.0, |work| self.kernel(&work))
+            let work = counts.work(sizes);
+            work.map_or(0.0, |work| self.kernel(&work))
         })
     }
 
@@ -356,7 +344,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// What an instruction that communicates costs; `half` of it is the step.
-    fn transfer(&self, instr: &Instr, half: Half, at: String, name: usize) -> Step {
+    fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr {
             Instr::HaloExchange { buffer, skip } => self.exchange(*buffer, false, *skip, name),
             Instr::HaloReduce { buffer, skip } => {
@@ -475,4 +463,10 @@ impl<'a> Compiler<'a> {
         };
         self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)
     }
+}
+
+/// A share of what the ranks of each class hold.
+fn of_classes(fabric: &Fabric, share: ChunkShare) -> Vec<RankSizes> {
+    let classes = fabric.classes.iter();
+    classes.map(|class| share.of(&class.sizes)).collect()
 }

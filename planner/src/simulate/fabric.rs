@@ -5,7 +5,7 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::RankSizes;
 
 /// Ranks of equal sizes in nodes of equal composition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Class {
     /// The ranks, ascending.
     pub ranks: Vec<u32>,
@@ -18,7 +18,7 @@ pub(super) struct Class {
 }
 
 /// Rows that one rank reads (`in`) and that others read from it (`out`), by level.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Flow {
     pub inside_in: f64,
     pub inside_out: f64,
@@ -29,7 +29,7 @@ pub(super) struct Flow {
 }
 
 /// Nodes whose ranks are of the same classes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     /// Ranks of one such node.
     pub ranks: u32,
@@ -38,7 +38,7 @@ pub(super) struct Node {
 }
 
 /// The ranks of a program on the nodes of a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fabric {
     pub ranks: u32,
     pub classes: Vec<Class>,

@@ -6,25 +6,40 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::memory::Lives;
 use gnnc_ir::op::{Loss, Redistribute};
-use gnnc_ir::program::{Extent, Instr, Moved, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
 use gnnc_ir::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::types::EdgeSet;
 use gnnc_ir::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);
-    let buffers = |sizes: &RankSizes, known: u64| match lives.fits(sizes, known) {
-        true => 0,
-        false => lives.layout(sizes).total_bytes,
-    };
-    worst(program, cluster, parts, &buffers)
+    let mut ranks = Vec::new();
+    let sharers = |rank| sharers(cluster, rank, program.ranks);
+    each(program, parts, &sharers, &mut |sizes, own| {
+        ranks.push((lives.least(sizes).saturating_add(own), *sizes, own));
+    });
+    // The one that needs most is likely to be first; for the others it only has to be seen that they need no more.
+    ranks.sort_by_key(|(least, ..)| std::cmp::Reverse(*least));
+    let mut peak = 0u64;
+    for (_, sizes, own) in ranks {
+        let buffers = match lives.fits(&sizes, peak.saturating_sub(own)) {
+            true => 0,
+            false => lives.layout(&sizes).total_bytes,
+        };
+        peak = peak.max(buffers.saturating_add(own));
+    }
+    Bytes(peak)
 }
 
 /// What [`peak`] cannot be below.
 pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);
-    let buffers = |sizes: &RankSizes, _| lives.least(sizes);
-    worst(program, cluster, parts, &buffers)
+    let mut least = 0u64;
+    let sharers = |rank| sharers(cluster, rank, program.ranks);
+    each(program, parts, &sharers, &mut |sizes, own| {
+        least = least.max(lives.least(sizes).saturating_add(own));
+    });
+    Bytes(least)
 }
 
 /// What each rank of a program has for its buffers on such a device, where everything else has its place.
@@ -39,23 +54,6 @@ pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room
         });
     });
     rooms
-}
-
-/// Memory of the rank that needs most, with what buffers take, which need not be said where that is no more than
-/// so many bytes.
-fn worst(
-    program: &Program,
-    cluster: &Cluster,
-    parts: &Parts,
-    buffers: &dyn Fn(&RankSizes, u64) -> u64,
-) -> Bytes {
-    let mut peak = 0u64;
-    let sharers = |rank| sharers(cluster, rank, program.ranks);
-    each(program, parts, &sharers, &mut |sizes, own| {
-        let known = peak.saturating_sub(own);
-        peak = peak.max(buffers(sizes, known).saturating_add(own));
-    });
-    Bytes(peak)
 }
 
 /// Visits the ranks that differ, with what each keeps beside buffers; of what some share, its part.
@@ -106,19 +104,30 @@ fn each(
     }
 }
 
-/// Words of the rows that a list sends to other stages, and words that are no vertex's.
+/// Words of the rows that a list sends to other stages before they are taken, and words that are no vertex's. What a run
+/// of layers sends comes around only after it was taken, so of each stage beside it one run's may wait.
 fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
-    let (mut row, mut fixed) = (0, 0);
+    let mut waiting = [(0, 0); 2];
     for instr in instrs {
-        let found = match instr {
-            Instr::Send(passage) => passage.words(program),
-            Instr::Chunks { body, .. } => passed(body, program),
-            _ => (0, 0),
+        let sent = match instr {
+            Instr::Chunks { body, .. } => body,
+            instr => std::slice::from_ref(instr),
         };
-        row += found.0;
-        fixed += found.1;
+        for (with, most) in [Neighbour::Next, Neighbour::Previous]
+            .iter()
+            .zip(&mut waiting)
+        {
+            let there = |instr: &Instr| match instr {
+                Instr::Send(passage) if passage.with == *with => Some(passage.words(program)),
+                _ => None,
+            };
+            let all = sent.iter().filter_map(there);
+            let (row, fixed) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            *most = (most.0.max(row), most.1.max(fixed));
+        }
     }
-    (row, fixed)
+    let [next, previous] = waiting;
+    (next.0 + previous.0, next.1 + previous.1)
 }
 
 /// Ranks that keep one copy of what is the same on all of them. Processors of a node share their

@@ -5,7 +5,6 @@ use super::compile::{Half, Name, Step, TransferCost};
 use super::fabric::Fabric;
 use super::network::{Flight, begin};
 use gnnc_ir::plan::KindCost;
-use gnnc_ir::program::Neighbour;
 use gnnc_ir::trace::{Event, Peer, Phase};
 use gnnc_ir::units::Seconds;
 use std::collections::BTreeMap;
@@ -51,7 +50,7 @@ struct Tracing {
     /// The stage of the ranks.
     stage: u32,
     /// The stage at the other end of the message at hand, and whether this one sends it.
-    other: Option<(Neighbour, bool)>,
+    other: Option<(u32, bool)>,
 }
 
 impl<'a> Run<'a> {
@@ -314,7 +313,7 @@ impl<'a> Run<'a> {
     pub fn passage(
         &mut self,
         (name, at): (usize, &str),
-        with: Neighbour,
+        with: u32,
         iteration: u32,
         packing: &[f64],
         bytes: &[f64],
@@ -338,7 +337,7 @@ impl<'a> Run<'a> {
         self.state.clock.clone()
     }
 
-    fn other(&mut self, other: Option<(Neighbour, bool)>) {
+    fn other(&mut self, other: Option<(u32, bool)>) {
         if let Some(tracing) = &mut self.events {
             tracing.other = other;
         }
@@ -412,11 +411,8 @@ impl<'a> Run<'a> {
         {
             let (phase, stage, width) = (*phase, *stage, self.fabric.ranks);
             let peer = |rank: u32| {
-                let (with, sends) = (*other)?;
-                let peer = match with {
-                    Neighbour::Next => rank + width,
-                    Neighbour::Previous => rank.checked_sub(width)?,
-                };
+                let (other, sends) = (*other)?;
+                let peer = other * width + rank % width.max(1);
                 Some(match sends {
                     true => Peer::To(peer),
                     false => Peer::From(peer),

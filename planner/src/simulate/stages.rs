@@ -3,7 +3,8 @@
 //! The ranks of a stage run like those of any program. A stage waits where it needs rows of another, and
 //! nobody waits for rows to be taken; so stages are run in turn, each up to what it does not have yet.
 
-use super::bound::{Bound, bound, bound_of};
+use super::alike::{Alike, Kind};
+use super::bound::{Bound, bound};
 use super::compile::{Compiler, Name, Step};
 use super::fabric::Fabric;
 use super::run::Run;
@@ -13,7 +14,7 @@ use gnnc_ir::cluster::{Cluster, SharedBy};
 use gnnc_ir::plan::KindCost;
 use gnnc_ir::program::{Neighbour, Program};
 use gnnc_ir::trace::{Event, Phase};
-use gnnc_ir::traffic::traffic;
+use gnnc_ir::traffic::{Traffic, traffic};
 use gnnc_ir::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,18 +43,18 @@ fn staged(
     parts: &Parts,
 ) -> Result<Estimate, SimulateError> {
     check(programs, cluster, parts)?;
+    let alike = Alike::of(programs, cluster, parts);
     let phase = |phase| {
-        let stages = run(programs, cluster, parts, phase, None)?;
-        Ok(cost(stages, programs, parts, phase))
+        let stages = run(&alike, cluster, parts, phase, None)?;
+        Ok(cost(stages, &alike, parts, phase))
     };
     let (setup, epoch, eval) = (
         phase(Phase::Setup)?,
         phase(Phase::Step)?,
         phase(Phase::Eval)?,
     );
-    let peaks = programs
-        .iter()
-        .map(|program| memory::peak(program, cluster, parts));
+    let kinds = alike.kinds.iter();
+    let peaks = kinds.map(|kind| memory::peak(kind.program, cluster, parts));
     let peak = peaks.max().unwrap_or(Bytes(0));
     Ok(estimate([setup, epoch, eval], peak, cluster, parts))
 }
@@ -73,7 +74,8 @@ pub fn timeline_all(
         [program] if program.pipeline.is_none() => timeline(program, cluster, parts, phase, ranks),
         _ => {
             check(programs, cluster, parts)?;
-            let stages = run(programs, cluster, parts, phase, Some(ranks))?;
+            let alike = Alike::of(programs, cluster, parts);
+            let stages = run(&alike, cluster, parts, phase, Some(ranks))?;
             Ok(stages.into_iter().flat_map(|stage| stage.events).collect())
         }
     }
@@ -93,8 +95,7 @@ pub fn bound_all(
         _ => {
             check(programs, cluster, parts)?;
             let (mut seconds, mut bytes) = (0.0f64, 0);
-            for (program, first) in programs.iter().zip(firsts(parts)) {
-                let found = bound_of(program, cluster, parts, first);
+            for found in Alike::of(programs, cluster, parts).bounds(cluster, parts) {
                 seconds = seconds.max(found.seconds.0);
                 bytes += found.bytes.0;
             }
@@ -106,10 +107,10 @@ pub fn bound_all(
     }
 }
 
-/// The first rank of each group.
-fn firsts(parts: &Parts) -> impl Iterator<Item = u32> + use<> {
-    let width = parts.sizes.len() as u32;
-    (0..).map(move |stage| stage * width)
+/// Seconds that the busiest rank of each stage works or its links do, whatever it waits for.
+pub fn busy_seconds(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Vec<f64> {
+    let bounds = Alike::of(programs, cluster, parts).bounds(cluster, parts);
+    bounds.iter().map(|bound| bound.seconds.0).collect()
 }
 
 fn check(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {
@@ -154,27 +155,23 @@ struct Stage<'a> {
 }
 
 fn run(
-    programs: &[Program],
+    alike: &Alike,
     cluster: &Cluster,
     parts: &Parts,
     phase: Phase,
     traced: Option<u32>,
 ) -> Result<Vec<Finished>, SimulateError> {
-    let fabrics: Vec<Fabric> = programs
-        .iter()
-        .zip(firsts(parts))
-        .map(|(_, first)| Fabric::new(cluster, parts, first))
-        .collect();
     let mut compiled: Vec<(Vec<Step>, Vec<Name>, f64)> = Vec::new();
-    for (program, fabric) in programs.iter().zip(&fabrics) {
+    for Kind { program, fabric } in &alike.kinds {
         let compiler = Compiler::new(program, cluster, fabric, parts);
         let around = compiler.around();
         let (steps, names) = compiler.compile(program.list(phase));
         compiled.push((steps, names, around));
     }
     let width = parts.sizes.len();
-    let mut stages = Vec::with_capacity(programs.len());
-    for ((fabric, (steps, names, around)), number) in fabrics.iter().zip(&compiled).zip(0..) {
+    let mut stages = Vec::with_capacity(alike.stages.len());
+    for (&kind, number) in alike.stages.iter().zip(0..) {
+        let (fabric, (steps, names, around)) = (&alike.kinds[kind].fabric, &compiled[kind]);
         let mut run = match traced {
             Some(ranks) => Run::tracing(fabric, names.clone(), phase, ranks, number),
             None => Run::new(fabric, names.clone()),
@@ -191,7 +188,11 @@ fn run(
         });
     }
     let mut mail: Mails = BTreeMap::new();
-    let links = Links { cluster, width };
+    let links = Links {
+        cluster,
+        width,
+        stages: programs.len() as u32,
+    };
     loop {
         let mut moved = false;
         for number in 0..stages.len() {
@@ -244,16 +245,16 @@ impl Stage<'_> {
                 moved = true;
                 continue;
             };
+            let other = with.of(number as u32, links.stages).unwrap_or_default();
             if *sends {
                 let clock = self
                     .run
-                    .passage((*name, at), *with, place, packing, bytes, None);
-                let (to, from, free) = match with {
-                    Neighbour::Next => (number + 1, Neighbour::Previous, &mut self.free[0]),
-                    Neighbour::Previous => {
-                        (number.wrapping_sub(1), Neighbour::Next, &mut self.free[1])
-                    }
+                    .passage((*name, at), other, place, packing, bytes, None);
+                let (from, free) = match with {
+                    Neighbour::Next => (Neighbour::Previous, &mut self.free[0]),
+                    Neighbour::Previous => (Neighbour::Next, &mut self.free[1]),
                 };
+                let to = other as usize;
                 let mut mail = vec![[0.0; 2]; links.width];
                 for (class, members) in self.fabric.classes.iter().enumerate() {
                     for &part in &members.ranks {
@@ -286,7 +287,7 @@ impl Stage<'_> {
                     .map(|class| latest(&class.ranks))
                     .collect();
                 self.run
-                    .passage((*name, at), *with, place, packing, bytes, Some(&arrived));
+                    .passage((*name, at), other, place, packing, bytes, Some(&arrived));
             }
             moved = true;
         }
@@ -298,6 +299,7 @@ impl Stage<'_> {
 struct Links<'a> {
     cluster: &'a Cluster,
     width: usize,
+    stages: u32,
 }
 
 impl Links<'_> {
@@ -323,11 +325,15 @@ impl Links<'_> {
 }
 
 /// What all stages together cost: times are means over the ranks.
-fn cost(stages: Vec<Finished>, programs: &[Program], parts: &Parts, phase: Phase) -> PhaseCost {
+fn cost(stages: Vec<Finished>, alike: &Alike, parts: &Parts, phase: Phase) -> PhaseCost {
+    let sent = alike.kinds.iter().map(|Kind { program, .. }| {
+        traffic(program.list(phase), program, &parts.reads(), &parts.sizes)
+    });
+    let sent: Vec<Traffic> = sent.collect();
     let count = stages.len().max(1) as f64;
     let mut all = PhaseCost::default();
     let mut kinds: BTreeMap<String, (u64, f64)> = BTreeMap::new();
-    for (stage, program) in stages.into_iter().zip(programs) {
+    for (stage, kind) in stages.into_iter().zip(&alike.stages) {
         let cost = stage.cost;
         all.seconds = Seconds(all.seconds.0.max(cost.seconds.0));
         all.compute_seconds.0 += cost.compute_seconds.0 / count;
@@ -336,8 +342,7 @@ fn cost(stages: Vec<Finished>, programs: &[Program], parts: &Parts, phase: Phase
             let known = kinds.entry(kind.name).or_default();
             *known = (known.0.max(kind.count), known.1 + kind.seconds.0 / count);
         }
-        let sent = traffic(program.list(phase), program, &parts.reads(), &parts.sizes);
-        all.traffic.include(sent);
+        all.traffic.include(sent[*kind]);
     }
     let busy = all.compute_seconds.0 + all.exposed_communication_seconds.0;
     all.bubble_seconds = Seconds((all.seconds.0 - busy).max(0.0));

@@ -11,7 +11,7 @@ mod reorder;
 mod stages;
 mod unroll;
 
-pub use stages::{Cut, Stage, cuts, stages};
+pub use stages::{Cut, Run, cuts, stages};
 pub use unroll::unrolled;
 
 use gnnc_ir::Graph;
@@ -38,18 +38,18 @@ pub enum StaleError {
         "`{0}` reads rows of neighbours before or after all chunks, where they are not what the neighbours' arcs see; use another placement"
     )]
     Chunks(String),
-    /// A parameter that layers of several stages read.
+    /// A parameter that layers of several stages, or runs of a stage, read.
     #[error(
-        "parameter `{0}` is read by layers of stage {1} and of stage {2}; give each layer its own, or use fewer stages"
+        "parameter `{0}` is read by layers of {1} and of {2}; give each layer its own, or use fewer stages{3}"
     )]
-    Shared(String, u32, u32),
+    Shared(String, String, String, &'static str),
     /// More stages than there are places to cut.
-    #[error(
-        "{stages} stages were asked for, but the model has only {layers} layers to divide; use at most {layers} stages"
-    )]
+    #[error("{}", too_few(*.stages, *.turns, *.layers))]
     Stages {
         /// Stages asked for.
         stages: u32,
+        /// Runs of layers of each.
+        turns: u32,
         /// Layers that there are.
         layers: u32,
     },
@@ -58,7 +58,7 @@ pub enum StaleError {
         "found {found:?} layers in the stages, expected at least 1 in each and {layers} in all, as many as the model has"
     )]
     Layers {
-        /// Layers of each stage.
+        /// Layers of each run.
         found: Vec<u32>,
         /// Layers that there are.
         layers: u32,
@@ -66,6 +66,19 @@ pub enum StaleError {
     /// A graph that does not fit together: a bug.
     #[error("bug in the form of a pipeline: {0}")]
     Type(#[from] TypeError),
+}
+
+fn too_few(stages: u32, turns: u32, layers: u32) -> String {
+    match turns {
+        0 | 1 => format!(
+            "{stages} stages were asked for, but the model has only {layers} layers to divide; use at most \
+             {layers} stages"
+        ),
+        _ => format!(
+            "{stages} stages of {turns} runs of layers each were asked for, but the model has only {layers} layers \
+             to divide; use at most {layers} runs in all"
+        ),
+    }
 }
 
 /// The form of a forward graph, whose results are the loss and the logits. Histories are numbered in the

@@ -2,9 +2,9 @@
 
 use super::StaleError;
 use super::blend::Depths;
-use gnnc_ir::graph::{Graph, NodeId, ParamId};
+use gnnc_ir::graph::{Graph, NodeId, ParamId, ParamSpec};
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Input, Op};
+use gnnc_ir::op::Op;
 use gnnc_ir::{Rows, Type};
 use std::collections::BTreeMap;
 
@@ -17,11 +17,12 @@ pub struct Cut {
     pub tensors: Vec<NodeId>,
 }
 
-/// The layers of one stage.
+/// A run of consecutive layers of a stage.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stage {
-    /// Its arguments are the tensors that the stage before hands over. Results are those that are handed
-    /// to the next, or, of the last stage, the loss and the logits.
+pub struct Run {
+    /// Its arguments are the tensors that the run before hands over. Results are those that are handed
+    /// to the next, or, of the last run of all, the loss and the logits. Parameters are those of all runs of the
+    /// stage, in their order.
     pub graph: Graph,
     /// Whether the results are the loss and the logits.
     pub last: bool,
@@ -108,19 +109,15 @@ fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
     }
 }
 
-/// A form divided into stages with so many layers each.
+/// A form divided into so many stages, each of which has as many runs of layers, of so many layers each: run `n`
+/// of all is one of stage `n % count`. Gives the runs of each stage.
 ///
 /// # Errors
 /// Numbers of layers that do not add up, and what cannot be divided.
-pub fn stages(graph: &Graph, layers: &[u32]) -> Result<Vec<Stage>, StaleError> {
+pub fn stages(graph: &Graph, count: u32, layers: &[u32]) -> Result<Vec<Vec<Run>>, StaleError> {
+    let count = count.max(1);
     let cuts = cuts(graph);
-    let (count, found) = (layers.len() as u32, cuts.len() as u32 + 1);
-    if count > found {
-        return Err(StaleError::Stages {
-            stages: count,
-            layers: found,
-        });
-    }
+    let found = cuts.len() as u32 + 1;
     if layers.contains(&0) || layers.iter().sum::<u32>() != found {
         return Err(StaleError::Layers {
             found: layers.to_vec(),
@@ -134,10 +131,10 @@ pub fn stages(graph: &Graph, layers: &[u32]) -> Result<Vec<Stage>, StaleError> {
         ends.push(&cuts[done as usize - 1]);
     }
     let mut owner: Vec<Option<u32>> = vec![None; graph.params.len()];
-    let mut out = Vec::with_capacity(layers.len());
-    for stage in 0..layers.len() {
-        let before = stage.checked_sub(1).map(|n| ends[n]);
-        let results = match ends.get(stage) {
+    let mut stages: Vec<Vec<Run>> = vec![Vec::new(); count as usize];
+    for (run, number) in (0..layers.len()).zip(0u32..) {
+        let before = run.checked_sub(1).map(|n| ends[n]);
+        let results = match ends.get(run) {
             Some(cut) => &cut.tensors,
             None => &graph.results,
         };
@@ -145,19 +142,51 @@ pub fn stages(graph: &Graph, layers: &[u32]) -> Result<Vec<Stage>, StaleError> {
         for param in params {
             let known = &mut owner[param.0 as usize];
             match *known {
-                Some(other) if other != stage as u32 => {
+                Some(other) if other != number => {
                     let name = graph.params[param.0 as usize].name.clone();
-                    return Err(StaleError::Shared(name, other + 1, stage as u32 + 1));
+                    return Err(shared(name, [other, number], (count, layers.len())));
                 }
-                _ => *known = Some(stage as u32),
+                _ => *known = Some(number),
             }
         }
-        out.push(Stage {
+        stages[run % count as usize].push(Run {
             graph: part,
-            last: stage + 1 == layers.len(),
+            last: run + 1 == layers.len(),
         });
     }
-    Ok(out)
+    stages.iter_mut().for_each(|runs| share_parameters(runs));
+    Ok(stages)
+}
+
+/// What to say of a parameter that two runs read.
+fn shared(name: String, runs: [u32; 2], (stages, all): (u32, usize)) -> StaleError {
+    let several = all > stages as usize;
+    let [a, b] = runs.map(|run| {
+        let (stage, own) = (run % stages + 1, run / stages + 1);
+        match several {
+            true => format!("run {own} of stage {stage}"),
+            false => format!("stage {stage}"),
+        }
+    });
+    let or = if several { " or turns" } else { "" };
+    StaleError::Shared(name, a, b, or)
+}
+
+/// Lets each run of a stage list the parameters of all of them, one run's after the other's.
+fn share_parameters(runs: &mut [Run]) {
+    let all: Vec<ParamSpec> = (runs.iter().flat_map(|run| &run.graph.params))
+        .cloned()
+        .collect();
+    let mut first = 0;
+    for Run { graph, .. } in runs {
+        for node in &mut graph.nodes {
+            if let Op::Param(param) = &mut node.op {
+                param.0 += first;
+            }
+        }
+        first += graph.params.len() as u32;
+        graph.params.clone_from(&all);
+    }
 }
 
 /// The nodes that some results need, up to what is handed over before; with the parameters that they read.
@@ -206,25 +235,4 @@ fn part(
     }
     out.results = results.iter().map(|id| new[id.0 as usize]).collect();
     Ok((out, params))
-}
-
-impl Stage {
-    /// The tensors that become histories, by number.
-    pub fn kept(&self) -> Vec<(u32, NodeId)> {
-        let mut kept: Vec<(u32, NodeId)> = Vec::new();
-        for node in &self.graph.nodes {
-            let number = |id: NodeId| match self.graph.node(id).op {
-                Op::Input(Input::History(history)) => Some(history.number),
-                _ => None,
-            };
-            if node.op == Op::Blend
-                && let [_, _, of, history] = node.inputs[..]
-                && let Some(number) = number(history)
-                && kept.iter().all(|(known, _)| *known != number)
-            {
-                kept.push((number, of));
-            }
-        }
-        kept
-    }
 }

@@ -1,10 +1,14 @@
 //! What hides messages, and who waits, by hand.
 
-use crate::model::{HIDDEN, at, program};
+use crate::model::{HIDDEN, at, program, workload};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
-use gnnc_ir::program::{Instr, Transfer};
+use gnnc_ir::plan::Partitioner;
+use gnnc_ir::program::{
+    Buffer, Extent, Instr, Matrix, Neighbour, Passage, Pipeline, Product, Program, Role, Transfer,
+};
 use gnnc_ir::units::Seconds;
-use gnnc_planner::simulate::PhaseCost;
+use gnnc_planner::parts::parts;
+use gnnc_planner::simulate::{PhaseCost, simulate_all};
 
 /// An exchange that is cut in halves hides behind what stands between them, by hand.
 #[test]
@@ -67,4 +71,106 @@ fn a_slow_rank_makes_the_others_wait() {
         "{skewed:?}"
     );
     assert!(skewed.seconds > even.seconds);
+}
+
+/// A program for each of so many stages: a product in every run of layers, forward and backward.
+fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
+    let buffer = |extent| Buffer {
+        name: "x".to_owned(),
+        extent,
+        columns: 64,
+        slots: 1,
+        role: Role::Temp,
+        storage: Default::default(),
+    };
+    let matrix = |buffer| Matrix {
+        at: at(buffer),
+        offset: 0,
+        stride: 64,
+    };
+    let product = Instr::MatMul {
+        product: Product::Nn,
+        a: matrix(0),
+        b: matrix(1),
+        out: matrix(0),
+        rows: Extent::Inner,
+        inner: 64,
+        columns: 64,
+        finish: None,
+        chunk: None,
+    };
+    let passage = |with| Passage {
+        with,
+        tensors: vec![at(0)],
+    };
+    let chunks_of = |stage: u32, run: u32, reverse: bool| {
+        let (before, after) = match reverse {
+            true => (Neighbour::Next, Neighbour::Previous),
+            false => (Neighbour::Previous, Neighbour::Next),
+        };
+        let number = run * stages + stage;
+        let (first, last) = (number == 0, number + 1 == stages * turns);
+        let (begins, ends) = if reverse {
+            (last, first)
+        } else {
+            (first, last)
+        };
+        let receive = (!begins).then(|| Instr::Receive(passage(before)));
+        let send = (!ends).then(|| Instr::Send(passage(after)));
+        let body = receive.into_iter().chain([product.clone()]).chain(send);
+        let body = body.collect();
+        Instr::Chunks { reverse, body }
+    };
+    let program = |stage| Program {
+        ranks: stages,
+        buffers: vec![buffer(Extent::Inner), buffer(Extent::Fixed(64))],
+        step: (0..turns)
+            .map(|run| chunks_of(stage, run, false))
+            .chain((0..turns).rev().map(|run| chunks_of(stage, run, true)))
+            .collect(),
+        pipeline: Some(Pipeline {
+            stages,
+            stage,
+            chunks,
+            shuffle: false,
+            interval: 1,
+        }),
+        ..Program::default()
+    };
+    (0..stages).map(program).collect()
+}
+
+/// With runs that take as long as each other and messages that take nothing, `(S - 1) / (v K + S - 1)` of an epoch of
+/// `S` stages with `v` runs each is bubble; with fewer chunks than stages every further run waits too.
+#[test]
+fn stages_wait_as_the_closed_form_says() {
+    let vertices = 5040;
+    for stages in 2..5u32 {
+        let mut cluster = cluster(1, stages);
+        cluster.device.launch_floor = Seconds(0.0);
+        cluster.device.memory_bandwidth = 1e30;
+        cluster.inside.bandwidth = 1e30;
+        cluster.inside.latency = Seconds(0.0);
+        let graph = workload("w", vertices, 10_000, SHAPE, &[]);
+        let parts = parts(&graph, 1, Partitioner::Range).unwrap();
+        for turns in 1..4u32 {
+            for chunks in [2, 3, 4, 5, 8, 9] {
+                let programs = staged([stages, turns, chunks]);
+                let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;
+                let [s, v, k] = [stages, turns, chunks].map(f64::from);
+                let slots = (v - 1.0) * k.max(s) + k + s - 1.0;
+                let expected = 1.0 - v * k / slots;
+                if chunks >= stages {
+                    assert!(near(expected, (s - 1.0) / (v * k + s - 1.0)));
+                }
+                let bubble = epoch.bubble_seconds.0 / epoch.seconds.0;
+                assert!(
+                    (bubble - expected).abs() < 2e-3,
+                    "{stages} stages, {turns} runs, {chunks} chunks: {bubble} {expected}"
+                );
+                let borders = u64::from(stages * turns - 1);
+                assert_eq!(epoch.bytes.0, 2 * borders * vertices * 64 * 4);
+            }
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
-use gnnc_ir::program::{Instr, Neighbour, Passage, Pipeline, Program, Ref};
+use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
 use gnnc_ir::trace::Phase;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 /// Checks the programs of all stages, in order.
@@ -82,106 +83,133 @@ fn parameters(programs: &[Arc<Program>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Neighbours send each other what they expect, in the same order.
+/// Stages send each other what they expect, in the same order, and none waits for what comes only after it: they are
+/// run up to what nobody has sent yet, as sending waits for nobody.
 fn passages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String> {
-    for (pair, stage) in programs.windows(2).zip(0..) {
-        let (here, next) = (&pair[0], &pair[1]);
-        for (sender, receiver, sends, receives) in [
-            (
-                stage,
-                stage + 1,
-                messages(here, phase, Neighbour::Next, true)?,
-                messages(next, phase, Neighbour::Previous, false)?,
-            ),
-            (
-                stage + 1,
-                stage,
-                messages(next, phase, Neighbour::Previous, true)?,
-                messages(here, phase, Neighbour::Next, false)?,
-            ),
-        ] {
-            if sends != receives {
-                return Err(format!(
-                    "{phase}: stage {sender} sends {}, stage {receiver} expects {}",
-                    listed(&sends),
-                    listed(&receives)
-                ));
+    let count = programs.len() as u32;
+    let all = programs.iter().map(|program| messages(program, phase));
+    let all: Vec<Vec<Message>> = all.collect::<Result<_, _>>()?;
+    let mut left: Vec<&[Message]> = all.iter().map(Vec::as_slice).collect();
+    // By sender and receiver.
+    let mut mail: BTreeMap<(u32, u32), VecDeque<&Message>> = BTreeMap::new();
+    let mut moved = true;
+    while std::mem::take(&mut moved) {
+        for (left, stage) in left.iter_mut().zip(0..) {
+            while let [message, rest @ ..] = *left {
+                let Some(other) = message.with.of(stage, count) else {
+                    return Err(format!(
+                        "{phase}: a message of {message}, where no stage is"
+                    ));
+                };
+                if message.sends {
+                    mail.entry((stage, other)).or_default().push_back(message);
+                } else {
+                    let sent = mail.get_mut(&(other, stage)).and_then(VecDeque::pop_front);
+                    let Some(sent) = sent else { break };
+                    if !sent.fits(message) {
+                        return Err(format!(
+                            "{phase}: stage {other} sends {sent}, stage {stage} expects {message}"
+                        ));
+                    }
+                }
+                (*left, moved) = (rest, true);
             }
         }
     }
-    for (program, beyond) in [
-        (programs.first(), Neighbour::Previous),
-        (programs.last(), Neighbour::Next),
-    ] {
-        let Some(program) = program else { continue };
-        for sends in [true, false] {
-            let found = messages(program, phase, beyond, sends)?;
-            if !found.is_empty() {
-                return Err(format!(
-                    "{phase}: a message of {}, where no stage is",
-                    listed(&found)
-                ));
-            }
-        }
+    let waiting = |stage: u32| left[stage as usize].first();
+    let waits = (0..count).filter_map(|stage| {
+        let message = waiting(stage)?;
+        Some((stage, message.with.of(stage, count)?, message))
+    });
+    let alone = |(_, other, _): &(u32, u32, _)| waiting(*other).is_none();
+    if let Some((stage, other, message)) = waits.clone().find(alone) {
+        return Err(format!(
+            "{phase}: stage {other} sends nothing, stage {stage} expects {message}"
+        ));
     }
-    Ok(())
+    if let Some((stage, other, message)) = waits.clone().next() {
+        return Err(format!(
+            "{phase}: stage {stage} waits for {message} of stage {other}, which waits for another one itself; send \
+             what others wait for first"
+        ));
+    }
+    let over = mail
+        .iter()
+        .find_map(|(ends, sent)| Some((*ends, sent.front()?)));
+    match over {
+        Some(((from, to), message)) => Err(format!(
+            "{phase}: stage {from} sends {message}, stage {to} expects nothing"
+        )),
+        None => Ok(()),
+    }
 }
 
-/// Messages in their order: whether they are of chunks, in which order of these, and the words of a row of their
-/// tensors. Those in one body go together.
-type Messages = Vec<(Option<bool>, Vec<Vec<u32>>)>;
-
-/// What a program sends to, or receives from, a neighbour in a list.
-fn messages(
-    program: &Program,
-    phase: Phase,
+/// A message to or from a stage beside this one.
+struct Message {
     with: Neighbour,
     sends: bool,
-) -> Result<Messages, String> {
-    let columns = |at: &Ref| {
+    /// The place of the chunk in the order, of all rows if none.
+    chunk: Option<u32>,
+    /// Of a row, by tensor.
+    words: Vec<u32>,
+}
+
+impl Message {
+    fn fits(&self, other: &Self) -> bool {
+        (self.chunk, &self.words) == (other.chunk, &other.words)
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rows of {:?} words ", self.words)?;
+        match self.chunk {
+            Some(chunk) => write!(f, "of chunk {chunk}"),
+            None => f.write_str("of all chunks"),
+        }
+    }
+}
+
+/// The messages of a list in their order, chunk after chunk.
+fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
+    let chunks = program.pipeline.map_or(0, |pipeline| pipeline.chunks);
+    let words = |at: &Ref| {
         let buffer = program.buffers.get(at.buffer.0 as usize);
         buffer.map(|b| b.row_words()).ok_or_else(|| {
             let (id, count) = (at.buffer.0, program.buffers.len());
             format!("{phase}: a message of buffer {id} of {count}")
         })
     };
-    let mine = |instr: &Instr| -> Option<Result<Vec<u32>, String>> {
-        let passage: &Passage = match instr {
-            Instr::Send(passage) if sends => passage,
-            Instr::Receive(passage) if !sends => passage,
-            _ => return None,
+    let mut messages = Vec::new();
+    let mut note = |instr: &Instr, chunk: Option<u32>| -> Result<(), String> {
+        let (passage, sends) = match instr {
+            Instr::Send(passage) => (passage, true),
+            Instr::Receive(passage) => (passage, false),
+            _ => return Ok(()),
         };
-        (passage.with == with).then(|| passage.tensors.iter().map(columns).collect())
+        messages.push(Message {
+            with: passage.with,
+            sends,
+            chunk,
+            words: passage
+                .tensors
+                .iter()
+                .map(words)
+                .collect::<Result<_, _>>()?,
+        });
+        Ok(())
     };
-    let mut messages = Messages::new();
     for instr in program.list(phase) {
-        let (order, found) = match instr {
-            Instr::Chunks { reverse, body } => (
-                Some(*reverse),
-                body.iter()
-                    .filter_map(mine)
-                    .collect::<Result<Vec<_>, _>>()?,
-            ),
-            _ => (None, mine(instr).into_iter().collect::<Result<_, _>>()?),
+        let Instr::Chunks { reverse, body } = instr else {
+            note(instr, None)?;
+            continue;
         };
-        if !found.is_empty() {
-            messages.push((order, found));
+        for place in 0..chunks {
+            let place = if *reverse { chunks - 1 - place } else { place };
+            for instr in body {
+                note(instr, Some(place))?;
+            }
         }
     }
     Ok(messages)
-}
-
-fn listed(messages: &Messages) -> String {
-    let one = |(chunks, columns): &(Option<bool>, Vec<Vec<u32>>)| {
-        let order = match chunks {
-            None => "at once",
-            Some(false) => "by chunk",
-            Some(true) => "by chunk backwards",
-        };
-        format!("rows of {columns:?} words {order}")
-    };
-    match messages.is_empty() {
-        true => "nothing".to_owned(),
-        false => messages.iter().map(one).collect::<Vec<_>>().join(", "),
-    }
 }

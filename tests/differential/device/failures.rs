@@ -6,6 +6,7 @@ use super::fake::{Fake, Seen};
 use super::runs::options;
 use crate::models::GCN;
 use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::Stages;
 use gnnc::runtime::RuntimeError;
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +64,6 @@ fn device_failures_are_reported() {
 #[test]
 fn device_histories_are_finite() {
     use gnnc::TrainOptions;
-    use gnnc::planner::placement::Stages;
     let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
     let options = TrainOptions {
         stages: Some(Stages {
@@ -89,4 +89,30 @@ fn device_histories_are_finite() {
         "{here}"
     );
     assert!(fail(again.on_processor()).contains("would keep a value"));
+}
+
+/// In a ring every stage may be sending while it has to take something: in memory of one process that waits for nobody.
+#[test]
+fn device_stages_of_several_processes_are_no_ring() {
+    let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
+    let error = |turns| {
+        let options = gnnc::TrainOptions {
+            stages: Some(Stages {
+                turns,
+                ..Stages::new(2)
+            }),
+            ..options(Placement::Pipeline, 2)
+        };
+        let again = Again::new(&case, &options);
+        let alone = Box::new(Fake::among(&Arc::default(), 1, &Arc::default()));
+        again.on_device_of(1, alone).err().map(|e| e.to_string())
+    };
+    assert_eq!(error(1), None);
+    let error = error(2).unwrap();
+    for part in [
+        "each of 2 stages has several runs of layers",
+        "use one run each",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
 }

@@ -97,6 +97,12 @@ pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
     }
 }
 
+/// The same with so many runs of layers a stage.
+pub fn in_turns(turns: u32, mut options: TrainOptions) -> TrainOptions {
+    options.stages = options.stages.map(|stages| Stages { turns, ..stages });
+    options
+}
+
 #[test]
 fn device_pipelines_agree_with_the_processor() {
     for (n, body) in MODELS.into_iter().enumerate() {
@@ -117,6 +123,23 @@ fn device_pipelines_agree_with_the_processor() {
                 &what,
             );
         }
+    }
+}
+
+/// Four chunks through two stages with two runs of layers each.
+#[test]
+fn device_runs_of_layers_agree_with_the_processor() {
+    let deep = MODELS.into_iter().filter(|body| {
+        let case = crate::pipeline::case(body);
+        case.compiled.layers() >= 4
+    });
+    for (body, ranks) in deep.zip([2, 4].into_iter().cycle()) {
+        let case = crate::pipeline::case(body);
+        let options = in_turns(2, staged(4, 2, ranks));
+        let again = Again::new(&case, &options);
+        let expected = run(&mut again.on_processor(), 5);
+        let found = run(&mut again.on_device(&Arc::default()), 5);
+        close(&found, &expected, &format!("{body} on {ranks} ranks"));
     }
 }
 

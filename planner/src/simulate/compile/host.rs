@@ -6,6 +6,7 @@ use gnnc_ir::program::{Chunk, Passage, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work};
+use std::rc::Rc;
 
 impl Compiler<'_> {
     /// Rows that go to or come from the host, over a link that each device has for itself.
@@ -14,7 +15,7 @@ impl Compiler<'_> {
         (from, to): (Ref, Ref),
         chunk: Option<Chunk>,
         half: Half,
-        at: String,
+        at: Rc<str>,
         name: usize,
     ) -> Step {
         let seconds = |class: &Class| {
@@ -41,7 +42,7 @@ impl Compiler<'_> {
     }
 
     /// Rows that go to another stage, or come from one.
-    pub(super) fn passage(&self, passage: &Passage, sends: bool, at: String, name: usize) -> Step {
+    pub(super) fn passage(&self, passage: &Passage, sends: bool, at: Rc<str>, name: usize) -> Step {
         let (row, fixed) = passage.words(self.program);
         let classes = self.fabric.classes.iter();
         let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;

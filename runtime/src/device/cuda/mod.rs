@@ -74,6 +74,7 @@ impl OnDevice {
         within(&here, count)?;
         for program in programs.all().iter().filter(|_| here.len() < count) {
             refuse_distances(program)?;
+            refuse_rings(program)?;
         }
         let places = here.start as usize..here.end as usize;
         let ranks = start::ranks(programs, data, partition, options.trace, (places, count))?;
@@ -153,6 +154,32 @@ fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeEr
         Some(rule) => Err(RuntimeError::Program(format!(
             "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
              processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
+        ))),
+    }
+}
+
+/// What goes to another process is sent when that takes it, and a rank takes messages on the stream on which it sends:
+/// in a ring, all stages could be sending.
+fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
+    use gnnc_ir::program::{Instr, Neighbour};
+    let Some(pipeline) = program.pipeline.filter(|pipeline| pipeline.stage == 0) else {
+        return Ok(());
+    };
+    let around = |instr: &Instr| match instr {
+        Instr::Receive(passage) => passage.with == Neighbour::Previous,
+        _ => false,
+    };
+    let lists = gnnc_ir::trace::Phase::ALL.map(|phase| program.list(phase));
+    let ring = lists.into_iter().flatten().any(|instr| match instr {
+        Instr::Chunks { body, .. } => body.iter().any(around),
+        instr => around(instr),
+    });
+    match ring {
+        false => Ok(()),
+        true => Err(RuntimeError::Program(format!(
+            "each of {} stages has several runs of layers, and the ranks are in several processes; use one run each \
+             (`turns` 1), or run all ranks in one process",
+            pipeline.stages
         ))),
     }
 }

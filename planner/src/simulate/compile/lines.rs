@@ -1,0 +1,57 @@
+//! Instructions with what is the same of them for ranks of any sizes and for every chunk.
+
+use super::Name;
+use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::trace::Resource;
+use gnnc_ir::work::Counts;
+use std::rc::Rc;
+
+/// An instruction, looked through once however often it is priced.
+pub(super) struct Line<'a> {
+    pub instr: &'a Instr,
+    /// Its place in the list.
+    pub at: Rc<str>,
+    /// What it is called, by its place among the names.
+    pub name: usize,
+    pub counts: Counts<'a>,
+    /// What it repeats.
+    pub body: Vec<Line<'a>>,
+}
+
+/// The instructions of a list at `prefix`, whose names are added to those that are known.
+pub(super) fn lines<'a>(
+    program: &'a Program,
+    instrs: &'a [Instr],
+    prefix: &str,
+    names: &mut Vec<Name>,
+) -> Vec<Line<'a>> {
+    let all = instrs.iter().enumerate();
+    all.map(|(i, instr)| {
+        let at = match prefix {
+            "" => i.to_string(),
+            prefix => format!("{prefix}.{i}"),
+        };
+        let name = name(program, instr, names);
+        let body = match instr {
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => body,
+            _ => &[][..],
+        };
+        Line {
+            instr,
+            name,
+            counts: Counts::of(program, instr),
+            body: lines(program, body, &at, names),
+            at: at.into(),
+        }
+    })
+    .collect()
+}
+
+fn name(program: &Program, instr: &Instr, names: &mut Vec<Name>) -> usize {
+    let (text, resource) = (instr.name(program), Resource::of(instr, program));
+    let same = |name: &Name| name.text == text && name.resource == resource;
+    names.iter().position(same).unwrap_or_else(|| {
+        names.push(Name { text, resource });
+        names.len() - 1
+    })
+}

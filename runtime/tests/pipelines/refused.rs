@@ -1,0 +1,157 @@
+//! Programs of stages that do not fit each other.
+
+use super::network::staged::Staged;
+use super::{G8, options, quarters};
+use gnnc_graph::{Partition, example};
+use gnnc_ir::program::{Instr, Neighbour, Passage, Program};
+use gnnc_runtime::Session;
+
+#[test]
+fn programs_that_do_not_fit_each_other_are_refused() {
+    let data = example::g8();
+    let network = Staged {
+        stages: 2,
+        width: 2,
+        ..G8
+    };
+    let refused = |part: &str, partition: &Partition, change: &dyn Fn(&mut Vec<Program>)| {
+        let mut programs = network.programs();
+        change(&mut programs);
+        let error = match Session::new(programs, &data, partition, options()) {
+            Ok(_) => panic!("{part}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(part), "{error}\n{part}");
+    };
+    let good = quarters(2, 4);
+    let body = |program: &mut Program, place: usize, change: &dyn Fn(&mut Vec<Instr>)| {
+        let mut chunks = program.step.iter_mut().filter_map(|instr| match instr {
+            Instr::Chunks { body, .. } => Some(body),
+            _ => None,
+        });
+        change(chunks.nth(place).unwrap());
+    };
+    refused("is cut into 2", &quarters(2, 2), &|_| {});
+    refused("parts for each of 2 stages", &quarters(1, 4), &|_| {});
+    refused("is for 4 ranks", &good, &|p| p.truncate(1));
+    refused("program 1 is for", &good, &|p| {
+        let pipeline = p[0].pipeline.as_mut().unwrap();
+        pipeline.interval = 9;
+    });
+    refused("every 0 epochs", &good, &|p| {
+        for p in p {
+            p.pipeline.as_mut().unwrap().interval = 0;
+        }
+    });
+    refused("stage 0 has a loss", &good, &|p| {
+        p[0].loss = Some(gnnc_ir::program::BufferId(0));
+    });
+    refused("belongs to one stage", &good, &|p| {
+        p[1].params[0].element = p[0].params[1].element;
+    });
+    refused("of different shapes", &good, &|p| {
+        p[1].params[0].element.as_mut().unwrap().of = 3;
+    });
+    refused("stage 1 sends nothing, stage 0 expects", &good, &|p| {
+        body(&mut p[1], 1, &|list| {
+            list.pop();
+        });
+    });
+    refused(
+        "stage 0 sends rows of [6] words of chunk 3, stage 1 expects rows of [6] words of chunk 0",
+        &good,
+        &|p| {
+            for instr in &mut p[0].step {
+                if let Instr::Chunks { reverse, .. } = instr {
+                    *reverse = true;
+                }
+            }
+        },
+    );
+    let sent = |program: &Program| {
+        let sends = |instr: &Instr| match instr {
+            Instr::Chunks { body, .. } => match body.last() {
+                Some(Instr::Send(passage)) => Some(passage.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        program.step.iter().find_map(sends).unwrap()
+    };
+    // The stage after the last one is the first one.
+    refused(
+        "stage 1 sends rows of [6] words of all chunks, stage 0 expects nothing",
+        &good,
+        &|p| {
+            let passage = Passage {
+                with: Neighbour::Next,
+                ..sent(&p[1])
+            };
+            p[1].step.push(Instr::Send(passage));
+        },
+    );
+    // Each is sent what it waits for, but only by one that waits for it.
+    refused(
+        "stage 0 waits for rows of [6] words of all chunks of stage 1, which waits",
+        &good,
+        &|p| {
+            for program in p {
+                let passage = sent(program);
+                let both = [Instr::Receive(passage.clone()), Instr::Send(passage)];
+                program.step.splice(0..0, both);
+            }
+        },
+    );
+    refused("all-reduce of all rows, or a loop", &good, &|p| {
+        let sum = p[0]
+            .step
+            .iter()
+            .find(|i| matches!(i, Instr::AllReduce { .. }));
+        let sum = sum.unwrap().clone();
+        body(&mut p[0], 0, &|list| list.push(sum.clone()));
+    });
+    refused("chunks in a loop", &good, &|p| {
+        let body = vec![Instr::Chunks {
+            reverse: false,
+            body: Vec::new(),
+        }];
+        p[0].step.push(Instr::Repeat {
+            count: 1,
+            reverse: false,
+            body,
+        });
+    });
+    refused("an evaluation keeps rows", &good, &|p| {
+        let kept = p[0]
+            .setup
+            .iter()
+            .find(|i| matches!(i, Instr::Remember { .. }));
+        let kept = kept.unwrap().clone();
+        p[0].eval.push(kept);
+    });
+    refused("is no history", &good, &|p| {
+        let kept = p[0].setup.iter_mut().find_map(|i| match i {
+            Instr::Remember { from, history } => Some((from, history)),
+            _ => None,
+        });
+        let (from, history) = kept.unwrap();
+        *history = *from;
+    });
+    let mut alone = Staged { width: 2, ..G8 }.programs();
+    alone[0].step.push(Instr::Send(Passage {
+        with: Neighbour::Next,
+        tensors: Vec::new(),
+    }));
+    let error = Session::new(alone.clone(), &data, &good, options()).err();
+    let error = error.unwrap().to_string();
+    assert!(error.contains("where no stage is"), "{error}");
+    alone[0].step.pop();
+    alone[0].pipeline = None;
+    let error = Session::new(alone, &data, &good, options()).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("remember in a program of no stage"),
+        "{error}"
+    );
+}
