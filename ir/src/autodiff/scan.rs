@@ -167,7 +167,7 @@ impl Tape {
                 .enumerate()
                 .find_map(|(i, r)| {
                     let arg = plan.bound_arg(body, i as u32)?;
-                    (*r == v && arg != v).then_some((i, arg))
+                    (*r == v && arg != v && !plan.kept[v.0 as usize]).then_some((i, arg))
                 });
             let slot = match (known, shift) {
                 _ if n >= carries && n < operands.len() => {
@@ -315,6 +315,8 @@ struct Recompute {
     needed: Vec<bool>,
     /// Whether it computes the node.
     computed: Vec<bool>,
+    /// Whether copies are kept of the node: it has rows beside its own that cannot be computed again, nor carried.
+    kept: Vec<bool>,
 }
 
 impl Recompute {
@@ -324,7 +326,6 @@ impl Recompute {
         let first_x = scan.carries + scan.consts;
         // Free: without any carry, and the same in every iteration or small.
         let (mut invariant, mut free) = (vec![false; len], vec![false; len]);
-        // What copies are kept of has some beside it, which cannot be computed again.
         let mut kept = vec![false; len];
         for node in &body.nodes {
             if let Op::Copies(Copies::Kept, _) = node.op {
@@ -359,11 +360,12 @@ impl Recompute {
         let mut plan = Self {
             needed: mark(body, &computed, roots),
             computed,
+            kept,
         };
         // What is element-wise in values that are there anyway is not worth keeping.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
-            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !kept[v.0 as usize];
+            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !plan.kept[v.0 as usize];
             if plan.is_bound(v) && again {
                 plan.computed[v.0 as usize] = node.inputs.iter().all(there);
             }
