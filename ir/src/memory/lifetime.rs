@@ -15,11 +15,15 @@ pub enum Lifetime {
 impl Lifetime {
     /// Whether two buffers may never share memory.
     pub fn meets(&self, other: &Self) -> bool {
-        let (Self::During(a), Self::During(b)) = (self, other) else {
-            return true;
-        };
-        let mut pairs = a.iter().zip(b);
-        pairs.any(|pair| matches!(pair, (Some(a), Some(b)) if a.0 <= b.1 && b.0 <= a.1))
+        meet(&self.stretches(), &other.stretches())
+    }
+
+    /// First and last position in each list; of a list that does not touch it, positions that meet none.
+    pub(super) fn stretches(&self) -> [(u32, u32); 3] {
+        match self {
+            Self::Always => [(0, u32::MAX); 3],
+            Self::During(stretches) => stretches.map(|stretch| stretch.unwrap_or((u32::MAX, 0))),
+        }
     }
 
     /// From the first position to the last one; none if it is never touched.
@@ -42,6 +46,12 @@ impl Lifetime {
             }
         }
     }
+}
+
+/// Whether some of the stretches of two buffers meet in one of the lists.
+pub(super) fn meet(a: &[(u32, u32); 3], b: &[(u32, u32); 3]) -> bool {
+    let one = |n: usize| a[n].0 <= b[n].1 && b[n].0 <= a[n].1;
+    one(0) || one(1) || one(2)
 }
 
 /// The lifetime of each buffer.

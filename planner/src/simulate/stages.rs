@@ -191,7 +191,7 @@ fn run(
     let links = Links {
         cluster,
         width,
-        stages: programs.len() as u32,
+        stages: alike.stages.len() as u32,
     };
     loop {
         let mut moved = false;
