@@ -6,7 +6,7 @@
 
 use super::{AutodiffError, Tape, arg_of, needs_grad, scan_needs};
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Op, Scan};
+use crate::op::{Copies, Op, Scan};
 use crate::types::Rows;
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ impl Tape {
                 .enumerate()
                 .find_map(|(i, r)| {
                     let arg = plan.bound_arg(body, i as u32)?;
-                    (*r == v && arg != v).then_some((i, arg))
+                    (*r == v && arg != v && !plan.kept[v.0 as usize]).then_some((i, arg))
                 });
             let slot = match (known, shift) {
                 _ if n >= carries && n < operands.len() => {
@@ -315,6 +315,8 @@ struct Recompute {
     needed: Vec<bool>,
     /// Whether it computes the node.
     computed: Vec<bool>,
+    /// Whether copies are kept of the node: it has rows beside its own that cannot be computed again, nor carried.
+    kept: Vec<bool>,
 }
 
 impl Recompute {
@@ -324,6 +326,12 @@ impl Recompute {
         let first_x = scan.carries + scan.consts;
         // Free: without any carry, and the same in every iteration or small.
         let (mut invariant, mut free) = (vec![false; len], vec![false; len]);
+        let mut kept = vec![false; len];
+        for node in &body.nodes {
+            if let Op::Copies(Copies::Kept, _) = node.op {
+                kept[node.inputs[0].0 as usize] = true;
+            }
+        }
         let mut computed = vec![true; len];
         for (v, node) in body.iter().take(forward) {
             let all = |list: &[bool]| node.inputs.iter().all(|i| list[i.0 as usize]);
@@ -343,6 +351,7 @@ impl Recompute {
             };
             computed[v] = match &node.op {
                 Op::Arg(_) => false,
+                _ if kept[v] => false,
                 Op::Scan(_) | Op::Dropout { .. } => true,
                 Op::Unary(_) | Op::Binary(_) if matches!(node.ty.rows, Rows::Edges(_)) => true,
                 op => free[v] || node.ty.stack != 0 || (moves(op) && !slices(op)),
@@ -351,11 +360,13 @@ impl Recompute {
         let mut plan = Self {
             needed: mark(body, &computed, roots),
             computed,
+            kept,
         };
         // What is element-wise in values that are there anyway is not worth keeping.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
-            if plan.is_bound(v) && matches!(node.op, Op::Unary(_) | Op::Binary(_)) {
+            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !plan.kept[v.0 as usize];
+            if plan.is_bound(v) && again {
                 plan.computed[v.0 as usize] = node.inputs.iter().all(there);
             }
         }
