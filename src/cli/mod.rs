@@ -78,7 +78,7 @@ enum Command {
     /// Say how a model was rewritten, why that is equal, and what it saves.
     Explain(explain::Explain),
     /// Train a model, or run a plan of one.
-    Train(train::Train),
+    Train(Box<train::Train>),
     /// Lay predicted and measured timelines side by side.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
