@@ -32,7 +32,7 @@ ABLATION = {
     "8x1/8": [],
     "4x2/4": [],
 }
-# Graphs whose features are taken as they are: their rows are so long that none of a normalized one moves a weight.
+# Graphs whose features are taken as they are: divided by their sums they are so small that little is learned of them.
 PLAIN = ["photo"]
 EPOCH = re.compile(r"^ *(\d+) +[\d.naif-]+ +[\d.]+ % +([\d.]+) % +[\d.]+ %", re.M)
 TEST = re.compile(r"^test accuracy +([\d.]+) %", re.M)
