@@ -21,13 +21,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The model, the graph, what is set, chunks and runs of layers of each stage.
 ROWS = [
-    ("gcnii_32_squirrel", "squirrel", {"hidden": 128, "depth": 8}, 4),
-    ("gcnii_32_squirrel", "squirrel", {"hidden": 128, "depth": 8}, 8),
-    ("gcnii_32_squirrel", "photo", {"hidden": 256, "depth": 8}, 4),
-    ("gcnii_32_squirrel", "photo", {"hidden": 256, "depth": 8}, 8),
-    ("res_plus_32_photo", "squirrel", {"hidden": 256, "depth": 8}, 8),
-    ("res_plus_32_photo", "photo", {"hidden": 256, "depth": 8}, 8),
+    ("gcnii_32_squirrel", "squirrel", {"hidden": 128, "depth": 8}, 4, 1),
+    ("gcnii_32_squirrel", "squirrel", {"hidden": 128, "depth": 8}, 4, 2),
+    ("gcnii_32_squirrel", "squirrel", {"hidden": 128, "depth": 8}, 8, 1),
+    ("gcnii_32_squirrel", "photo", {"hidden": 256, "depth": 8}, 4, 1),
+    ("gcnii_32_squirrel", "photo", {"hidden": 256, "depth": 8}, 4, 2),
+    ("gcnii_32_squirrel", "photo", {"hidden": 256, "depth": 8}, 8, 1),
+    ("res_plus_32_photo", "squirrel", {"hidden": 256, "depth": 8}, 8, 1),
+    ("res_plus_32_photo", "photo", {"hidden": 256, "depth": 8}, 8, 1),
 ]
 
 
@@ -46,17 +49,17 @@ def parts(total, side):
     return epoch, compute + copy, network, epoch - compute - copy - network
 
 
-def row(model, graph, sets, chunks, options, folder):
+def row(model, graph, sets, chunks, turns, options, folder):
     base = [ROOT / f"examples/{model}.gir", "--graph", ROOT / f"examples/data/{graph}.npz"]
     for name, value in sets.items():
         base += ["--set", f"{name}={value}"]
     planned, measured = folder / "planned.json", folder / "measured.json"
     plan = gnnc("plan", *base, "--cluster", options.machine, "--allow", "stale", "--trace", planned,
-                "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks}")
+                "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks},turns={turns}")
     chosen = plan["candidates"][plan["chosen"]]
     best = None
     for _ in range(options.rounds):
-        run = gnnc("train", *base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2",
+        run = gnnc("train", *base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2", "--turns", str(turns),
                    "--layers", ",".join(map(str, chosen["parameters"]["layers"])), "--chunks", str(chunks),
                    "--epochs", str(options.epochs), "--evaluate-every", str(options.epochs), "--trace", measured)
         totals = gnnc("trace", "diff", planned, measured)["totals"]
@@ -72,17 +75,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
-    print("| model | graph | chunks | epoch ms | | computing | | exposed | | bubble | | memory MiB | |")
-    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |", flush=True)
+    print("| model | graph | chunks | runs | epoch ms | | computing | | exposed | | bubble | | memory MiB | |")
+    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for model, graph, sets, chunks in ROWS:
-            planned, measured, *memory = row(model, graph, sets, chunks, options, Path(folder))
+        for model, graph, sets, chunks, turns in ROWS:
+            planned, measured, *memory = row(model, graph, sets, chunks, turns, options, Path(folder))
             cells = [f"{1e3 * planned[0]:.1f}", f"{1e3 * measured[0]:.1f}"]
             for i in (1, 2, 3):
                 cells += [f"{100 * side[i] / side[0]:.1f} %" for side in (planned, measured)]
             cells += [f"{size / 2**20:.1f}" for size in memory]
             name = f"{model.split('_32')[0]}, {sets['depth']} layers of {sets['hidden']}"
-            print(f"| {name} | {graph} | {chunks} | {' | '.join(cells)} |", flush=True)
+            print(f"| {name} | {graph} | {chunks} | {turns} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
