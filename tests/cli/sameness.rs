@@ -1,6 +1,6 @@
 //! Several workers compute what one computes, dropout included.
 
-use crate::support::{Folder, example, gnnc, refused, text};
+use crate::support::{Folder, example, gnnc, plan_runs, refused, text};
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Rule;
@@ -124,20 +124,7 @@ fn runs_of_layers_are_trained_as_one() {
     // Five borders in place of two; evaluations and the first pass go over each once more.
     assert!(two.1 > 2 * one.1, "{one:?} {two:?}");
     let plan = folder.join("plan.json");
-    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
-    let args = [
-        "plan",
-        &cora,
-        "--cluster",
-        "cpu",
-        "--gpus",
-        "3",
-        "--pin",
-        pin,
-        "--out",
-        text(&plan),
-    ];
-    let report = gnnc(args.iter().chain(&of)).report();
+    let report = plan_runs(&[&of[..], &["--out", text(&plan)]].concat()).report();
     assert!(report.contains("pipeline 3x1 in 2 turns / 4"), "{report}");
     assert_eq!(trained(&[text(&plan)]), two);
 }

@@ -86,6 +86,23 @@ pub fn train_two(more: &[&str]) -> Run {
     gnnc(["train", &cora, "--workers", "2"].iter().chain(more))
 }
 
+/// GCNII on Cora is planned for three stages of two runs of layers each.
+pub fn plan_runs(more: &[&str]) -> Run {
+    let cora = example("gcnii_cora.gir");
+    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
+    let plan = [
+        "plan",
+        &cora,
+        "--cluster",
+        "cpu",
+        "--gpus",
+        "3",
+        "--pin",
+        pin,
+    ];
+    gnnc(plan.iter().chain(more))
+}
+
 /// What [`gnnc`] does, with the seconds that processors worked for it.
 pub fn gnnc_seconds<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> (Run, f64) {
     let mut command = command();

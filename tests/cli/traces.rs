@@ -1,6 +1,6 @@
 //! Timelines: written, read back, laid side by side.
 
-use crate::support::{Folder, example, gnnc, refused, text, train_two};
+use crate::support::{Folder, example, gnnc, plan_runs, refused, text, train_two};
 use gnnc::ir::trace::{Event, Kind, Phase, Trace};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,18 +58,7 @@ fn timelines_of_runs_of_layers_are_of_one_program() {
     let cora = example("gcnii_cora.gir");
     let [predicted, measured] = ["p.json", "m.json"].map(|name| folder.join(name));
     let six = ["--set", "depth=6", "--allow", "stale"];
-    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
-    let plan = [
-        "plan",
-        &cora,
-        "--cluster",
-        "cpu",
-        "--gpus",
-        "3",
-        "--pin",
-        pin,
-    ];
-    gnnc([&plan[..], &six, &["--trace", text(&predicted)]].concat()).report();
+    plan_runs(&[&six[..], &["--trace", text(&predicted)]].concat()).report();
     let train = ["train", &cora, "--workers", "3", "--placement", "pipeline"];
     let ways = ["--chunks", "4", "--turns", "2", "--epochs", "10"];
     let trace = ["--trace", text(&measured)];

@@ -154,40 +154,38 @@ impl Ordered {
 
     /// The chunks of the forward pass.
     fn forward(&mut self) -> Instr {
-        let mut body = passage(Neighbour::Previous, &self.borders.received, Instr::Receive);
-        body.append(&mut self.lists[Phase::Forward as usize]);
-        body.append(&mut passage(
-            Neighbour::Next,
-            &self.borders.sent,
-            Instr::Send,
-        ));
-        let reverse = false;
+        let ends = [Neighbour::Previous, Neighbour::Next];
+        let rows = [&self.borders.received, &self.borders.sent];
+        let body = std::mem::take(&mut self.lists[Phase::Forward as usize]);
+        let (reverse, body) = (false, between(ends, rows, body));
         Instr::Chunks { reverse, body }
     }
 
     /// The chunks of the backward pass.
     fn backward(&mut self) -> Instr {
-        let mut body = passage(Neighbour::Next, &self.borders.gradients, Instr::Receive);
-        body.append(&mut self.lists[Phase::Backward as usize]);
-        body.append(&mut passage(
-            Neighbour::Previous,
-            &self.borders.returned,
-            Instr::Send,
-        ));
+        let ends = [Neighbour::Next, Neighbour::Previous];
+        let rows = [&self.borders.gradients, &self.borders.returned];
+        let body = std::mem::take(&mut self.lists[Phase::Backward as usize]);
+        let (reverse, mut body) = (true, between(ends, rows, body));
         // The next stage does not wait for what is put back.
         body.append(&mut self.again);
-        let reverse = true;
         Instr::Chunks { reverse, body }
     }
 }
 
-fn passage(with: Neighbour, tensors: &[Ref], instr: fn(Passage) -> Instr) -> Vec<Instr> {
-    let passage = |tensors: &[Ref]| Passage {
-        with,
-        tensors: tensors.to_vec(),
+/// What is done for a chunk between its rows' coming from one stage and going to another one.
+fn between(
+    [from, to]: [Neighbour; 2],
+    [received, sent]: [&Vec<Ref>; 2],
+    body: Vec<Instr>,
+) -> Vec<Instr> {
+    let passage = |with, tensors: &Vec<Ref>| {
+        let tensors = tensors.clone();
+        (!tensors.is_empty()).then_some(Passage { with, tensors })
     };
-    let some = Some(tensors).filter(|tensors| !tensors.is_empty());
-    some.map(passage).map(instr).into_iter().collect()
+    let receive = passage(from, received).map(Instr::Receive);
+    let send = passage(to, sent).map(Instr::Send);
+    receive.into_iter().chain(body).chain(send).collect()
 }
 
 /// Instructions with whether they collect what fresh arcs bring. A loss becomes two: its derivative row by
