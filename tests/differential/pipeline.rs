@@ -53,6 +53,16 @@ const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
      let h = h |> linear(4) |> tanh
      let h = h + gather(p@src, max)
      let z = h |> sage_conv(classes)";
+/// Rows of neighbours, each times a number of its own: arcs read two tensors that were aggregated.
+const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
+     let m = h |> dropout(0.3)
+     let c = h |> linear(1) |> tanh
+     let h = gather(m@src * c@src, sum) |> linear(5) |> tanh
+     let z = gather(tanh(dropout(h, 0.3)@src), sum) |> linear(classes)";
+/// Attention to embeddings of which some are dropped, without a weight in front.
+const DROPPED: &str =
+    "let h = x |> linear(6) |> relu |> attend |> linear(6) |> relu |> attend |> tanh
+     let z = h |> gcn_conv(classes)";
 /// Attention whose scores are not sums of vertices' scores.
 const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
      let z = h |> gat2(classes)";
@@ -66,9 +76,14 @@ pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let r = linear(h, out)
        let score = dot(tanh(l@src + r@dst), parameter(out))
        return gather(softmax(score) * l@src, sum)
+     }
+     layer attend(h) on edges + loops {
+       let m = dropout(h, 0.3)
+       let score = dot(m@src, parameter(6)) + dot(m@dst, parameter(6))
+       return gather(softmax(tanh(score)) * m@src, sum)
      }";
-pub const MODELS: [&str; 11] = [
-    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2, RGCN,
+pub const MODELS: [&str; 13] = [
+    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2, RGCN, SCALED, DROPPED,
 ];
 
 pub fn case(body: &str) -> Case {

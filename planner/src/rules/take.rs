@@ -4,6 +4,7 @@ use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, slice_cols
 use egg::Id;
 use gnnc_ir::Op;
 use gnnc_ir::kernel::{Axis, Reduce};
+use gnnc_ir::op::Binary;
 
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[
@@ -17,14 +18,24 @@ pub(super) const RULES: &[Rule] = &[
         condition: "over the width",
         source: "commutativity of sums",
         search: reduce_concat },
+    Rule { name: "scale-take", class: Class::Exact, default: true,
+        says: "take(x) * c = take(x * c)",
+        condition: "c is one row; the product is finite on vertices",
+        source: "copying rows commutes with functions of a row",
+        search: scale_take },
     Rule { name: "pointwise-take", class: Class::Exact, default: true,
         says: "f(take(x)) = take(f(x)), f(take(x), take(y)) = take(f(x, y)), f(take(x), c) = take(f(x, c))",
-        condition: "element-wise and not dropout; takes of one end of the same arcs; c is one row; f is finite on vertices",
+        condition: "element-wise and not dropout; takes of one end of the same arcs; c is one row, f no product then; f is finite on vertices",
         source: "copying rows commutes with element-wise functions",
         search: pointwise_take },
+    Rule { name: "sum-take", class: Class::Exact, default: true,
+        says: "reduce_sum(take(x)) = take(reduce_sum(x))",
+        condition: "sums columns or heads, not arcs",
+        source: "copying rows commutes with functions of a row",
+        search: sum_take },
     Rule { name: "reduce-take", class: Class::Exact, default: true,
         says: "reduce(take(x)) = take(reduce(x))",
-        condition: "reduces columns or heads, not arcs",
+        condition: "reduces columns or heads, not arcs, by anything but a sum",
         source: "copying rows commutes with functions of a row",
         search: reduce_take },
     Rule { name: "concat-take", class: Class::Exact, default: true,
@@ -84,14 +95,39 @@ fn reduce_concat(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
+/// A vertex without arcs is never taken; its value must not become infinite by moving there.
+fn finite(view: &View<'_>, term: &Term) -> bool {
+    view.known_of(term).is_some_and(|known| known.finite)
+}
+
+fn scale_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    if let Op::Binary(Binary::Mul) = op {
+        with_one_row(view, Binary::Mul, kids, found);
+    }
+}
+
+/// `f(take(x), c) = take(f(x, c))` where `c` is one row.
+fn with_one_row(view: &View<'_>, f: Binary, kids: &[Id], found: &mut Found) {
+    for pair in both(f, kids) {
+        if !view.one_row(pair.b) {
+            continue;
+        }
+        for (set, end, x) in view.takes(pair.a) {
+            let moved = pair.of(x, pair.b);
+            if finite(view, &moved) {
+                let left = pair.of(take(set, end, x), pair.b);
+                found.push(left, take(set, end, moved));
+            }
+        }
+    }
+}
+
 fn pointwise_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    // A vertex without arcs is never taken; its value must not become infinite by moving there.
-    let finite = |term: &Term| view.known_of(term).is_some_and(|known| known.finite);
     match op {
         Op::Unary(_) => {
             for (set, end, x) in view.takes(kids[0]) {
                 let moved = apply(op.clone(), [x.into()]);
-                if finite(&moved) {
+                if finite(view, &moved) {
                     let left = apply(op.clone(), [take(set, end, x)]);
                     found.push(left, take(set, end, moved));
                 }
@@ -101,31 +137,30 @@ fn pointwise_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
             for (set, end, x) in view.takes(kids[0]) {
                 for (other, at, y) in view.takes(kids[1]) {
                     let moved = binary(*f, x, y);
-                    if (set, end) == (other, at) && finite(&moved) {
+                    if (set, end) == (other, at) && finite(view, &moved) {
                         let left = binary(*f, take(set, end, x), take(set, end, y));
                         found.push(left, take(set, end, moved));
                     }
                 }
             }
-            for pair in both(*f, kids) {
-                if !view.one_row(pair.b) {
-                    continue;
-                }
-                for (set, end, x) in view.takes(pair.a) {
-                    let moved = pair.of(x, pair.b);
-                    if finite(&moved) {
-                        let left = pair.of(take(set, end, x), pair.b);
-                        found.push(left, take(set, end, moved));
-                    }
-                }
+            if *f != Binary::Mul {
+                with_one_row(view, *f, kids, found);
             }
         }
         _ => {}
     }
 }
 
+fn sum_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    if let Op::ReduceCols(_, Reduce::Sum) = op {
+        row_function(view, op, kids, found);
+    }
+}
+
 fn reduce_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    if let Op::ReduceCols(..) = op {
+    if let Op::ReduceCols(_, by) = op
+        && *by != Reduce::Sum
+    {
         row_function(view, op, kids, found);
     }
 }

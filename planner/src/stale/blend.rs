@@ -127,11 +127,10 @@ impl Blends<'_> {
         if self.depths.of(id) == 0 {
             return Ok(self.of(id));
         }
-        let masked = matches!(node.op, Op::Dropout { .. });
+        let linear = inside(graph, id, source.layer) && by_row(&node.op);
         let product = source.product && product(graph, id, source.layer);
-        let of_one = node.inputs.iter().filter(|i| self.depths.of(**i) > 0);
-        let linear = source.product && inside(graph, id, source.layer) && by_row(&node.op);
-        if masked || linear && (product || of_one.count() == 1) {
+        let of_one = source.product && self.only(id).is_some();
+        if linear && (product || of_one) || self.masked(id, source.layer) {
             let mut inputs = Vec::with_capacity(node.inputs.len());
             for input in &node.inputs {
                 inputs.push(self.earlier(*input, source)?);
@@ -143,6 +142,21 @@ impl Blends<'_> {
         }
         source.kept = Some(id);
         self.history(id)
+    }
+
+    /// The one operand of a node that was aggregated before, if there is only one.
+    fn only(&self, id: NodeId) -> Option<NodeId> {
+        let inputs = self.graph.node(id).inputs.iter();
+        let mut deep = inputs.filter(|i| self.depths.of(**i) > 0);
+        deep.next().copied().filter(|_| deep.next().is_none())
+    }
+
+    /// Whether a node is masked by dropout, or a layer's linear function of one that is and of nothing else.
+    fn masked(&self, id: NodeId, layer: &str) -> bool {
+        let op = &self.graph.node(id).op;
+        let linear = inside(self.graph, id, layer) && by_row(op);
+        let below = || self.only(id).is_some_and(|x| self.masked(x, layer));
+        matches!(op, Op::Dropout { .. }) || linear && below()
     }
 
     /// The history of a node; they are numbered in the order of the layers.
