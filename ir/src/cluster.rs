@@ -181,6 +181,12 @@ impl Cluster {
         Ok(resized)
     }
 
+    /// Whether the last stage of a pipeline may send to the first: where all ranks are threads of one process. GPUs have a process
+    /// each, and between processes a message blocks what its sender would receive.
+    pub fn rings(&self) -> bool {
+        self.device.kind == DeviceKind::Cpu
+    }
+
     /// Number of devices.
     pub fn devices(&self) -> u32 {
         self.nodes.saturating_mul(self.devices_per_node)

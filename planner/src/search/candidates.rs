@@ -3,7 +3,6 @@
 use super::PlanRequest;
 use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
-use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::storage::Storage;
@@ -272,14 +271,14 @@ impl PlanRequest<'_> {
     }
 
     /// The numbers of runs of layers that are tried of so many stages, as many as there are layers for; or what is pinned.
-    /// Several are tried on processors only: ranks on GPUs are in several processes, which stages in a ring cannot be.
+    /// Several are tried where stages may be in a ring.
     fn turns(&self, stages: u32) -> Vec<u32> {
         if let Some(pinned) = self.pin.turns {
             return vec![pinned];
         }
-        let here = self.cluster.device.kind == DeviceKind::Cpu;
+        let rings = self.cluster.rings();
         let enough = |turns: &u32| stages.saturating_mul(*turns) <= self.layers;
-        let tried = TURNS.into_iter().filter(|turns| here && enough(turns));
+        let tried = TURNS.into_iter().filter(|turns| rings && enough(turns));
         std::iter::once(1).chain(tried).collect()
     }
 
