@@ -9,6 +9,7 @@ use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::ir::program::Skipping;
 use gnnc::ir::storage::Storage;
 use gnnc::planner::placement::{Flow, Stages, TABLE, names};
+use gnnc::planner::search::Pin;
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -92,6 +93,45 @@ impl FlowArgs {
             chunks: self.chunks.unwrap_or(1),
             interior: self.interior,
         }
+    }
+
+    /// What candidates of a plan must be to be as is said.
+    pub fn pin(&self) -> Pin {
+        Pin {
+            chunks: self.chunks,
+            skip: self.skip,
+            stages: self.stages,
+            turns: self.turns,
+            layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
+            interval: self.interval,
+            storage: self.storage(),
+            interior: self.interior.then_some(true),
+            ..Pin::default()
+        }
+    }
+
+    /// The first of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--no-overlap", self.no_overlap),
+            ("--interior", self.interior),
+            ("--skip", self.skip.is_some()),
+            ("--chunks", self.chunks.is_some()),
+            ("--stages", self.stages.is_some()),
+            ("--turns", self.turns.is_some()),
+            ("--layers", !self.layers.is_empty()),
+            ("--interval", self.interval.is_some()),
+            ("--no-shuffle", self.no_shuffle),
+            ("--storage", self.storage.is_some()),
+        ];
+        all.into_iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| name)
+    }
+
+    /// Whether chunks come in the same order in every epoch.
+    pub fn ordered(&self) -> bool {
+        self.no_shuffle
     }
 
     /// The stages of a pipeline on so many ranks; how many of a hybrid is to be chosen if it is not said.
@@ -238,6 +278,25 @@ pub fn placement(name: &str) -> Result<Placement, String> {
         .into_iter()
         .find(|placement| placement.name() == name)
         .ok_or_else(|| format!("expected one of {}", names().join(", ")))
+}
+
+/// How a run is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As a plan for the machine chooses.
+    Best,
+    /// By a placement of one's own choice.
+    Placement(Placement),
+}
+
+/// A placement by its name, or the best one.
+pub fn way(name: &str) -> Result<Way, String> {
+    match name {
+        "best" => Ok(Way::Best),
+        name => placement(name)
+            .map(Way::Placement)
+            .map_err(|_| format!("expected best or one of {}", names().join(", "))),
+    }
 }
 
 /// A storage by its name.

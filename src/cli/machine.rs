@@ -138,8 +138,8 @@ impl SearchArgs {
                 // By name, since the system that skips has it.
                 "stale_grad" if value == "through" => {}
                 "stale_grad" => {
-                    let why = "stale_grad=through: gradients are passed on as if all rows were current, \
-                               and nothing else can be run";
+                    let why = "stale_grad=through: gradients are passed on as if all rows were current; with a \
+                               rule that ends in /stop, as skip=adaptive:1/stop, those of others are dropped";
                     return wrong(why.to_owned());
                 }
                 "stages" => match value.parse() {

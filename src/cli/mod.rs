@@ -5,6 +5,7 @@
 
 mod bench;
 mod bench_kernel;
+mod best;
 mod calibrate;
 mod check;
 mod device;
@@ -22,6 +23,7 @@ mod numbers;
 mod output;
 mod plan;
 mod profile;
+mod progress;
 mod summary;
 mod sweep;
 mod text;

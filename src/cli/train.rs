@@ -1,13 +1,15 @@
 //! `gnnc train`: training runs.
 
+use super::best::{best, machines, partitioner};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{cache_dir, replace, writable};
-use super::inputs::{FlowArgs, ModelArgs, headline, load_planned};
+use super::inputs::{FlowArgs, ModelArgs, Way, headline, load_planned};
 use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
+use super::progress::{Watcher, progress_bar};
 use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent};
 use clap::Args;
@@ -16,15 +18,10 @@ use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::placement::{Stages, row};
-use gnnc::planner::search::PlacementSpec;
-use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use gnnc::planner::search::{Pin, PlacementSpec};
+use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_traced};
 use serde_json::json;
-use std::io::IsTerminal;
 use std::path::PathBuf;
-
-/// Lines of progress that a run prints about.
-const LINES: u32 = 20;
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -34,13 +31,15 @@ pub struct Train {
     /// Ranks that the graph is divided among; those of the plan, or 1.
     #[arg(long, value_name = "N", value_parser = within(WORKERS))]
     workers: Option<u32>,
-    /// How the work is placed on several workers; as the plan says, or graph.
-    #[arg(long, value_name = "NAME", value_parser = super::inputs::placement)]
-    placement: Option<Placement>,
+    /// How the work is placed on several workers: a placement, or best for what a plan for this number of workers
+    /// chooses; as the plan says, or graph.
+    #[arg(long, value_name = "NAME", value_parser = super::inputs::way)]
+    placement: Option<Way>,
     /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// The machines that layouts are chosen for, where the placement is mixed.
+    /// The machines that a plan is made for, where the best placement or layouts of a mixed one are to be found; cpu if
+    /// not given, or h100x8 on a GPU.
     #[arg(long, value_name = "NAME|FILE")]
     cluster: Option<String>,
     /// Threads of each worker.
@@ -100,14 +99,8 @@ impl Train {
         self.check()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let verified = match &plan {
-            Some(plan) => Some(gnnc::verify(plan, &loaded, &compiled)?),
-            None => None,
-        };
-        for warning in verified.iter().flat_map(|v| &v.warnings) {
-            out.note(&format!("warning: {warning}\n"));
-        }
-        let choice = verified.as_ref().map(|v| &v.choice);
+        let choice = self.choice(&loaded, &compiled, plan.as_ref(), out)?;
+        let choice = choice.as_ref();
         warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
         let stages = match choice {
             Some(choice) => PlacementSpec::of(choice).stages,
@@ -129,6 +122,46 @@ impl Train {
         }
     }
 
+    /// What a plan chooses: the one that was given, or one that is made now.
+    fn choice(
+        &self,
+        loaded: &Loaded,
+        compiled: &Compiled,
+        plan: Option<&Plan>,
+        out: &Output,
+    ) -> Result<Option<Candidate>, Failure> {
+        if let Some(plan) = plan {
+            let verified = gnnc::verify(plan, loaded, compiled)?;
+            for warning in &verified.warnings {
+                out.note(&format!("warning: {warning}\n"));
+            }
+            return Ok(Some(verified.choice));
+        }
+        if self.placement != Some(Way::Best) {
+            return Ok(None);
+        }
+        let (device, workers) = self.processes.device(&self.device, self.workers)?;
+        let machines = machines(self.cluster.as_deref(), &device, workers.unwrap_or(1))?;
+        let options = PlanOptions {
+            pin: Pin {
+                partitioner: self.partitioner.as_deref().map(partitioner).transpose()?,
+                ..self.flow.pin()
+            },
+            overlap: self.flow.flow().overlap,
+            allow: self.allow.clone(),
+            ..PlanOptions::new(machines)
+        };
+        best(loaded, compiled, options).map(Some)
+    }
+
+    /// The placement that was named.
+    fn named(&self) -> Option<Placement> {
+        match self.placement {
+            Some(Way::Placement(placement)) => Some(placement),
+            _ => None,
+        }
+    }
+
     /// The model, or that of the plan that stands in its place.
     fn load(&self, out: &Output) -> Result<(Loaded, Option<Plan>), Failure> {
         let file = &self.model.file;
@@ -147,9 +180,9 @@ impl Train {
                 file.display()
             )));
         }
-        if let Some(storage) = self.flow.storage {
+        if let Some(option) = self.flow.given() {
             return Err(input(format!(
-                "{} says how tensors lie in memory; leave out --storage {storage}, or plan again with it",
+                "{} says how epochs run and how tensors lie in memory; leave out {option}, or plan again with it",
                 file.display()
             )));
         }
@@ -159,6 +192,13 @@ impl Train {
 
     /// What can be found wrong before anything is read.
     fn check(&self) -> Result<(), Failure> {
+        if self.placement == Some(Way::Best) && self.flow.ordered() {
+            return Err(input(
+                "found --no-shuffle with --placement best, whose plans are for chunks in another order in each \
+                 epoch; name a placement"
+                    .to_owned(),
+            ));
+        }
         for (path, what) in [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")] {
             if let Some(path) = path {
                 writable(path, what)?;
@@ -169,7 +209,7 @@ impl Train {
 
     /// The stages that were asked for, of a placement that has some.
     fn stages(&self) -> Option<Stages> {
-        let placement = self.placement.filter(|placement| {
+        let placement = self.named().filter(|placement| {
             let row = row(*placement);
             row.is_some_and(|row| row.staged())
         });
@@ -194,7 +234,7 @@ impl Train {
             device,
             placement: choice
                 .map(|c| c.placement)
-                .or(self.placement)
+                .or(self.named())
                 .unwrap_or(Placement::Graph),
             allow: match choice {
                 // Verified: the plan says that it is allowed.
@@ -214,7 +254,7 @@ impl Train {
                 Some(choice) => PlacementSpec::of(choice).stages,
                 None => Some(
                     self.flow
-                        .stages(self.placement.unwrap_or(Placement::Graph), workers),
+                        .stages(self.named().unwrap_or(Placement::Graph), workers),
                 ),
             },
             device_memory: {
@@ -338,110 +378,6 @@ impl Train {
                 "runs": &runs,
             }),
         )
-    }
-}
-
-/// Prints lines of progress, about [`LINES`] of them and the last one.
-struct Watcher<'a> {
-    out: &'a Output,
-    /// What stands above the table.
-    headline: String,
-    bar: Option<ProgressBar>,
-    last: Option<Progress>,
-    printed: u64,
-    /// Whether the run leaves something behind when nobody reads its report.
-    goes_on: bool,
-    failure: Option<Failure>,
-}
-
-impl<'a> Watcher<'a> {
-    fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
-        Self {
-            out,
-            headline,
-            bar: None,
-            last: None,
-            printed: 0,
-            goes_on,
-            failure: None,
-        }
-    }
-
-    fn see(&mut self, progress: &Progress) {
-        let epochs = progress.epochs;
-        if self.last.is_none() {
-            self.bar = Some(progress_bar(self.out, u64::from(epochs)));
-            let head = " epoch        loss     train       val      test    epoch time";
-            self.print(&format!("{}\n{head}\n", self.headline));
-        }
-        let first = self.last.is_none();
-        self.last = Some(*progress);
-        let epoch = progress.epoch.epoch;
-        if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
-            self.line(progress);
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(epoch);
-            bar.set_message(format!("loss {:.4}", progress.epoch.loss));
-        }
-    }
-
-    fn line(&mut self, progress: &Progress) {
-        self.printed = progress.epoch.epoch;
-        let share = |score: Option<gnnc::runtime::Score>| {
-            score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
-        };
-        let metrics = progress.metrics;
-        self.print(&format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>12}\n",
-            progress.epoch.epoch,
-            loss(progress.epoch.loss),
-            share(metrics.map(|m| m.train)),
-            share(metrics.map(|m| m.val)),
-            share(metrics.map(|m| m.test)),
-            Seconds(progress.epoch.seconds),
-        ));
-    }
-
-    fn print(&mut self, text: &str) {
-        if self.out.is_json() || self.failure.is_some() {
-            return;
-        }
-        let print = || self.out.text(text);
-        let result = match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        };
-        if let Err(failure) = result {
-            // A reader that has seen enough ends the run, unless that would lose its result.
-            if matches!(failure, Failure::Closed) && !self.goes_on {
-                std::process::exit(0);
-            }
-            self.failure = Some(failure);
-        }
-    }
-
-    /// The last line, and what went wrong with the others.
-    fn finish(mut self) -> Answer {
-        if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
-            self.line(&last);
-        }
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        self.failure.map_or(Ok(()), Err)
-    }
-}
-
-/// A bar on a terminal, nothing in a pipe.
-fn progress_bar(out: &Output, length: u64) -> ProgressBar {
-    if out.is_json() || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-    match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }
 

@@ -151,7 +151,8 @@ fn parted(data: &GraphData, options: &TrainOptions, parts: u32) -> Result<Partit
     let partitioner = partition::by_name(&options.partitioner, 0).ok_or_else(|| {
         let found = &options.partitioner;
         Error::Input(format!(
-            "unknown partitioner `{found}`, expected metis, hash or range"
+            "unknown partitioner `{found}`, expected one of {}",
+            partition::NAMES.join(", ")
         ))
     })?;
     Ok(partitioner.partition(&data.topology, parts)?)

@@ -42,6 +42,55 @@ fn a_plan_is_run_as_it_says() {
     gnnc(["train", &plan, "--epochs", "2", "--seeds", "2"]).report();
 }
 
+/// One command plans for the workers at hand and runs what the plan chooses.
+#[test]
+fn the_best_placement_is_run_at_once() {
+    let folder = Folder::new();
+    let cora = example("gcn_cora.gir");
+    let plan = plan(&folder, &["--pin", "ranks=2"]);
+    let chosen = value(&plan)["candidates"][0].clone();
+    let best = ["train", &cora, "--workers", "2", "--placement", "best"];
+    let short = ["--epochs", "2"];
+    let report = gnnc(best.iter().chain(&short)).report();
+    let line = |report: &str| {
+        let plans = report.lines().find(|line| line.starts_with("plan"));
+        plans
+            .map(str::to_owned)
+            .unwrap_or_else(|| panic!("{report}"))
+    };
+    let planned = gnnc(["train", &plan, "--epochs", "2"]).report();
+    assert_eq!(line(&report), line(&planned));
+    let json = ["--epochs", "2", "--format", "json"];
+    let run = gnnc(best.iter().chain(&json)).json();
+    assert_eq!(run["bytes_sent"], 2 * chosen["bytes"].as_u64().unwrap());
+    // What is said is kept to.
+    let hash = ["--partitioner", "hash", "--no-overlap", "--storage", "bf16"];
+    let report = gnnc(best.iter().chain(&short).chain(&hash)).report();
+    for word in ["hash", "bf16"] {
+        assert!(line(&report).contains(word), "{report}");
+    }
+    for (more, says) in [
+        (&["--no-shuffle"][..], "--no-shuffle with --placement best"),
+        (&["--partitioner", "luck"], "metis, metis-edges"),
+        (&["--cluster", "nowhere"], "nowhere"),
+        (
+            &["--stages", "2"],
+            "no placement can be chosen for 2 workers",
+        ),
+    ] {
+        let args: Vec<&str> = best.iter().chain(more).copied().collect();
+        refused(1, &args, &[says]);
+    }
+    refused(
+        1,
+        &["train", &plan, "--chunks", "3"],
+        &["leave out --chunks"],
+    );
+    let stale = ["--stages", "2", "--allow", "stale", "--interval", "1"];
+    let report = gnnc(best.iter().chain(&short).chain(&stale)).report();
+    assert!(line(&report).contains("pipeline"), "{report}");
+}
+
 /// Rows that need no halo are computed while halos are under way where that is shorter; it is in the plan, and what is
 /// run so has the same losses and bytes.
 #[test]
@@ -123,7 +172,7 @@ fn plans_say_how_tensors_lie_in_memory() {
             "{report}"
         );
         let args = ["train", &plan, "--storage", "f32"];
-        refused(1, &args, &["plan.json", "leave out --storage f32"]);
+        refused(1, &args, &["plan.json", "leave out --storage"]);
         let mut edited = value(&plan);
         edited["candidates"][0]["parameters"]["storage"] = json!("f32");
         let file = folder.file("edited.json", edited.to_string());

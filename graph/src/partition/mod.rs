@@ -42,7 +42,7 @@ pub trait Partitioner {
     }
 }
 
-/// The partitioner of that name (`metis`, `hash` or `range`), if there is one.
+/// The partitioner of that name (one of [`NAMES`]), if there is one.
 pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
     match name {
         "metis" => Some(Box::new(Metis {
