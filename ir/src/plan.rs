@@ -215,7 +215,9 @@ pub struct Plan {
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// Not JSON, or not of the shape of a plan.
-    #[error("the plan cannot be read: {0}")]
+    #[error(
+        "the plan cannot be read: {0}; make one with `gnnc plan MODEL --out FILE`, or mend what was edited"
+    )]
     Json(#[from] serde_json::Error),
     /// No version.
     #[error(
