@@ -53,7 +53,8 @@ const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
      let z = gather(tanh(dropout(h, 0.3)@src), sum) |> linear(classes)";
 /// Attention to embeddings of which some are dropped, without a weight in front.
 const DROPPED: &str =
-    "let h = x |> linear(6) |> relu |> attend |> linear(6) |> relu |> attend |> tanh
+    "let h = x |> linear(6) |> relu |> attend(0.3)
+     let h = h |> linear(6) |> relu |> attend(0.3) |> tanh
      let z = h |> gcn_conv(classes)";
 /// Attention whose scores are not sums of vertices' scores.
 const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
@@ -69,8 +70,8 @@ pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let score = dot(tanh(l@src + r@dst), parameter(out))
        return gather(softmax(score) * l@src, sum)
      }
-     layer attend(h) on edges + loops {
-       let m = dropout(h, 0.3)
+     layer attend(h, drop) on edges + loops {
+       let m = dropout(h, drop)
        let score = dot(m@src, parameter(6)) + dot(m@dst, parameter(6))
        return gather(softmax(tanh(score)) * m@src, sum)
      }";
