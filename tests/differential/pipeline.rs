@@ -52,8 +52,7 @@ const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
      let h = gather(m@src * c@src, sum) |> linear(5) |> tanh
      let z = gather(tanh(dropout(h, 0.3)@src), sum) |> linear(classes)";
 /// Attention to embeddings of which some are dropped, without a weight in front.
-const DROPPED: &str =
-    "let h = x |> linear(6) |> relu |> attend(0.3)
+const DROPPED: &str = "let h = x |> linear(6) |> relu |> attend(0.3)
      let h = h |> linear(6) |> relu |> attend(0.3) |> tanh
      let z = h |> gcn_conv(classes)";
 /// Attention whose scores are not sums of vertices' scores.
