@@ -167,6 +167,10 @@ fn rules_that_mean_nothing_are_refused() {
         "gap:-0.1",
         "gap:nan",
         "gap:0.1:0",
+        "fixed:1/clip:0",
+        "fixed:1/clip:-1",
+        "fixed:1/clip:nan",
+        "clip:1",
         "sometimes:1",
         "",
     ] {
@@ -175,11 +179,7 @@ fn rules_that_mean_nothing_are_refused() {
     let pin = ["plan", &cora, "--pin", "skip=sometimes"];
     refused(1, &pin, &["skip=sometimes", "adaptive:EPOCHS"]);
     let pin = ["plan", &cora, "--pin", "stale_grad=stop"];
-    refused(
-        1,
-        &pin,
-        &["stale_grad=through", "as if all rows were current"],
-    );
+    refused(1, &pin, &["stale_grad=through", "skip=RULE/stop"]);
     let graph = ["train", &cora, "--workers", "2", "--skip", "fixed:1"];
     refused(
         1,
@@ -188,6 +188,18 @@ fn rules_that_mean_nothing_are_refused() {
             "placement graph",
             "leaves no exchange out",
             "skip-broadcast",
+        ],
+    );
+    let clipped = ["train", &cora, "--workers", "2", "--skip", "fixed:0/clip:1"];
+    let broadcast = clipped.into_iter().chain(["--placement", "broadcast"]);
+    let broadcast: Vec<&str> = broadcast.collect();
+    refused(
+        1,
+        &broadcast,
+        &[
+            "fixed:0/clip:1 with placement broadcast",
+            "skip-broadcast",
+            "fixed:0 sends all",
         ],
     );
     let stale = [

@@ -182,6 +182,7 @@ fn check_gradients(form: &Graph, training: &TrainingGraph, context: &EvalContext
     let results = evaluate(&training.graph, context).unwrap();
     let stale = EvalContext {
         order: Vec::new(),
+        blocks: Vec::new(),
         ..context.clone()
     };
     let exact = evaluate(&training.graph, &stale).unwrap();
@@ -431,6 +432,7 @@ pub fn check_case(mut case: Case, body: &str, way: Way) {
         }
         let exact = EvalContext {
             order: Vec::new(),
+            blocks: Vec::new(),
             ..context.clone()
         };
         let other = evaluate(&form, &exact).unwrap()[0].data[0];

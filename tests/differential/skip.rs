@@ -14,7 +14,7 @@ use gnnc::runtime::{LayerStaleness, RunOptions, Session};
 use gnnc::{TrainOptions, Trainer};
 
 /// GCN, GraphSAGE, GAT, GIN, GCNII and APPNP.
-const MODELS: [&str; 6] = [
+pub const MODELS: [&str; 6] = [
     "let h = x |> dropout(0.2) |> gcn_conv(8) |> relu |> dropout(0.2)
      loss cross_entropy(h |> gcn_conv(classes), labels, on = train)",
     "let h = x |> sage_conv(8) |> relu |> dropout(0.2)
