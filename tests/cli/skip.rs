@@ -56,6 +56,12 @@ fn what_skipping_would_win_is_said() {
     assert!(allowed["bytes"].as_u64() < broadcast["bytes"].as_u64());
     assert!(allowed["peak_memory_bytes"].as_u64() > broadcast["peak_memory_bytes"].as_u64());
     assert!(cut["peak_memory_bytes"].as_u64() < broadcast["peak_memory_bytes"].as_u64());
+    // Clipping takes time, and no message.
+    let clipped = planned(&["--allow", "stale", "--pin", "skip=adaptive:1/clip:0.5"]);
+    let clipped = candidate(&clipped);
+    assert_eq!(clipped["parameters"]["skip"], "adaptive:1/clip:0.5");
+    assert_eq!(clipped["bytes"], allowed["bytes"]);
+    assert!(clipped["epoch_seconds"].as_f64() > allowed["epoch_seconds"].as_f64());
     let gap = planned(&[
         "--pin",
         "placement=skip-broadcast,skip=gap:0.01",
@@ -80,7 +86,12 @@ fn a_rule_of_a_plan_is_run() {
     let folder = Folder::new();
     let file = folder.join("plan.json");
     let file = text(&file);
-    for rule in ["fixed:3/cut", "fixed:3/stop", "fixed:3"] {
+    for rule in [
+        "fixed:3/cut",
+        "fixed:3/stop",
+        "fixed:3/clip:0.01",
+        "fixed:3",
+    ] {
         let pin = format!("placement=skip-broadcast,ranks=4,skip={rule}");
         a_rule_is_run(file, &pin, rule);
     }

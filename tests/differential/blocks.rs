@@ -5,8 +5,12 @@ use crate::data::{Shape, planted};
 use crate::skip::{MODELS, case, trainer};
 use gnnc::Trainer;
 use gnnc::graph::{Features, GraphData, example};
+use gnnc::ir::Graph;
+use gnnc::ir::graph::Node;
+use gnnc::ir::op::{Clip, Op};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Skipping;
+use gnnc::planner::lower::blocks::marked;
 
 /// A residual network in a loop: what a layer adds to is read by its norm.
 const RESIDUAL: &str = "let h = x |> linear(6) |> gcn_conv(6)
@@ -28,6 +32,30 @@ fn sessions_clip_blocks_as_the_interpreter_does() {
                 let case = case(body, (n as u32 + ranks).is_multiple_of(2));
                 case.with_clipped_blocks(most, ranks).check(way);
             }
+        }
+    }
+}
+
+/// Nodes that are clipped, inside of loops too.
+fn clipped(graph: &Graph) -> usize {
+    let of = |node: &Node| match &node.op {
+        Op::Clip(Clip::Gradient, _) => 1,
+        Op::Scan(scan) => clipped(&scan.body),
+        _ => 0,
+    };
+    graph.nodes.iter().map(of).sum()
+}
+
+#[test]
+fn what_activations_and_the_loss_read_is_clipped() {
+    // GIN's layers have one more inside; the first layer of GCNII and APPNP aggregates nothing.
+    let expected = [2, 2, 2, 5, 3, 2, 3];
+    for (body, expected) in MODELS.into_iter().chain([RESIDUAL]).zip(expected) {
+        let case = case(body, false);
+        for graph in [&case.loaded.model.graph, &case.compiled.training.form] {
+            let marked = marked(graph, 1.0).unwrap();
+            assert_eq!(clipped(&marked), expected, "{body}\n{marked}");
+            marked.verify().unwrap();
         }
     }
 }
@@ -86,7 +114,7 @@ fn gradients(trainer: &mut Trainer, vertices: usize, size: f32) -> Vec<Vec<f64>>
         let values = tensor.values.iter_mut().zip(0u8..);
         values.for_each(|(value, n)| *value = size * f32::from(n).sin());
     }
-    let first = |values: &[f32]| values.len() % vertices == 0 && values.len() > vertices;
+    let first = |values: &[f32]| values.len().is_multiple_of(vertices) && values.len() > vertices;
     let at = tensors.iter().position(|t| first(&t.values)).unwrap();
     tensors[at].values.fill(0.0);
     trainer.session.set_parameters(&tensors).unwrap();
