@@ -250,7 +250,8 @@ pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, Low
 
 fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
     if place.ranks <= 1 {
-        let training = match place.skip {
+        let skips = row(place.placement).is_some_and(|row| row.skips);
+        let training = match place.skip.filter(|_| skips) {
             Some(skipping) => with_gradients(training, 1, skipping)?,
             None => Cow::Borrowed(training),
         };
