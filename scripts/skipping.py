@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Accuracy and bytes of training with copies of other ranks' embeddings beside one worker's.
 
-    cargo build --release && python3 scripts/skipping.py ['EXAMPLE EXAMPLE ..' ['RULE RULE ..']]
+    cargo build --release && python3 scripts/skipping.py ['EXAMPLE EXAMPLE ..' ['RULE RULE ..' [OPTION ..]]]
+
+What stands behind an example and a comma is set, as in `gcnii_cora,depth=16`, but for graph=NAME, another graph of
+examples/data, and features=plain, which are then not divided by their sums. Options are those of `gnnc train`, for all
+runs, as in --epochs 200.
 
 Prints a table: mean test accuracy (and standard deviation) over the seeds on one worker and on four that
 leave out broadcasts by a rule, the share of the embeddings' bytes (all that is sent forward, and their gradients if
@@ -14,10 +18,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# What stands behind a comma is set: `gcnii_cora,depth=16`.
 EXAMPLES = ["gcn_cora", "gcn_citeseer", "sage_cora", "gcnii_cora,depth=16", "sage_photo", "gcn_cora,dropout=0"]
 RULES = ["fixed:1", "fixed:3", "adaptive:1", "adaptive:3", "gap:0.01", "gap:0.03"]
 PLACEMENTS = ["graph", "broadcast"]
@@ -26,13 +30,21 @@ WORKERS, SEEDS, POINT = 4, 5, 0.01
 
 def train(example, *more):
     name, *settings = example.split(",")
-    command = [
-        os.environ.get("GNNC") or ROOT / "target/release/gnnc", "train", ROOT / f"examples/{name}.gir",
-        "--seeds", str(SEEDS), "--format", "json", *more,
-    ]
+    text = (ROOT / f"examples/{name}.gir").read_text().replace('"data/', f'"{ROOT}/examples/data/')
+    options = ["--seeds", str(SEEDS), "--format", "json", *sys.argv[3:], *more]
     for setting in settings:
-        command += ["--set", setting]
-    found = subprocess.run(command, capture_output=True, text=True)
+        key, _, value = setting.partition("=")
+        if setting == "features=plain":
+            text = text.replace("normalize_features = true", "normalize_features = false")
+        elif key == "graph":
+            options += ["--graph", ROOT / f"examples/data/{value}.npz"]
+        else:
+            options += ["--set", setting]
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / f"{name}.gir"
+        model.write_text(text)
+        gnnc = os.environ.get("GNNC") or ROOT / "target/release/gnnc"
+        found = subprocess.run([gnnc, "train", model, *options], capture_output=True, text=True)
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
     return json.loads(found.stdout)

@@ -44,11 +44,14 @@ fn kernels(storage: Storage) -> &'static [(&'static str, Source)] {
             let source = gnnc::Source::read(&path).unwrap();
             let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
             let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-            for (placement, ranks) in PLACEMENTS.into_iter().flat_map(|p| [(p, 1), (p, 4)]) {
-                let place = Place {
-                    storage,
-                    ..Place::new(placement, ranks)
-                };
+            let places = PLACEMENTS.into_iter().flat_map(|p| [(p, 1), (p, 4)]);
+            let places = places.map(|(placement, ranks)| Place::new(placement, ranks));
+            let clipped = Place {
+                skip: Some("fixed:1/stop/clip:1".parse().unwrap()),
+                ..Place::new(Placement::SkipBroadcast, 4)
+            };
+            for place in places.chain([clipped]) {
+                let place = Place { storage, ..place };
                 for program in compiled.programs(&place).unwrap() {
                     for kernel in program.kernels {
                         let text = generate(&kernel, "kernel").unwrap().text;

@@ -5,6 +5,8 @@
 
 #[path = "differential/beginnings.rs"]
 mod beginnings;
+#[path = "differential/blocks.rs"]
+mod blocks;
 #[path = "differential/check.rs"]
 mod check;
 #[path = "differential/clip.rs"]

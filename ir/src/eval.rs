@@ -54,6 +54,8 @@ pub struct EvalContext {
     pub histories: Vec<Tensor>,
     /// For each vertex, at which place of the epoch's order its chunk stands; empty if all stand at one.
     pub order: Vec<u32>,
+    /// For each vertex the rank whose block it is in; empty if all are in one.
+    pub blocks: Vec<u32>,
 }
 
 /// Why a graph cannot be evaluated.
@@ -206,6 +208,9 @@ impl<'a> Machine<'a> {
             looped,
         };
         machine.check_count("mask entries", vertices, context.train.len())?;
+        if !context.blocks.is_empty() {
+            machine.check_count("blocks of vertices", vertices, context.blocks.len())?;
+        }
         machine.check_types(graph)?;
         machine.check_count("parameters", graph.params.len(), context.params.len())?;
         let features = Type::vertices(graph.features);

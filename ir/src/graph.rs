@@ -429,6 +429,7 @@ impl fmt::Display for Op {
             Self::SumRows => f.write_str("sum_rows"),
             Self::SumRanks => f.write_str("sum_ranks"),
             Self::Copies(what, number) => write!(f, "{}({number})", what.name()),
+            Self::Clip(what, most) => write!(f, "{}({most})", what.name()),
             Self::Redistribute(how) => match how {
                 Redistribute::Split(slice) | Redistribute::Join(slice) => write!(
                     f,

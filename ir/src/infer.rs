@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, NodeId};
 use crate::kernel::{Axis, End};
-use crate::op::{Input, Op, Scan};
+use crate::op::{Clip, Input, Op, Scan};
 use crate::types::{EdgeSet, Rows, Type};
 
 /// Operands that do not fit an operator.
@@ -310,6 +310,15 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             match types[0].rows {
                 Rows::Vertices => Ok(types[0]),
                 _ => range(types[0]),
+            }
+        }
+        Op::Clip(what, _) => {
+            arity(1)?;
+            match (what, types[0]) {
+                (Clip::Factor, Type::SCALAR) => Ok(Type::SCALAR),
+                (Clip::Factor, found) => domain("one number", found),
+                (Clip::Gradient | Clip::Rows, ty) if ty.rows == Rows::Vertices => Ok(ty),
+                (Clip::Gradient | Clip::Rows, found) => range(found),
             }
         }
         Op::SumRanks => {

@@ -6,7 +6,7 @@ use crate::kernel::{Axis, End, Reduce};
 use crate::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
-pub use data::{Copies, History, Input, Relations, Site};
+pub use data::{Clip, Copies, History, Input, Relations, Site};
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +111,9 @@ pub enum Op {
     /// A vertex tensor, as it is, with what rows of other ranks have to do with copies of it; all that have the same
     /// number are of one exchange.
     Copies(Copies, u32),
+    /// What clipping the gradient of a vertex tensor is made of: on each rank that of its rows together has at most
+    /// this length (Frobenius).
+    Clip(Clip, f32),
     /// Arc rows to vertices: reduces the arcs that share an end.
     Gather(EdgeSet, End, Reduce),
     /// The mean over the arcs into a vertex; 0 where there are none.

@@ -23,13 +23,15 @@ mod lists;
 mod pipeline;
 mod sizes;
 mod skip;
+mod skipping;
 mod transfer;
 mod uses;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use sizes::{RankSizes, Reach};
-pub use skip::{Distance, Norm, RULES, Returned, Rule, Skip, Skipping};
+pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
+pub use skipping::{RULES, Skipping};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.

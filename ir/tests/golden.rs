@@ -86,6 +86,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         dropout: None,
         histories: Vec::new(),
         order: Vec::new(),
+        blocks: Vec::new(),
     };
     let mut results = evaluate(&model.graph, &context).expect("a value");
     let logits = results.pop().expect("logits");

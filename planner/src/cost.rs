@@ -110,6 +110,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         | Op::Redistribute(_)
         | Op::SumRanks
         | Op::Copies(..)
+        | Op::Clip(..)
         | Op::Blend
         | Op::Out(_) => Work::default(),
         Op::Reshape { .. } => Work::default(),

@@ -188,6 +188,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         | Op::Redistribute(_)
         | Op::SumRanks
         | Op::Copies(..)
+        | Op::Clip(..)
         | Op::Blend => Known {
             finite: true,
             ..plain

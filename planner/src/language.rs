@@ -152,6 +152,7 @@ impl Symbol {
                 Op::Redistribute(_) => one(30, 0),
                 Op::SumRanks => one(31, 0),
                 Op::Copies(what, number) => two(37, *what as u32, *number),
+                Op::Clip(what, most) => two(38, *what as u32, most.to_bits()),
                 Op::Blend => one(32, 0),
                 Op::Pick => one(33, 0),
                 Op::PickSum(rows) => two(34, *rows, 0),

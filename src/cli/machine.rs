@@ -138,8 +138,8 @@ impl SearchArgs {
                 // By name, since the system that skips has it.
                 "stale_grad" if value == "through" => {}
                 "stale_grad" => {
-                    let why = "stale_grad=through: gradients are passed on as if all rows were current; with a \
-                               rule that ends in /stop, as skip=adaptive:1/stop, those of others are dropped";
+                    let why = "stale_grad=through, where gradients are passed on as if all rows were current; \
+                               those that stop at copies are part of a rule, skip=RULE/stop";
                     return wrong(why.to_owned());
                 }
                 "stages" => match value.parse() {

@@ -45,7 +45,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
     if let Some(rule) = options.skip.filter(|_| !skips) {
         return Err(Error::Input(format!(
             "found the rule {rule} with placement {}, which leaves no exchange out; take the rule away \
-             or train with placement {}",
+             or train with placement {}, where a rule of fixed:0 sends all",
             place.placement,
             Placement::SkipBroadcast
         )));

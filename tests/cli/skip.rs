@@ -56,6 +56,12 @@ fn what_skipping_would_win_is_said() {
     assert!(allowed["bytes"].as_u64() < broadcast["bytes"].as_u64());
     assert!(allowed["peak_memory_bytes"].as_u64() > broadcast["peak_memory_bytes"].as_u64());
     assert!(cut["peak_memory_bytes"].as_u64() < broadcast["peak_memory_bytes"].as_u64());
+    // Clipping takes time, and no message.
+    let clipped = planned(&["--allow", "stale", "--pin", "skip=adaptive:1/clip:0.5"]);
+    let clipped = candidate(&clipped);
+    assert_eq!(clipped["parameters"]["skip"], "adaptive:1/clip:0.5");
+    assert_eq!(clipped["bytes"], allowed["bytes"]);
+    assert!(clipped["epoch_seconds"].as_f64() > allowed["epoch_seconds"].as_f64());
     let gap = planned(&[
         "--pin",
         "placement=skip-broadcast,skip=gap:0.01",
@@ -80,7 +86,12 @@ fn a_rule_of_a_plan_is_run() {
     let folder = Folder::new();
     let file = folder.join("plan.json");
     let file = text(&file);
-    for rule in ["fixed:3/cut", "fixed:3/stop", "fixed:3"] {
+    for rule in [
+        "fixed:3/cut",
+        "fixed:3/stop",
+        "fixed:3/clip:0.01",
+        "fixed:3",
+    ] {
         let pin = format!("placement=skip-broadcast,ranks=4,skip={rule}");
         a_rule_is_run(file, &pin, rule);
     }
@@ -167,6 +178,10 @@ fn rules_that_mean_nothing_are_refused() {
         "gap:-0.1",
         "gap:nan",
         "gap:0.1:0",
+        "fixed:1/clip:0",
+        "fixed:1/clip:-1",
+        "fixed:1/clip:nan",
+        "clip:1",
         "sometimes:1",
         "",
     ] {
@@ -175,11 +190,7 @@ fn rules_that_mean_nothing_are_refused() {
     let pin = ["plan", &cora, "--pin", "skip=sometimes"];
     refused(1, &pin, &["skip=sometimes", "adaptive:EPOCHS"]);
     let pin = ["plan", &cora, "--pin", "stale_grad=stop"];
-    refused(
-        1,
-        &pin,
-        &["stale_grad=through", "as if all rows were current"],
-    );
+    refused(1, &pin, &["stale_grad=through", "skip=RULE/stop"]);
     let graph = ["train", &cora, "--workers", "2", "--skip", "fixed:1"];
     refused(
         1,
@@ -188,6 +199,18 @@ fn rules_that_mean_nothing_are_refused() {
             "placement graph",
             "leaves no exchange out",
             "skip-broadcast",
+        ],
+    );
+    let clipped = ["train", &cora, "--workers", "2", "--skip", "fixed:0/clip:1"];
+    let broadcast = clipped.into_iter().chain(["--placement", "broadcast"]);
+    let broadcast: Vec<&str> = broadcast.collect();
+    refused(
+        1,
+        &broadcast,
+        &[
+            "fixed:0/clip:1 with placement broadcast",
+            "skip-broadcast",
+            "fixed:0 sends all",
         ],
     );
     let stale = [

@@ -1,15 +1,17 @@
 //! One model on one data graph: what a session trains, against the interpreter.
 
 use crate::device::Again;
+use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::model::{Optimizer, Relaxation};
 use gnnc::ir::plan::{Layout, Placement};
-use gnnc::ir::program::{Rule, Skipping};
+use gnnc::ir::program::{Length, Rule, Skipping};
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::layout::Layouts;
+use gnnc::planner::lower::blocks::marked;
 use gnnc::planner::lower::pure;
 use gnnc::planner::placement::{Flow, row};
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
@@ -59,6 +61,8 @@ pub struct Case {
     pub layouts: Option<Layouts>,
     /// How communication and computing share the time.
     pub flow: Flow,
+    /// How long gradients by blocks of rows may be, where a rule says so.
+    pub blocks: Option<f32>,
     /// Whether sessions run on a device, which computes on the processor.
     pub device: bool,
 }
@@ -96,6 +100,7 @@ impl Case {
             context,
             layouts: None,
             flow: Flow::default(),
+            blocks: None,
             device: false,
         }
     }
@@ -145,6 +150,7 @@ impl Case {
                 .is_some_and(|row| row.skips)
                 .then_some(Skipping {
                     stop: way.ranks % 2 == 1,
+                    clip: self.blocks.map(Length),
                     ..Rule::Fixed(0).into()
                 }),
             ..TrainOptions::default()
@@ -302,6 +308,18 @@ impl Case {
         self
     }
 
+    /// The same model with gradients that are clipped by the blocks of so many ranks, which are runs of vertices.
+    pub fn with_clipped_blocks(mut self, most: f32, ranks: u32) -> Self {
+        let share = f64::from(most) / f64::from(ranks).sqrt();
+        let marked = marked(&self.loaded.model.graph, share as f32).unwrap();
+        self.written = differentiate(&marked).unwrap();
+        let topology = &self.loaded.data.as_ref().unwrap().topology;
+        let partition = Range.partition(topology, ranks).unwrap();
+        self.context.blocks = partition.owner().to_vec();
+        self.blocks = Some(most);
+        self
+    }
+
     fn evaluate(&self, graph: &Graph, epoch: Option<u32>) -> Vec<Tensor> {
         let seed = self.loaded.model.train.seed;
         let dropout = epoch.map(|epoch| DropoutKey { seed, epoch });
@@ -334,6 +352,7 @@ fn context(data: &GraphData) -> EvalContext {
         dropout: None,
         histories: Vec::new(),
         order: Vec::new(),
+        blocks: Vec::new(),
     }
 }
 

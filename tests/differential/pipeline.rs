@@ -189,6 +189,7 @@ fn check_gradients(form: &Graph, training: &TrainingGraph, context: &EvalContext
     let results = evaluate(&training.graph, context).unwrap();
     let stale = EvalContext {
         order: Vec::new(),
+        blocks: Vec::new(),
         ..context.clone()
     };
     let exact = evaluate(&training.graph, &stale).unwrap();

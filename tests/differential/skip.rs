@@ -14,7 +14,7 @@ use gnnc::runtime::{LayerStaleness, RunOptions, Session};
 use gnnc::{TrainOptions, Trainer};
 
 /// GCN, GraphSAGE, GAT, GIN, GCNII and APPNP.
-const MODELS: [&str; 6] = [
+pub const MODELS: [&str; 6] = [
     "let h = x |> dropout(0.2) |> gcn_conv(8) |> relu |> dropout(0.2)
      loss cross_entropy(h |> gcn_conv(classes), labels, on = train)",
     "let h = x |> sage_conv(8) |> relu |> dropout(0.2)
@@ -373,7 +373,11 @@ fn copies_go_on_in_another_budget() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("state");
     let case = case(MODELS[0], true);
-    for rule in [Some("fixed:2"), Some("fixed:2/stop")] {
+    for rule in [
+        Some("fixed:2"),
+        Some("fixed:2/stop"),
+        Some("fixed:2/clip:0.05"),
+    ] {
         let mut whole = trainer(&case, rule, 3);
         let expected = run(&mut whole, 9);
         let less = whole.session.peak_memory_bytes() * 4 / 5;

@@ -420,6 +420,7 @@ fn copies_in_16_bits_are_as_close_as_a_rule_says() {
         (Storage::F32, "gap:0.3:2"),
         (Storage::Bf16, "gap:0.3:2"),
         (Storage::Bf16, "gap:0.3:2/stop"),
+        (Storage::Bf16, "gap:0.3:2/clip:0.05"),
         (Storage::F16, "gap:0.3:2"),
     ] {
         let options = TrainOptions {

@@ -3,7 +3,7 @@
 use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
 use crate::kernel::{Axis, End, Reduce};
-use crate::op::{Binary, Copies, Input, Op, Unary};
+use crate::op::{Binary, Clip, Copies, Input, Op, Unary};
 use crate::types::{EdgeSet, Rows, Type};
 
 impl Tape {
@@ -31,6 +31,9 @@ impl Tape {
             Op::Copies(Copies::Kept, _) if self.of_copies => return Ok(()),
             Op::Copies(Copies::Kept, _) => g,
             Op::Copies(Copies::Seen, number) => return self.seen_rule(x, number, g),
+            // What comes to copies is by rows of other ranks.
+            Op::Clip(Clip::Gradient, _) if self.of_copies => g,
+            Op::Clip(Clip::Gradient, most) => self.emit(Op::Clip(Clip::Rows, most), &[g])?,
             Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
             Op::Gather(set, end, Reduce::Max) => {
                 // Arcs that attain the maximum share the gradient.
@@ -123,6 +126,7 @@ impl Tape {
             Op::LossGrad(_)
             | Op::Redistribute(_)
             | Op::SumRanks
+            | Op::Clip(Clip::Rows | Clip::Factor, _)
             | Op::Copies(Copies::Back | Copies::Left, _) => {
                 return Err(AutodiffError::NotDifferentiable {
                     op: node.op.to_string(),

@@ -410,6 +410,7 @@ fn moves(op: &Op) -> bool {
         op,
         Op::Broadcast(_)
             | Op::Copies(..)
+            | Op::Clip(..)
             | Op::Take(..)
             | Op::Pick
             | Op::PickHead

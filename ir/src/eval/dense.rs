@@ -2,8 +2,9 @@
 
 use super::{EvalError, Machine, Tensor};
 use crate::kernel::{Axis, Reduce, edge_hash, keep, vertex_hash};
-use crate::op::{Copies, Loss, Op, Site};
+use crate::op::{Clip, Copies, Loss, Op, Site};
 use crate::types::{Rows, Type};
+use std::collections::BTreeMap;
 
 impl Machine<'_> {
     /// An operator on plain tensors; `ty` is the type of the result.
@@ -45,7 +46,11 @@ impl Machine<'_> {
             }
             (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
             (Op::Copies(Copies::Left, _), Some(_)) => Tensor::full(ty, rows, 0.0),
-            (Op::SumRanks | Op::Copies(..), Some(x)) => x.clone(),
+            (Op::SumRanks | Op::Copies(..) | Op::Clip(Clip::Gradient, _), Some(x)) => x.clone(),
+            (Op::Clip(Clip::Factor, most), Some(x)) => {
+                map(x, &|squares| Clip::factor(f64::from(*most), squares))
+            }
+            (Op::Clip(Clip::Rows, most), Some(x)) => self.clipped(f64::from(*most), x),
             (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
             }
@@ -152,6 +157,21 @@ impl Machine<'_> {
             // graph has operands where they are needed.
             _ => Tensor::full(ty, rows, 0.0),
         })
+    }
+
+    /// The rows of each block, so that the block is no longer than `most`.
+    fn clipped(&self, most: f64, x: &Tensor) -> Tensor {
+        let block = |r: usize| self.context.blocks.get(r).copied().unwrap_or(0);
+        let mut squares: BTreeMap<u32, f64> = BTreeMap::new();
+        for r in 0..x.rows {
+            *squares.entry(block(r)).or_default() += x.row(r).iter().map(|x| x * x).sum::<f64>();
+        }
+        let factor = |r: usize| {
+            squares
+                .get(&block(r))
+                .map_or(1.0, |sum| Clip::factor(most, *sum))
+        };
+        build(x.ty, x.rows, |r, h, c| x.at(r, h, c) * factor(r))
     }
 
     /// `first` is the column of the first element in the whole tensor, `head_step` the columns
@@ -306,6 +326,7 @@ mod tests {
             dropout: Some(DropoutKey { seed: 5, epoch: 2 }),
             histories: Vec::new(),
             order: Vec::new(),
+            blocks: Vec::new(),
         };
         let whole = dropped(&context, None);
         assert!(whole.data.contains(&0.0) && whole.data.iter().any(|x| *x > 0.0));

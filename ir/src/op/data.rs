@@ -145,3 +145,32 @@ impl Copies {
         }
     }
 }
+
+/// Clipping of the gradient of a vertex tensor by *blocks*, the rows of a rank (SANCUS, section 3.2, step 1 of the
+/// backward pass).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clip {
+    /// The tensor, as it is; its gradient is clipped.
+    Gradient,
+    /// The rows of each block, multiplied with `min(1, most / length)`, `length` that of the block.
+    Rows,
+    /// That factor of a rank's block: `[1 x 1] -> [1 x 1]`, of the sum of the block's squares.
+    Factor,
+}
+
+impl Clip {
+    /// What a block is multiplied with whose squares add up to `squares`.
+    pub fn factor(most: f64, squares: f64) -> f64 {
+        (most / squares.sqrt()).min(1.0)
+    }
+
+    /// The name in printed graphs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gradient => "clip_gradient",
+            Self::Rows => "clip_rows",
+            Self::Factor => "clip_factor",
+        }
+    }
+}

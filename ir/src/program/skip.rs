@@ -2,6 +2,7 @@
 //! section 3.3). The rows of a rank are a *block*; epochs count from 0.
 
 use super::Ref;
+use super::skipping::wrong;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
@@ -20,13 +21,17 @@ pub enum Rule {
     Gap(Distance, Option<u32>),
 }
 
-/// How far a block may be from what was sent last.
+/// A length in a knob.
 #[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length(pub f32);
+
+/// How far a block may be from what was sent last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Distance {
     /// What distances are measured by.
     pub norm: Norm,
     /// The largest, from 0.
-    pub most: f32,
+    pub most: Length,
 }
 
 /// What the distance of a block from what was sent last (Frobenius) is divided by.
@@ -70,21 +75,20 @@ impl Norm {
 impl Distance {
     /// A share of the block's norm.
     pub fn relative(most: f32) -> Self {
-        let norm = Norm::Relative;
+        let (norm, most) = (Norm::Relative, Length(most));
         Self { norm, most }
     }
 }
 
-impl Eq for Distance {}
+impl Eq for Length {}
 
-impl Ord for Distance {
+impl Ord for Length {
     fn cmp(&self, other: &Self) -> Ordering {
-        let most = self.most.total_cmp(&other.most);
-        self.norm.cmp(&other.norm).then(most)
+        self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for Distance {
+impl PartialOrd for Length {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -111,33 +115,6 @@ pub struct Returned {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Ref>,
 }
-
-/// What a placement leaves out of its exchanges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Skipping {
-    /// When a rank sends its rows.
-    pub rule: Rule,
-    /// Whether these are only the rows that a reader has arcs from (section 4: `rows = needed`), those of the
-    /// cut, and not all.
-    pub cut: bool,
-    /// Whether gradients by rows of blocks that were left out are dropped (section 5: `stale_grad = stop`): those
-    /// that are left are those of the loss with copies held constant.
-    pub stop: bool,
-}
-
-/// What is written behind a rule where only rows of the cut are sent.
-const CUT: &str = "/cut";
-
-/// What is written behind that where gradients of copies are dropped.
-const STOP: &str = "/stop";
-
-/// How texts of rules look.
-pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
-                         adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
-                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), behind it /cut \
-                         where readers are sent only the rows that they have arcs from, and behind that \
-                         /stop where gradients of rows that were not sent are dropped";
 
 impl Default for Rule {
     /// Copies of at most one epoch, turns spread.
@@ -186,7 +163,7 @@ impl Rule {
     /// The distance that copies may have; none if it is not looked at.
     pub fn limit(self) -> Option<f64> {
         match self {
-            Self::Gap(limit, _) => Some(limit.most.into()),
+            Self::Gap(limit, _) => Some(limit.most.0.into()),
             Self::Fixed(_) | Self::Adaptive(_) => None,
         }
     }
@@ -230,7 +207,7 @@ impl fmt::Display for Rule {
             Self::Fixed(age) => write!(f, "fixed:{age}"),
             Self::Adaptive(age) => write!(f, "adaptive:{age}"),
             Self::Gap(limit, age) => {
-                write!(f, "{}:{}", limit.norm.rule(), limit.most)?;
+                write!(f, "{}:{}", limit.norm.rule(), limit.most.0)?;
                 age.map_or(Ok(()), |age| write!(f, ":{age}"))
             }
         }
@@ -241,7 +218,7 @@ impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("found the rule `{text}`, expected {RULES}");
+        let wrong = || wrong(text);
         let age = |text: &str| text.parse::<u32>().map_err(|_| wrong());
         let parts: Vec<&str> = text.split(':').collect();
         match parts[..] {
@@ -252,7 +229,7 @@ impl FromStr for Rule {
                 let norm = norm.ok_or_else(wrong)?;
                 let most = distance.parse().ok();
                 let most = most.filter(|most: &f32| most.is_finite() && *most >= 0.0);
-                let most = most.ok_or_else(wrong)?;
+                let most = Length(most.ok_or_else(wrong)?);
                 let oldest = parts.get(2).map(|epochs| age(epochs)).transpose()?;
                 match oldest {
                     Some(0) => Err(wrong()),
@@ -261,52 +238,6 @@ impl FromStr for Rule {
             }
             _ => Err(wrong()),
         }
-    }
-}
-
-impl From<Rule> for Skipping {
-    fn from(rule: Rule) -> Self {
-        let (cut, stop) = (false, false);
-        Self { rule, cut, stop }
-    }
-}
-
-impl fmt::Display for Skipping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.rule.fmt(f)?;
-        f.write_str(if self.cut { CUT } else { "" })?;
-        f.write_str(if self.stop { STOP } else { "" })
-    }
-}
-
-impl FromStr for Skipping {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (text, stop) = ending(text, STOP);
-        let (rule, cut) = ending(text, CUT);
-        let rule = rule.parse()?;
-        Ok(Self { rule, cut, stop })
-    }
-}
-
-/// A text without an ending, and whether it had that.
-fn ending<'a>(text: &'a str, ending: &str) -> (&'a str, bool) {
-    let without = text.strip_suffix(ending);
-    (without.unwrap_or(text), without.is_some())
-}
-
-impl TryFrom<String> for Skipping {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Skipping> for String {
-    fn from(skipping: Skipping) -> Self {
-        skipping.to_string()
     }
 }
 
@@ -429,30 +360,6 @@ mod tests {
                 error.contains("adaptive:EPOCHS") && error.contains(wrong),
                 "{error}"
             );
-        }
-        for (text, cut, stop) in [
-            ("adaptive:1", false, false),
-            ("gap:0.1:2/cut", true, false),
-            ("fixed:1/stop", false, true),
-            ("gap:0.1/cut/stop", true, true),
-        ] {
-            let skipping: Skipping = text.parse().unwrap();
-            assert_eq!((skipping.cut, skipping.stop), (cut, stop), "{text}");
-            assert_eq!(skipping.to_string(), text);
-            let json = serde_json::to_string(&skipping).unwrap();
-            assert_eq!(serde_json::from_str::<Skipping>(&json).unwrap(), skipping);
-        }
-        for wrong in [
-            "cut",
-            "/cut",
-            "/stop",
-            "fixed:1/all",
-            "fixed:1/cut/cut",
-            "fixed:1/stop/stop",
-            "fixed:1/stop/cut",
-        ] {
-            let error = wrong.parse::<Skipping>().unwrap_err();
-            assert!(error.contains("/stop where gradients"), "{error}");
         }
         let far: Rule = "gap:1".parse().unwrap();
         assert!(far.warning().unwrap().contains("published are"));

@@ -1,9 +1,10 @@
 //! Published formulas on the eight-vertex graph of the specification, to four decimals.
 
 use crate::harness::Build;
+use gnnc_ir::autodiff::differentiate;
 use gnnc_ir::eval::{DropoutKey, EvalContext, EvalError, Tensor, evaluate};
 use gnnc_ir::kernel::{Axis, End, Reduce, mask_key};
-use gnnc_ir::op::{Input, Loss, Scan};
+use gnnc_ir::op::{Clip, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
 /// G8: ten undirected edges, `x[v][j] = ((3v + 5j) mod 7) - 3`, labels 0 below vertex 4. A
@@ -28,6 +29,7 @@ fn g8() -> EvalContext {
         dropout: None,
         histories: Vec::new(),
         order: Vec::new(),
+        blocks: Vec::new(),
     }
 }
 
@@ -122,6 +124,85 @@ fn attention() {
         let m = b.mul(alpha, x);
         b.gather(EdgeSet::Looped, End::Dst, Reduce::Sum, m)
     });
+}
+
+/// SANCUS's clip: of blocks of length 1 on four ranks with a bound of 1 on all rows, every one is halved.
+#[test]
+fn blocks_have_equal_shares_of_a_bound() {
+    let clipped = |most: f32, blocks: Vec<u32>| {
+        let mut b = Build::new(5);
+        let x = b.features();
+        let y = b.op(Op::Clip(Clip::Rows, most), &[x]);
+        b.graph.results = vec![y];
+        // Two rows a block, of five columns.
+        let features = Tensor::full(Type::vertices(5), 8, 0.1f64.sqrt());
+        let context = EvalContext {
+            features,
+            blocks,
+            ..g8()
+        };
+        evaluate(&b.graph, &context).unwrap().remove(0).data
+    };
+    let length = |data: &[f64]| data.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let quarters = || (0..8).map(|v| v / 2).collect();
+    let halved = clipped(0.5, quarters());
+    let half = 0.5 * 0.1f64.sqrt();
+    assert!(halved.iter().all(|x| (x - half).abs() < 1e-12));
+    assert!((length(&halved) - 1.0).abs() < 1e-12);
+    assert_eq!(clipped(1.5, quarters()), vec![0.1f64.sqrt(); 40]);
+    assert!((length(&clipped(0.5, Vec::new())) - 0.5).abs() < 1e-12);
+    let mut b = Build::new(5);
+    let x = b.features();
+    b.graph.results = vec![x];
+    let blocks = vec![0; 3];
+    let context = EvalContext { blocks, ..g8() };
+    let error = evaluate(&b.graph, &context).unwrap_err().to_string();
+    assert_eq!(error, "expected 8 blocks of vertices, found 3");
+}
+
+/// The gradient by weights is that of what was clipped.
+#[test]
+fn clipped_gradients_are_scaled_by_blocks() {
+    let model = |most: Option<f32>| {
+        let mut b = Build::new(5);
+        let (x, w) = (b.features(), b.param(Type::matrix(5, 2)));
+        let mut z = b.matmul(x, w);
+        if let Some(most) = most {
+            z = b.op(Op::Clip(Clip::Gradient, most), &[z]);
+        }
+        b.cross_entropy(z)
+    };
+    let weights = (0..10).map(|n| 0.2 - 0.05 * f64::from(n)).collect();
+    let context = EvalContext {
+        params: vec![Tensor::new(Type::matrix(5, 2), 5, weights)],
+        blocks: vec![0, 0, 0, 0, 0, 1, 1, 1],
+        ..g8()
+    };
+    let gradient = |most: Option<f32>, train: &dyn Fn(usize) -> bool| {
+        let training = differentiate(&model(most)).unwrap();
+        // One vertex of each block is trained on, and the other does not count.
+        let kept = (0..8).map(train).collect();
+        let context = EvalContext {
+            train: kept,
+            ..context.clone()
+        };
+        let results = evaluate(&training.graph, &context).unwrap();
+        results[training.grads[0].unwrap()].data.clone()
+    };
+    let most = 0.25;
+    let found = gradient(Some(most), &|v| v == 0 || v == 7);
+    // The mean over one vertex, hence half of it, is what it brings to the mean over two.
+    let alone = [0, 7].map(|only| gradient(None, &move |v| v == only));
+    let lengths = [0, 7].map(|v| {
+        let x: f64 = context.features.row(v).iter().map(|x| x * x).sum();
+        let one = alone[usize::from(v == 7)].iter().map(|g| g * g / 4.0);
+        (one.sum::<f64>() / x).sqrt()
+    });
+    assert!(lengths.iter().any(|l| *l > 0.3), "{lengths:?}");
+    for (n, found) in found.iter().enumerate() {
+        let share = |b: usize| 0.5 * alone[b][n] * (f64::from(most) / lengths[b]).min(1.0);
+        assert!((found - share(0) - share(1)).abs() < 1e-12);
+    }
 }
 
 #[test]

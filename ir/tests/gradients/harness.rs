@@ -266,6 +266,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         dropout: dropout.then_some(DropoutKey { seed: 11, epoch: 5 }),
         histories: vec![history],
         order: (0..VERTICES).map(|v| v * 7 % 4).collect(),
+        blocks: (0..VERTICES).map(|v| v % 3).collect(),
     }
 }
 

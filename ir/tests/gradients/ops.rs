@@ -55,6 +55,7 @@ registry!(op_key, OPS, Op,
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
     Op::SumRanks => "sum_ranks",
+    Op::Clip(..) => "clip",
     Op::Copies(..) => "copies",
     Op::Scan(_) => "scan",
     Op::Out(_) => "out",
@@ -97,6 +98,7 @@ const WITHOUT: &[&str] = &[
     "loss grad",    // `the_gradient_of_a_gradient_is_refused`
     "redistribute", // layouts come after differentiation
     "sum_ranks",
+    "clip", // `clipped_gradients_are_scaled_by_blocks`
 ];
 
 /// `(operators under test, model)`.

@@ -127,7 +127,7 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
     match user {
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
         Op::Redistribute(_) => true,
-        Op::Copies(..) => true,
+        Op::Copies(..) | Op::Clip(..) => true,
         // What is kept is exchanged and copied.
         Op::Blend => position >= 2,
         Op::Take(..) | Op::Pick => true,

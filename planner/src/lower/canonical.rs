@@ -1,13 +1,14 @@
 //! Operators that kernels have no form of their own for, in terms of others.
 
 use crate::lower::LowerError;
+use crate::lower::blocks::clip_rows;
 use gnnc_ir::graph::Graph;
 use gnnc_ir::infer::TypeError;
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Binary, Input, Op, Unary};
+use gnnc_ir::op::{Binary, Clip, Input, Op, Unary};
 use gnnc_ir::{EdgeSet, NodeId, Rows};
 
-/// Writes means as scaled sums and, if the input features are stored as non-zeros, moves
+/// Writes means as scaled sums, clipping as a factor, and, if the input features are stored as non-zeros, moves
 /// scalings of their rows to the other side of products: `(s x) w = s (x w)` and
 /// `(s x)^T g = x^T (s g)`, so that the non-zeros are used as they are.
 pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
@@ -48,6 +49,10 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
             }
             (Op::Gather(set, end, Reduce::Sum), _) => {
                 gather_places(&mut out, (*set, *end), inputs[0], scope).map_err(bug)?
+            }
+            (Op::Clip(Clip::Gradient, _), _) => inputs[0],
+            (Op::Clip(Clip::Rows, most), _) => {
+                clip_rows(&mut out, inputs[0], *most, scope).map_err(bug)?
             }
             (Op::Scan(scan), _) => {
                 let mut scan = scan.clone();

@@ -9,9 +9,8 @@
 use super::canonical::{canonical, features};
 use super::embeddings::Embeddings;
 use super::region::{Region, Value};
-use super::{LowerError, Lowerer, Training};
+use super::{LowerError, Lowerer};
 use crate::lower::analysis::{Analysis, fixed};
-use gnnc_ir::autodiff::differentiate;
 use gnnc_ir::graph::Node;
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{Binary, Copies, Op, Unary};
@@ -19,22 +18,16 @@ use gnnc_ir::program::{Extent, Instr, Returned};
 use gnnc_ir::{Graph, NodeId, Rows};
 use std::collections::BTreeMap;
 
-/// The same training, with gradients that stop at copies.
+/// A model with its embeddings marked, so that gradients stop at copies.
 ///
 /// # Errors
-/// A graph that has no gradient.
-pub fn stopped(training: &Training) -> Result<Training, LowerError> {
-    let sparse = training.sparse_features;
-    let form = canonical(&training.form, sparse)?;
-    let marked = marked(&form, &[], sparse, &mut 0)?;
-    Ok(Training {
-        backward: differentiate(&marked)?,
-        ..training.clone()
-    })
+/// If the model uses something that a program cannot express.
+pub fn marked(form: &Graph, sparse: bool) -> Result<Graph, LowerError> {
+    within(&canonical(form, sparse)?, &[], sparse, &mut 0)
 }
 
 /// A graph whose arguments are the same in every epoch as `args` says, with its embeddings marked by numbers from `next`.
-fn marked(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
+fn within(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
     let fixed = fixed(graph, args);
     let mut marks = Marks {
         graph,
@@ -57,7 +50,7 @@ fn marked(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<
                     .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
                     .collect();
                 let mut scan = scan.clone();
-                scan.body = marked(&scan.body, &args, sparse, next)?;
+                scan.body = within(&scan.body, &args, sparse, next)?;
                 Op::Scan(scan)
             }
             op => op.clone(),

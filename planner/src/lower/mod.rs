@@ -6,6 +6,7 @@
 //! rows over the ranks; a kernel that reads rows of other ranks is preceded by an exchange.
 
 pub mod analysis;
+pub mod blocks;
 mod canonical;
 pub mod chunks;
 mod copies;
@@ -27,7 +28,7 @@ pub mod storage;
 use crate::decouple::DecoupleError;
 use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
 use crate::stale::StaleError;
-use gnnc_ir::autodiff::TrainingGraph;
+use gnnc_ir::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::model::TrainSettings;
 use gnnc_ir::op::{Input, Loss, Op, Site};
@@ -37,6 +38,7 @@ use gnnc_ir::program::{
 };
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Why a graph cannot be lowered.
@@ -134,10 +136,36 @@ pub fn by_embeddings(
     skipping: Skipping,
 ) -> Result<Program, LowerError> {
     let of = Ranks { ranks, rank: 0 };
-    match skipping.stop && ranks > 1 {
-        true => program(&copies::stopped(training)?, of, Some(skipping), &Ok),
-        false => program(training, of, Some(skipping), &Ok),
+    let training = with_gradients(training, ranks, skipping)?;
+    program(&training, of, Some(skipping), &Ok)
+}
+
+/// The same training with the gradients that a rule asks for: such that stop at copies, that are clipped, or both.
+///
+/// # Errors
+/// A graph that has no gradient.
+pub fn with_gradients(
+    training: &Training,
+    ranks: u32,
+    skipping: Skipping,
+) -> Result<Cow<'_, Training>, LowerError> {
+    let stop = skipping.stop && ranks > 1;
+    let clip = skipping.most_of_block(ranks);
+    if !stop && clip.is_none() {
+        return Ok(Cow::Borrowed(training));
     }
+    let mut form = match stop {
+        true => copies::marked(&training.form, training.sparse_features)?,
+        false => training.form.clone(),
+    };
+    if let Some(most) = clip {
+        let bug = |e| LowerError::Internal(format!("marks of what is clipped: {e}"));
+        form = blocks::marked(&form, most).map_err(bug)?;
+    }
+    Ok(Cow::Owned(Training {
+        backward: differentiate(&form)?,
+        ..training.clone()
+    }))
 }
 
 /// Lowers a model to the program of one rank in which tensors lie as `wanted` says of the graphs.

@@ -2,7 +2,7 @@
 
 use crate::lower::analysis::view;
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::op::{Binary, Op, Scan, Unary};
+use gnnc_ir::op::{Binary, Clip, Op, Scan, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
 /// Partial sums of a region, by node.
@@ -80,6 +80,8 @@ fn transfer(
     match &node.op {
         Op::Arg(n) => (args.get(*n as usize).copied().unwrap_or(false), Vec::new()),
         Op::Loss(_) | Op::SumRanks => (true, Vec::new()),
+        // Of the own rows alone.
+        Op::Clip(Clip::Factor, _) => (false, Vec::new()),
         Op::SumRows | Op::PickSum(_) | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
             // Every rank has all rows, or the rows of a weight.
             Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(flags != [true, true]),

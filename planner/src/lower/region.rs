@@ -229,6 +229,7 @@ impl<'a> Region<'a> {
             Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
             Op::Blend => self.blend(lowerer, id)?,
             Op::Copies(Copies::Back | Copies::Left, _) => self.hand_back(lowerer, id)?,
+            Op::Clip(_, most) => self.clip_factor(lowerer, id, *most)?,
             Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
                 let out = self.product(lowerer, id, id)?;
                 self.values[n] = Some(out);

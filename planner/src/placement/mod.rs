@@ -16,10 +16,11 @@ use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::storage::{store, store_alike};
-use crate::lower::{LowerError, Training};
+use crate::lower::{LowerError, Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::{Program, Skipping};
 use gnnc_ir::storage::Storage;
+use std::borrow::Cow;
 
 /// What there is to know of a placement.
 pub struct Row {
@@ -249,7 +250,12 @@ pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, Low
 
 fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
     if place.ranks <= 1 {
-        return Ok(stored(one_rank::lower(training)?, place.storage));
+        let skips = row(place.placement).is_some_and(|row| row.skips);
+        let training = match place.skip.filter(|_| skips) {
+            Some(skipping) => with_gradients(training, 1, skipping)?,
+            None => Cow::Borrowed(training),
+        };
+        return Ok(stored(one_rank::lower(&training)?, place.storage));
     }
     let program = in_words(training, place, rank)?;
     let slices = row(place.placement).is_some_and(|row| row.slices);

@@ -39,6 +39,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
         dropout: Some(DropoutKey { seed: 7, epoch: 3 }),
         histories: Vec::new(),
         order: Vec::new(),
+        blocks: Vec::new(),
     };
     let args: Vec<Tensor> = (0u32..)
         .zip(&graph.args)

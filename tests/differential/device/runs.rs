@@ -157,6 +157,8 @@ fn device_copies_agree_with_the_processor() {
             "gap:0.1/cut",
             "adaptive:2/stop",
             "gap:0.1/cut/stop",
+            "adaptive:2/clip:0.05",
+            "fixed:1/stop/clip:0.05",
         ] {
             let options = TrainOptions {
                 skip: Some(rule.parse().unwrap()),

@@ -7,6 +7,7 @@
 
 use super::Terms;
 use crate::lower::Lowerer;
+use crate::lower::blocks::at_most;
 use crate::lower::kernel::intern;
 use crate::lower::region::Value;
 use gnnc_ir::expr::{Expr, Value as Scalar};
@@ -76,13 +77,7 @@ pub fn factor(
         let length = t.0.push(Scalar::Unary(Unary::Sqrt, total));
         let least = t.0.push(Scalar::Const(LEAST));
         let length = t.binary(Binary::Add, length, least);
-        let most = t.0.push(Scalar::Const(most));
-        let share = t.binary(Binary::Div, most, length);
-        // There is a larger of two numbers, and no smaller one.
-        let share = t.0.push(Scalar::Unary(Unary::Neg, share));
-        let one = t.0.push(Scalar::Const(-1.0));
-        let share = t.binary(Binary::Max, one, share);
-        t.0.push(Scalar::Unary(Unary::Neg, share))
+        at_most(&mut t.0, length, most)
     });
     code.push(map(lowerer, value, &[total], factor));
     factor

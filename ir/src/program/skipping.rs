@@ -1,0 +1,177 @@
+//! What SANCUS leaves out of exchanges, and what it does to gradients: a rule and its endings, as one writes them.
+
+use super::skip::{Length, Rule};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a placement leaves out of its exchanges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Skipping {
+    /// When a rank sends its rows.
+    pub rule: Rule,
+    /// Whether these are only the rows that a reader has arcs from (section 4: `rows = needed`), those of the
+    /// cut, and not all.
+    pub cut: bool,
+    /// Whether gradients by rows of blocks that were left out are dropped (section 5: `stale_grad = stop`): those
+    /// that are left are those of the loss with copies held constant.
+    pub stop: bool,
+    /// How long the gradient of what an activation or the loss reads may be, of all ranks together (section 3.2, step
+    /// 1 of the backward pass); none if it is not clipped.
+    pub clip: Option<Length>,
+}
+
+/// What is written behind a rule where only rows of the cut are sent.
+const CUT: &str = "/cut";
+
+/// What is written behind that where gradients of copies are dropped.
+const STOP: &str = "/stop";
+
+/// What is written behind that, before a length, where gradients of embeddings are clipped.
+const CLIP: &str = "/clip:";
+
+/// How texts of rules look.
+pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
+                         adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
+                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), behind it /cut \
+                         where readers are sent only the rows that they have arcs from, behind that \
+                         /stop where gradients of rows that were not sent are dropped, and behind that /clip:LENGTH where \
+                         gradients of embeddings are clipped (LENGTH is that of all ranks' rows together, above 0)";
+
+impl Skipping {
+    /// How long the gradient of one rank's rows may be: the same on all of them.
+    pub fn most_of_block(self, ranks: u32) -> Option<f32> {
+        let share = |Length(most)| f64::from(most) / f64::from(ranks).sqrt();
+        self.clip.map(|most| share(most) as f32)
+    }
+}
+
+impl From<Rule> for Skipping {
+    fn from(rule: Rule) -> Self {
+        Self {
+            rule,
+            cut: false,
+            stop: false,
+            clip: None,
+        }
+    }
+}
+
+impl fmt::Display for Skipping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)?;
+        f.write_str(if self.cut { CUT } else { "" })?;
+        f.write_str(if self.stop { STOP } else { "" })?;
+        self.clip
+            .map_or(Ok(()), |Length(most)| write!(f, "{CLIP}{most}"))
+    }
+}
+
+impl FromStr for Skipping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rest, clip) = match text.split_once(CLIP) {
+            Some((rest, most)) => (rest, Some(length(most).ok_or_else(|| wrong(text))?)),
+            None => (text, None),
+        };
+        let (rest, stop) = ending(rest, STOP);
+        let (rule, cut) = ending(rest, CUT);
+        let rule = rule.parse()?;
+        Ok(Self {
+            rule,
+            cut,
+            stop,
+            clip,
+        })
+    }
+}
+
+/// Says that a text is no rule.
+pub(super) fn wrong(text: &str) -> String {
+    format!("found the rule `{text}`, expected {RULES}")
+}
+
+/// A length that gradients may have.
+fn length(text: &str) -> Option<Length> {
+    let most: Option<f32> = text.parse().ok();
+    most.filter(|most| most.is_finite() && *most > 0.0)
+        .map(Length)
+}
+
+/// A text without an ending, and whether it had that.
+fn ending<'a>(text: &'a str, ending: &str) -> (&'a str, bool) {
+    let without = text.strip_suffix(ending);
+    (without.unwrap_or(text), without.is_some())
+}
+
+impl TryFrom<String> for Skipping {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Skipping> for String {
+    fn from(skipping: Skipping) -> Self {
+        skipping.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        for (text, cut, stop, clip) in [
+            ("adaptive:1", false, false, None),
+            ("gap:0.1:2/cut", true, false, None),
+            ("fixed:1/stop", false, true, None),
+            ("gap:0.1/cut/stop", true, true, None),
+            ("fixed:1/clip:0.25", false, false, Some(Length(0.25))),
+            ("gap:0.1/cut/stop/clip:3", true, true, Some(Length(3.0))),
+        ] {
+            let skipping: Skipping = text.parse().unwrap();
+            let found = (skipping.cut, skipping.stop, skipping.clip);
+            assert_eq!(found, (cut, stop, clip), "{text}");
+            assert_eq!(skipping.to_string(), text);
+            let json = serde_json::to_string(&skipping).unwrap();
+            assert_eq!(serde_json::from_str::<Skipping>(&json).unwrap(), skipping);
+        }
+        for wrong in [
+            "cut",
+            "/cut",
+            "/stop",
+            "/clip:1",
+            "fixed:1/all",
+            "fixed:1/cut/cut",
+            "fixed:1/stop/stop",
+            "fixed:1/stop/cut",
+            "fixed:1/clip",
+            "fixed:1/clip:",
+            "fixed:1/clip:0",
+            "fixed:1/clip:-1",
+            "fixed:1/clip:nan",
+            "fixed:1/clip:inf",
+            "fixed:1/clip:1e-99",
+            "fixed:1/clip:1/stop",
+            "fixed:1/clip:1/clip:1",
+        ] {
+            let error = wrong.parse::<Skipping>().unwrap_err();
+            assert!(error.contains("/stop where gradients"), "{error}");
+            assert!(error.contains("LENGTH is that of all"), "{error}");
+        }
+    }
+
+    /// The worked example: blocks of length 1 on 4 ranks are halved by a bound of 1, and are as long as that together.
+    #[test]
+    fn bounds_of_blocks_add_up_to_the_whole_bound() {
+        let of = |text: &str, ranks| text.parse::<Skipping>().unwrap().most_of_block(ranks);
+        assert_eq!(of("fixed:1/clip:1", 4), Some(0.5));
+        assert_eq!(of("fixed:1/clip:3", 1), Some(3.0));
+        assert_eq!(of("fixed:1", 4), None);
+    }
+}

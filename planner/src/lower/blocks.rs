@@ -1,0 +1,131 @@
+//! Gradients that are clipped by blocks (SANCUS, section 3.2, step 1 of the backward pass).
+//!
+//! The gradient of a layer's *pre-activations*, which an activation or the loss reads, is scaled by each rank for its own
+//! rows, before it goes on to weights and to earlier layers: by a number of its own, so that no message is needed. Before a
+//! model is differentiated, these tensors are marked ([`Clip::Gradient`]); marks are gone when it is lowered, and what
+//! they left in the backward pass ([`Clip::Rows`]) is made of other operators.
+
+use super::analysis::fixed;
+use super::kernel::Builder;
+use super::region::Region;
+use super::{LowerError, Lowerer};
+use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
+use gnnc_ir::infer::TypeError;
+use gnnc_ir::kernel::{At, Axis, Body, Over, Reduce};
+use gnnc_ir::op::{Binary, Clip, Op, Unary};
+use gnnc_ir::program::Instr;
+use gnnc_ir::{Graph, NodeId, Rows};
+
+/// The same graph with its pre-activations marked, so that gradients of a rank's rows are at most so long.
+///
+/// # Errors
+/// A graph that is not valid.
+pub fn marked(graph: &Graph, most: f32) -> Result<Graph, TypeError> {
+    within(graph, &[], most)
+}
+
+/// A graph whose arguments are the same in every epoch as `args` says.
+fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
+    let fixed = fixed(graph, args);
+    let mut read = vec![false; graph.nodes.len()];
+    for node in graph.nodes.iter().filter(|node| activates(&node.op)) {
+        let x = node.inputs[0];
+        read[x.0 as usize] = graph.ty(x).rows == Rows::Vertices && !fixed[x.0 as usize];
+    }
+    let mut out = graph.clone_without_nodes();
+    // Each node, and what is read in its place.
+    let mut new: Vec<(NodeId, NodeId)> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let op = match &node.op {
+            Op::Scan(scan) => {
+                let of = |input: &NodeId| fixed[input.0 as usize];
+                let mut args: Vec<bool> = node.inputs.iter().map(of).collect();
+                args[..scan.carries as usize].fill(false);
+                let mut scan = scan.clone();
+                scan.body = within(&scan.body, &args, most)?;
+                Op::Scan(scan)
+            }
+            op => op.clone(),
+        };
+        let input = |input: &NodeId| match (new[input.0 as usize], &op) {
+            // Results of a loop but the first are read from the loop.
+            ((loop_itself, _), Op::Out(_)) => loop_itself,
+            ((_, marked), _) => marked,
+        };
+        let inputs: Vec<NodeId> = node.inputs.iter().map(input).collect();
+        let same = out.add(op, &inputs, node.scope)?;
+        let marked = match read[id.0 as usize] {
+            true => out.add(Op::Clip(Clip::Gradient, most), &[same], node.scope)?,
+            false => same,
+        };
+        new.push((same, marked));
+    }
+    out.results = graph
+        .results
+        .iter()
+        .map(|id| new[id.0 as usize].1)
+        .collect();
+    Ok(out)
+}
+
+/// Whether what an operator reads is the last of what a layer is linear in.
+fn activates(op: &Op) -> bool {
+    match op {
+        Op::Loss(_) => true,
+        Op::Unary(f) => matches!(
+            f,
+            Unary::Relu | Unary::LeakyRelu(_) | Unary::Elu | Unary::Sigmoid | Unary::Tanh
+        ),
+        _ => false,
+    }
+}
+
+/// A rank's rows `x`, multiplied with a factor that depends on their squares.
+pub fn clip_rows(out: &mut Graph, x: NodeId, most: f32, scope: u32) -> Result<NodeId, TypeError> {
+    let squares = out.add(Op::Binary(Binary::Mul), &[x, x], scope)?;
+    let mut sum = out.add(Op::SumRows, &[squares], scope)?;
+    for axis in [Axis::Heads, Axis::Width] {
+        sum = out.add(Op::ReduceCols(axis, Reduce::Sum), &[sum], scope)?;
+    }
+    let factor = out.add(Op::Clip(Clip::Factor, most), &[sum], scope)?;
+    out.add(Op::Binary(Binary::Mul), &[x, factor], scope)
+}
+
+/// Appends `min(1, most / length)`.
+pub fn at_most(expr: &mut Expr, length: ValueId, most: f32) -> ValueId {
+    let most = expr.push(Scalar::Const(most));
+    let share = expr.push(Scalar::Binary(Binary::Div, most, length));
+    // There is a larger of two numbers, and no smaller one.
+    let share = expr.push(Scalar::Unary(Unary::Neg, share));
+    let one = expr.push(Scalar::Const(-1.0));
+    let share = expr.push(Scalar::Binary(Binary::Max, one, share));
+    expr.push(Scalar::Unary(Unary::Neg, share))
+}
+
+impl Region<'_> {
+    /// The factor of a rank's block, from the sum of its squares.
+    pub fn clip_factor(
+        &mut self,
+        lowerer: &mut Lowerer,
+        id: NodeId,
+        most: f32,
+    ) -> Result<(), LowerError> {
+        let node = self.graph.node(id);
+        let squares = self.stored(node.inputs[0])?;
+        let mut builder = Builder::new(node.ty);
+        let mut value = builder.read(squares, At::Row);
+        let length = value.push(Scalar::Unary(Unary::Sqrt, value.result()));
+        at_most(&mut value, length, most);
+        let body = Body::Map {
+            over: Over::Rows,
+            values: vec![value],
+        };
+        let extent = lowerer.extent(node.ty);
+        let out = self.target(lowerer, id, extent);
+        let output = (out.operand(At::Row), out.at);
+        let launch = builder.launch(&mut lowerer.program, body, extent, vec![output]);
+        self.code.push(Instr::Launch(launch));
+        self.values[id.0 as usize] = Some(out);
+        Ok(())
+    }
+}
