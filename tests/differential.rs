@@ -39,6 +39,8 @@ mod random;
 mod sameness;
 #[path = "differential/skip.rs"]
 mod skip;
+#[path = "differential/staged.rs"]
+mod staged;
 #[path = "differential/stages.rs"]
 mod stages;
 #[path = "differential/stop.rs"]

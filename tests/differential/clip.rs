@@ -2,7 +2,8 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
-use crate::pipeline::{self, RES_PLUS, check_case};
+use crate::pipeline::{self, RES_PLUS};
+use crate::staged::{self, check_case};
 use gnnc::ir::plan::Placement;
 
 /// A stack of parameters, some that are cut, one without a gradient, and one that a rank has whole.
@@ -55,7 +56,7 @@ fn stages_clip_by_the_length_of_all_gradients() {
         (4, 2, 2, 0.05),
         (3, 3, 1, 1e6),
     ] {
-        let way = pipeline::Way {
+        let way = staged::Way {
             ranks,
             stages,
             turns,

@@ -1,6 +1,7 @@
 //! Pipelines that learn nothing read what is true.
 
-use crate::pipeline::{MODELS, Way, case};
+use crate::pipeline::{MODELS, case};
+use crate::staged::Way;
 use gnnc::Trainer;
 use gnnc::ir::model::Optimizer;
 

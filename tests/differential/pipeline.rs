@@ -1,20 +1,12 @@
-//! Pipelines: what chunks and histories mean, and that sessions compute it.
+//! Pipelines: what chunks and histories mean.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
-use gnnc::graph::GraphData;
-use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::model::Relaxation;
 use gnnc::ir::op::{Input, Op};
-use gnnc::ir::plan::Placement;
-use gnnc::ir::program::Pipeline;
-use gnnc::ir::{Graph, NodeId, Rows};
-use gnnc::planner::placement::Stages;
+use gnnc::ir::{Graph, Rows};
 use gnnc::planner::stale::{StaleError, cuts, form, stages};
-use gnnc::runtime::chunk_order;
-use gnnc::{TrainOptions, Trainer};
 
 const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
      let h = h |> dropout(0.3) |> gcn_conv(5) |> relu
@@ -60,8 +52,8 @@ const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
      let h = gather(m@src * c@src, sum) |> linear(5) |> tanh
      let z = gather(tanh(dropout(h, 0.3)@src), sum) |> linear(classes)";
 /// Attention to embeddings of which some are dropped, without a weight in front.
-const DROPPED: &str =
-    "let h = x |> linear(6) |> relu |> attend |> linear(6) |> relu |> attend |> tanh
+const DROPPED: &str = "let h = x |> linear(6) |> relu |> attend(0.3)
+     let h = h |> linear(6) |> relu |> attend(0.3) |> tanh
      let z = h |> gcn_conv(classes)";
 /// Attention whose scores are not sums of vertices' scores.
 const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
@@ -77,8 +69,8 @@ pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let score = dot(tanh(l@src + r@dst), parameter(out))
        return gather(softmax(score) * l@src, sum)
      }
-     layer attend(h) on edges + loops {
-       let m = dropout(h, 0.3)
+     layer attend(h, drop) on edges + loops {
+       let m = dropout(h, drop)
        let score = dot(m@src, parameter(6)) + dot(m@dst, parameter(6))
        return gather(softmax(tanh(score)) * m@src, sum)
      }";
@@ -110,7 +102,7 @@ fn draw(seed: u64) -> impl FnMut() -> f64 {
 }
 
 /// Histories that fit a form, drawn.
-fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
+pub fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
     let mut next = draw(seed);
     let mut found: Vec<Tensor> = Vec::new();
     for node in &form.nodes {
@@ -125,7 +117,7 @@ fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
 }
 
 /// Parameters of a model without loops from those with.
-fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
+pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
     let mut out = Vec::new();
     for spec in &form.params {
         let n = model
@@ -274,230 +266,4 @@ fn what_has_no_form_is_refused() {
      let p = matmul(h, parameter(3, rows = 4)) + matmul(g, parameter(3, rows = 4))
      let z = gather(p@src, max) |> linear(classes)";
     assert!(matches!(refused(of_two), StaleError::OldWeight(_)));
-}
-
-/// How a pipeline is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    pub ranks: u32,
-    pub stages: u32,
-    pub turns: u32,
-    pub chunks: u32,
-    pub interval: u32,
-}
-
-impl Way {
-    fn stages(self) -> Stages {
-        Stages {
-            turns: self.turns,
-            chunks: self.chunks,
-            interval: self.interval,
-            ..Stages::new(self.stages)
-        }
-    }
-
-    fn pipeline(self) -> Pipeline {
-        Pipeline {
-            stages: self.stages,
-            stage: 0,
-            chunks: self.chunks,
-            shuffle: true,
-            interval: self.interval,
-        }
-    }
-
-    pub fn options(self) -> TrainOptions {
-        TrainOptions {
-            workers: self.ranks,
-            // A hybrid of one stage is graph parallelism, and has no chunks.
-            placement: match self.stages == self.ranks || self.stages == 1 {
-                true => Placement::Pipeline,
-                false => Placement::Hybrid,
-            },
-            stages: Some(self.stages()),
-            allow: Relaxation::ALL.to_vec(),
-            ..TrainOptions::default()
-        }
-    }
-
-    /// The chunk of each vertex.
-    fn chunks(self, data: &GraphData) -> Vec<u32> {
-        let parts = self.stages().width(self.ranks);
-        let whole = Partition::whole(data.vertices());
-        let metis = partition::by_name("metis", 0).unwrap();
-        let parts = match parts {
-            1 => whole,
-            parts => metis.partition(&data.topology, parts).unwrap(),
-        };
-        let cut = parts.cut_chunks(&data.topology, self.chunks, 0).unwrap();
-        (0..data.vertices()).map(|v| cut.chunk_of(v)).collect()
-    }
-}
-
-/// A session with start values that leave no parameter at 0 or 1.
-fn start(case: &Case, way: Way) -> Trainer {
-    let mut trainer = Trainer::new(&case.loaded, &case.compiled, &way.options())
-        .unwrap_or_else(|e| panic!("{way:?}: {e}"));
-    let mut start = trainer.session.parameters().unwrap();
-    for (n, tensor) in start.iter_mut().enumerate() {
-        for (k, value) in tensor.values.iter_mut().enumerate() {
-            *value += 0.3 * ((7 * n + 3 * k) as f32 * 0.7).sin();
-        }
-    }
-    trainer.session.set_parameters(&start).unwrap();
-    trainer
-}
-
-/// What becomes history, by number.
-fn kept(form: &Graph) -> Graph {
-    let blends = form.nodes.iter().filter(|node| node.op == Op::Blend);
-    let mut results: Vec<NodeId> = Vec::new();
-    for blend in blends {
-        let Op::Input(Input::History(history)) = form.node(blend.inputs[3]).op else {
-            panic!("a blend without a history")
-        };
-        if history.number as usize == results.len() {
-            results.push(blend.inputs[2]);
-        }
-    }
-    Graph {
-        results,
-        ..form.clone()
-    }
-}
-
-/// Trains some epochs, each from the same parameters, and compares with the interpreter.
-fn check(body: &str, way: Way) {
-    check_case(case(body), body, way);
-}
-
-pub fn check_case(mut case: Case, body: &str, way: Way) {
-    case.loss();
-    let model = case.loaded.model.graph.clone();
-    let form = form(&model).unwrap();
-    let training = differentiate(&form).unwrap();
-    let data = case.loaded.data.as_ref().unwrap();
-    let chunk_of = way.chunks(data);
-    let mut trainer = start(&case, way);
-    let seed = case.loaded.model.train.seed;
-    let before = trainer.session.parameters().unwrap();
-    let params = case.parameters(&before);
-    let mut context = EvalContext {
-        params: elements(&form, &model, &params),
-        ..case.context().clone()
-    };
-    // An exact pass fills the histories.
-    context.histories = histories(&form, 40, 0);
-    context.histories = evaluate(&kept(&form), &context).unwrap();
-    let mut stale = false;
-    for epoch in 0..5u64 {
-        let order = chunk_order(&way.pipeline(), seed, epoch + 1);
-        let place = |chunk: &u32| order.iter().position(|c| c == chunk).unwrap() as u32;
-        context.order = chunk_of.iter().map(place).collect();
-        let epoch_key = epoch as u32;
-        context.dropout = Some(DropoutKey {
-            seed,
-            epoch: epoch_key,
-        });
-        let report = trainer
-            .epoch()
-            .unwrap_or_else(|e| panic!("{way:?}: {e}\n{body}"));
-        let results = evaluate(&training.graph, &context).unwrap();
-        let loss = results[training.loss].data[0];
-        let off = (report.loss - loss).abs() / loss.abs().max(1e-3);
-        assert!(
-            off < 1e-4,
-            "{way:?} epoch {epoch}: loss {}, not {loss}\n{body}",
-            report.loss
-        );
-        let after = elements(
-            &form,
-            &model,
-            &case.parameters(&trainer.session.parameters().unwrap()),
-        );
-        let decay = |n: usize| {
-            form.params[n]
-                .decay
-                .unwrap_or(case.loaded.model.train.weight_decay)
-        };
-        let all = |n: usize| results[training.grads[n].unwrap()].data.iter();
-        let factor = case.clipped((0..form.params.len()).flat_map(all));
-        let largest = (0..form.params.len())
-            .flat_map(all)
-            .map(|g| factor * g)
-            .fold(0.0, |m: f64, g| m.max(g.abs()));
-        for (n, spec) in form.params.iter().enumerate() {
-            let grad = &results[training.grads[n].unwrap()].data;
-            let old = &context.params[n].data;
-            let scale = grad
-                .iter()
-                .fold(largest * 1e-3, |m: f64, g| m.max((factor * g).abs()));
-            for k in 0..grad.len() {
-                let expected = factor * grad[k] + decay(n) * old[k];
-                let found = (old[k] - after[n].data[k]) / 64.0;
-                assert!(
-                    (found - expected).abs() <= 1e-4 * scale,
-                    "{way:?} epoch {epoch}: gradient of {} {:?} [{k}]: {found}, not {expected} \
-                     (largest {scale})\n{body}",
-                    spec.name,
-                    spec.element
-                );
-            }
-        }
-        let exact = EvalContext {
-            order: Vec::new(),
-            ..context.clone()
-        };
-        let other = evaluate(&form, &exact).unwrap()[0].data[0];
-        stale |= (other - loss).abs() > 1e-7;
-        if (epoch + 1) % u64::from(way.interval) == 0 {
-            context.histories = evaluate(&kept(&form), &context).unwrap();
-        }
-        trainer.session.set_parameters(&before).unwrap();
-    }
-    assert!(stale == (way.chunks > 1), "{way:?}\n{body}");
-    trainer.evaluate().unwrap();
-    let logits = trainer.session.logits().unwrap();
-    let exact = EvalContext {
-        params,
-        ..case.context().clone()
-    };
-    let expected = &evaluate(&model, &exact).unwrap()[1].data;
-    let scale = expected.iter().fold(0.0, |m: f64, z| m.max(z.abs()));
-    for (z, e) in logits.iter().zip(expected) {
-        assert!(
-            (f64::from(*z) - e).abs() <= 1e-4 * scale,
-            "{way:?}: logit {z}, not {e}\n{body}"
-        );
-    }
-}
-
-#[test]
-fn sessions_compute_what_the_form_says() {
-    for body in MODELS {
-        let layers = case(body).compiled.layers();
-        for (ranks, [stages, turns], chunks, interval) in [
-            (1, [1, 1], 1, 1),
-            (1, [1, 1], 5, 2),
-            (2, [2, 1], 4, 1),
-            (3, [3, 1], 6, 2),
-            (2, [1, 1], 4, 2),
-            (3, [1, 1], 3, 1),
-            (4, [2, 1], 4, 3),
-            (6, [3, 1], 2, 2),
-            (2, [2, 2], 4, 1),
-            (4, [2, 2], 3, 2),
-        ] {
-            let way = Way {
-                ranks,
-                stages,
-                turns,
-                chunks,
-                interval,
-            };
-            if stages * turns <= layers {
-                check(body, way);
-            }
-        }
-    }
 }

@@ -154,6 +154,13 @@ pub fn stages(graph: &Graph, count: u32, layers: &[u32]) -> Result<Vec<Vec<Run>>
             last: run + 1 == layers.len(),
         });
     }
+    // What nothing reads is there all the same: checkpoints hold every parameter.
+    if let Some(first) = stages.first_mut().and_then(|runs| runs.first_mut()) {
+        let unread = (graph.params.iter().zip(&owner)).filter(|(_, owner)| owner.is_none());
+        for (spec, _) in unread {
+            first.graph.param(spec.clone());
+        }
+    }
     stages.iter_mut().for_each(|runs| share_parameters(runs));
     Ok(stages)
 }
