@@ -11,6 +11,7 @@ classes instead of hidden columns. `as written` adds what that saves. Epochs are
 Needs Python 3.9 and nothing else.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -144,4 +145,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -10,6 +10,7 @@ taken by default, is another function than the model and compared with one worke
 the yardstick is not.
 """
 
+import argparse
 import json
 import os
 import re
@@ -60,8 +61,23 @@ def nudged(model, graph, placement):
         return losses(model, graph, 1, placement, file.name)
 
 
-chosen = [argument.split(",") for argument in sys.argv[1:4]]
-placements, models, graphs = chosen + [PLACEMENTS, list(MODELS), GRAPHS][len(chosen):]
+def some(known):
+    """Names of `known` with commas between them."""
+    def names(text):
+        unknown = [name for name in text.split(",") if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"found {', '.join(unknown)}, expected some of {', '.join(known)}")
+        return text.split(",")
+    return names
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+for name, known, default in [
+    ("placements", PLACEMENTS + RELAXED, PLACEMENTS), ("models", list(MODELS), list(MODELS)), ("graphs", GRAPHS, GRAPHS),
+]:
+    parser.add_argument(name, nargs="?", type=some(known), default=default, help=",".join(known))
+chosen = parser.parse_args()
+placements, models, graphs = chosen.placements, chosen.models, chosen.graphs
 failed, worst = [], 0.0
 print("| graph | model | placement | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "| yardstick |")
 print("| --- " * (5 + len(WORKERS)) + "|")

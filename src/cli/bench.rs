@@ -39,7 +39,7 @@ pub struct BenchEpoch {
     /// How the work is placed on several workers.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// Seed of every random draw, in place of the model's.

@@ -36,11 +36,11 @@ pub struct SearchArgs {
         default_value = "metis,metis-edges"
     )]
     partitioner: Vec<PartitionerName>,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Price nothing but candidates with this placement, number of ranks, partitioner or chunks, or
-    /// mixtures of which the features lie so: features=columns are those that begin with push-pull.
+    /// Price nothing but candidates with this placement, number of ranks, partitioner, chunks, or stages, turns or interval of
+    /// pipelines, or mixtures of which the features lie so: features=columns are those that begin with push-pull.
     /// skip=RULE says when exchanges are left out. offload=yes lists those of which tensors have to rest on
     /// the host, offload=no lets none do so. interior=yes lists those that compute rows which need nothing of other
     /// ranks while halo rows are under way, interior=no lets none do so.

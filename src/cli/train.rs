@@ -35,7 +35,7 @@ pub struct Train {
     /// chooses; as the plan says, or graph.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::way)]
     placement: Option<Way>,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample.
+    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// The machines that a plan is made for, where the best placement or layouts of a mixed one are to be found; cpu if

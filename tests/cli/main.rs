@@ -12,6 +12,7 @@ mod graphs;
 mod memory;
 mod mixtures;
 mod offload;
+mod pages;
 mod plans;
 mod push_pull;
 mod rankings;
