@@ -28,6 +28,7 @@ mod text;
 mod trace;
 mod train;
 mod turns;
+mod watch;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};

@@ -10,6 +10,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent};
+use super::watch::{Watcher, progress_bar};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
@@ -17,14 +18,9 @@ use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::placement::{Stages, row};
 use gnnc::planner::search::PlacementSpec;
-use gnnc::{Compiled, Loaded, Progress, Summary, TrainOptions, train_traced};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use gnnc::{Compiled, Loaded, Summary, TrainOptions, train_traced};
 use serde_json::json;
-use std::io::IsTerminal;
 use std::path::PathBuf;
-
-/// Lines of progress that a run prints about.
-const LINES: u32 = 20;
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -57,7 +53,7 @@ pub struct Train {
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["checkpoint", "resume", "trace", "profile"]
+        conflicts_with_all = ["checkpoint", "resume", "curve", "trace", "profile"]
     )]
     seeds: Option<u64>,
     /// How vertices are divided: metis, metis-edges, hash or range; as in the plan, or metis.
@@ -75,6 +71,9 @@ pub struct Train {
     /// Epochs between evaluations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
+    /// Write the loss and the accuracies of every evaluated epoch to this file, as CSV.
+    #[arg(long, value_name = "FILE")]
+    curve: Option<PathBuf>,
     /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -159,7 +158,12 @@ impl Train {
 
     /// What can be found wrong before anything is read.
     fn check(&self) -> Result<(), Failure> {
-        for (path, what) in [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")] {
+        let files = [
+            (&self.checkpoint, "checkpoint"),
+            (&self.curve, "curve"),
+            (&self.trace, "trace"),
+        ];
+        for (path, what) in files {
             if let Some(path) = path {
                 writable(path, what)?;
             }
@@ -248,8 +252,11 @@ impl Train {
         }
         let mut watcher = Watcher::new(out, headline, self.checkpoint.is_some());
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
-        watcher.finish()?;
+        let curve = watcher.finish()?;
         let (summary, trace) = result?;
+        if let Some(path) = &self.curve {
+            replace(path, curve.as_bytes())?;
+        }
         if let Some(path) = &self.trace {
             replace(path, trace.chrome_json().as_bytes())?;
         }
@@ -338,110 +345,6 @@ impl Train {
                 "runs": &runs,
             }),
         )
-    }
-}
-
-/// Prints lines of progress, about [`LINES`] of them and the last one.
-struct Watcher<'a> {
-    out: &'a Output,
-    /// What stands above the table.
-    headline: String,
-    bar: Option<ProgressBar>,
-    last: Option<Progress>,
-    printed: u64,
-    /// Whether the run leaves something behind when nobody reads its report.
-    goes_on: bool,
-    failure: Option<Failure>,
-}
-
-impl<'a> Watcher<'a> {
-    fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
-        Self {
-            out,
-            headline,
-            bar: None,
-            last: None,
-            printed: 0,
-            goes_on,
-            failure: None,
-        }
-    }
-
-    fn see(&mut self, progress: &Progress) {
-        let epochs = progress.epochs;
-        if self.last.is_none() {
-            self.bar = Some(progress_bar(self.out, u64::from(epochs)));
-            let head = " epoch        loss     train       val      test    epoch time";
-            self.print(&format!("{}\n{head}\n", self.headline));
-        }
-        let first = self.last.is_none();
-        self.last = Some(*progress);
-        let epoch = progress.epoch.epoch;
-        if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
-            self.line(progress);
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(epoch);
-            bar.set_message(format!("loss {:.4}", progress.epoch.loss));
-        }
-    }
-
-    fn line(&mut self, progress: &Progress) {
-        self.printed = progress.epoch.epoch;
-        let share = |score: Option<gnnc::runtime::Score>| {
-            score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
-        };
-        let metrics = progress.metrics;
-        self.print(&format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>12}\n",
-            progress.epoch.epoch,
-            loss(progress.epoch.loss),
-            share(metrics.map(|m| m.train)),
-            share(metrics.map(|m| m.val)),
-            share(metrics.map(|m| m.test)),
-            Seconds(progress.epoch.seconds),
-        ));
-    }
-
-    fn print(&mut self, text: &str) {
-        if self.out.is_json() || self.failure.is_some() {
-            return;
-        }
-        let print = || self.out.text(text);
-        let result = match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        };
-        if let Err(failure) = result {
-            // A reader that has seen enough ends the run, unless that would lose its result.
-            if matches!(failure, Failure::Closed) && !self.goes_on {
-                std::process::exit(0);
-            }
-            self.failure = Some(failure);
-        }
-    }
-
-    /// The last line, and what went wrong with the others.
-    fn finish(mut self) -> Answer {
-        if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
-            self.line(&last);
-        }
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        self.failure.map_or(Ok(()), Err)
-    }
-}
-
-/// A bar on a terminal, nothing in a pipe.
-fn progress_bar(out: &Output, length: u64) -> ProgressBar {
-    if out.is_json() || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-    match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }
 

@@ -1,0 +1,127 @@
+//! What a training run shows while it goes on, and its curve.
+
+use super::output::{Failure, Output};
+use super::summary::loss;
+use super::text::percent;
+use gnnc::Progress;
+use gnnc::ir::units::Seconds;
+use gnnc::runtime::Score;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+
+/// Lines of progress that a run prints about.
+const LINES: u32 = 20;
+
+/// Prints lines of progress, about [`LINES`] of them and the last one.
+pub(super) struct Watcher<'a> {
+    out: &'a Output,
+    /// What stands above the table.
+    headline: String,
+    bar: Option<ProgressBar>,
+    last: Option<Progress>,
+    printed: u64,
+    /// A line for each epoch that was evaluated.
+    curve: String,
+    /// Whether the run leaves something behind when nobody reads its report.
+    goes_on: bool,
+    failure: Option<Failure>,
+}
+
+impl<'a> Watcher<'a> {
+    pub(super) fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
+        Self {
+            out,
+            headline,
+            bar: None,
+            last: None,
+            printed: 0,
+            curve: "epoch,loss,train,val,test\n".to_owned(),
+            goes_on,
+            failure: None,
+        }
+    }
+
+    pub(super) fn see(&mut self, progress: &Progress) {
+        let epochs = progress.epochs;
+        if self.last.is_none() {
+            self.bar = Some(progress_bar(self.out, u64::from(epochs)));
+            let head = " epoch        loss     train       val      test    epoch time";
+            self.print(&format!("{}\n{head}\n", self.headline));
+        }
+        let first = self.last.is_none();
+        self.last = Some(*progress);
+        let epoch = progress.epoch.epoch;
+        if let Some(metrics) = progress.metrics {
+            let [train, val, test] =
+                [metrics.train, metrics.val, metrics.test].map(|score| score.share());
+            let loss = progress.epoch.loss;
+            self.curve
+                .push_str(&format!("{epoch},{loss},{train},{val},{test}\n"));
+        }
+        if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
+            self.line(progress);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(epoch);
+            bar.set_message(format!("loss {:.4}", progress.epoch.loss));
+        }
+    }
+
+    fn line(&mut self, progress: &Progress) {
+        self.printed = progress.epoch.epoch;
+        let share = |score: Option<Score>| {
+            score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
+        };
+        let metrics = progress.metrics;
+        self.print(&format!(
+            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>12}\n",
+            progress.epoch.epoch,
+            loss(progress.epoch.loss),
+            share(metrics.map(|m| m.train)),
+            share(metrics.map(|m| m.val)),
+            share(metrics.map(|m| m.test)),
+            Seconds(progress.epoch.seconds),
+        ));
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.out.is_json() || self.failure.is_some() {
+            return;
+        }
+        let print = || self.out.text(text);
+        let result = match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        };
+        if let Err(failure) = result {
+            // A reader that has seen enough ends the run, unless that would lose its result.
+            if matches!(failure, Failure::Closed) && !self.goes_on {
+                std::process::exit(0);
+            }
+            self.failure = Some(failure);
+        }
+    }
+
+    /// Prints the last line. The curve as CSV, accuracies as shares, or what went wrong with the lines.
+    pub(super) fn finish(mut self) -> Result<String, Failure> {
+        if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
+            self.line(&last);
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.failure.map_or(Ok(self.curve), Err)
+    }
+}
+
+/// A bar on a terminal, nothing in a pipe.
+pub(super) fn progress_bar(out: &Output, length: u64) -> ProgressBar {
+    if out.is_json() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    match ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
