@@ -212,9 +212,9 @@ fn a_curve_has_the_epochs_that_were_evaluated() {
     let curve = folder.join("curve.csv");
     let more = [
         "--epochs",
-        "70",
+        "71",
         "--evaluate-every",
-        "3",
+        "2",
         "--format",
         "json",
     ];
