@@ -4,14 +4,22 @@
     cargo build --release && python3 scripts/stale.py [--graphs cora,..] [--models gcnii,..] [--ways 4x1,..]
 
 A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks; 1x1 is one worker
-without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest validation loss. Epochs to target are
-those until the validation accuracy first reaches --target of the best that one worker reaches (mean of the
-seeds). With --ablation the ways have one technique less, or one number another, each. Prints a markdown table.
-Needs Python 3.9 and nothing else.
+without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest
+validation loss. Epochs to target are those until the validation accuracy, mean of the seeds, first reaches --target of
+the highest that one worker's mean reaches; the interval holds 90 % of 1000 draws of as many seeds with replacement, the
+same seeds for both. Of each seed: the mean over the seeds of the epochs until it first reaches --target of the mean
+over the seeds of the highest that one worker reaches (all epochs, if never), divided by that of one worker.
+
+With --ablation the ways have one technique less, or one number another, each. --curves keeps all runs in a file, with
+the command and the model of each, and makes none again that is in there; delete it when the compiler changes. Runs go
+through all epochs: the models' patience is left out. Prints a markdown table. Needs Python 3.9 and nothing else.
 """
 
 import argparse
+import csv
+import json
 import os
+import random
 import re
 import statistics
 import subprocess
@@ -34,42 +42,102 @@ ABLATION = {
 }
 # Graphs whose features are taken as they are: divided by their sums they are so small that little is learned of them.
 PLAIN = ["photo"]
-EPOCH = re.compile(r"^ *(\d+) +[\d.naif-]+ +[\d.]+ % +([\d.]+) % +[\d.]+ %", re.M)
-TEST = re.compile(r"^test accuracy +([\d.]+) %", re.M)
 
 
-def source(model, graph, folder):
-    """The model's file; for some graphs a copy."""
-    file = ROOT / f"examples/{MODELS[model]}.gir"
-    if graph not in PLAIN:
-        return file
+def source(model, graph, folder, options):
+    """A copy of the model's file, with the options' learning rate and without patience."""
+    file = ROOT / (options.file or f"examples/{MODELS[model]}.gir")
+    text = re.sub(r"^ *patience = .*\n", "", file.read_text(), flags=re.M)
+    if graph in PLAIN:
+        text = text.replace("normalize_features = true", "normalize_features = false")
+    if options.lr:
+        text = re.sub(r"\blr = [\d.e-]+", f"lr = {options.lr}", text)
     copy = Path(folder) / file.name
-    text = file.read_text().replace("normalize_features = true", "normalize_features = false")
     copy.write_text(text.replace('"data/', f'"{ROOT}/examples/data/'))
     return copy
 
 
-def run(file, graph, way, seed, options):
+def arguments(graph, way, seed, options):
+    """What gnnc is asked for, but for the model."""
     shape, _, chunks = way.split(",")[0].partition("/")
     stages, width = map(int, shape.split("x"))
-    command = [
-        os.environ.get("GNNC") or ROOT / "target/release/gnnc", "train", file,
-        "--graph", ROOT / f"examples/data/{graph}.npz", "--set", "hidden=64",
-        "--epochs", str(options.epochs), "--evaluate-every", str(options.every), "--seed", str(seed),
-    ]
+    found = ["--graph", f"examples/data/{graph}.npz", "--seed", seed]
+    found += ["--epochs", options.epochs, "--evaluate-every", options.every]
+    for setting in {"hidden": "hidden=64", **{item.split("=")[0]: item for item in options.set}}.values():
+        found += ["--set", setting]
     if stages * width > 1:
         placement = "pipeline" if width == 1 else "hybrid"
-        command += ["--placement", placement, "--allow", "stale", "--workers", str(stages * width)]
-        command += ["--stages", str(stages), *(["--chunks", chunks] if chunks else []), *ABLATION.get(way, [])]
-    found = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+        found += ["--placement", placement, "--allow", "stale", "--workers", stages * width, "--stages", stages]
+        found += [*(["--chunks", chunks] if chunks else []), *ABLATION.get(way, [])]
+    return [str(part) for part in found]
+
+
+def run(file, asked):
+    """The accuracy on the test vertices in percent, and epochs and validation accuracies."""
+    program, curve = os.environ.get("GNNC") or ROOT / "target/release/gnnc", file.with_suffix(".csv")
+    command = [program, "train", file, *asked, "--curve", curve, "--format", "json"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
-    curve = [(int(epoch), float(val)) for epoch, val in EPOCH.findall(found.stdout)]
-    return float(TEST.search(found.stdout)[1]), curve
+    with curve.open() as rows:
+        points = [(int(row["epoch"]), round(100 * float(row["val"]), 3)) for row in csv.DictReader(rows)]
+    return {"test": 100 * json.loads(found.stdout)["test_accuracy"], "curve": points}
 
 
-def reached(curve, target):
-    return next((epoch for epoch, val in curve if val >= target), None)
+def kept(file, asked, options):
+    """The same, from the file of curves where it is in there."""
+    if not options.curves:
+        return run(file, asked)
+    runs = json.loads(options.curves.read_text()) if options.curves.exists() else {}
+    name = " ".join([*asked, file.read_text().replace(str(ROOT), "")])
+    if name not in runs:
+        found = run(file, asked)
+        runs = json.loads(options.curves.read_text()) if options.curves.exists() else {}
+        runs[name] = found
+        aside = options.curves.with_suffix(".new")
+        aside.write_text(json.dumps(runs))
+        aside.replace(options.curves)
+    return runs[name]
+
+
+def mean_curve(runs):
+    return [(points[0][0], statistics.fmean(val for _, val in points)) for points in zip(*(run["curve"] for run in runs))]
+
+
+def highest(curve):
+    return max(val for _, val in curve)
+
+
+def reached(curve, target, never):
+    return next((epoch for epoch, val in curve if val >= target), never)
+
+
+def times(runs, alone, share):
+    """Epochs to the target of the mean curve, and those of one worker; infinity if never."""
+    mean, base = mean_curve(runs), mean_curve(alone)
+    target = share * highest(base)
+    return reached(mean, target, float("inf")), reached(base, target, float("inf"))
+
+
+def interval(runs, alone, share, draws=1000):
+    """What nine of ten ratios of drawn seeds lie between."""
+    random.seed(0)
+    ratios = []
+    for _ in range(draws):
+        seeds = random.choices(range(len(runs)), k=len(runs))
+        epochs, base = times([runs[seed] for seed in seeds], [alone[seed] for seed in seeds], share)
+        ratios.append(epochs / base)
+    ratios.sort()
+    return ratios[draws // 20], ratios[-1 - draws // 20]
+
+
+def of_each(runs, alone, share):
+    """The ratio of mean epochs to a target that each seed reaches by itself, and how many never do."""
+    target = share * statistics.fmean(highest(run["curve"]) for run in alone)
+    epochs = [[reached(run["curve"], target, None) for run in some] for some in (runs, alone)]
+    last = runs[0]["curve"][-1][0]
+    ratio = sum(epoch or last for epoch in epochs[0]) / sum(epoch or last for epoch in epochs[1])
+    return ratio, epochs[0].count(None)
 
 
 def main():
@@ -82,10 +150,14 @@ def main():
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--every", type=int, default=2, help="epochs between evaluations")
     parser.add_argument("--target", type=float, default=0.98)
+    parser.add_argument("--set", action="append", default=[], help="a parameter of the model, as gnnc takes it")
+    parser.add_argument("--lr", help="learning rate in place of the model's")
+    parser.add_argument("--file", help="model file in place of those of --models")
+    parser.add_argument("--curves", type=Path, help="JSON file that keeps the runs")
     options = parser.parse_args()
     ways = list(ABLATION) if options.ablation else options.ways.split(",")
-    print("| model | graph | way | test accuracy | against one worker | epochs to target | against one worker |")
-    print("| --- | --- | --- | --: | --: | --: | --: |", flush=True)
+    print("| model | graph | way | test accuracy | against one worker | epochs to target | against one worker | of each seed |")
+    print("| --- | --- | --- | --: | --: | --: | --: | --: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         compare(options, ways, folder)
 
@@ -93,21 +165,22 @@ def main():
 def compare(options, ways, folder):
     for model in options.models.split(","):
         for graph in options.graphs.split(","):
-            file, alone = source(model, graph, folder), None
+            file, alone = source(model, graph, folder, options), None
             for way in ["1x1", *ways]:
-                runs = [run(file, graph, way, seed, options) for seed in range(options.seeds)]
-                tests = [test for test, _ in runs]
-                if alone is None:
-                    best = statistics.mean(max(val for _, val in curve) for _, curve in runs)
-                    target = options.target * best
-                epochs = [reached(curve, target) for _, curve in runs]
-                missed = epochs.count(None)
-                epochs = statistics.mean([epoch or options.epochs for epoch in epochs])
-                test, spread = statistics.mean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
-                alone = alone or (test, epochs)
-                late = f" ({missed} never)" if missed else ""
-                print(f"| {model} | {graph} | {way} | {test:.2f} ± {spread:.2f} % | {test - alone[0]:+.2f} "
-                      f"| {epochs:.0f}{late} | {epochs / alone[1]:.2f} |", flush=True)
+                runs = [kept(file, arguments(graph, way, seed, options), options) for seed in range(options.seeds)]
+                alone = alone or runs
+                print(f"| {model} | {graph} | {way} | {row(runs, alone, options.target)} |", flush=True)
+
+
+def row(runs, alone, share):
+    tests, base = ([run["test"] for run in some] for some in (runs, alone))
+    mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
+    epochs, once = times(runs, alone, share)
+    low, high = interval(runs, alone, share)
+    each, never = of_each(runs, alone, share)
+    late = f" ({never} never)" if never else ""
+    return (f"{mean:.2f} ± {spread:.2f} % | {mean - statistics.fmean(base):+.2f} | {epochs} "
+            f"| {epochs / once:.2f} ({low:.2f} to {high:.2f}) | {each:.2f}{late}")
 
 
 if __name__ == "__main__":

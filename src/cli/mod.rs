@@ -23,13 +23,13 @@ mod numbers;
 mod output;
 mod plan;
 mod profile;
-mod progress;
 mod summary;
 mod sweep;
 mod text;
 mod trace;
 mod train;
 mod turns;
+mod watch;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};

@@ -9,9 +9,9 @@ use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
-use super::progress::{Watcher, progress_bar};
 use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent};
+use super::watch::{Watcher, progress_bar};
 use clap::Args;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
@@ -56,7 +56,7 @@ pub struct Train {
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["checkpoint", "resume", "trace", "profile"]
+        conflicts_with_all = ["checkpoint", "resume", "curve", "trace", "profile"]
     )]
     seeds: Option<u64>,
     /// How vertices are divided: metis, metis-edges, hash or range; as in the plan, or metis.
@@ -74,6 +74,9 @@ pub struct Train {
     /// Epochs between evaluations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
+    /// Write the loss and the accuracies of every evaluated epoch to this file, as CSV.
+    #[arg(long, value_name = "FILE")]
+    curve: Option<PathBuf>,
     /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -199,7 +202,12 @@ impl Train {
                     .to_owned(),
             ));
         }
-        for (path, what) in [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")] {
+        let files = [
+            (&self.checkpoint, "checkpoint"),
+            (&self.curve, "curve"),
+            (&self.trace, "trace"),
+        ];
+        for (path, what) in files {
             if let Some(path) = path {
                 writable(path, what)?;
             }
@@ -288,8 +296,11 @@ impl Train {
         }
         let mut watcher = Watcher::new(out, headline, self.checkpoint.is_some());
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
-        watcher.finish()?;
+        let curve = watcher.finish()?;
         let (summary, trace) = result?;
+        if let Some(path) = &self.curve {
+            replace(path, curve.as_bytes())?;
+        }
         if let Some(path) = &self.trace {
             replace(path, trace.chrome_json().as_bytes())?;
         }

@@ -207,6 +207,45 @@ fn seeds_give_mean_and_deviation() {
 }
 
 #[test]
+fn a_curve_has_the_epochs_that_were_evaluated() {
+    let (folder, model) = folder(&ring());
+    let curve = folder.join("curve.csv");
+    let more = [
+        "--epochs",
+        "71",
+        "--evaluate-every",
+        "2",
+        "--format",
+        "json",
+    ];
+    let args = ["train", text(&model), "--curve", text(&curve)];
+    let json = gnnc(args.iter().chain(&more)).json();
+    let text = std::fs::read_to_string(&curve).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("epoch,loss,train,val,test"));
+    let rows = lines.map(|line| {
+        line.split(',')
+            .map(|field| field.parse().unwrap())
+            .collect()
+    });
+    let rows: Vec<Vec<f64>> = rows.collect();
+    let epochs = rows.iter().map(|row| row[0] as u32);
+    assert!(epochs.eq((2..71).step_by(2).chain([71])), "{text}");
+    assert_eq!(rows[rows.len() - 1][1], json["train_loss"]);
+    let best = rows
+        .iter()
+        .find(|row| row[0] == json["best_epoch"])
+        .unwrap();
+    assert_eq!(
+        (best[3], best[4]),
+        (
+            json["val_accuracy"].as_f64().unwrap(),
+            json["test_accuracy"].as_f64().unwrap()
+        )
+    );
+}
+
+#[test]
 fn traces_and_caches_are_written_where_they_should() {
     let (folder, model) = folder(&ring());
     let (trace, cache) = (folder.join("trace.json"), folder.join("cache"));

@@ -1,10 +1,11 @@
-//! Lines and bars that say how far a run is.
+//! What a training run shows while it goes on, and its curve.
 
-use super::output::{Answer, Failure, Output};
+use super::output::{Failure, Output};
 use super::summary::loss;
 use super::text::percent;
 use gnnc::Progress;
 use gnnc::ir::units::Seconds;
+use gnnc::runtime::Score;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
@@ -12,34 +13,35 @@ use std::io::IsTerminal;
 const LINES: u32 = 20;
 
 /// Prints lines of progress, about [`LINES`] of them and the last one.
-pub struct Watcher<'a> {
+pub(super) struct Watcher<'a> {
     out: &'a Output,
     /// What stands above the table.
     headline: String,
     bar: Option<ProgressBar>,
     last: Option<Progress>,
     printed: u64,
+    /// A line for each epoch that was evaluated.
+    curve: String,
     /// Whether the run leaves something behind when nobody reads its report.
     goes_on: bool,
     failure: Option<Failure>,
 }
 
 impl<'a> Watcher<'a> {
-    /// Of a run that prints this headline first.
-    pub fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
+    pub(super) fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
         Self {
             out,
             headline,
             bar: None,
             last: None,
             printed: 0,
+            curve: "epoch,loss,train,val,test\n".to_owned(),
             goes_on,
             failure: None,
         }
     }
 
-    /// Prints a line of what an epoch did, if it is time for one.
-    pub fn see(&mut self, progress: &Progress) {
+    pub(super) fn see(&mut self, progress: &Progress) {
         let epochs = progress.epochs;
         if self.last.is_none() {
             self.bar = Some(progress_bar(self.out, u64::from(epochs)));
@@ -49,6 +51,13 @@ impl<'a> Watcher<'a> {
         let first = self.last.is_none();
         self.last = Some(*progress);
         let epoch = progress.epoch.epoch;
+        if let Some(metrics) = progress.metrics {
+            let [train, val, test] =
+                [metrics.train, metrics.val, metrics.test].map(|score| score.share());
+            let loss = progress.epoch.loss;
+            self.curve
+                .push_str(&format!("{epoch},{loss},{train},{val},{test}\n"));
+        }
         if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
             self.line(progress);
         }
@@ -60,7 +69,7 @@ impl<'a> Watcher<'a> {
 
     fn line(&mut self, progress: &Progress) {
         self.printed = progress.epoch.epoch;
-        let share = |score: Option<gnnc::runtime::Score>| {
+        let share = |score: Option<Score>| {
             score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
         };
         let metrics = progress.metrics;
@@ -93,23 +102,20 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// The last line, and what went wrong with the others.
-    ///
-    /// # Errors
-    /// What could not be written.
-    pub fn finish(mut self) -> Answer {
+    /// Prints the last line. The curve as CSV, accuracies as shares, or what went wrong with the lines.
+    pub(super) fn finish(mut self) -> Result<String, Failure> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
         }
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        self.failure.map_or(Ok(()), Err)
+        self.failure.map_or(Ok(self.curve), Err)
     }
 }
 
 /// A bar on a terminal, nothing in a pipe.
-pub fn progress_bar(out: &Output, length: u64) -> ProgressBar {
+pub(super) fn progress_bar(out: &Output, length: u64) -> ProgressBar {
     if out.is_json() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
