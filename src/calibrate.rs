@@ -3,7 +3,6 @@
 
 mod fit;
 mod runs;
-pub mod study;
 
 use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, merged, seconds};
@@ -108,9 +107,9 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 /// Sizes between those of a few kilobytes and those of hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { vertices: 2_000, arcs: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 6 },
-    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.1, widths: ALL, epochs: 5 },
-    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 3 },
+    Case { vertices: 2_000, arcs: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
+    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.1, widths: ALL, epochs: 8 },
+    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
     Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
     Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
     Case { vertices: 150_000, arcs: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
