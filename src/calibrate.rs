@@ -227,7 +227,12 @@ impl Case {
         Ok(data)
     }
 
-    fn model(&self, body: &str, (width, heads): (u32, u32), data: &GraphData) -> Result<Loaded, Error> {
+    fn model(
+        &self,
+        body: &str,
+        (width, heads): (u32, u32),
+        data: &GraphData,
+    ) -> Result<Loaded, Error> {
         let text = format!(
             "graph g {{ vertices = 2  edges = 1  features = 1  classes = 2 }}\n\
              model m(width = {width}, heads = {heads}) on g {{\n  {body}\n  \

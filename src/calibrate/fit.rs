@@ -9,7 +9,7 @@ const SWEEPS: usize = 20_000;
 /// Rounds in which measurements that fit badly lose weight.
 const ROUNDS: usize = 6;
 /// Relative error from which on a measurement loses weight.
-const GOOD: f64 = 0.1;
+const GOOD: f64 = 0.03;
 /// Seconds that are added to a time before an error is compared with it: what takes less is noise.
 const SHORT: f64 = 2e-6;
 

@@ -337,13 +337,7 @@ impl Terms {
 
     /// What is read and written: in a stream, or picked row by row.
     /// An arc takes so many `instructions`.
-    fn operands(
-        &mut self,
-        program: &Program,
-        launch: &Launch,
-        nest: &Nest,
-        instructions: f64,
-    ) {
+    fn operands(&mut self, program: &Program, launch: &Launch, nest: &Nest, instructions: f64) {
         let kernel = program.kernel(launch.kernel);
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
