@@ -150,3 +150,28 @@ fn exponentials(expr: &Expr) -> f64 {
     };
     expr.values.iter().filter(is_exponential).count() as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `passes` of the code generator: narrow heads lie side by side, as many as eight vectors hold; wide ones are cut
+    /// by themselves.
+    #[test]
+    fn heads_are_cut_as_code_is_generated() {
+        let cases = [
+            ((1, 1), (1, false)),
+            ((1, 41), (11, false)),
+            ((8, 1), (2, true)),
+            ((8, 2), (4, true)),
+            // Five heads, then three.
+            ((8, 6), (8 + 5, true)),
+            ((3, 5), (4, true)),
+            ((8, 32), (64, false)),
+            ((7, 130), (231, false)),
+        ];
+        for ((heads, width), expected) in cases {
+            assert_eq!(cut(heads, width), expected, "{heads} x {width}");
+        }
+    }
+}
