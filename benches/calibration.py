@@ -42,8 +42,8 @@ def predict(row, binary, machine):
     """The epoch that a plan predicts."""
     pin = f"placement=graph,ranks={row['ranks']}"
     if row["ranks"] > 1:
-        # The parts that bench-epoch makes; a plan may find better ones.
-        pin += ",partitioner=metis"
+        # The parts and the kernels of bench-epoch; a plan may find better ones.
+        pin += ",partitioner=metis,interior=no"
     plan = run(binary, "plan", *arguments(row), "--cluster", machine, "--pin", pin)
     row["predicted"], row["basis"] = plan["candidates"][0]["epoch_seconds"], plan["candidates"][0]["basis"]
 

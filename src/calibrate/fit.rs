@@ -1,6 +1,8 @@
 //! From measured times to costs: what of each term explains them best.
 
+use gnnc_ir::trace::median;
 use gnnc_ir::work::{TERM_COUNT, TERMS};
+use std::collections::BTreeMap;
 
 /// Sweeps over all coefficients; they change by less than a thousandth long before.
 const SWEEPS: usize = 20_000;
@@ -18,6 +20,21 @@ pub struct Sample {
     pub terms: [f64; TERM_COUNT],
     /// Seconds.
     pub seconds: f64,
+}
+
+/// What asks for the same is one measurement, however often it was made: the median of its times. Heads and widths that
+/// many models share would else outvote those that few have.
+pub fn merged(samples: &[Sample]) -> Vec<Sample> {
+    let mut found: BTreeMap<[u64; TERM_COUNT], Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        let key = sample.terms.map(f64::to_bits);
+        found.entry(key).or_default().push(sample.seconds);
+    }
+    let merge = |(terms, seconds): ([u64; TERM_COUNT], Vec<f64>)| Sample {
+        terms: terms.map(f64::from_bits),
+        seconds: median(&seconds),
+    };
+    found.into_iter().map(merge).collect()
 }
 
 /// Costs that are not negative, with the least sum of absolute relative errors. Memory that lies
@@ -127,7 +144,7 @@ mod tests {
     fn known_costs_are_found_among_outliers() {
         let mut costs = [0.0; TERM_COUNT];
         (costs[0], costs[1], costs[3]) = (1e-3, 3e-9, 5e-10);
-        (costs[7], costs[8], costs[9], costs[10]) = (1e-11, 2e-11, 4e-11, 8e-11);
+        (costs[8], costs[9], costs[10], costs[11]) = (1e-11, 2e-11, 4e-11, 8e-11);
         let mut samples = Vec::new();
         let mut state = 1u64;
         let mut draw = || {
@@ -139,7 +156,7 @@ mod tests {
         for n in 0..200 {
             let mut terms = [0.0; TERM_COUNT];
             (terms[0], terms[1], terms[3]) = (1.0, draw() / 100.0, draw());
-            terms[7 + n % 4] = draw() * 10.0;
+            terms[8 + n % 4] = draw() * 10.0;
             let exact = dot(&terms, &costs);
             let seconds = if n % 20 == 0 { exact * 1.5 } else { exact };
             samples.push(Sample { terms, seconds });
@@ -151,15 +168,30 @@ mod tests {
         assert!(error(&samples, &found) < 0.04);
     }
 
+    /// Nine short samples that ask for the same count as one beside a long one.
+    #[test]
+    fn what_asks_for_the_same_is_one_measurement() {
+        let sample = |arcs, seconds| {
+            let mut terms = [0.0; TERM_COUNT];
+            terms[2] = arcs;
+            Sample { terms, seconds }
+        };
+        let mut samples: Vec<Sample> = (0..9).map(|i| sample(1e3, f64::from(i) * 1e-3)).collect();
+        samples.push(sample(2e3, 1.0));
+        let merged = merged(&samples);
+        let found: Vec<(f64, f64)> = merged.iter().map(|s| (s.terms[2], s.seconds)).collect();
+        assert_eq!(found, [(1e3, 4e-3), (2e3, 1.0)]);
+    }
+
     #[test]
     fn memory_that_was_not_measured_costs_what_nearer_memory_costs() {
         let mut terms = [0.0; TERM_COUNT];
-        terms[8] = 1e6;
+        terms[9] = 1e6;
         let found = fit(&[Sample {
             terms,
             seconds: 1e-3,
         }]);
-        assert!(found[8] > 0.0 && found[9] == found[8] && found[10] == found[8]);
-        assert!(found[11..].iter().all(|c| *c == 0.0));
+        assert!(found[9] > 0.0 && found[10..13].iter().all(|c| *c == found[9]));
+        assert!(found[13..].iter().all(|c| *c == 0.0));
     }
 }

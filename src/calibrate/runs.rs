@@ -8,6 +8,11 @@ use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
 use gnnc_ir::work::demand;
 use gnnc_planner::placement::Flow;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a model is trained before it is measured: until caches, predicted branches and the clock are as they are
+/// in a run that goes on.
+const WARM: Duration = Duration::from_millis(20);
 
 /// What was measured with a number of ranks at once.
 pub struct Heap {
@@ -77,8 +82,14 @@ impl Heap {
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(loaded, compiled, &run)?;
-        trainer.epoch()?;
-        trainer.session.take_trace();
+        let begun = Instant::now();
+        loop {
+            trainer.epoch()?;
+            trainer.session.take_trace();
+            if begun.elapsed() >= WARM {
+                break;
+            }
+        }
         let program = compiled.program(&place(loaded, compiled, &run)?)?;
         let sizes = trainer.session.sizes();
         let what = format!("{what}, {placement}");

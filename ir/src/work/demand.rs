@@ -4,34 +4,45 @@
 //! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
+mod vectors;
+
 use super::{Nest, element, launched, loads, stored};
-use crate::expr::{Expr, Value};
-use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
-use crate::op::{Binary, Unary};
+use crate::kernel::{At, Body, End, Kernel, Operand, Over};
 use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
+use vectors::Vectors;
 
 /// Number of [`TERMS`].
-pub const TERM_COUNT: usize = 15;
+pub const TERM_COUNT: usize = 23;
 
-/// What is counted, as cluster files name it. Bytes and cache lines are divided among sizes of
-/// the memory that they come from: half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
-/// everything that the instruction touches, for lines the matrix that they are picked from.
+/// What is counted, as cluster files name it. Bytes, cache lines and waits are divided among sizes of
+/// the memory that they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
+/// everything that the instruction touches, for lines and waits the matrix that rows are picked from.
+/// `vector` has vectors of 16 floats in products and of 4 elsewhere, `lane` what is loaded float by float, `wait` instructions
+/// that stand still for values of arcs (rows of a product's operand that begin somewhere else).
 pub const TERMS: [&str; TERM_COUNT] = [
     "launch",
     "row",
     "arc",
     "vector",
+    "lane",
     "slow",
     "exp",
     "finish",
+    "stream_32k",
     "stream_512k",
     "stream_4m",
     "stream_32m",
     "stream_256m",
+    "line_32k",
     "line_512k",
     "line_4m",
     "line_32m",
     "line_256m",
+    "wait_32k",
+    "wait_512k",
+    "wait_4m",
+    "wait_32m",
+    "wait_256m",
 ];
 
 /// Groups of instructions that share costs.
@@ -64,19 +75,22 @@ const LAUNCH: usize = 0;
 const ROW: usize = 1;
 const ARC: usize = 2;
 const VECTOR: usize = 3;
-const SLOW: usize = 4;
-const EXP: usize = 5;
-const FINISH: usize = 6;
-const STREAM: usize = 7;
-const LINE: usize = 11;
+const LANE: usize = 4;
+const SLOW: usize = 5;
+const EXP: usize = 6;
+const FINISH: usize = 7;
+const STREAM: usize = 8;
+const LINE: usize = 13;
+const WAIT: usize = 18;
 
-/// Floats of a vector register, and bytes of a cache line.
+/// Floats of a vector of a product, and bytes of a cache line.
 const LANES: u64 = 16;
 const CACHE_LINE: u64 = 64;
-/// Columns up to which a product is cut differently.
+/// Columns up to which a product is cut differently, and the vectors of its result that are in registers at a time.
 const NARROW: u64 = 64;
+const TILE: f64 = 24.0;
 /// Logarithms of the sizes that memory is divided among.
-const LEVELS: [f64; 4] = [19.0, 22.0, 25.0, 28.0];
+const LEVELS: [f64; 5] = [15.0, 19.0, 22.0, 25.0, 28.0];
 
 /// What an instruction asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,13 +132,11 @@ pub fn demand(
         } => {
             let (inner, columns) = (u64::from(*inner), u64::from(*columns));
             if let Some(launch) = finish {
-                let kernel = program.kernel(launch.kernel);
-                let rows = sizes.rows(launch.rows);
-                let vectors = (rows * vectors(kernel)) as f64;
-                let exprs = kernel.body.exprs();
-                terms.counts[FINISH] += vectors * exprs.iter().map(|e| cheap(e)).sum::<f64>();
-                terms.counts[SLOW] += vectors * exprs.iter().map(|e| slow(e)).sum::<f64>();
-                terms.counts[EXP] += vectors * exprs.iter().map(|e| exponentials(e)).sum::<f64>();
+                let vectors = Vectors::of(program.kernel(launch.kernel));
+                let rows = sizes.rows(launch.rows) as f64;
+                terms.counts[FINISH] += rows * vectors.vector;
+                terms.counts[SLOW] += rows * vectors.slow;
+                terms.counts[EXP] += rows * vectors.exp;
             }
             let other = match product {
                 Product::Nn | Product::Nt => out.at,
@@ -186,12 +198,19 @@ impl Terms {
 
     /// `rows` of `row` bytes, picked from `reach` bytes in no order.
     fn pick(&mut self, rows: u64, row: u64, reach: u64) {
-        // A row that does not fill its lines begins anywhere in them.
-        let lines = match row % CACHE_LINE {
-            0 => (row / CACHE_LINE) as f64,
+        // A row that lines are not cut into begins anywhere in them.
+        let lines = match (row % CACHE_LINE, row) {
+            (0, _) => (row / CACHE_LINE) as f64,
+            (_, row) if CACHE_LINE.is_multiple_of(row) => 1.0,
             _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
         };
         self.spread(LINE, rows as f64 * lines, reach);
+    }
+
+    /// Instructions that stand still until what was picked from `reach` bytes is there: a processor looks a number of
+    /// instructions ahead, so the more of them an arc takes, the fewer arcs it waits for at a time.
+    fn wait(&mut self, instructions: f64, reach: u64) {
+        self.spread(WAIT, instructions, reach);
     }
 
     /// Divides an amount among the sizes of memory.
@@ -227,6 +246,15 @@ impl Terms {
         self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
         self.stream(rows * (a * inner + other * columns));
+        // Each row of `a` begins somewhere else.
+        self.wait(rows as f64, self.reach);
+        if columns <= NARROW {
+            // One factor of each multiply-add is a scalar; the smaller matrix is read once for each tile of rows.
+            self.counts[LANE] = (rows * inner) as f64;
+            let width = columns.div_ceil(LANES);
+            let lines = (rows * inner * width * width) as f64 / TILE;
+            self.spread(LINE, lines, inner * width * CACHE_LINE);
+        }
         match (product, columns > NARROW) {
             (Product::Nn, false) => "gemm-nn",
             (Product::Nt, false) => "gemm-nt",
@@ -260,12 +288,12 @@ impl Terms {
         };
         self.counts[ROW] = rows as f64;
         self.counts[ARC] = nonzeros as f64;
-        self.counts[VECTOR] = (nonzeros * columns.div_ceil(LANES)) as f64;
+        self.counts[VECTOR] = (nonzeros * columns.div_ceil(4)) as f64;
         self.stream(8 * nonzeros + written * rows * columns);
         self.pick(nonzeros, read * columns, read * others * columns);
         match product {
             Product::Tn => {
-                self.pick(nonzeros, 4, 4 * nonzeros);
+                self.wait(nonzeros as f64, 4 * nonzeros);
                 "sparse-gemm-tn"
             }
             Product::Nn | Product::Nt => "sparse-gemm-nn",
@@ -275,52 +303,21 @@ impl Terms {
     fn launch(&mut self, program: &Program, launch: &Launch, sizes: &RankSizes) -> &'static str {
         let kernel = program.kernel(launch.kernel);
         let nest = Nest::new(kernel, launch.rows, sizes);
-        let inner = match &kernel.body {
-            Body::Gather { .. } | Body::EdgeSoftmax { .. } => nest.arcs,
-            _ => nest.row_count(kernel),
-        };
-        let vectors = vectors(kernel);
-        self.counts[ROW] = match &kernel.body {
-            Body::RowReduce {
-                axis: Axis::Width,
-                over: Over::Rows,
-                ..
-            } => (nest.rows * u64::from(kernel.heads)) as f64,
-            _ => nest.rows as f64,
-        };
-        self.counts[ARC] = match &kernel.body {
-            Body::RowReduce {
-                axis: Axis::Width,
-                over: Over::Edges(_),
-                ..
-            } => (nest.arcs * u64::from(kernel.heads)) as f64,
-            _ => nest.arcs as f64,
-        };
-        let (values, finish): (Vec<&Expr>, Option<&Expr>) = match &kernel.body {
-            Body::Map { values, .. } => (values.iter().collect(), None),
-            Body::Gather { value, finish, .. } => (vec![value], Some(finish)),
-            Body::RowReduce { value, finish, .. } => (vec![value], Some(finish)),
-            Body::ColReduce { value, .. }
-            | Body::TypeSum { value, .. }
-            | Body::EdgeSoftmax { value, .. } => (vec![value], None),
-        };
-        let each = (inner * vectors) as f64;
-        let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
-        let exponential = match &kernel.body {
-            Body::EdgeSoftmax { .. } => 1.0,
-            _ => 0.0,
-        };
-        self.counts[VECTOR] = each * (values.iter().map(|e| cheap(e)).sum::<f64>() + reduces);
-        self.counts[SLOW] = each * values.iter().map(|e| slow(e)).sum::<f64>();
-        self.counts[EXP] =
-            each * (values.iter().map(|e| exponentials(e)).sum::<f64>() + exponential);
-        if let Some(finish) = finish {
-            let each = (nest.rows * vectors) as f64;
-            self.counts[FINISH] = each * (cheap(finish) + 1.0);
-            self.counts[SLOW] += each * slow(finish);
-            self.counts[EXP] += each * exponentials(finish);
-        }
-        self.operands(program, launch, kernel, &nest);
+        let vectors = Vectors::of(kernel);
+        let inner = match kernel.body.edge_set() {
+            Some(_) => nest.arcs,
+            None => nest.rows,
+        } as f64;
+        let finished = nest.row_count(kernel) as f64;
+        self.counts[ROW] = nest.rows as f64;
+        self.counts[ARC] = nest.arcs as f64;
+        self.counts[VECTOR] = inner * vectors.vector;
+        self.counts[LANE] = inner * vectors.lane;
+        let [finish, slow, exp] = vectors.finish.map(|n| finished * n);
+        self.counts[FINISH] = finish;
+        self.counts[SLOW] = inner * vectors.slow + slow;
+        self.counts[EXP] = inner * vectors.exp + exp;
+        self.operands(program, launch, &nest, vectors.instructions());
         match &kernel.body {
             Body::Map {
                 over: Over::Rows, ..
@@ -339,7 +336,9 @@ impl Terms {
     }
 
     /// What is read and written: in a stream, or picked row by row.
-    fn operands(&mut self, program: &Program, launch: &Launch, kernel: &Kernel, nest: &Nest) {
+    /// An arc takes so many `instructions`.
+    fn operands(&mut self, program: &Program, launch: &Launch, nest: &Nest, instructions: f64) {
+        let kernel = program.kernel(launch.kernel);
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
@@ -369,6 +368,10 @@ impl Terms {
                     let row = once / times.max(1);
                     let all = bytes(program, *at, &self.held);
                     self.pick(times, row, all);
+                    // Arcs' values are each picked once, so no cache has them.
+                    if operand.at == At::Edge {
+                        self.wait(times as f64 * instructions, all);
+                    }
                 }
                 None => streamed += once,
             }
@@ -400,57 +403,6 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
         _ => 0,
     };
     buffers + structure
-}
-
-/// Vectors of one row: those of all columns together where heads lie side by side.
-fn vectors(kernel: &Kernel) -> u64 {
-    let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
-    let dense = |o: &Operand| match (kernel.width, o.head_step, o.column_step) {
-        (1, step, _) => step <= 1,
-        (_, 0, 0) => true,
-        (width, step, 1) => step == width,
-        _ => false,
-    };
-    match kernel.inputs.iter().chain(&kernel.outputs).all(dense) {
-        true => (heads * width).div_ceil(LANES),
-        false => heads * width.div_ceil(LANES),
-    }
-}
-
-/// Operations and loads of one evaluation that a processor does every cycle.
-fn cheap(expr: &Expr) -> f64 {
-    let all = expr
-        .values
-        .iter()
-        .filter(|v| !matches!(v, Value::Const(_) | Value::Acc));
-    all.count() as f64
-}
-
-/// Divisions, roots and draws.
-fn slow(expr: &Expr) -> f64 {
-    let is_slow = |value: &&Value| {
-        matches!(
-            value,
-            Value::Mask(_)
-                | Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
-                | Value::Binary(Binary::Div, ..)
-        )
-    };
-    expr.values.iter().filter(is_slow).count() as f64
-}
-
-/// Exponentials and their kind.
-fn exponentials(expr: &Expr) -> f64 {
-    let is_exponential = |value: &&Value| {
-        let Value::Unary(op, _) = value else {
-            return false;
-        };
-        matches!(
-            op,
-            Unary::Elu | Unary::EluStep | Unary::Exp | Unary::Log | Unary::Sigmoid | Unary::Tanh
-        )
-    };
-    expr.values.iter().filter(is_exponential).count() as f64
 }
 
 /// The group of a reduction over arcs: whether it picks rows of vertices, values of arcs, or both.

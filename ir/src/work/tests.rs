@@ -437,7 +437,7 @@ fn a_loss_costs_by_training_vertex() {
     assert_eq!(found.group, "loss");
     let mut terms = [0.0; TERM_COUNT];
     // Launches, vertices, those that are learnt, their exponentials, bytes of a near cache.
-    (terms[0], terms[1], terms[2], terms[5]) = (1.0, 10.0, 4.0, 12.0);
-    terms[7] = f64::from(4 * 3 * (4 + 10));
+    (terms[0], terms[1], terms[2], terms[6]) = (1.0, 10.0, 4.0, 12.0);
+    terms[8] = f64::from(4 * 3 * (4 + 10));
     assert_eq!(found.terms, terms);
 }
