@@ -82,7 +82,8 @@ def main():
             planned, measured, *memory = row(model, graph, sets, chunks, turns, options, Path(folder))
             cells = [f"{1e3 * planned[0]:.1f}", f"{1e3 * measured[0]:.1f}"]
             for i in (1, 2, 3):
-                cells += [f"{100 * side[i] / side[0]:.1f} %" for side in (planned, measured)]
+                digits = 2 if i == 2 else 1
+                cells += [f"{100 * side[i] / side[0]:.{digits}f} %" for side in (planned, measured)]
             cells += [f"{size / 2**20:.1f}" for size in memory]
             name = f"{model.split('_32')[0]}, {sets['depth']} layers of {sets['hidden']}"
             print(f"| {name} | {graph} | {chunks} | {turns} | {' | '.join(cells)} |", flush=True)

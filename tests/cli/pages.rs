@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Columns of a line of prose.
+const MOST_COLUMNS: usize = 150;
+
 /// Names and texts of the pages.
 fn pages() -> Vec<(String, String)> {
     let mut paths = vec!["README.md".to_owned(), "ARCHITECTURE.md".to_owned()];
@@ -38,6 +41,26 @@ fn commands<'a>(page: &'a str, program: &str) -> Vec<String> {
     });
     let begins = |part: &String| part.split_whitespace().next() == Some(program);
     parts.filter(begins).collect()
+}
+
+/// A page that was cut off does not begin with its title.
+#[test]
+fn pages_have_a_title_and_lines_that_can_be_read() {
+    for (name, text) in pages() {
+        let first = text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("# "),
+            "{name} begins with `{first}`, not with its title"
+        );
+        for (number, line) in (1..).zip(text.lines()) {
+            let free = line.starts_with('|') || line.starts_with("    ");
+            let columns = line.chars().count();
+            assert!(
+                free || columns <= MOST_COLUMNS,
+                "{name}:{number}: {columns} columns, expected at most {MOST_COLUMNS}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -67,6 +67,13 @@ pub const MESSAGES: [&str; 7] = [
     "reduce-rows",
 ];
 
+impl Costs {
+    /// What an exchange of rows takes: a rank packs those that it sends and unpacks those that come.
+    pub fn exchange(&self) -> Option<&MessageCost> {
+        self.messages.get(MESSAGES[0])
+    }
+}
+
 impl Measured {
     /// The costs for a number of ranks: those of the largest number that was measured and is
     /// not larger, else the smallest.

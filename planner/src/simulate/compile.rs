@@ -280,8 +280,12 @@ impl<'a> Compiler<'a> {
     /// What the messages of an instruction were measured to take; none if they were not, or if
     /// they leave the node on which they were.
     fn measured(&self, name: usize) -> Option<&'a MessageCost> {
-        let costs = self.costs.filter(|_| self.fabric.nodes.len() == 1)?;
+        let costs = self.costs.filter(|_| self.one_node())?;
         costs.messages.get(self.names[name].text)
+    }
+
+    fn one_node(&self) -> bool {
+        self.fabric.nodes.len() == 1
     }
 
     /// The time of an instruction over `sizes` on a rank that holds more: what was measured for what it asks, or
@@ -310,7 +314,7 @@ impl<'a> Compiler<'a> {
     /// Passing over `read` and `written` bytes; no time at all if there are none, or if the
     /// link was measured with what goes before and after a message.
     fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if read + written == 0.0 || self.costs.is_some() {
+        if read + written == 0.0 || self.costs.is_some() && self.one_node() {
             return 0.0;
         }
         let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));

@@ -188,8 +188,11 @@ fn run(
         });
     }
     let mut mail: Mails = BTreeMap::new();
+    let measured = cluster.calibration.measured.as_ref();
+    let costs = measured.and_then(|measured| measured.of((width * alike.stages.len()) as u32));
     let links = Links {
         cluster,
+        measured: costs.is_some_and(|costs| costs.exchange().is_some()),
         width,
         stages: alike.stages.len() as u32,
     };
@@ -298,6 +301,8 @@ impl Stage<'_> {
 /// What lies between ranks of the same part in neighbouring stages.
 struct Links<'a> {
     cluster: &'a Cluster,
+    /// Whether messages within a node were measured.
+    measured: bool,
     width: usize,
     stages: u32,
 }
@@ -311,6 +316,8 @@ impl Links<'_> {
         let leaves = |part: &u32| node(from, *part) != node(to, *part);
         let link = match leaves(&part) {
             true => &self.cluster.between,
+            // Measured with what the stages do to send and to receive.
+            false if self.measured => return (0.0, 0.0),
             false => &self.cluster.inside,
         };
         let with =

@@ -2,6 +2,7 @@
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
+use gnnc_ir::cluster::Costs;
 use gnnc_ir::program::{Chunk, Passage, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
@@ -54,11 +55,16 @@ impl Compiler<'_> {
             name,
             sends,
             with: passage.with,
-            packing: bytes
-                .iter()
-                .map(|&bytes| self.pass(bytes, bytes, 0.0))
-                .collect(),
+            packing: bytes.iter().map(|&bytes| self.copying(bytes)).collect(),
             bytes,
+        }
+    }
+    /// Packing rows for another stage, or unpacking those of one: half of what an exchange of as many does.
+    fn copying(&self, bytes: f64) -> f64 {
+        match self.costs.and_then(Costs::exchange) {
+            Some(_) if bytes == 0.0 => 0.0,
+            Some(cost) => (cost.latency.0 + bytes / cost.bandwidth) / 2.0,
+            None => self.pass(bytes, bytes, 0.0),
         }
     }
 }
