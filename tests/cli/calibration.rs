@@ -127,6 +127,14 @@ fn what_cannot_be_measured_is_refused() {
             "[calibration.measured]\ndate = \"today\"\n",
             "gnnc calibrate",
         ),
+        (
+            "[calibration.measured.ranks.1.spmm]\nrow = 1\n",
+            "an earlier gnnc counted",
+        ),
+        (
+            "[calibration.measured]\ncounts = 1\nranks.1.spmm.row = 1\n",
+            "is 1, expected 2",
+        ),
     ] {
         let file = folder.file("machine.toml", format!("{head}{costs}"));
         refused(1, &["plan", &cora, "--cluster", text(&file)], &[message]);

@@ -23,6 +23,9 @@ pub struct Measured {
     pub costs: Vec<Costs>,
 }
 
+/// What is counted, as a number that changes when [`TERMS`] count something else: costs of other counts are not to be used.
+const COUNTS: u32 = 2;
+
 fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
@@ -66,13 +69,6 @@ pub const MESSAGES: [&str; 7] = [
     "replicate",
     "reduce-rows",
 ];
-
-impl Costs {
-    /// What an exchange of rows takes: a rank packs those that it sends and unpacks those that come.
-    pub fn exchange(&self) -> Option<&MessageCost> {
-        self.messages.get(MESSAGES[0])
-    }
-}
 
 impl Measured {
     /// The costs for a number of ranks: those of the largest number that was measured and is
@@ -122,7 +118,7 @@ impl Measured {
     /// The tables of a cluster file.
     pub(super) fn to_toml(&self) -> String {
         let mut text = format!(
-            "\n[calibration.measured]\nmachine = {:?}\ndate = {:?}\n",
+            "\n[calibration.measured]\nmachine = {:?}\ndate = {:?}\ncounts = {COUNTS}\n",
             self.machine, self.date
         );
         for Costs {
@@ -169,6 +165,11 @@ impl MessageCost {
 }
 
 impl Costs {
+    /// What an exchange of rows takes: a rank packs those that it sends and unpacks those that come.
+    pub fn exchange(&self) -> Option<&MessageCost> {
+        self.messages.get(MESSAGES[0])
+    }
+
     /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do; none if
     /// its group was not measured.
     pub fn seconds(&self, demand: &Demand) -> Option<f64> {
@@ -180,7 +181,7 @@ impl Costs {
 }
 
 pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
-    section.only(&["machine", "date", "ranks"])?;
+    section.only(&["machine", "date", "counts", "ranks"])?;
     let mut measured = Measured {
         machine: section.text("machine")?.unwrap_or_default(),
         date: section.text("date")?.unwrap_or_default(),
@@ -225,7 +226,18 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         measured.costs.push(costs);
     }
     measured.costs.sort_by_key(|costs| costs.ranks);
-    Ok(measured)
+    match section.count("counts")? {
+        Some(COUNTS) => Ok(measured),
+        Some(other) => Err(ClusterError::WrongType {
+            key: section.key("counts"),
+            found: other.to_string(),
+            expected: "2, what this gnnc counts; measure again with `gnnc calibrate`",
+        }),
+        None => Err(section.missing(
+            "counts",
+            "the costs are of what an earlier gnnc counted; measure again with `gnnc calibrate`",
+        )),
+    }
 }
 
 /// What the messages of each instruction take.

@@ -312,7 +312,7 @@ impl<'a> Section<'a> {
         self.table.keys().map(String::as_str)
     }
 
-    fn key(&self, key: &str) -> String {
+    pub(super) fn key(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
         } else {
@@ -419,7 +419,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn count(&self, key: &str) -> Result<Option<u32>, ClusterError> {
+    pub(super) fn count(&self, key: &str) -> Result<Option<u32>, ClusterError> {
         match self.table.get(key) {
             None => Ok(None),
             Some(Value::Integer(n)) if *n <= 0 => Err(ClusterError::NotPositive {

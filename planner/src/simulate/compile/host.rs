@@ -62,8 +62,7 @@ impl Compiler<'_> {
     /// Packing rows for another stage, or unpacking those of one: half of what an exchange of as many does.
     fn copying(&self, bytes: f64) -> f64 {
         match self.costs.and_then(Costs::exchange) {
-            Some(_) if bytes == 0.0 => 0.0,
-            Some(cost) => (cost.latency.0 + bytes / cost.bandwidth) / 2.0,
+            Some(cost) => cost.seconds(bytes.round() as u64) / 2.0,
             None => self.pass(bytes, bytes, 0.0),
         }
     }
