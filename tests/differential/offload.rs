@@ -19,7 +19,6 @@ use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
@@ -376,14 +375,7 @@ fn offload_is_checked() {
 /// Random models, graphs, placements and shares of the memory; every tenth on the device.
 #[test]
 fn offload_random_models() {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    let config = Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(60),
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    let mut runner = random::runner(60);
     let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow {
         overlap,
         chunks,

@@ -226,18 +226,21 @@ pub fn way() -> impl Strategy<Value = Way> {
     )
 }
 
-/// The same cases in every run: the derivative of `relu` jumps, so that a case in which f32
+/// The same cases in every run, so many or PROPTEST_CASES: the derivative of `relu` jumps, so that a case in which f32
 /// and f64 round to different sides of 0 is possible, if rare.
-#[test]
-fn random_models() {
-    let cases = std::env::var("PROPTEST_CASES").ok();
+pub fn runner(cases: u32) -> TestRunner {
+    let asked = std::env::var("PROPTEST_CASES").ok();
     let config = Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(100),
+        cases: asked.and_then(|n| n.parse().ok()).unwrap_or(cases),
         failure_persistence: None,
         ..Config::default()
     };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}
+
+#[test]
+fn random_models() {
+    let mut runner = runner(100);
     let result = runner.run(&(body(), shape(), way()), |(body, shape, way)| {
         let mut case = Case::new(LAYERS, &body, planted(shape));
         if relaxations(way.placement).contains(&Relaxation::Decouple) {

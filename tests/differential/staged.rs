@@ -18,7 +18,7 @@ use gnnc::planner::stale::{StaleError, form};
 use gnnc::runtime::chunk_order;
 use gnnc::{TrainOptions, Trainer};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use proptest::test_runner::TestError;
 use std::cell::Cell;
 
 /// How a pipeline is run.
@@ -271,14 +271,7 @@ fn way() -> impl Strategy<Value = Way> {
 /// Models that use what the standard layers do not, those in stages that can be.
 #[test]
 fn random_models_in_stages() {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    let config = Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(100),
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    let mut runner = random::runner(100);
     let (run, stale) = (Cell::new(0), Cell::new(0));
     let strategy = (random::body(), random::shape(), way());
     let result = runner.run(&strategy, |(body, shape, way)| {
