@@ -133,7 +133,7 @@ fn what_cannot_be_measured_is_refused() {
         ),
         (
             "[calibration.measured]\ncounts = 1\nranks.1.spmm.row = 1\n",
-            "is 1, expected 2",
+            "is 1, expected the number of what this gnnc counts",
         ),
     ] {
         let file = folder.file("machine.toml", format!("{head}{costs}"));

@@ -167,7 +167,7 @@ impl MessageCost {
 impl Costs {
     /// What an exchange of rows takes: a rank packs those that it sends and unpacks those that come.
     pub fn exchange(&self) -> Option<&MessageCost> {
-        self.messages.get(MESSAGES[0])
+        self.messages.get("halo-exchange")
     }
 
     /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do; none if
@@ -231,7 +231,7 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         Some(other) => Err(ClusterError::WrongType {
             key: section.key("counts"),
             found: other.to_string(),
-            expected: "2, what this gnnc counts; measure again with `gnnc calibrate`",
+            expected: "the number of what this gnnc counts; measure again with `gnnc calibrate`",
         }),
         None => Err(section.missing(
             "counts",

@@ -248,7 +248,7 @@ proptest! {
 }
 
 /// Costs that grow with everything that is counted.
-fn calibrated(mut cluster: Cluster) -> Cluster {
+pub fn calibrated(mut cluster: Cluster) -> Cluster {
     let terms = TERMS.iter().map(|term| ((*term).to_owned(), 1e-10));
     let terms: BTreeMap<String, f64> = terms.collect();
     let groups = GROUPS

@@ -1,7 +1,7 @@
 //! What hides messages, and who waits, by hand.
 
 use crate::model::{HIDDEN, at, program, workload};
-use crate::simulate::{SHAPE, cluster, cost, measured, near};
+use crate::simulate::{SHAPE, calibrated, cluster, cost, measured, near};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::{
     Buffer, Extent, Instr, Matrix, Neighbour, Passage, Pipeline, Product, Program, Role, Transfer,
@@ -173,4 +173,25 @@ fn stages_wait_as_the_closed_form_says() {
             }
         }
     }
+}
+
+/// On a calibrated machine a stage packs what it sends and unpacks what it receives, each for half of an exchange of as many
+/// bytes; between nodes the link's time comes on top.
+#[test]
+fn stages_pack_and_unpack_as_exchanges_were_measured() {
+    let (vertices, chunks) = (5000, 5u32);
+    let graph = workload("w", vertices, 10_000, SHAPE, &[]);
+    let parts = parts(&graph, 1, Partitioner::Range).unwrap();
+    let exposed = |cluster| {
+        let programs = staged([2, 1, chunks]);
+        let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;
+        epoch.exposed_communication_seconds.0
+    };
+    let within = exposed(calibrated(cluster(1, 2)));
+    let bytes = vertices as f64 * 64.0 * 4.0;
+    // All chunks forward and back: half a latency of 1 us each, half the bytes at 1 GB/s.
+    let expected = f64::from(chunks) * 1e-6 + bytes / 1e9;
+    assert!(near(within, expected), "{within} {expected}");
+    let between = exposed(calibrated(cluster(2, 1)));
+    assert!(between > within, "{between} {within}");
 }
