@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Accuracy and bytes of training with copies of other ranks' embeddings beside one worker's.
 
-    cargo build --release && python3 scripts/skipping.py ['EXAMPLE EXAMPLE ..' ['RULE RULE ..' [OPTION ..]]]
+    cargo build --release && python3 scripts/skipping.py [EXAMPLES [RULES [OPTION ..]]]
 
 What stands behind an example and a comma is set, as in `gcnii_cora,depth=16`, but for graph=NAME, another graph of
 examples/data, and features=plain, which are then not divided by their sums. Options are those of `gnnc train`, for all
@@ -14,6 +14,7 @@ sent in an epoch. `graph` and `broadcast` in place of a rule are those placement
 Exits 1 if a rule loses more than a point of accuracy against one worker.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -28,10 +29,10 @@ PLACEMENTS = ["graph", "broadcast"]
 WORKERS, SEEDS, POINT = 4, 5, 0.01
 
 
-def train(example, *more):
+def train(example, more):
     name, *settings = example.split(",")
     text = (ROOT / f"examples/{name}.gir").read_text().replace('"data/', f'"{ROOT}/examples/data/')
-    options = ["--seeds", str(SEEDS), "--format", "json", *sys.argv[3:], *more]
+    options = ["--seeds", str(SEEDS), "--format", "json", *more]
     for setting in settings:
         key, _, value = setting.partition("=")
         if setting == "features=plain":
@@ -63,24 +64,35 @@ def ages(runs):
     return f"{sum_of_ages / max(1, rows):.2f}, {oldest}"
 
 
-chosen = [argument.split() for argument in sys.argv[1:3]]
-examples, rules = chosen + [EXAMPLES, RULES][len(chosen):]
-failed = []
-print("| example | rule | one worker | four workers | left out, embeddings | left out, all | ages read: mean, largest | KiB an epoch |")
-print("| --- | --- | --- | --- | --- | --- | --- | --: |")
-for example in examples:
-    one = train(example)
-    for rule in rules:
-        placed = [rule] if rule in PLACEMENTS else ["skip-broadcast", "--allow", "stale", "--skip", rule]
-        four = train(example, "--workers", str(WORKERS), "--placement", *placed)
-        of = lambda key: sum(run.get(key, 0) for run in four["runs"])
-        left, sent = of("bytes_skipped"), of("bytes_sent")
-        print(
-            f"| {example} | {rule} | {accuracy(one)} | {accuracy(four)} | {100 * left / max(1, of('bytes_skippable')):.1f} % | "
-            f"{100 * left / (sent + left):.1f} % | {ages(four['runs'])} | {sent / of('epochs') / 1024:.0f} |",
-            flush=True,
-        )
-        if four["test_accuracy"] < one["test_accuracy"] - POINT:
-            failed.append(f"{example} {rule}")
-if failed:
-    sys.exit("more than a point below one worker: " + ", ".join(failed))
+def row(example, rule, one, options):
+    """A row of the table, and whether it is more than a point below one worker."""
+    placed = [rule] if rule in PLACEMENTS else ["skip-broadcast", "--allow", "stale", "--skip", rule]
+    four = train(example, [*options, "--workers", str(WORKERS), "--placement", *placed])
+    of = lambda key: sum(run.get(key, 0) for run in four["runs"])
+    left, sent = of("bytes_skipped"), of("bytes_sent")
+    shares = f"{100 * left / max(1, of('bytes_skippable')):.1f} % | {100 * left / (sent + left):.1f} %"
+    text = (f"| {example} | {rule} | {accuracy(one)} | {accuracy(four)} | {shares} | {ages(four['runs'])} "
+            f"| {sent / of('epochs') / 1024:.0f} |")
+    return text, four["test_accuracy"] < one["test_accuracy"] - POINT
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Other options are those of gnnc train, for all runs.")
+    parser.add_argument("examples", nargs="?", default=" ".join(EXAMPLES), help="with blanks in between")
+    parser.add_argument("rules", nargs="?", default=" ".join(RULES), help="with blanks in between")
+    chosen, options = parser.parse_known_args()
+    failed = []
+    print("| example | rule | one worker | four workers | left out, embeddings | left out, all | ages read: mean, largest | KiB an epoch |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --: |", flush=True)
+    for example in chosen.examples.split():
+        one = train(example, options)
+        for rule in chosen.rules.split():
+            text, lost = row(example, rule, one, options)
+            print(text, flush=True)
+            failed += [f"{example} {rule}"] if lost else []
+    if failed:
+        sys.exit("more than a point below one worker: " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -3,8 +3,8 @@
 
     cargo build --release && python3 scripts/stale.py [--graphs cora,..] [--models gcnii,..] [--ways 4x1,..]
 
-A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks; 1x1 is one worker
-without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest
+A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks, SxW/K*V with V runs of
+layers a stage; 1x1 is one worker without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest
 validation loss. Epochs to target are those until the validation accuracy, mean of the seeds, first reaches --target of
 the highest that one worker's mean reaches; the interval holds 90 % of 1000 draws of as many seeds with replacement, the
 same seeds for both. Of each seed: the mean over the seeds of the epochs until it first reaches --target of the mean
@@ -40,6 +40,7 @@ ABLATION = {
     "8x1/8": [],
     "4x2/4": [],
 }
+WAY = re.compile(r"(\d+)x(\d+)(?:/(\d+))?(?:\*(\d+))?")
 # Graphs whose features are taken as they are: divided by their sums they are so small that little is learned of them.
 PLAIN = ["photo"]
 
@@ -59,8 +60,8 @@ def source(model, graph, folder, options):
 
 def arguments(graph, way, seed, options):
     """What gnnc is asked for, but for the model."""
-    shape, _, chunks = way.split(",")[0].partition("/")
-    stages, width = map(int, shape.split("x"))
+    stages, width, chunks, turns = WAY.fullmatch(way.split(",")[0]).groups()
+    stages, width = int(stages), int(width)
     found = ["--graph", f"examples/data/{graph}.npz", "--seed", seed]
     found += ["--epochs", options.epochs, "--evaluate-every", options.every]
     for setting in {"hidden": "hidden=64", **{item.split("=")[0]: item for item in options.set}}.values():
@@ -68,7 +69,7 @@ def arguments(graph, way, seed, options):
     if stages * width > 1:
         placement = "pipeline" if width == 1 else "hybrid"
         found += ["--placement", placement, "--allow", "stale", "--workers", stages * width, "--stages", stages]
-        found += [*(["--chunks", chunks] if chunks else []), *ABLATION.get(way, [])]
+        found += [*(["--chunks", chunks] if chunks else []), *(["--turns", turns] if turns else []), *ABLATION.get(way, [])]
     return [str(part) for part in found]
 
 
@@ -179,8 +180,9 @@ def row(runs, alone, share):
     low, high = interval(runs, alone, share)
     each, never = of_each(runs, alone, share)
     late = f" ({never} never)" if never else ""
-    return (f"{mean:.2f} ± {spread:.2f} % | {mean - statistics.fmean(base):+.2f} | {epochs} "
-            f"| {epochs / once:.2f} ({low:.2f} to {high:.2f}) | {each:.2f}{late}")
+    ratio = lambda value: "never" if value == float("inf") else f"{value:.2f}"
+    return (f"{mean:.2f} ± {spread:.2f} % | {mean - statistics.fmean(base):+.2f} | {'never' if epochs == float('inf') else epochs} "
+            f"| {ratio(epochs / once)} ({ratio(low)} to {ratio(high)}) | {each:.2f}{late}")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, merged, seconds};
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
-use gnnc_ir::cluster::{
-    Basis, Cluster, Costs, DeviceKind, MESSAGES, Measured, MessageCost, SharedBy,
-};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, DeviceKind, Measured, SharedBy, TermCosts};
+use gnnc_ir::kernel::mix32;
 use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::units::{Bytes, Seconds};
@@ -18,6 +17,7 @@ use gnnc_ir::work::{TERM_COUNT, TERMS};
 use runs::{Concluded, Heap};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// How to measure.
@@ -64,7 +64,7 @@ pub struct Calibrated {
 }
 
 /// The time of one instruction on one rank.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measurement {
     /// Ranks that ran at once.
     pub ranks: u32,
@@ -74,9 +74,9 @@ pub struct Measurement {
     pub at: String,
     /// Instructions that share costs, or the name of one that communicates.
     pub group: String,
-    /// Counts beside [`TERMS`]; none of one that communicates.
-    pub terms: Vec<f64>,
-    /// Bytes sent.
+    /// Counts beside [`TERMS`].
+    pub terms: [f64; TERM_COUNT],
+    /// Bytes sent, or received from another stage.
     pub bytes: u64,
     /// The median of its times in undisturbed epochs, waiting not counted.
     pub seconds: f64,
@@ -108,7 +108,7 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     Case { vertices: 2_000, arcs: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
-    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.1, widths: ALL, epochs: 8 },
+    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.03, widths: ALL, epochs: 8 },
     Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
     Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
     Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
@@ -119,22 +119,35 @@ const CASES: &[Case] = &[
 const ROUNDS: usize = 6;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
+/// Arcs of cases that are also trained in stages, beside quick ones where there are no others: stages of smaller ones wait for
+/// each other too shortly to fall asleep, and larger ones take long to be cut into chunks.
+const STAGED: RangeInclusive<u64> = 100_000..=500_000;
+/// Chunks in stages, by turns: short messages and long ones.
+const CHUNKS: [u32; 3] = [8, 4, 2];
 
-/// The model that is also trained on slices of columns.
-const COLUMNS: &str = "gcn";
-
-const MODELS: &[(&str, &str)] = &[
+/// Models with what they are placed by. What redistributions move is the same for every model; rows that go from stage
+/// to stage were written some layers before, as in deep models.
+const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gcn",
         "let h = x |> gcn_conv(width) |> relu\n  let z = h |> gcn_conv(classes)",
+        &[Placement::Graph, Placement::Tensor],
     ),
     (
         "sage",
         "let h = x |> sage_conv(width) |> relu\n  let z = h |> sage_conv(classes)",
+        &[Placement::Graph],
     ),
     (
         "gat",
         "let h = x |> gat_conv(width / heads, heads = heads) |> elu\n  let z = h |> gat_conv(classes, concat = false)",
+        &[Placement::Graph],
+    ),
+    (
+        "gcnii",
+        "let h0 = x |> linear(width) |> relu\n  let h = h0\n  repeat i in 1..=6 {\n    \
+         h = h |> gcnii_conv(h0, alpha = 0.1, beta = 0.5) |> relu\n  }\n  let z = h |> linear(classes)",
+        &[Placement::Pipeline],
     ),
 ];
 
@@ -163,31 +176,26 @@ pub fn calibrate<E: From<Error>>(
     for _ in 0..ROUNDS {
         for (number, case) in cases.iter().enumerate() {
             let data = case.graph()?;
-            for (name, body) in MODELS {
+            for (name, body, placements) in case.models(options.quick) {
                 for (place, &width) in case.widths.iter().enumerate() {
                     let heads = HEADS[(number + place) % HEADS.len()];
+                    let chunks = CHUNKS[place % CHUNKS.len()];
                     let what = format!("{name} of width {width} on {} arcs", case.arcs);
                     let loaded = case.model(body, (width, heads), &data)?;
                     let compiled = crate::compile(&loaded.model, &loaded.workload)?;
-                    let share =
-                        work(case) / (MODELS.len() * case.widths.len() * counts.len()) as f64;
+                    let all = case.models(options.quick).count() * case.widths.len() * counts.len();
                     for heap in &mut heaps {
                         watch(&what, done / total)?;
-                        let mut measure = |placement| {
+                        for &placement in *placements {
                             heap.measure(
-                                placement,
+                                (placement, chunks),
                                 &what,
                                 (&loaded, &compiled),
                                 case.epochs,
                                 options,
-                            )
-                        };
-                        measure(Placement::Graph)?;
-                        // What moves is the same for every model.
-                        if *name == COLUMNS {
-                            measure(Placement::Tensor)?;
+                            )?;
                         }
-                        done += share;
+                        done += work(case) / all as f64;
                     }
                 }
             }
@@ -197,6 +205,16 @@ pub fn calibrate<E: From<Error>>(
 }
 
 impl Case {
+    fn models(
+        &self,
+        quick: bool,
+    ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static [Placement])> {
+        let staged = STAGED.contains(&self.arcs) || self.arcs <= QUICK && quick;
+        let models = MODELS.iter();
+        models
+            .filter(move |(_, _, placements)| staged || !placements.contains(&Placement::Pipeline))
+    }
+
     fn graph(&self) -> Result<GraphData, Error> {
         let rmat = Rmat {
             vertices: self.vertices,
@@ -212,19 +230,43 @@ impl Case {
         };
         let mut data = rmat.generate()?;
         if self.sparsity > 1 {
-            let columns = self.features;
-            let mut values = data.features.to_dense().values().to_vec();
-            for (i, value) in values.iter_mut().enumerate() {
-                // Scattered, and the same on every machine.
-                let hash = (i as u32).wrapping_mul(0x9e37_79b1) >> 8;
-                if !hash.is_multiple_of(self.sparsity) {
-                    *value = 0.0;
-                }
-            }
-            data.features = Features::dense(self.vertices as usize, columns, values);
+            let values = data.features.to_dense().values().to_vec();
+            let values = self.as_words(values);
+            data.features = Features::dense(self.vertices as usize, self.features, values);
         }
         data.features = data.features.in_best_storage();
         Ok(data)
+    }
+
+    /// Leaves features as they would be if each column were a word: the n-th most frequent one is in a share of the
+    /// documents that falls with 1 / n, but never in more than half of them (Zipf's law).
+    fn as_words(&self, mut values: Vec<f32>) -> Vec<f32> {
+        let (columns, kept) = (self.features, 1.0 / f64::from(self.sparsity));
+        let share = |scale: f64, n: u32| (scale / f64::from(n + 1)).min(0.5);
+        let mean =
+            |scale: f64| (0..columns).map(|n| share(scale, n)).sum::<f64>() / f64::from(columns);
+        let (mut low, mut high) = (0.0, f64::from(columns));
+        for _ in 0..50 {
+            let scale = f64::midpoint(low, high);
+            match mean(scale) < kept {
+                true => low = scale,
+                false => high = scale,
+            }
+        }
+        // Frequent words lie anywhere, the same on every machine.
+        let mut order: Vec<u32> = (0..columns).collect();
+        order.sort_by_key(|&column| mix32(column));
+        let mut shares = vec![0.0; columns as usize];
+        for (n, &column) in order.iter().enumerate() {
+            shares[column as usize] = share(low, n as u32);
+        }
+        for (i, value) in values.iter_mut().enumerate() {
+            let drawn = f64::from(mix32(!(i as u32))) / f64::from(u32::MAX);
+            if drawn >= shares[i % columns as usize] {
+                *value = 0.0;
+            }
+        }
+        values
     }
 
     fn model(
@@ -277,7 +319,7 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
         for found in found {
             by_group.entry(found.group.clone()).or_default().push(found);
         }
-        let (mut groups, mut messages) = (BTreeMap::new(), BTreeMap::new());
+        let mut groups: BTreeMap<String, TermCosts> = BTreeMap::new();
         for (group, mut found) in by_group {
             let samples: Vec<Sample> = found.iter().map(sample).collect();
             let fitted = fit(&merged(&samples));
@@ -287,32 +329,24 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
                 samples: samples.len(),
                 error: error(&samples, &fitted),
             });
-            let found_demand = found.iter().any(|found| !found.terms.is_empty());
             for (found, sample) in found.iter_mut().zip(&samples) {
                 found.predicted = seconds(&sample.terms, &fitted);
             }
             measurements.extend(found);
-            if MESSAGES.contains(&group.as_str()) {
-                let cost = MessageCost {
-                    latency: Seconds(rounded(fitted[0])),
-                    bandwidth: rounded(1.0 / fitted[BYTES].max(1e-15)),
-                };
-                messages.insert(group, cost);
-            } else if found_demand {
-                let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
-                let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
-                groups.insert(group, named.collect());
-            }
+            let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
+            let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
+            groups.insert(group, named.collect());
         }
-        if let Some(link) = messages.get("halo-exchange") {
-            (cluster.inside.latency, cluster.inside.bandwidth) = (link.latency, link.bandwidth);
+        if let Some(link) = groups.get("halo-exchange") {
+            let of = |term| link.get(term).copied().unwrap_or(0.0);
+            cluster.inside.latency = Seconds(of("launch"));
+            cluster.inside.bandwidth = rounded(1.0 / of("stream_4m").max(1e-15));
         }
         costs.push(Costs {
             ranks,
             around: Seconds(rounded(around)),
             waiting: rounded(waiting),
             groups,
-            messages,
         });
     }
     let calibration = &mut cluster.calibration;
@@ -330,21 +364,13 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
     })
 }
 
-/// A measurement as the fit takes it: messages by their number and bytes.
+/// A measurement as the fit takes it.
 fn sample(found: &Measurement) -> Sample {
-    let mut terms = [0.0; TERM_COUNT];
-    match found.terms.is_empty() {
-        true => (terms[0], terms[BYTES]) = (1.0, found.bytes as f64),
-        false => terms.copy_from_slice(&found.terms),
-    }
     Sample {
-        terms,
+        terms: found.terms,
         seconds: found.seconds,
     }
 }
-
-/// The term that stands for the bytes of messages: the last one.
-const BYTES: usize = TERM_COUNT - 1;
 
 /// The factor by which predictions for a calibrated machine were off at most.
 const SPREAD: f64 = 1.9;
@@ -370,4 +396,28 @@ fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
 /// Four significant digits, more than a measurement has.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_frequent_as_words() {
+        let case = CASES.iter().find(|case| case.sparsity == 60).unwrap();
+        let (rows, columns) = (case.vertices as usize, case.features as usize);
+        let values = case.as_words(vec![1.0; rows * columns]);
+        let of_column = |column: usize| {
+            let cells = values.iter().skip(column).step_by(columns);
+            cells.filter(|value| **value != 0.0).count() as f64 / rows as f64
+        };
+        let mut shares: Vec<f64> = (0..columns).map(of_column).collect();
+        shares.sort_by(|a, b| b.total_cmp(a));
+        let mean = shares.iter().sum::<f64>() / columns as f64;
+        assert!((mean * 60.0 - 1.0).abs() < 0.03, "{mean}");
+        assert!(shares[0] < 0.55, "{}", shares[0]);
+        // The twentieth is ten times as frequent as the two-hundredth, give or take what is drawn.
+        let quotient = shares[19] / shares[199];
+        assert!((8.0..12.0).contains(&quotient), "{quotient}");
+    }
 }

@@ -8,7 +8,7 @@ mod profile;
 
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
-pub use measured::{Costs, MESSAGES, Measured, MessageCost, TermCosts};
+pub use measured::{Costs, Measured, TermCosts};
 pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, host_profile, link_profile};
 
 use crate::units::{Bytes, Seconds};

@@ -3,9 +3,11 @@
 
 mod chrome;
 mod diff;
+mod wait;
 
 pub use chrome::TraceError;
 pub use diff::{Row, Total, TraceDiff, diff, median};
+pub use wait::{Wait, waits};
 
 use crate::program::{Instr, Program, RankSizes};
 use crate::work::{KernelClass, work};

@@ -10,11 +10,13 @@
 mod class;
 mod counts;
 mod demand;
+mod strips;
 
 pub use class::KernelClass;
 pub use counts::Counts;
 use counts::{Counted, loads};
-pub use demand::{Demand, GROUPS, TERM_COUNT, TERMS, demand};
+pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
+pub use strips::strips;
 
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::op::Loss;

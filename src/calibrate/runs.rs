@@ -2,11 +2,12 @@
 
 use super::{CalibrateOptions, Measurement};
 use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
+use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
-use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::{Event, Phase, Resource, Trace, median};
-use gnnc_ir::work::demand;
-use gnnc_planner::placement::Flow;
+use gnnc_ir::program::{Instr, Program, RankSizes};
+use gnnc_ir::trace::{Event, Phase, Trace, Wait, median, waits};
+use gnnc_ir::work::{Demand, MESSAGES, demand, strips};
+use gnnc_planner::placement::{Flow, Stages};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -30,19 +31,25 @@ struct Run {
     instructions: BTreeMap<Place, Measurement>,
 }
 
-/// The rank and the place of an instruction.
-type Place = (u32, String);
+/// The rank, the place and the iteration of an instruction, and whether it waited for another stage.
+type Place = (u32, String, u32, bool);
 
 /// Times of one epoch in seconds.
 struct Epoch {
     /// From its begin to its end.
     wall: f64,
+    /// None of stages, which have not equally much to do.
+    whole: Option<Whole>,
+    /// Of instructions, without waiting.
+    instructions: BTreeMap<Place, f64>,
+}
+
+/// What is left of an epoch of ranks that have equally much to do.
+struct Whole {
     /// Before the first and after the last instruction.
     around: f64,
     /// Of a rank for the others, before instructions that communicate; the mean over ranks.
     waiting: f64,
-    /// Of instructions, without waiting.
-    instructions: BTreeMap<Place, f64>,
 }
 
 impl Heap {
@@ -54,10 +61,10 @@ impl Heap {
         }
     }
 
-    /// Trains some epochs. One rank is the same on every placement.
+    /// Trains some epochs, a pipeline with so many chunks. One rank is the same on every placement.
     pub fn measure(
         &mut self,
-        placement: Placement,
+        (placement, chunks): (Placement, u32),
         what: &str,
         (loaded, compiled): (&Loaded, &Compiled),
         epochs: usize,
@@ -73,6 +80,13 @@ impl Heap {
             cache_dir: options.cache_dir.clone(),
             // Names are random, so that a range is as good as any other part, and quick to make.
             partitioner: "range".to_owned(),
+            allow: vec![Relaxation::Stale],
+            // Messages of all epochs are of the same sizes.
+            stages: (placement == Placement::Pipeline).then(|| Stages {
+                chunks,
+                shuffle: false,
+                ..Stages::new(self.ranks)
+            }),
             trace: true,
             // Instructions are measured whole.
             flow: Flow {
@@ -90,7 +104,11 @@ impl Heap {
                 break;
             }
         }
-        let program = compiled.program(&place(loaded, compiled, &run)?)?;
+        let staged = run.stages.is_some();
+        let program = match staged {
+            true => None,
+            false => Some(compiled.program(&place(loaded, compiled, &run)?)?),
+        };
         let sizes = trainer.session.sizes();
         let what = format!("{what}, {placement}");
         let run = self.runs.entry(what.clone()).or_default();
@@ -98,32 +116,29 @@ impl Heap {
             let wall = trainer.epoch()?.seconds;
             let trace = trainer.session.take_trace();
             let mut instructions = BTreeMap::new();
-            for (event, seconds) in times(&trace) {
-                let Some(instr) = find(&program, &event.at) else {
+            for (event, wait) in steps(&trace) {
+                let measurement = match &program {
+                    Some(program) => instruction(event, program, &sizes[event.rank as usize]),
+                    None => passage(event, &wait),
+                };
+                let Some(measurement) = measurement else {
                     continue;
                 };
-                let place = (event.rank, event.at.clone());
-                instructions.insert(place.clone(), seconds);
-                run.instructions.entry(place).or_insert_with(|| {
-                    let sizes = &sizes[event.rank as usize];
-                    let demand = demand(&program, instr, sizes, sizes);
-                    let group = demand.as_ref().map_or(event.name.as_str(), |d| d.group);
-                    Measurement {
-                        ranks: self.ranks,
-                        what: what.clone(),
-                        at: event.at.clone(),
-                        group: group.to_owned(),
-                        terms: demand.map_or_else(Vec::new, |d| d.terms.to_vec()),
-                        bytes: event.bytes_sent,
-                        seconds: 0.0,
-                        predicted: 0.0,
-                    }
+                let waited = wait.sender.is_some() && wait.micros > 0.0;
+                let place = (event.rank, event.at.clone(), event.iteration, waited);
+                instructions.insert(place.clone(), seconds(event, &wait));
+                run.instructions.entry(place).or_insert(Measurement {
+                    ranks: self.ranks,
+                    what: what.clone(),
+                    ..measurement
                 });
             }
             run.epochs.push(Epoch {
                 wall,
-                around: around(&trace, wall),
-                waiting: waiting(&trace) / f64::from(self.ranks),
+                whole: (!staged).then(|| Whole {
+                    around: around(&trace, wall),
+                    waiting: waiting(&trace) / f64::from(self.ranks),
+                }),
                 instructions,
             });
         }
@@ -134,12 +149,19 @@ impl Heap {
     pub fn conclude(self) -> Concluded {
         let (mut arounds, mut waits, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for run in self.runs.into_values() {
+            if run.epochs.iter().all(|epoch| epoch.whole.is_none()) {
+                found.extend(passed(run));
+                continue;
+            }
             let quiet = quiet(run.epochs);
-            arounds.extend(quiet.iter().map(|epoch| epoch.around));
-            waits.extend(quiet.iter().map(|epoch| {
+            for epoch in &quiet {
+                let Some(Whole { around, waiting }) = epoch.whole else {
+                    continue;
+                };
+                arounds.push(around);
                 let busy: f64 = epoch.instructions.values().sum();
-                epoch.waiting * f64::from(self.ranks) / busy.max(1e-9)
-            }));
+                waits.push(waiting * f64::from(self.ranks) / busy.max(1e-9));
+            }
             for (place, measurement) in run.instructions {
                 let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
                 found.push(Measurement {
@@ -154,6 +176,30 @@ impl Heap {
             found,
         }
     }
+}
+
+/// What stages sent and received. How long that takes depends on who sleeps and what is in caches, and an epoch has some of each: so it
+/// is the mean of all epochs, but for the slowest eighth of what is alike, which others disturbed.
+fn passed(run: Run) -> Vec<Measurement> {
+    let mut alike: BTreeMap<_, (Measurement, Vec<f64>)> = BTreeMap::new();
+    for (place, measurement) in run.instructions {
+        let key = (
+            measurement.group.clone(),
+            measurement.terms.map(f64::to_bits),
+        );
+        let times = run.epochs.iter().filter_map(|e| e.instructions.get(&place));
+        let (_, all) = alike.entry(key).or_insert((measurement, Vec::new()));
+        all.extend(times.copied());
+    }
+    let mean = |(measurement, mut times): (Measurement, Vec<f64>)| {
+        times.sort_by(f64::total_cmp);
+        times.truncate(times.len() - times.len() / 8);
+        Measurement {
+            seconds: times.iter().sum::<f64>() / times.len().max(1) as f64,
+            ..measurement
+        }
+    };
+    alike.into_values().map(mean).collect()
 }
 
 /// What was measured with a number of ranks at once.
@@ -175,48 +221,60 @@ fn quiet(mut epochs: Vec<Epoch>) -> Vec<Epoch> {
     epochs
 }
 
+/// What is known of an instruction before it is measured; nothing of those inside of loops, and of what nobody prices.
+fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Measurement> {
+    let instr = find(program, &event.at)?;
+    let bytes = event.bytes_sent;
+    let message = || message(event, bytes, strips(program, instr, bytes), true);
+    let demand = demand(program, instr, sizes, sizes).or_else(message)?;
+    Some(Measurement {
+        at: event.at.clone(),
+        group: demand.group.to_owned(),
+        terms: demand.terms,
+        bytes,
+        ..Measurement::default()
+    })
+}
+
+/// The same of one that sends rows to another stage or receives them; nothing of others.
+fn passage(event: &Event, wait: &Wait) -> Option<Measurement> {
+    event.peer?;
+    let bytes = wait.sender.unwrap_or(event).bytes_sent;
+    let demand = message(event, bytes, 0, wait.sender.is_none() || wait.micros > 0.0)?;
+    Some(Measurement {
+        at: event.at.clone(),
+        group: demand.group.to_owned(),
+        terms: demand.terms,
+        bytes,
+        ..Measurement::default()
+    })
+}
+
+fn message(event: &Event, bytes: u64, strips: u64, launch: bool) -> Option<Demand> {
+    let group = MESSAGES.into_iter().find(|name| *name == event.name)?;
+    Some(Demand::message(group, bytes, strips as f64, launch))
+}
+
 /// The instruction at a place of the step; none inside of loops.
 fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     program.step.get(at.parse::<usize>().ok()?)
 }
 
-/// When the last rank began each instruction of an epoch, in microseconds.
-fn arrived(trace: &Trace) -> BTreeMap<&str, f64> {
-    let mut arrived: BTreeMap<&str, f64> = BTreeMap::new();
-    for event in trace.events.iter().filter(|e| e.phase == Phase::Step) {
-        let last = arrived.entry(&event.at).or_insert(0.0);
-        *last = event.begin_us.max(*last);
-    }
-    arrived
+/// The instructions of an epoch with what they waited for.
+fn steps(trace: &Trace) -> impl Iterator<Item = (&Event, Wait<'_>)> {
+    let all = trace.events.iter().zip(waits(&trace.events));
+    all.filter(|(event, _)| event.phase == Phase::Step)
 }
 
 /// Seconds that ranks wait for others before they communicate, of all ranks together.
 fn waiting(trace: &Trace) -> f64 {
-    let arrived = arrived(trace);
-    let wait = |event: &Event| {
-        arrived
-            .get(event.at.as_str())
-            .map(|last| last - event.begin_us)
-    };
-    let step = trace.events.iter().filter(|e| e.phase == Phase::Step);
-    let meets = step.filter(|event| event.resource == Resource::Network);
     // Without any the sum is 0, not -0.
-    meets.filter_map(wait).fold(0.0, |sum, us| sum + us) / 1e6
+    steps(trace).fold(0.0, |sum, (_, wait)| sum + wait.micros) / 1e6
 }
 
-/// The instructions of an epoch with their times in seconds, without waiting.
-fn times(trace: &Trace) -> Vec<(&Event, f64)> {
-    let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
-    let arrived = arrived(trace);
-    let time = |event: &Event| {
-        let all_there = arrived.get(event.at.as_str());
-        let begin = match event.resource {
-            Resource::Network => all_there.copied().unwrap_or(event.begin_us),
-            Resource::Compute | Resource::Copy | Resource::Host => event.begin_us,
-        };
-        (event.end_us - begin).max(0.01) / 1e6
-    };
-    step().map(|event| (event, time(event))).collect()
+/// What an event takes in seconds without waiting.
+fn seconds(event: &Event, wait: &Wait) -> f64 {
+    (event.end_us - event.begin_us - wait.micros).max(0.01) / 1e6
 }
 
 /// Seconds of an epoch that no instruction takes.

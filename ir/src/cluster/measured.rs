@@ -3,7 +3,7 @@
 use super::ClusterError;
 use super::parse::Section;
 use crate::units::Seconds;
-use crate::work::{Demand, GROUPS, TERMS};
+use crate::work::{Demand, GROUPS, MESSAGES, TERMS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ pub struct Measured {
 }
 
 /// What is counted, as a number that changes when [`TERMS`] count something else: costs of other counts are not to be used.
-const COUNTS: u32 = 2;
+const COUNTS: u32 = 3;
 
 fn is_zero(share: &f64) -> bool {
     *share == 0.0
@@ -41,34 +41,10 @@ pub struct Costs {
     /// What a rank waits for ranks that have as much to do, over what it is busy: no two run evenly.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: f64,
-    /// By group of instructions: see [`GROUPS`].
+    /// By group of instructions (see [`GROUPS`]), and by the name of one that communicates (see [`MESSAGES`]): then what it takes
+    /// on one rank, packing and adding up included, once all ranks are there.
     pub groups: BTreeMap<String, TermCosts>,
-    /// By name of an instruction that communicates: see [`MESSAGES`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub messages: BTreeMap<String, MessageCost>,
 }
-
-/// What the messages of an instruction take on one rank, packing and adding up included, once
-/// all ranks are there.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MessageCost {
-    /// Whatever is sent.
-    pub latency: Seconds,
-    /// Bytes that the rank sends a second.
-    pub bandwidth: f64,
-}
-
-/// Instructions that communicate.
-pub const MESSAGES: [&str; 7] = [
-    "halo-exchange",
-    "halo-reduce",
-    "all-reduce",
-    "split",
-    "join",
-    "replicate",
-    "reduce-rows",
-];
 
 impl Measured {
     /// The costs for a number of ranks: those of the largest number that was measured and is
@@ -89,25 +65,13 @@ impl Measured {
                 let key = move |term: &String| format!("{group}.{term}");
                 terms.iter().map(move |(term, value)| (key(term), *value))
             });
-            let messages = costs.messages.iter();
-            let latencies =
-                messages.map(|(name, cost)| (format!("messages.{name}.latency"), cost.latency.0));
             let all = [("around", costs.around.0), ("waiting", costs.waiting)];
             let all = all.map(|(key, value)| (key.to_owned(), value)).into_iter();
-            let all = all.chain(terms).chain(latencies);
-            for (key, value) in all {
+            for (key, value) in all.chain(terms) {
                 if !(value >= 0.0 && value.is_finite()) {
                     return Err(ClusterError::Negative {
                         key: format!("{place}.{key}"),
                         found: value.to_string(),
-                    });
-                }
-            }
-            for (name, cost) in &costs.messages {
-                if !(cost.bandwidth > 0.0 && cost.bandwidth.is_finite()) {
-                    return Err(ClusterError::NotPositive {
-                        key: format!("{place}.messages.{name}.bandwidth"),
-                        found: cost.bandwidth.to_string(),
                     });
                 }
             }
@@ -126,7 +90,6 @@ impl Measured {
             around,
             waiting,
             groups,
-            messages,
         } in &self.costs
         {
             // Writing to a String does not fail.
@@ -141,42 +104,29 @@ impl Measured {
                     let _ = writeln!(text, "{term} = {value:e}");
                 }
             }
-            for (name, MessageCost { latency, bandwidth }) in messages {
-                let _ = write!(
-                    text,
-                    "[calibration.measured.ranks.{ranks}.messages.{name}]\n\
-                     latency = {:e}\nbandwidth = {bandwidth:e}\n",
-                    latency.0
-                );
-            }
         }
         text
     }
 }
 
-impl MessageCost {
-    /// The time of a rank that sends so many bytes; none if nothing is sent.
-    pub fn seconds(&self, bytes: u64) -> f64 {
-        match bytes {
-            0 => 0.0,
-            bytes => self.latency.0 + bytes as f64 / self.bandwidth,
-        }
-    }
-}
-
 impl Costs {
-    /// What an exchange of rows takes: a rank packs those that it sends and unpacks those that come.
-    pub fn exchange(&self) -> Option<&MessageCost> {
-        self.messages.get("halo-exchange")
+    /// What a group takes whatever is asked for: of messages, the hand-over. None if it was not measured.
+    pub fn launch(&self, group: &str) -> Option<f64> {
+        let terms = self.groups.get(group)?;
+        Some(terms.get(TERMS[0]).copied().unwrap_or(0.0))
     }
 
-    /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do; none if
-    /// its group was not measured.
+    /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do if it
+    /// computes; none if its group was not measured.
     pub fn seconds(&self, demand: &Demand) -> Option<f64> {
         let terms = self.groups.get(demand.group)?;
         let costs = TERMS.iter().zip(demand.terms);
         let parts = costs.map(|(term, count)| terms.get(*term).map_or(0.0, |cost| cost * count));
-        Some(parts.sum::<f64>() * (1.0 + self.waiting))
+        let waiting = match MESSAGES.contains(&demand.group) {
+            true => 0.0,
+            false => self.waiting,
+        };
+        Some(parts.sum::<f64>() * (1.0 + waiting))
     }
 }
 
@@ -200,17 +150,16 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         let Some(section) = by_ranks.section(key)? else {
             continue;
         };
-        let others = ["around", "waiting", "messages"];
-        let known: Vec<&str> = GROUPS.iter().copied().chain(others).collect();
+        let groups = || GROUPS.into_iter().chain(MESSAGES);
+        let known: Vec<&str> = groups().chain(["around", "waiting"]).collect();
         section.only(&known)?;
         let mut costs = Costs {
             ranks,
             around: Seconds(section.not_negative("around")?.unwrap_or(0.0)),
             waiting: section.not_negative("waiting")?.unwrap_or(0.0),
             groups: BTreeMap::new(),
-            messages: messages(&section)?,
         };
-        for group in GROUPS {
+        for group in groups() {
             let Some(terms) = section.section(group)? else {
                 continue;
             };
@@ -238,28 +187,4 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
             "the costs are of what an earlier gnnc counted; measure again with `gnnc calibrate`",
         )),
     }
-}
-
-/// What the messages of each instruction take.
-fn messages(section: &Section) -> Result<BTreeMap<String, MessageCost>, ClusterError> {
-    let mut found = BTreeMap::new();
-    let Some(section) = section.section("messages")? else {
-        return Ok(found);
-    };
-    section.only(&MESSAGES)?;
-    for name in MESSAGES {
-        let Some(cost) = section.section(name)? else {
-            continue;
-        };
-        cost.only(&["latency", "bandwidth"])?;
-        let missing = |key| cost.missing(key, "write it with `gnnc calibrate`");
-        let latency = cost.not_negative("latency")?;
-        let bandwidth = cost.positive("bandwidth")?;
-        let cost = MessageCost {
-            latency: Seconds(latency.ok_or_else(|| missing("latency"))?),
-            bandwidth: bandwidth.ok_or_else(|| missing("bandwidth"))?,
-        };
-        found.insert(name.to_owned(), cost);
-    }
-    Ok(found)
 }

@@ -1,9 +1,10 @@
 //! Two traces side by side.
 
-use super::{Event, Peer, Phase, Resource, Trace};
+use super::wait::{list, waits};
+use super::{Event, Phase, Resource, Trace};
 use crate::units::Seconds;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// One instruction in both traces. Times are of one rank (the mean over ranks) in one run of
 /// the list (the median over epochs), all iterations together, without waiting.
@@ -178,27 +179,11 @@ impl<'a> Side<'a> {
             phases: BTreeMap::new(),
             instructions: BTreeMap::new(),
         };
-        let arrivals = arrivals(&trace.events);
-        let mut sent = sent(&trace.events);
         let mut last: Option<&Event> = None;
-        for event in &trace.events {
+        for (event, wait) in trace.events.iter().zip(waits(&trace.events)) {
             let before = last.filter(|l| list(l) == list(event) && l.rank == event.rank);
             let between = before.map_or(0.0, |l| (event.begin_us - l.end_us).max(0.0));
-            let waiting = match event.resource {
-                Resource::Network => {
-                    let there = match event.peer {
-                        None => arrivals.get(&run(event)).copied(),
-                        Some(Peer::To(_)) => None,
-                        Some(Peer::From(peer)) => sent
-                            .get_mut(&(list(event), peer, event.rank))
-                            .and_then(VecDeque::pop_front),
-                    };
-                    let all = there.unwrap_or(event.begin_us);
-                    (all.min(event.end_us) - event.begin_us).max(0.0)
-                }
-                Resource::Compute | Resource::Copy | Resource::Host => 0.0,
-            };
-            side.add(event, waiting / 1e6, between / 1e6);
+            side.add(event, wait.micros / 1e6, between / 1e6);
             last = Some(event);
         }
         side
@@ -222,42 +207,6 @@ impl<'a> Side<'a> {
         found.bytes += event.bytes_sent;
         found.busy.add(event.epoch, busy);
     }
-}
-
-/// The run of a list that an event belongs to.
-fn list(event: &Event) -> (Phase, u64) {
-    (event.phase, event.epoch)
-}
-
-/// The run of an instruction that an event belongs to, on whichever rank of its stage.
-fn run(event: &Event) -> (Phase, u64, u32, &str, u32) {
-    let Event { stage, at, .. } = event;
-    (event.phase, event.epoch, *stage, at, event.iteration)
-}
-
-/// When each message from stage to stage was sent, by list, sender and receiver.
-type Sent = BTreeMap<((Phase, u64), u32, u32), VecDeque<f64>>;
-
-fn sent(events: &[Event]) -> Sent {
-    let mut sent = Sent::new();
-    for event in events {
-        if let Some(Peer::To(peer)) = event.peer {
-            let key = (list(event), event.rank, peer);
-            sent.entry(key).or_default().push_back(event.end_us);
-        }
-    }
-    sent
-}
-
-/// When the last rank of a stage arrives at each instruction that communicates.
-fn arrivals(events: &[Event]) -> BTreeMap<(Phase, u64, u32, &str, u32), f64> {
-    let mut arrivals = BTreeMap::new();
-    let meets = |e: &&Event| e.resource == Resource::Network && e.peer.is_none();
-    for event in events.iter().filter(meets) {
-        let last = arrivals.entry(run(event)).or_insert(event.begin_us);
-        *last = event.begin_us.max(*last);
-    }
-    arrivals
 }
 
 /// Wall times of the runs of each list, in seconds.

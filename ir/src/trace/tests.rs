@@ -178,6 +178,14 @@ fn waiting_for_another_stage_ends_when_it_sends() {
         Trace::from_chrome_json(&staged.chrome_json()).unwrap(),
         staged
     );
+    let senders: Vec<_> = waits(&staged.events)
+        .iter()
+        .map(|wait| wait.sender)
+        .collect();
+    let (first, second) = (&staged.events[1], &staged.events[3]);
+    let none = [None; 4];
+    assert_eq!(senders[..4], none);
+    assert_eq!(senders[4..], [Some(first), None, Some(second)]);
     let found = diff(&staged, &staged);
     let total = &found.totals[0];
     let near = |a: Seconds, micros: f64| assert!((a.0 * 1e6 - micros).abs() < 1e-6, "{a} {micros}");

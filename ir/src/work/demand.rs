@@ -46,7 +46,10 @@ pub const TERMS: [&str; TERM_COUNT] = [
 ];
 
 /// Groups of instructions that share costs.
-pub const GROUPS: [&str; 22] = [
+pub const GROUPS: [&str; 25] = [
+    "gemm-nn-thin",
+    "gemm-nt-thin",
+    "gemm-tn-thin",
     "gemm-nn",
     "gemm-nt",
     "gemm-tn",
@@ -69,6 +72,19 @@ pub const GROUPS: [&str; 22] = [
     "col-reduce",
     "copy",
     "loss",
+];
+
+/// Instructions that communicate; each is a group of its own.
+pub const MESSAGES: [&str; 9] = [
+    "halo-exchange",
+    "halo-reduce",
+    "all-reduce",
+    "split",
+    "join",
+    "replicate",
+    "reduce-rows",
+    "send",
+    "receive",
 ];
 
 const LAUNCH: usize = 0;
@@ -95,10 +111,31 @@ const LEVELS: [f64; 5] = [15.0, 19.0, 22.0, 25.0, 28.0];
 /// What an instruction asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// One of [`GROUPS`].
+    /// One of [`GROUPS`] or [`MESSAGES`].
     pub group: &'static str,
     /// Beside [`TERMS`].
     pub terms: [f64; TERM_COUNT],
+}
+
+impl Demand {
+    /// What a message asks of a rank that sends so many bytes, or that receives them of another stage. `strips` of rows
+    /// are picked or added up one by one (see [`super::strips`]); a `launch` is the hand-over from rank to rank, of which there is none
+    /// if what is received was there before. Nothing if nothing is sent.
+    pub fn message(group: &'static str, bytes: u64, strips: f64, launch: bool) -> Self {
+        let mut terms = Terms {
+            counts: [0.0; TERM_COUNT],
+            reach: bytes,
+            held: RankSizes::default(),
+        };
+        if bytes > 0 {
+            (terms.counts[LAUNCH], terms.counts[ROW]) = (f64::from(launch), strips);
+            terms.stream(bytes);
+        }
+        Self {
+            group,
+            terms: terms.counts,
+        }
+    }
 }
 
 /// What an instruction asks of a rank of the given sizes, or of a share of it: `sizes` are what it runs
@@ -255,13 +292,17 @@ impl Terms {
             let lines = (rows * inner * width * width) as f64 / TILE;
             self.spread(LINE, lines, inner * width * CACHE_LINE);
         }
-        match (product, columns > NARROW) {
-            (Product::Nn, false) => "gemm-nn",
-            (Product::Nt, false) => "gemm-nt",
-            (Product::Tn, false) => "gemm-tn",
-            (Product::Nn, true) => "gemm-nn-wide",
-            (Product::Nt, true) => "gemm-nt-wide",
-            (Product::Tn, true) => "gemm-tn-wide",
+        let groups = match product {
+            Product::Nn => ["gemm-nn-thin", "gemm-nn", "gemm-nn-wide"],
+            Product::Nt => ["gemm-nt-thin", "gemm-nt", "gemm-nt-wide"],
+            Product::Tn => ["gemm-tn-thin", "gemm-tn", "gemm-tn-wide"],
+        };
+        let [thin, narrow, wide] = groups;
+        match columns {
+            // What is loaded is used once: loads take longer than operations.
+            ..=LANES => thin,
+            ..=NARROW => narrow,
+            _ => wide,
         }
     }
 

@@ -3,17 +3,19 @@
 mod exchange;
 mod host;
 mod lines;
+mod messages;
 
 use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
-use gnnc_ir::cluster::{Cluster, Costs, Link, MessageCost, SharedBy};
+use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::op::Redistribute;
 use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes, Transfer};
 use gnnc_ir::trace::Resource;
 use gnnc_ir::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{Counts, KernelClass, Work, demand};
+use gnnc_ir::work::{Counts, KernelClass, Work, demand, strips};
 use lines::{Line, lines};
+use messages::Messages;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -279,9 +281,11 @@ impl<'a> Compiler<'a> {
 
     /// What the messages of an instruction were measured to take; none if they were not, or if
     /// they leave the node on which they were.
-    fn measured(&self, name: usize) -> Option<&'a MessageCost> {
+    fn messages(&self, name: usize) -> Option<Messages<'a>> {
         let costs = self.costs.filter(|_| self.one_node())?;
-        costs.messages.get(self.names[name].text)
+        let group = self.names[name].text;
+        let measured = costs.groups.contains_key(group);
+        measured.then_some(Messages { costs, group })
     }
 
     fn one_node(&self) -> bool {
@@ -356,7 +360,7 @@ impl<'a> Compiler<'a> {
             }
             Instr::AllReduce { buffers } => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
-                TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), name))
+                TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
             }
             Instr::Redistribute {
                 how,
@@ -370,7 +374,7 @@ impl<'a> Compiler<'a> {
                 let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
                 let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
                 let cost = self.all_to_all(*how, self.moved(bytes, *moved));
-                TransferCost::Everyone(self.as_measured(cost, name))
+                TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
             _ => TransferCost::Everyone(CollectiveCost::default()),
         };
@@ -383,15 +387,17 @@ impl<'a> Compiler<'a> {
     }
 
     /// The same bytes in the time that was measured for them, packing and unpacking included.
-    fn as_measured(&self, cost: CollectiveCost, name: usize) -> CollectiveCost {
-        match self.measured(name) {
-            Some(measured) => CollectiveCost {
-                before: 0.0,
-                messages: measured.seconds(cost.bytes_sent.iter().sum()),
-                after: 0.0,
-                ..cost
-            },
-            None => cost,
+    fn as_measured(&self, cost: CollectiveCost, instr: &Instr, name: usize) -> CollectiveCost {
+        let Some(messages) = self.messages(name) else {
+            return cost;
+        };
+        let bytes = cost.bytes_sent.iter().sum();
+        let half = messages.half(bytes, strips(self.program, instr, bytes) as f64);
+        CollectiveCost {
+            before: half,
+            messages: messages.latency(),
+            after: half,
+            ..cost
         }
     }
 

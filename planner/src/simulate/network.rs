@@ -63,7 +63,7 @@ pub(super) fn begin(
 /// A collective begins when all ranks have arrived; one that sends nothing waits for nobody.
 fn collective(cost: &CollectiveCost, clock: &[f64], network: &mut [f64]) -> Flight {
     let arrived: Vec<f64> = clock.iter().map(|t| t + cost.before).collect();
-    if cost.messages == 0.0 {
+    if cost.messages == 0.0 && cost.bytes_sent == [0; 2] {
         return Flight {
             ready: arrived.clone(),
             end: arrived.clone(),

@@ -192,7 +192,7 @@ fn run(
     let costs = measured.and_then(|measured| measured.of((width * alike.stages.len()) as u32));
     let links = Links {
         cluster,
-        measured: costs.is_some_and(|costs| costs.exchange().is_some()),
+        measured: costs.and_then(|costs| costs.launch("receive")),
         width,
         stages: alike.stages.len() as u32,
     };
@@ -301,8 +301,8 @@ impl Stage<'_> {
 /// What lies between ranks of the same part in neighbouring stages.
 struct Links<'a> {
     cluster: &'a Cluster,
-    /// Whether messages within a node were measured.
-    measured: bool,
+    /// The latency within a node, if it was measured.
+    measured: Option<f64>,
     width: usize,
     stages: u32,
 }
@@ -314,11 +314,11 @@ impl Links<'_> {
         let rank = |stage: usize, part: u32| (stage * self.width) as u32 + part;
         let node = |stage, part| self.cluster.node_of(rank(stage, part));
         let leaves = |part: &u32| node(from, *part) != node(to, *part);
-        let link = match leaves(&part) {
-            true => &self.cluster.between,
-            // Measured with what the stages do to send and to receive.
-            false if self.measured => return (0.0, 0.0),
-            false => &self.cluster.inside,
+        let link = match (leaves(&part), self.measured) {
+            (true, _) => &self.cluster.between,
+            // Stages copy what they send and receive themselves.
+            (false, Some(latency)) => return (latency, 0.0),
+            (false, None) => &self.cluster.inside,
         };
         let with =
             |other: &u32| node(from, *other) == node(from, part) && leaves(other) == leaves(&part);

@@ -1,13 +1,13 @@
 //! What must hold of every estimate.
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, MESSAGES, Measured, MessageCost, SharedBy};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
 use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
 use gnnc_ir::trace::{Phase, Resource};
 use gnnc_ir::units::{Bytes, Seconds};
-use gnnc_ir::work::{GROUPS, TERMS};
+use gnnc_ir::work::{GROUPS, MESSAGES, TERMS};
 use gnnc_planner::parts::{Messages, Parts, parts};
 use gnnc_planner::simulate::{Estimate, SimulateError, bound, least_memory, simulate, timeline};
 use proptest::prelude::*;
@@ -251,14 +251,8 @@ proptest! {
 pub fn calibrated(mut cluster: Cluster) -> Cluster {
     let terms = TERMS.iter().map(|term| ((*term).to_owned(), 1e-10));
     let terms: BTreeMap<String, f64> = terms.collect();
-    let groups = GROUPS
-        .iter()
-        .map(|group| ((*group).to_owned(), terms.clone()));
-    let message = MessageCost {
-        latency: Seconds(1e-6),
-        bandwidth: 1e9,
-    };
-    let messages = MESSAGES.iter().map(|name| ((*name).to_owned(), message));
+    let groups = GROUPS.into_iter().chain(MESSAGES);
+    let groups = groups.map(|group| (group.to_owned(), terms.clone()));
     cluster.calibration.measured = Some(Measured {
         machine: "a machine".to_owned(),
         date: "2026-01-31".to_owned(),
@@ -267,7 +261,6 @@ pub fn calibrated(mut cluster: Cluster) -> Cluster {
             around: Seconds(1e-5),
             waiting: 0.0,
             groups: groups.collect(),
-            messages: messages.collect(),
         }],
     });
     cluster

@@ -17,7 +17,7 @@ impl Compiler<'_> {
         let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
         let row = f64::from(self.program.buffer(buffer.buffer).row_words()) * 4.0;
         let row = row * self.share.rows;
-        let measured = self.measured(name);
+        let measured = self.messages(name);
         let cost = |class: &Class| {
             let flow = &class.flow;
             let turn = |rows_in: f64, rows_out: f64| {
@@ -40,21 +40,32 @@ impl Compiler<'_> {
                     self.pass(copied, copied, 0.0),
                 )
             };
-            let (latency, link) = match measured {
-                Some(cost) if flow.messages > 0 => (cost.latency.0, cost.bandwidth),
-                _ => (
-                    self.latency(flow.messages, between[0] + between[1] > 0.0),
-                    self.bandwidth(&self.cluster.inside),
-                ),
-            };
+            let bytes_sent = (inside[0] + between[0]).round() as u64;
+            let active = flow.messages > 0;
+            if let Some(messages) = &measured {
+                // What is left out takes no time; what is sent, as much as all of it in its share of the epochs.
+                let rows = flow.inside_out + flow.between_out;
+                let all = bytes_sent as f64 / share;
+                let half = share * messages.half(all.round() as u64, rows);
+                return ExchangeCost {
+                    before: half,
+                    latency: share * messages.latency(),
+                    inside: [0.0; 2],
+                    between: [0.0; 2],
+                    after: half,
+                    active,
+                    bytes_sent,
+                };
+            }
+            let latency = self.latency(flow.messages, between[0] + between[1] > 0.0);
             ExchangeCost {
                 before,
                 latency: share * latency,
-                inside: inside.map(|bytes| bytes / link),
+                inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
                 after,
-                active: flow.messages > 0,
-                bytes_sent: (inside[0] + between[0]).round() as u64,
+                active,
+                bytes_sent,
             }
         };
         TransferCost::Halo {

@@ -2,7 +2,6 @@
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
-use gnnc_ir::cluster::Costs;
 use gnnc_ir::program::{Chunk, Passage, Ref};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
@@ -55,14 +54,21 @@ impl Compiler<'_> {
             name,
             sends,
             with: passage.with,
-            packing: bytes.iter().map(|&bytes| self.copying(bytes)).collect(),
+            packing: bytes
+                .iter()
+                .map(|&bytes| self.copying(bytes, sends, name))
+                .collect(),
             bytes,
         }
     }
-    /// Packing rows for another stage, or unpacking those of one: half of what an exchange of as many does.
-    fn copying(&self, bytes: f64) -> f64 {
-        match self.costs.and_then(Costs::exchange) {
-            Some(cost) => cost.seconds(bytes.round() as u64) / 2.0,
+
+    /// Packing rows for another stage and waking it, or unpacking those of one.
+    fn copying(&self, bytes: f64, sends: bool, name: usize) -> f64 {
+        match self.messages(name) {
+            Some(messages) => {
+                let waking = if sends { messages.latency() } else { 0.0 };
+                waking + messages.copying(bytes.round() as u64, 0.0)
+            }
             None => self.pass(bytes, bytes, 0.0),
         }
     }
