@@ -300,8 +300,8 @@ impl Terms {
         let [thin, narrow, wide] = groups;
         match columns {
             // What is loaded is used once: loads take longer than operations.
-            ..=LANES => thin,
-            ..=NARROW => narrow,
+            _ if columns <= LANES => thin,
+            _ if columns <= NARROW => narrow,
             _ => wide,
         }
     }

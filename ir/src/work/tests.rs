@@ -455,7 +455,7 @@ fn rows_and_slices_of_messages_are_picked_one_by_one() {
     };
     assert_eq!(strips(&program, &exchange, 10 * 16 * 4), 10);
     let slice = Slice {
-        axis: Axis::Column,
+        axis: Axis::Width,
         of: 16,
         start: 0,
         own: 4,
