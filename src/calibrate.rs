@@ -339,7 +339,9 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
         }
         if let Some(link) = groups.get("halo-exchange") {
             let of = |term| link.get(term).copied().unwrap_or(0.0);
-            cluster.inside.latency = Seconds(of("launch"));
+            // That of a message of one row in one cache line.
+            let least = of("launch") + of("row") + 64.0 * of("stream_32k");
+            cluster.inside.latency = Seconds(rounded(least));
             cluster.inside.bandwidth = rounded(1.0 / of("stream_4m").max(1e-15));
         }
         costs.push(Costs {
