@@ -26,3 +26,80 @@ pub fn strips(program: &Program, instr: &Instr, bytes: u64) -> u64 {
     };
     bytes / each.max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Axis;
+    use crate::op::Slice;
+    use crate::program::{Buffer, BufferId, Extent, Matrix, Moved, Ref, Role};
+    use crate::storage::Storage;
+    use crate::work::{Demand, TERM_COUNT, TERMS};
+
+    #[test]
+    fn rows_and_slices_of_messages_are_picked_one_by_one() {
+        let at = Ref::first(BufferId(0));
+        let buffer = Buffer {
+            name: "t".to_owned(),
+            extent: Extent::Inner,
+            columns: 16,
+            slots: 1,
+            role: Role::Temp,
+            storage: Storage::F32,
+        };
+        let program = Program {
+            ranks: 4,
+            buffers: vec![buffer],
+            ..Program::default()
+        };
+        let exchange = Instr::HaloExchange {
+            buffer: at,
+            skip: None,
+        };
+        assert_eq!(strips(&program, &exchange, 10 * 16 * 4), 10);
+        let slice = Slice {
+            axis: Axis::Width,
+            of: 16,
+            start: 0,
+            own: 4,
+            len: 4,
+        };
+        let redistribute = |how| Instr::Redistribute {
+            how,
+            from: Matrix {
+                at: at,
+                offset: 0,
+                stride: 16,
+            },
+            to: at,
+            heads: 1,
+            width: 16,
+            moved: Moved::All,
+        };
+        // Ten rows to three ranks, a quarter of the columns each.
+        let split = redistribute(Redistribute::Split(slice));
+        assert_eq!(strips(&program, &split, 10 * 3 * 4 * 4), 30);
+        // Blocks are sent as they are.
+        let replicate = redistribute(Redistribute::Replicate);
+        assert_eq!(strips(&program, &replicate, 10 * 3 * 16 * 4), 0);
+        let all = Instr::AllReduce { buffers: vec![] };
+        assert_eq!(strips(&program, &all, 64), 0);
+    }
+
+    #[test]
+    fn a_message_asks_for_what_it_sends() {
+        let sent = Demand::message("halo-exchange", 1000, 7.0, true);
+        let of = |name: &str| sent.terms[TERMS.iter().position(|term| *term == name).unwrap()];
+        assert_eq!(
+            [of("launch"), of("row"), of("stream_32k")],
+            [1.0, 7.0, 1000.0]
+        );
+        let large = Demand::message("halo-exchange", 1 << 25, 0.0, false);
+        assert_eq!(large.terms.iter().sum::<f64>(), f64::from(1 << 25));
+        assert_eq!(large.terms[11], f64::from(1 << 25), "{}", TERMS[11]);
+        assert_eq!(
+            Demand::message("send", 0, 0.0, true).terms,
+            [0.0; TERM_COUNT]
+        );
+    }
+}

@@ -3,8 +3,8 @@
 use super::*;
 use crate::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
-use crate::op::{Binary, Redistribute, Slice, Unary};
-use crate::program::{Buffer, BufferId, KernelId, Moved, Role};
+use crate::op::{Binary, Unary};
+use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::types::EdgeSet;
 
 /// 10 own vertices, 4 in the halo, 30 arcs, 50 feature non-zeros.
@@ -440,62 +440,4 @@ fn a_loss_costs_by_training_vertex() {
     (terms[0], terms[1], terms[2], terms[6]) = (1.0, 10.0, 4.0, 12.0);
     terms[8] = f64::from(4 * 3 * (4 + 10));
     assert_eq!(found.terms, terms);
-}
-
-#[test]
-fn rows_and_slices_of_messages_are_picked_one_by_one() {
-    let program = Program {
-        ranks: 4,
-        buffers: vec![buffer(Extent::Inner, 16)],
-        ..Program::default()
-    };
-    let exchange = Instr::HaloExchange {
-        buffer: at(0),
-        skip: None,
-    };
-    assert_eq!(strips(&program, &exchange, 10 * 16 * 4), 10);
-    let slice = Slice {
-        axis: Axis::Width,
-        of: 16,
-        start: 0,
-        own: 4,
-        len: 4,
-    };
-    let redistribute = |how| Instr::Redistribute {
-        how,
-        from: Matrix {
-            at: at(0),
-            offset: 0,
-            stride: 16,
-        },
-        to: at(0),
-        heads: 1,
-        width: 16,
-        moved: Moved::All,
-    };
-    // Ten rows to three ranks, a quarter of the columns each.
-    let split = redistribute(Redistribute::Split(slice));
-    assert_eq!(strips(&program, &split, 10 * 3 * 4 * 4), 30);
-    // Blocks are sent as they are.
-    let replicate = redistribute(Redistribute::Replicate);
-    assert_eq!(strips(&program, &replicate, 10 * 3 * 16 * 4), 0);
-    let all = Instr::AllReduce { buffers: vec![] };
-    assert_eq!(strips(&program, &all, 64), 0);
-}
-
-#[test]
-fn a_message_asks_for_what_it_sends() {
-    let sent = Demand::message("halo-exchange", 1000, 7.0, true);
-    let of = |name: &str| sent.terms[TERMS.iter().position(|term| *term == name).unwrap()];
-    assert_eq!(
-        [of("launch"), of("row"), of("stream_32k")],
-        [1.0, 7.0, 1000.0]
-    );
-    let large = Demand::message("halo-exchange", 1 << 25, 0.0, false);
-    assert_eq!(large.terms.iter().sum::<f64>(), f64::from(1 << 25));
-    assert_eq!(large.terms[11], f64::from(1 << 25), "{}", TERMS[11]);
-    assert_eq!(
-        Demand::message("send", 0, 0.0, true).terms,
-        [0.0; TERM_COUNT]
-    );
 }
