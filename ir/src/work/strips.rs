@@ -67,7 +67,7 @@ mod tests {
         let redistribute = |how| Instr::Redistribute {
             how,
             from: Matrix {
-                at: at,
+                at,
                 offset: 0,
                 stride: 16,
             },
