@@ -227,13 +227,7 @@ fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Me
     let bytes = event.bytes_sent;
     let message = || message(event, bytes, strips(program, instr, bytes), true);
     let demand = demand(program, instr, sizes, sizes).or_else(message)?;
-    Some(Measurement {
-        at: event.at.clone(),
-        group: demand.group.to_owned(),
-        terms: demand.terms,
-        bytes,
-        ..Measurement::default()
-    })
+    Some(unmeasured(event, &demand, bytes))
 }
 
 /// The same of one that sends rows to another stage or receives them; nothing of others.
@@ -241,13 +235,17 @@ fn passage(event: &Event, wait: &Wait) -> Option<Measurement> {
     event.peer?;
     let bytes = wait.sender.unwrap_or(event).bytes_sent;
     let demand = message(event, bytes, 0, wait.sender.is_none() || wait.micros > 0.0)?;
-    Some(Measurement {
+    Some(unmeasured(event, &demand, bytes))
+}
+
+fn unmeasured(event: &Event, demand: &Demand, bytes: u64) -> Measurement {
+    Measurement {
         at: event.at.clone(),
         group: demand.group.to_owned(),
         terms: demand.terms,
         bytes,
         ..Measurement::default()
-    })
+    }
 }
 
 fn message(event: &Event, bytes: u64, strips: u64, launch: bool) -> Option<Demand> {

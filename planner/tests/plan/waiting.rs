@@ -9,8 +9,20 @@ use gnnc_ir::program::{
 };
 use gnnc_ir::units::Seconds;
 use gnnc_ir::work::TERMS;
-use gnnc_planner::parts::parts;
+use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::simulate::{PhaseCost, simulate_all};
+
+/// Two ranks that read 2000 rows of each other: the exchange, and something else to compute.
+fn exchanged() -> (Program, Parts, Transfer, Instr) {
+    let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
+    let program = program(2, SHAPE);
+    let what = Box::new(Instr::HaloExchange {
+        buffer: at(HIDDEN.0),
+        skip: None,
+    });
+    let other = program.step[0].clone();
+    (program, parts, Transfer { tag: 1, what }, other)
+}
 
 /// An exchange that is cut in halves hides behind what stands between them, by hand.
 #[test]
@@ -19,14 +31,7 @@ fn what_is_computed_meanwhile_hides_messages() {
     cluster.device.launch_floor = Seconds(0.0);
     cluster.calibration.link_efficiency = 1.0;
     (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(0.0));
-    let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
-    let mut program = program(2, SHAPE);
-    let what = Box::new(Instr::HaloExchange {
-        buffer: at(HIDDEN.0),
-        skip: None,
-    });
-    let transfer = Transfer { tag: 1, what };
-    let other = program.step[0].clone();
+    let (mut program, parts, transfer, other) = exchanged();
     let mut step = |step: Vec<Instr>| {
         program.step = step;
         cost(&program, &cluster, &parts).epoch
@@ -202,14 +207,7 @@ fn copying_does_not_hide() {
     let costs = [("halo-exchange", [8e-6, 3e-9, 2e-9])];
     let mut cluster = messages(calibrated(cluster(1, 2)), &costs);
     cluster.calibration.measured.as_mut().unwrap().costs[0].waiting = 0.5;
-    let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
-    let mut program = program(2, SHAPE);
-    let what = Box::new(Instr::HaloExchange {
-        buffer: at(HIDDEN.0),
-        skip: None,
-    });
-    let transfer = Transfer { tag: 1, what };
-    let other = program.step[0].clone();
+    let (mut program, parts, transfer, other) = exchanged();
     let mut exposed = |step: Vec<Instr>| {
         program.step = step;
         let epoch = cost(&program, &cluster, &parts).epoch;
