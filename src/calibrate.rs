@@ -119,14 +119,14 @@ const CASES: &[Case] = &[
 const ROUNDS: usize = 6;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
-/// Arcs of cases that are also trained in stages, beside quick ones where there are no others: stages of smaller ones wait for
-/// each other too shortly to fall asleep, and larger ones take long to be cut into chunks.
+/// Arcs of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
+/// and larger ones take long to be cut into chunks.
 const STAGED: RangeInclusive<u64> = 100_000..=500_000;
-/// Chunks in stages, by turns: short messages and long ones.
-const CHUNKS: [u32; 3] = [8, 4, 2];
+/// Chunks in stages: messages of one length of a small model and of a large one, which lie in caches and in memory.
+const CHUNKS: [u32; 2] = [4, 16];
 
 /// Models with what they are placed by. What redistributions move is the same for every model; rows that go from stage
-/// to stage were written some layers before, as in deep models.
+/// to stage were written some layers before, as in deep models. Deep models are left out where graphs are larger than those in stages.
 const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gcn",
@@ -146,8 +146,9 @@ const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gcnii",
         "let h0 = x |> linear(width) |> relu\n  let h = h0\n  repeat i in 1..=6 {\n    \
-         h = h |> gcnii_conv(h0, alpha = 0.1, beta = 0.5) |> relu\n  }\n  let z = h |> linear(classes)",
-        &[Placement::Pipeline],
+         h = h |> layer_norm |> dropout(0.2) |> gcnii_conv(h0, alpha = 0.1, beta = 0.5) |> relu\n  }\n  \
+         let z = h |> linear(classes)",
+        &[Placement::Graph, Placement::Pipeline],
     ),
 ];
 
@@ -176,24 +177,32 @@ pub fn calibrate<E: From<Error>>(
     for _ in 0..ROUNDS {
         for (number, case) in cases.iter().enumerate() {
             let data = case.graph()?;
-            for (name, body, placements) in case.models(options.quick) {
+            for (name, body, placements) in case.models() {
                 for (place, &width) in case.widths.iter().enumerate() {
                     let heads = HEADS[(number + place) % HEADS.len()];
-                    let chunks = CHUNKS[place % CHUNKS.len()];
                     let what = format!("{name} of width {width} on {} arcs", case.arcs);
                     let loaded = case.model(body, (width, heads), &data)?;
                     let compiled = crate::compile(&loaded.model, &loaded.workload)?;
-                    let all = case.models(options.quick).count() * case.widths.len() * counts.len();
+                    let all = case.models().count() * case.widths.len() * counts.len();
                     for heap in &mut heaps {
                         watch(&what, done / total)?;
                         for &placement in *placements {
-                            heap.measure(
-                                (placement, chunks),
-                                &what,
-                                (&loaded, &compiled),
-                                case.epochs,
-                                options,
-                            )?;
+                            let chunks = match placement {
+                                Placement::Pipeline if case.is_staged(options.quick) => &CHUNKS[..],
+                                Placement::Pipeline => &[],
+                                _ => &[1],
+                            };
+                            for &chunks in chunks {
+                                let measured = (&loaded, &compiled);
+                                let epochs = case.epochs;
+                                heap.measure(
+                                    (placement, chunks),
+                                    &what,
+                                    measured,
+                                    epochs,
+                                    options,
+                                )?;
+                            }
                         }
                         done += work(case) / all as f64;
                     }
@@ -207,12 +216,15 @@ pub fn calibrate<E: From<Error>>(
 impl Case {
     fn models(
         &self,
-        quick: bool,
     ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static [Placement])> {
-        let staged = STAGED.contains(&self.arcs) || self.arcs <= QUICK && quick;
+        let deep = |placements: &[Placement]| placements.contains(&Placement::Pipeline);
         let models = MODELS.iter();
-        models
-            .filter(move |(_, _, placements)| staged || !placements.contains(&Placement::Pipeline))
+        models.filter(move |(_, _, placements)| !deep(placements) || self.arcs <= *STAGED.end())
+    }
+
+    /// Whether the graph is cut into chunks for stages.
+    fn is_staged(&self, quick: bool) -> bool {
+        STAGED.contains(&self.arcs) || self.arcs <= QUICK && quick
     }
 
     fn graph(&self) -> Result<GraphData, Error> {

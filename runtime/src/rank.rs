@@ -343,12 +343,21 @@ impl Rank {
         peer.ok_or(Fault::Missing("a stage beside it"))
     }
 
-    /// The rows of a tensor that a passage moves: own ones at hand, or all of fixed ones.
-    pub(crate) fn passed(&self, at: Ref) -> Range<usize> {
+    /// The rows of a tensor that a passage moves: own ones of a chunk, or all; or all of fixed ones.
+    pub(crate) fn passed(&self, at: Ref, chunk: Option<u32>) -> Range<usize> {
         match self.program.buffer(at.buffer).extent {
             Extent::Fixed(rows) => 0..rows as usize,
-            _ => self.part.own(self.place.chunk),
+            _ => self.part.own(chunk),
         }
+    }
+
+    /// Floats of a passage of a chunk, or of all rows.
+    pub(crate) fn floats(&self, passage: &Passage, chunk: Option<u32>) -> usize {
+        let words = |&at: &Ref| {
+            let columns = self.program.buffer(at.buffer).row_words() as usize;
+            self.passed(at, chunk).len() * columns
+        };
+        passage.tensors.iter().map(words).sum()
     }
 
     /// The epoch in which histories are kept now; none if they are not.

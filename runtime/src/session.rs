@@ -92,7 +92,8 @@ impl Session {
         options: RunOptions,
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
-        let transports = Threads::connect(programs.ranks(partition) as u32);
+        let transports =
+            Threads::connect_teams(programs.ranks(partition) as u32, options.threads_per_rank);
         let transports = transports
             .into_iter()
             .map(|end| Box::new(end) as Box<dyn Transport>)

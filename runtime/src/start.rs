@@ -124,7 +124,7 @@ pub(crate) fn workers(
             Arena::new((bytes / 4) as usize).map_err(refused)
         };
         let (arena, host) = (block(bytes)?, block(rank.layout.host_bytes)?);
-        let worker = Worker {
+        let mut worker = Worker {
             arena,
             host,
             kernels: Arc::clone(kernels),
@@ -135,6 +135,8 @@ pub(crate) fn workers(
             memory: Default::default(),
             own: rank,
         };
+        let expected = worker.expect_messages();
+        expected.map_err(|fault| RuntimeError::Program(fault.to_string()))?;
         for id in (0..worker.own.program.buffers.len() as u32).map(BufferId) {
             // SAFETY: the rank does not run yet.
             let words = unsafe { worker.buffer(id).write() };

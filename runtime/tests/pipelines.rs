@@ -11,7 +11,7 @@ use gnnc_graph::{GraphData, Partition, example};
 use gnnc_ir::program::Instr;
 use gnnc_ir::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
-use gnnc_runtime::transport::watched::Watched;
+use gnnc_runtime::transport::watched::{Call, Watched};
 use gnnc_runtime::transport::{Transport, TransportError};
 use gnnc_runtime::{Phase, RunOptions, RuntimeError, Session, Tensor};
 use network::staged::Staged;
@@ -165,6 +165,39 @@ fn delays_change_nothing() {
         let mut session =
             Session::with_transports(programs, &data, &partition, options(), ends).unwrap();
         assert_eq!(want, losses(&mut session, 6));
+    }
+}
+
+/// However far a stage is ahead of the next one: messages are no longer than a chunk's, those of evaluations too, and have
+/// their memory from the beginning.
+#[test]
+fn memory_does_not_depend_on_who_is_ahead() {
+    let data = example::g8();
+    let network = Staged { stages: 2, ..G8 };
+    for late in [0, 1] {
+        let end = |inner: Threads| {
+            let wait = match inner.rank() == late {
+                true => Duration::from_millis(2),
+                false => Duration::ZERO,
+            };
+            let watch = move |call| {
+                let (Call::Send { floats, .. } | Call::Receive { floats, .. }) = call;
+                assert_eq!(floats, 2 * 6);
+                std::thread::sleep(wait);
+                Ok(())
+            };
+            Box::new(Watched::new(inner, Box::new(watch))) as Box<dyn Transport>
+        };
+        let ends = Threads::connect(2).into_iter().map(end).collect();
+        let programs = network.programs();
+        let mut session =
+            Session::with_transports(programs, &data, &quarters(1, 4), options(), ends).unwrap();
+        let before = session.peak_memory_bytes();
+        for _ in 0..3 {
+            session.epoch().unwrap();
+            session.evaluate().unwrap();
+            assert_eq!(session.peak_memory_bytes(), before);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Training runs that are measured, instruction by instruction.
 
 use super::{CalibrateOptions, Measurement};
-use crate::{Compiled, Error, Loaded, TrainOptions, Trainer, place};
+use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
 use gnnc_ir::model::Relaxation;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Instr, Program, RankSizes};
@@ -105,21 +105,22 @@ impl Heap {
             }
         }
         let staged = run.stages.is_some();
-        let program = match staged {
-            true => None,
-            false => Some(compiled.program(&place(loaded, compiled, &run)?)?),
+        let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
+        let what = match staged {
+            true => format!("{what}, {placement} of {chunks} chunks"),
+            false => format!("{what}, {placement}"),
         };
-        let sizes = trainer.session.sizes();
-        let what = format!("{what}, {placement}");
         let run = self.runs.entry(what.clone()).or_default();
         for _ in 0..epochs {
             let wall = trainer.epoch()?.seconds;
             let trace = trainer.session.take_trace();
+            let sent = passages(&trace);
             let mut instructions = BTreeMap::new();
             for (event, wait) in steps(&trace) {
-                let measurement = match &program {
-                    Some(program) => instruction(event, program, &sizes[event.rank as usize]),
-                    None => passage(event, &wait),
+                let rank = event.rank as usize;
+                let measurement = match staged {
+                    false => instruction(event, &programs[rank], &sizes[rank]),
+                    true => passage(event, &wait, &sent),
                 };
                 let Some(measurement) = measurement else {
                     continue;
@@ -178,28 +179,34 @@ impl Heap {
     }
 }
 
-/// What stages sent and received. How long that takes depends on who sleeps and what is in caches, and an epoch has some of each: so it
-/// is the mean of all epochs, but for the slowest eighth of what is alike, which others disturbed.
+/// What stages sent and received. A few messages of an epoch take much longer than the others, which another epoch has too: so of
+/// what is alike it is the mean of an epoch's, and the median of those of all epochs.
 fn passed(run: Run) -> Vec<Measurement> {
-    let mut alike: BTreeMap<_, (Measurement, Vec<f64>)> = BTreeMap::new();
-    for (place, measurement) in run.instructions {
-        let key = (
-            measurement.group.clone(),
-            measurement.terms.map(f64::to_bits),
-        );
-        let times = run.epochs.iter().filter_map(|e| e.instructions.get(&place));
-        let (_, all) = alike.entry(key).or_insert((measurement, Vec::new()));
-        all.extend(times.copied());
-    }
-    let mean = |(measurement, mut times): (Measurement, Vec<f64>)| {
-        times.sort_by(f64::total_cmp);
-        times.truncate(times.len() - times.len() / 8);
-        Measurement {
-            seconds: times.iter().sum::<f64>() / times.len().max(1) as f64,
-            ..measurement
-        }
+    let alike = |measurement: &Measurement| {
+        let bits = measurement.terms.map(f64::to_bits);
+        (measurement.group.clone(), bits)
     };
-    alike.into_values().map(mean).collect()
+    let mut means: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+    for epoch in &run.epochs {
+        let mut sums: BTreeMap<_, (f64, f64)> = BTreeMap::new();
+        for (place, seconds) in &epoch.instructions {
+            let (sum, count) = sums.entry(alike(&run.instructions[place])).or_default();
+            (*sum, *count) = (*sum + seconds, *count + 1.0);
+        }
+        for (key, (sum, count)) in sums {
+            means.entry(key).or_default().push(sum / count);
+        }
+    }
+    let mut found = BTreeMap::new();
+    for measurement in run.instructions.into_values() {
+        let key = alike(&measurement);
+        let seconds = means.get(&key).map_or(0.0, |means| median(means));
+        found.entry(key).or_insert(Measurement {
+            seconds,
+            ..measurement
+        });
+    }
+    found.into_values().collect()
 }
 
 /// What was measured with a number of ranks at once.
@@ -221,20 +228,34 @@ fn quiet(mut epochs: Vec<Epoch>) -> Vec<Epoch> {
     epochs
 }
 
-/// What is known of an instruction before it is measured; nothing of those inside of loops, and of what nobody prices.
+/// What is known of an instruction before it is measured; nothing of those that run over a chunk, and of what nobody prices.
 fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Measurement> {
     let instr = find(program, &event.at)?;
     let bytes = event.bytes_sent;
-    let message = || message(event, bytes, strips(program, instr, bytes), true);
+    let strips = || strips(program, instr, bytes);
+    let message = || message(event, bytes, strips(), true, None);
     let demand = demand(program, instr, sizes, sizes).or_else(message)?;
     Some(unmeasured(event, &demand, bytes))
 }
 
-/// The same of one that sends rows to another stage or receives them; nothing of others.
-fn passage(event: &Event, wait: &Wait) -> Option<Measurement> {
+/// Bytes that instructions of ranks send to another stage in an epoch, by rank and place.
+type Passages<'a> = BTreeMap<(u32, &'a str), u64>;
+
+fn passages(trace: &Trace) -> Passages<'_> {
+    let mut sent = Passages::new();
+    for (event, _) in steps(trace).filter(|(event, _)| event.peer.is_some()) {
+        *sent.entry((event.rank, &event.at)).or_default() += event.bytes_sent;
+    }
+    sent
+}
+
+/// What is known of an instruction that sends rows to another stage or receives them; nothing of others.
+fn passage(event: &Event, wait: &Wait, sent: &Passages) -> Option<Measurement> {
     event.peer?;
     let bytes = wait.sender.unwrap_or(event).bytes_sent;
-    let demand = message(event, bytes, 0, wait.sender.is_none() || wait.micros > 0.0)?;
+    let before = wait.sender.filter(|_| wait.micros <= 0.0);
+    let lay = before.and_then(|sender| sent.get(&(sender.rank, &sender.at)).copied());
+    let demand = message(event, bytes, 0, before.is_none(), lay)?;
     Some(unmeasured(event, &demand, bytes))
 }
 
@@ -248,14 +269,28 @@ fn unmeasured(event: &Event, demand: &Demand, bytes: u64) -> Measurement {
     }
 }
 
-fn message(event: &Event, bytes: u64, strips: u64, launch: bool) -> Option<Demand> {
+fn message(
+    event: &Event,
+    bytes: u64,
+    strips: u64,
+    launch: bool,
+    lay: Option<u64>,
+) -> Option<Demand> {
     let group = MESSAGES.into_iter().find(|name| *name == event.name)?;
-    Some(Demand::message(group, bytes, strips as f64, launch))
+    Some(Demand::message(group, bytes, strips as f64, launch, lay))
 }
 
-/// The instruction at a place of the step; none inside of loops.
+/// The instruction at a place of the step; none of those that run over a chunk.
 fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
-    program.step.get(at.parse::<usize>().ok()?)
+    let mut places = at.split('.').map(str::parse::<usize>);
+    let mut instr = program.step.get(places.next()?.ok()?)?;
+    for place in places {
+        let Instr::Repeat { body, .. } = instr else {
+            return None;
+        };
+        instr = body.get(place.ok()?)?;
+    }
+    Some(instr)
 }
 
 /// The instructions of an epoch with what they waited for.

@@ -120,8 +120,15 @@ pub struct Demand {
 impl Demand {
     /// What a message asks of a rank that sends so many bytes, or that receives them of another stage. `strips` of rows
     /// are picked or added up one by one (see [`super::strips`]); a `launch` is the hand-over from rank to rank, of which there is none
-    /// if what is received was there before. Nothing if nothing is sent.
-    pub fn message(group: &'static str, bytes: u64, strips: f64, launch: bool) -> Self {
+    /// if what is received was there before. Then it `lay` among so many bytes that the stage sends, and is read from memory as
+    /// large as they are. Nothing if nothing is sent.
+    pub fn message(
+        group: &'static str,
+        bytes: u64,
+        strips: f64,
+        launch: bool,
+        lay: Option<u64>,
+    ) -> Self {
         let mut terms = Terms {
             counts: [0.0; TERM_COUNT],
             reach: bytes,
@@ -129,6 +136,8 @@ impl Demand {
         };
         if bytes > 0 {
             (terms.counts[LAUNCH], terms.counts[ROW]) = (f64::from(launch), strips);
+            // Read there, and written here.
+            terms.spread(STREAM, bytes as f64, lay.unwrap_or(bytes));
             terms.stream(bytes);
         }
         Self {

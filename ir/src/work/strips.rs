@@ -88,17 +88,22 @@ mod tests {
 
     #[test]
     fn a_message_asks_for_what_it_sends() {
-        let sent = Demand::message("halo-exchange", 1000, 7.0, true);
-        let of = |name: &str| sent.terms[TERMS.iter().position(|term| *term == name).unwrap()];
+        let of = |demand: &Demand, name: &str| {
+            demand.terms[TERMS.iter().position(|term| *term == name).unwrap()]
+        };
+        let sent = Demand::message("halo-exchange", 1000, 7.0, true, None);
+        let counts = ["launch", "row", "stream_32k"].map(|name| of(&sent, name));
+        // Each byte is read and written.
+        assert_eq!(counts, [1.0, 7.0, 2000.0]);
+        let large = Demand::message("halo-exchange", 1 << 25, 0.0, false, None);
+        assert_eq!(large.terms.iter().sum::<f64>(), f64::from(1 << 26));
+        assert_eq!(of(&large, "stream_32m"), f64::from(1 << 26));
+        // Read among 4 MiB that came before it.
+        let lay = Demand::message("receive", 1 << 15, 0.0, false, Some(1 << 22));
+        let counts = ["launch", "stream_32k", "stream_4m"].map(|name| of(&lay, name));
+        assert_eq!(counts, [0.0, 32768.0, 32768.0]);
         assert_eq!(
-            [of("launch"), of("row"), of("stream_32k")],
-            [1.0, 7.0, 1000.0]
-        );
-        let large = Demand::message("halo-exchange", 1 << 25, 0.0, false);
-        assert_eq!(large.terms.iter().sum::<f64>(), f64::from(1 << 25));
-        assert_eq!(large.terms[11], f64::from(1 << 25), "{}", TERMS[11]);
-        assert_eq!(
-            Demand::message("send", 0, 0.0, true).terms,
+            Demand::message("send", 0, 0.0, true, None).terms,
             [0.0; TERM_COUNT]
         );
     }

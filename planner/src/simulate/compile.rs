@@ -68,8 +68,8 @@ pub(super) enum Step {
         with: Neighbour,
         /// Bytes by class.
         bytes: Vec<f64>,
-        /// Seconds of packing or unpacking by class.
-        packing: Vec<f64>,
+        /// Seconds of packing or unpacking by class; of unpacking what was there before.
+        packing: Vec<[f64; 2]>,
     },
 }
 

@@ -308,23 +308,25 @@ impl<'a> Run<'a> {
         self.iteration = outer;
     }
 
-    /// Packs rows for another stage, or unpacks those of one. `arrived` has for each class when the rows were
+    /// Packs rows for another stage, or unpacks those of one, in the second of two times if they were there before. `arrived` has for each class when the rows were
     /// sent and when they are there; packing waits for nothing. Gives the clocks of the classes.
     pub fn passage(
         &mut self,
         (name, at): (usize, &str),
         with: u32,
         iteration: u32,
-        packing: &[f64],
+        packing: &[[f64; 2]],
         bytes: &[f64],
         arrived: Option<&[[f64; 2]]>,
     ) -> Vec<f64> {
         let outer = std::mem::replace(&mut self.iteration, iteration);
         self.state.kinds[name].0 += 1;
         self.other(Some((with, arrived.is_none())));
-        for (class, &packing) in packing.iter().enumerate() {
+        for (class, &[fresh, lain]) in packing.iter().enumerate() {
             let clock = self.state.clock[class];
             let [sent, there] = arrived.map_or([clock; 2], |arrived| arrived[class]);
+            let waits = arrived.is_none() || there > clock;
+            let packing = if waits { fresh } else { lain };
             let exposed = (there - clock.max(sent)).max(0.0);
             let busy = exposed + packing;
             self.state.communication[class] += busy;

@@ -3,29 +3,70 @@
 use super::{Fault, Worker};
 use crate::device::cpu::Span;
 use crate::moment::Moment;
-use gnnc_ir::program::{Passage, Ref, Transfer};
+use gnnc_ir::program::{Instr, Passage, Ref, Transfer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Worker {
-    /// Sends the rows at hand to another stage.
+    /// Announces the messages that may be under way to other stages at once: those of one run of a list or of its loops
+    /// over chunks, which are taken before the next is run.
+    pub(crate) fn expect_messages(&mut self) -> Result<(), Fault> {
+        let program = Arc::clone(&self.own.program);
+        // By rank: how many, and the floats of the longest.
+        let mut expected: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        for instr in [&program.setup, &program.step, &program.eval]
+            .into_iter()
+            .flatten()
+        {
+            let body = match instr {
+                Instr::Chunks { body, .. } => &body[..],
+                instr => std::slice::from_ref(instr),
+            };
+            let mut sent: BTreeMap<u32, usize> = BTreeMap::new();
+            for instr in body {
+                let Instr::Send(passage) = instr else {
+                    continue;
+                };
+                let peer = self.own.beside(passage)?;
+                let sent = sent.entry(peer).or_default();
+                let (most, longest) = expected.entry(peer).or_default();
+                for piece in self.pieces(passage) {
+                    *sent += 1;
+                    *most = (*most).max(*sent);
+                    *longest = (*longest).max(self.own.floats(passage, piece));
+                }
+            }
+        }
+        for (peer, (messages, floats)) in expected {
+            self.transport.expect(peer, messages, floats)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the rows at hand to another stage; all rows in as many messages as there are chunks, so that none is longer than
+    /// those of chunks.
     ///
     /// # Safety
     /// The tensors have rows of own vertices.
     pub(super) unsafe fn send(&mut self, passage: &Passage, iteration: u32) -> Result<(), Fault> {
-        let (peer, floats) = self.passage(passage, iteration)?;
-        if floats == 0 {
-            return Ok(());
+        let peer = self.own.beside(passage)?;
+        for piece in self.pieces(passage) {
+            let floats = self.spans(passage, piece, iteration);
+            if floats == 0 {
+                continue;
+            }
+            let spans = &self.memory.spans;
+            self.transport
+                .send(peer, Transfer::WHOLE, floats, &mut |message| {
+                    let mut rest = message;
+                    for span in spans {
+                        let (own, behind) = rest.split_at_mut(span.len);
+                        // SAFETY: as the caller promised; nothing writes the rows meanwhile.
+                        own.copy_from_slice(unsafe { span.read() });
+                        rest = behind;
+                    }
+                })?;
         }
-        let spans = &self.memory.spans;
-        self.transport
-            .send(peer, Transfer::WHOLE, floats, &mut |message| {
-                let mut rest = message;
-                for span in spans {
-                    let (own, behind) = rest.split_at_mut(span.len);
-                    // SAFETY: as the caller promised; nothing writes the rows meanwhile.
-                    own.copy_from_slice(unsafe { span.read() });
-                    rest = behind;
-                }
-            })?;
         Ok(())
     }
 
@@ -38,37 +79,56 @@ impl Worker {
         passage: &Passage,
         iteration: u32,
     ) -> Result<(), Fault> {
-        let (peer, floats) = self.passage(passage, iteration)?;
-        if floats == 0 {
-            return Ok(());
+        let peer = self.own.beside(passage)?;
+        for piece in self.pieces(passage) {
+            let floats = self.spans(passage, piece, iteration);
+            if floats == 0 {
+                continue;
+            }
+            let spans = &self.memory.spans;
+            self.transport
+                .recv(peer, Transfer::WHOLE, floats, &mut |message| {
+                    let mut rest = message;
+                    for span in spans {
+                        let (own, behind) = rest.split_at(span.len);
+                        // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
+                        unsafe { span.write() }.copy_from_slice(own);
+                        rest = behind;
+                    }
+                })?;
         }
-        let spans = &self.memory.spans;
-        self.transport
-            .recv(peer, Transfer::WHOLE, floats, &mut |message| {
-                let mut rest = message;
-                for span in spans {
-                    let (own, behind) = rest.split_at(span.len);
-                    // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
-                    unsafe { span.write() }.copy_from_slice(own);
-                    rest = behind;
-                }
-            })?;
         Ok(())
     }
 
-    /// The rank at the other end and the floats of a message; its pieces are in the memory of spans.
-    fn passage(&mut self, passage: &Passage, iteration: u32) -> Result<(u32, usize), Fault> {
+    /// The messages of a passage: of the chunk at hand, or of each if all rows are; of one piece if there are no chunks.
+    fn pieces(&self, passage: &Passage) -> impl Iterator<Item = Option<u32>> + use<> {
+        let program = &self.own.program;
+        let chunks = program
+            .pipeline
+            .as_ref()
+            .map_or(0, |pipeline| pipeline.chunks);
+        let (_, fixed) = passage.words(program);
+        let (first, count) = match self.own.place.chunk {
+            Some(chunk) => (Some(chunk), 1),
+            None if fixed > 0 || chunks == 0 => (None, 1),
+            None => (Some(0), chunks),
+        };
+        (0..count).map(move |n| first.map(|first| first + n))
+    }
+
+    /// Finds the rows of a passage, of a chunk or all; how many floats they are.
+    fn spans(&mut self, passage: &Passage, chunk: Option<u32>, iteration: u32) -> usize {
         let mut spans = std::mem::take(&mut self.memory.spans);
         spans.clear();
         spans.extend(passage.tensors.iter().map(|&at| {
-            let rows = self.own.passed(at);
+            let rows = self.own.passed(at, chunk);
             let columns = self.own.program.buffer(at.buffer).row_words() as usize;
             self.slot(at, iteration)
                 .part(rows.start * columns, rows.len() * columns)
         }));
         let floats = spans.iter().map(|span| span.len).sum();
         self.memory.spans = spans;
-        Ok((self.own.beside(passage)?, floats))
+        floats
     }
 
     /// Keeps the rows at hand, in the epochs in which histories are kept.

@@ -1,9 +1,16 @@
-//! Memory that a session takes, what of it rests on the hosts, and what is copied from and to them.
+//! What ranks run, the memory that a session takes, what of it rests on the hosts, and what is copied from and to them.
 
 use super::Session;
 use crate::RuntimeError;
+use gnnc_ir::program::Program;
+use std::sync::Arc;
 
 impl Session {
+    /// What each rank runs.
+    pub fn programs(&self) -> Vec<Arc<Program>> {
+        self.crew.map(|rank| Arc::clone(&rank.rank().program))
+    }
+
     /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all arcs,
     /// which ranks of one process keep once, an equal share), and the messages kept so far;
     /// neither code nor the graph that the session was built from.

@@ -16,6 +16,15 @@ pub trait Transport: Send {
     /// Number of ranks.
     fn ranks(&self) -> u32;
 
+    /// Announces that up to so many messages of up to `floats` floats to rank `to` may be under way at once. A transport that
+    /// keeps messages has memory for all of them from now on.
+    ///
+    /// # Errors
+    /// No such rank.
+    fn expect(&mut self, _to: u32, _messages: usize, _floats: usize) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     /// Sends `floats` floats to rank `to`; `fill` writes all of them.
     ///
     /// # Errors

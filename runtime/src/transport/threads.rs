@@ -5,6 +5,11 @@ use crate::error::Failure;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a rank that waits spins before it sleeps, where every thread has a core: to be woken takes 20 to 100 us, the
+/// more the longer it slept, and costs the sender a call of the system. Longer than most bubbles of pipelines.
+const SPIN: Duration = Duration::from_millis(50);
 
 /// A rank's end of the connections between threads.
 pub struct Threads {
@@ -21,6 +26,8 @@ pub struct Threads {
 struct Hub {
     /// One for each rank: what was sent to it.
     inboxes: Vec<Inbox>,
+    /// How long a rank that waits spins before it sleeps.
+    spin: Duration,
     aborted: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
@@ -28,6 +35,8 @@ struct Hub {
 #[derive(Default)]
 struct Inbox {
     mail: Mutex<Mail>,
+    /// Whether the receiver waits for something that is not there. Written with the mail locked.
+    waits: AtomicBool,
     complete: Condvar,
 }
 
@@ -39,15 +48,19 @@ struct Mail {
     missing: BTreeSet<u32>,
     /// The tag of those messages.
     tag: u32,
+    /// Whether the receiver has to be woken.
+    asleep: bool,
 }
 
 #[derive(Default)]
 struct Queue {
     /// Messages under way with their tags, oldest first.
     messages: VecDeque<(u32, Message)>,
-    /// Memory of the longest message received, for the next one. Only one is kept, so that
-    /// memory does not depend on how far a sender got ahead of its receiver.
-    free: Vec<f32>,
+    /// Memory of messages received, the last one last, for the next ones: of as many as are expected to be under way at
+    /// once, so that it does not depend on how far a sender got ahead of its receiver.
+    free: Vec<Vec<f32>>,
+    /// How many are kept, but for one if none are expected.
+    expected: usize,
 }
 
 enum Message {
@@ -60,8 +73,18 @@ enum Message {
 impl Threads {
     /// The ends of all ranks.
     pub fn connect(ranks: u32) -> Vec<Self> {
+        Self::connect_teams(ranks, 1)
+    }
+
+    /// The ends of all ranks, each of which computes on so many threads.
+    pub fn connect_teams(ranks: u32, threads: usize) -> Vec<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let hub = Arc::new(Hub {
             inboxes: (0..ranks).map(|_| Inbox::default()).collect(),
+            spin: match (ranks as usize).saturating_mul(threads) <= cores {
+                true => SPIN,
+                false => Duration::ZERO,
+            },
             aborted: AtomicBool::new(false),
             failure: Mutex::new(None),
         });
@@ -96,7 +119,11 @@ impl Threads {
         let mut mail = lock(&inbox.mail);
         let queue = mail.queues.entry(self.rank).or_default();
         queue.messages.push_back((tag, message));
-        let wake = mail.tag == tag && mail.missing.remove(&self.rank) && mail.missing.is_empty();
+        let last = mail.tag == tag && mail.missing.remove(&self.rank) && mail.missing.is_empty();
+        if last {
+            inbox.waits.store(false, Ordering::Release);
+        }
+        let wake = last && mail.asleep;
         drop(mail);
         if wake {
             inbox.complete.notify_one();
@@ -123,15 +150,37 @@ impl Threads {
                 mail.missing.insert(sender);
             }
         }
+        if !guard.missing.is_empty() && !self.hub.spin.is_zero() {
+            inbox.waits.store(true, Ordering::Relaxed);
+            drop(guard);
+            self.spin(inbox);
+            guard = lock(&inbox.mail);
+        }
         loop {
             self.check_aborted()?;
-            if guard.missing.is_empty() {
+            guard.asleep = !guard.missing.is_empty();
+            if !guard.asleep {
                 return Ok(guard);
             }
             guard = inbox
                 .complete
                 .wait(guard)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for some time until nothing is missing in an inbox, without sleeping; other threads may have the core.
+    fn spin(&self, inbox: &Inbox) {
+        let begin = Instant::now();
+        while begin.elapsed() < self.hub.spin {
+            for _ in 0..32 {
+                if !inbox.waits.load(Ordering::Acquire) || self.hub.aborted.load(Ordering::Relaxed)
+                {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -151,6 +200,17 @@ impl Threads {
 }
 
 impl Queue {
+    /// Keeps memory for the next messages; if there is enough, the longer of two.
+    fn keep(&mut self, memory: Vec<f32>) {
+        if self.free.len() < self.expected.max(1) {
+            self.free.push(memory);
+        } else if let Some(last) = self.free.last_mut()
+            && last.capacity() < memory.capacity()
+        {
+            *last = memory;
+        }
+    }
+
     /// The place of the oldest message with a tag.
     fn next(&self, tag: u32) -> Option<usize> {
         self.messages.iter().position(|(found, _)| *found == tag)
@@ -175,6 +235,21 @@ impl Transport for Threads {
         self.hub.inboxes.len() as u32
     }
 
+    fn expect(&mut self, to: u32, messages: usize, floats: usize) -> Result<(), TransportError> {
+        let inbox = self.inbox(to, to)?;
+        let mut mail = lock(&inbox.mail);
+        let queue = mail.queues.entry(self.rank).or_default();
+        queue.expected = messages;
+        queue.free.clear();
+        let memory = || Vec::with_capacity(floats);
+        queue
+            .free
+            .extend(std::iter::repeat_with(memory).take(messages));
+        drop(mail);
+        self.sent_to.insert(to);
+        Ok(())
+    }
+
     fn send(
         &mut self,
         to: u32,
@@ -185,7 +260,7 @@ impl Transport for Threads {
         self.check_aborted()?;
         let inbox = self.inbox(to, to)?;
         let mut message = match lock(&inbox.mail).queues.get_mut(&self.rank) {
-            Some(queue) => std::mem::take(&mut queue.free),
+            Some(queue) => queue.free.pop().unwrap_or_default(),
             None => Vec::new(),
         };
         // Exactly: the next message is as long as one before it, not longer and longer.
@@ -261,9 +336,8 @@ impl Transport for Threads {
         take(message.floats());
         if let Message::Own(memory) = message
             && let Some(queue) = lock(&inbox.mail).queues.get_mut(&from)
-            && memory.capacity() > queue.free.capacity()
         {
-            queue.free = memory;
+            queue.keep(memory);
         }
         Ok(())
     }
@@ -284,7 +358,8 @@ impl Transport for Threads {
         let kept = inboxes.map(|inbox| {
             let mail = lock(&inbox.mail);
             mail.queues.get(&self.rank).map_or(0, |queue| {
-                queue.messages.iter().map(own).sum::<usize>() + queue.free.capacity()
+                let free = queue.free.iter().map(Vec::capacity);
+                queue.messages.iter().map(own).chain(free).sum::<usize>()
             })
         });
         4 * (kept.sum::<usize>() + self.shared.capacity()) as u64
@@ -306,148 +381,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_arrive_in_order_and_are_counted() {
-        let mut ends = Threads::connect(2);
-        let mut right = ends.pop().unwrap();
-        let mut left = ends.pop().unwrap();
-        for n in 0..3 {
-            left.send(1, 0, n, &mut |message| message.fill(n as f32))
-                .unwrap();
-        }
-        let mut seen = Vec::new();
-        for n in 0..3 {
-            right
-                .recv(0, 0, n, &mut |message| seen.extend_from_slice(message))
-                .unwrap();
-        }
-        assert_eq!(seen, [1.0, 2.0, 2.0]);
-        assert_eq!((left.bytes_sent(), right.bytes_sent()), (12, 0));
-        assert_eq!((left.memory_bytes(), right.memory_bytes()), (8, 0));
-        left.send(1, 0, 1, &mut |_| {}).unwrap();
-        let wrong = right.recv(0, 0, 2, &mut |_| {});
-        assert_eq!(
-            wrong,
-            Err(TransportError::Length {
-                from: 0,
-                found: 1,
-                expected: 2
-            })
-        );
-        assert!(matches!(
-            left.send(2, 0, 1, &mut |_| {}),
-            Err(TransportError::NoSuchRank { rank: 2, ranks: 2 })
-        ));
-    }
-
-    #[test]
-    fn tags_keep_messages_apart() {
-        let mut ends = Threads::connect(2);
-        let (mut right, mut left) = (ends.pop().unwrap(), ends.pop().unwrap());
-        for (tag, value) in [(7, 1.0), (0, 2.0), (7, 3.0), (5, 4.0)] {
-            left.send(1, tag, 1, &mut |message| message.fill(value))
-                .unwrap();
-        }
-        let mut read = |tag| {
-            let mut seen = 0.0;
-            right
-                .recv(0, tag, 1, &mut |message| seen = message[0])
-                .unwrap();
-            seen
-        };
-        assert_eq!([5, 7, 0, 7].map(&mut read), [4.0, 1.0, 2.0, 3.0]);
-        // A message of another tag wakes nobody.
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(|| read(9));
-            left.send(1, 8, 1, &mut |message| message.fill(5.0))
-                .unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            left.send(1, 9, 1, &mut |message| message.fill(6.0))
-                .unwrap();
-            assert_eq!(reader.join().unwrap(), 6.0);
-        });
-        assert_eq!(read(8), 5.0);
-    }
-
-    #[test]
-    fn one_message_goes_to_several_ranks() {
-        let mut ends = Threads::connect(4);
-        for _ in 0..3 {
-            ends[1]
-                .send_all(&mut [0, 2].into_iter(), 0, &[1.0, 2.0])
-                .unwrap();
-            for reader in [0, 2] {
-                let mut seen = Vec::new();
-                ends[reader]
-                    .recv(1, 0, 2, &mut |message| seen.extend_from_slice(message))
-                    .unwrap();
-                assert_eq!(seen, [1.0, 2.0]);
-            }
-        }
-        assert_eq!((ends[1].bytes_sent(), ends[1].memory_bytes()), (48, 8));
-        assert!(ends[1].send_all(&mut [4].into_iter(), 0, &[1.0]).is_err());
-    }
-
-    #[test]
-    fn a_rank_waits_until_all_have_sent() {
-        let mut ends = Threads::connect(3);
-        let mut reader = ends.remove(0);
-        std::thread::scope(|scope| {
-            for end in &mut ends {
-                scope.spawn(|| {
-                    for n in 0..200 {
-                        end.send(0, 0, 1, &mut |message| message.fill(n as f32))
-                            .unwrap();
-                    }
-                });
-            }
-            for n in 0..200 {
-                reader.wait_for(&mut [1, 2].into_iter(), 0).unwrap();
-                for sender in [2, 1] {
-                    let queued = lock(&reader.hub.inboxes[0].mail).queues[&sender]
-                        .messages
-                        .len();
-                    assert!(queued > 0, "message {n} of rank {sender}");
-                    reader
-                        .recv(sender, 0, 1, &mut |message| assert_eq!(message, [n as f32]))
-                        .unwrap();
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_failure_wakes_everyone() {
-        let mut ends = Threads::connect(3);
-        let failure = Failure {
-            rank: 2,
-            instruction: "step 0".to_owned(),
-            reason: "lost".to_owned(),
-        };
-        let mut last = ends.pop().unwrap();
-        std::thread::scope(|scope| {
-            let waiting: Vec<_> = ends
-                .iter_mut()
-                .map(|end| scope.spawn(|| end.recv(2, 0, 1, &mut |_| {})))
-                .collect();
-            last.abort(failure.clone());
-            last.abort(Failure {
-                rank: 1,
-                ..failure.clone()
-            });
-            for rank in waiting {
-                assert_eq!(
-                    rank.join().unwrap(),
-                    Err(TransportError::Aborted(failure.clone()))
-                );
-            }
-        });
-        assert_eq!(
-            ends[0].send(1, 0, 1, &mut |_| {}),
-            Err(TransportError::Aborted(failure))
-        );
-    }
-}
+mod tests;

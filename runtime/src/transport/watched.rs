@@ -48,6 +48,10 @@ impl<T: Transport> Transport for Watched<T> {
         self.inner.ranks()
     }
 
+    fn expect(&mut self, to: u32, messages: usize, floats: usize) -> Result<(), TransportError> {
+        self.inner.expect(to, messages, floats)
+    }
+
     fn send(
         &mut self,
         to: u32,

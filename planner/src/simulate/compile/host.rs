@@ -44,30 +44,32 @@ impl Compiler<'_> {
     /// Rows that go to another stage, or come from one.
     pub(super) fn passage(&self, passage: &Passage, sends: bool, at: Rc<str>, name: usize) -> Step {
         let (row, fixed) = passage.words(self.program);
-        let classes = self.fabric.classes.iter();
-        let rows = |inner: u64| (4 * inner * row) as f64 * self.share.rows;
-        let bytes: Vec<f64> = classes
-            .map(|c| rows(c.sizes.inner) + (4 * fixed) as f64)
-            .collect();
+        let sizes = self.fabric.classes.iter().map(|class| &class.sizes);
+        let all = sizes.map(|sizes| (4 * sizes.inner * row, 4 * fixed));
+        let bytes = all
+            .clone()
+            .map(|(rows, fixed)| rows as f64 * self.share.rows + fixed as f64);
+        let bytes: Vec<f64> = bytes.collect();
+        let packing = |((rows, fixed), &bytes): ((u64, u64), &f64)| {
+            [None, Some(rows + fixed)].map(|lay| self.copying(bytes, lay, sends, name))
+        };
         Step::Passage {
             at,
             name,
             sends,
             with: passage.with,
-            packing: bytes
-                .iter()
-                .map(|&bytes| self.copying(bytes, sends, name))
-                .collect(),
+            packing: all.zip(&bytes).map(packing).collect(),
             bytes,
         }
     }
 
-    /// Packing rows for another stage and waking it, or unpacking those of one.
-    fn copying(&self, bytes: f64, sends: bool, name: usize) -> f64 {
+    /// Packing rows for another stage and waking it, or unpacking those of one, which `lay` among so many bytes if they were
+    /// there before.
+    fn copying(&self, bytes: f64, lay: Option<u64>, sends: bool, name: usize) -> f64 {
         match self.messages(name) {
             Some(messages) => {
                 let waking = if sends { messages.latency() } else { 0.0 };
-                waking + messages.copying(bytes.round() as u64, 0.0)
+                waking + messages.copying(bytes.round() as u64, 0.0, lay)
             }
             None => self.pass(bytes, bytes, 0.0),
         }

@@ -11,16 +11,16 @@ pub(super) struct Messages<'a> {
 }
 
 impl Messages<'_> {
-    /// What sending or receiving so many bytes keeps a rank busy, of which `strips` rows are picked or added up: ranks
-    /// copy messages themselves.
-    pub fn copying(&self, bytes: u64, strips: f64) -> f64 {
-        let demand = Demand::message(self.group, bytes, strips, false);
+    /// What sending or receiving so many bytes keeps a rank busy, of which `strips` rows are picked or added up, and which
+    /// `lay` among so many if they were there before: ranks copy messages themselves.
+    pub fn copying(&self, bytes: u64, strips: f64, lay: Option<u64>) -> f64 {
+        let demand = Demand::message(self.group, bytes, strips, false, lay);
         self.costs.seconds(&demand).unwrap_or(0.0)
     }
 
     /// Half of it: what a rank packs, or what it unpacks, where it does both.
     pub fn half(&self, bytes: u64, strips: f64) -> f64 {
-        self.copying(bytes, strips) / 2.0
+        self.copying(bytes, strips, None) / 2.0
     }
 
     /// From the end of packing until a rank that waits goes on.

@@ -398,7 +398,11 @@ impl Station {
     fn passage(&self, passage: &Passage, iteration: u32) -> Result<(u32, Vec<Rows>), Fault> {
         let rows = |at: &Ref| {
             let columns = u64::from(self.own.program.buffer(at.buffer).row_words());
-            run(self.slot(*at, iteration), self.own.passed(*at), columns)
+            run(
+                self.slot(*at, iteration),
+                self.own.passed(*at, self.own.place.chunk),
+                columns,
+            )
         };
         let tensors = passage.tensors.iter().map(rows).collect();
         Ok((self.own.beside(passage)?, tensors))
