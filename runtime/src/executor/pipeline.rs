@@ -3,6 +3,7 @@
 use super::{Fault, Worker};
 use crate::device::cpu::Span;
 use crate::moment::Moment;
+use crate::transport::{Transport, TransportError};
 use gnnc_ir::program::{Instr, Passage, Ref, Transfer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,31 +44,22 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends the rows at hand to another stage; all rows in as many messages as there are chunks, so that none is longer than
-    /// those of chunks.
+    /// Sends the rows at hand to another stage.
     ///
     /// # Safety
     /// The tensors have rows of own vertices.
     pub(super) unsafe fn send(&mut self, passage: &Passage, iteration: u32) -> Result<(), Fault> {
-        let peer = self.own.beside(passage)?;
-        for piece in self.pieces(passage) {
-            let floats = self.spans(passage, piece, iteration);
-            if floats == 0 {
-                continue;
-            }
-            let spans = &self.memory.spans;
-            self.transport
-                .send(peer, Transfer::WHOLE, floats, &mut |message| {
-                    let mut rest = message;
-                    for span in spans {
-                        let (own, behind) = rest.split_at_mut(span.len);
-                        // SAFETY: as the caller promised; nothing writes the rows meanwhile.
-                        own.copy_from_slice(unsafe { span.read() });
-                        rest = behind;
-                    }
-                })?;
-        }
-        Ok(())
+        self.pass(passage, iteration, |transport, peer, floats, spans| {
+            transport.send(peer, Transfer::WHOLE, floats, &mut |message| {
+                let mut rest = message;
+                for span in spans {
+                    let (own, behind) = rest.split_at_mut(span.len);
+                    // SAFETY: as the caller promised; nothing writes the rows meanwhile.
+                    own.copy_from_slice(unsafe { span.read() });
+                    rest = behind;
+                }
+            })
+        })
     }
 
     /// Waits for the rows at hand of another stage.
@@ -79,23 +71,33 @@ impl Worker {
         passage: &Passage,
         iteration: u32,
     ) -> Result<(), Fault> {
+        self.pass(passage, iteration, |transport, peer, floats, spans| {
+            transport.recv(peer, Transfer::WHOLE, floats, &mut |message| {
+                let mut rest = message;
+                for span in spans {
+                    let (own, behind) = rest.split_at(span.len);
+                    // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
+                    unsafe { span.write() }.copy_from_slice(own);
+                    rest = behind;
+                }
+            })
+        })
+    }
+
+    /// Calls a function for each message of a passage, with the rank at the other end, the floats and where their rows are; all
+    /// rows are as many messages as there are chunks, so that none is longer than those of chunks.
+    fn pass(
+        &mut self,
+        passage: &Passage,
+        iteration: u32,
+        message: impl Fn(&mut dyn Transport, u32, usize, &[Span]) -> Result<(), TransportError>,
+    ) -> Result<(), Fault> {
         let peer = self.own.beside(passage)?;
         for piece in self.pieces(passage) {
             let floats = self.spans(passage, piece, iteration);
-            if floats == 0 {
-                continue;
+            if floats > 0 {
+                message(&mut *self.transport, peer, floats, &self.memory.spans)?;
             }
-            let spans = &self.memory.spans;
-            self.transport
-                .recv(peer, Transfer::WHOLE, floats, &mut |message| {
-                    let mut rest = message;
-                    for span in spans {
-                        let (own, behind) = rest.split_at(span.len);
-                        // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
-                        unsafe { span.write() }.copy_from_slice(own);
-                        rest = behind;
-                    }
-                })?;
         }
         Ok(())
     }
