@@ -2,13 +2,14 @@
 """Predicted and measured timelines of pipelines with two stages on this machine, side by side.
 
     cargo build --release && target/release/gnnc calibrate --out target/bench/machine.toml
-    python3 scripts/stages.py [--machine FILE] [--rounds 5]
+    python3 scripts/stages.py [--machine FILE] [--rounds 10]
 
 For each row: the epoch, its parts (computing, exposed communication, bubble; mean over the ranks, of the
 median epoch) and the memory of the worst rank that a plan for the calibrated machine predicts, and those
 that a run on two cores has. A bubble is what is left of an epoch on a rank when computing and exposed
-communication are taken away. Times are in milliseconds. Runs are repeated and those with the faster half of
-epochs count, each part with its median: others on the machine only make it slower. Prints a markdown table.
+communication are taken away. Times are in milliseconds. All rows run once a round, so that an hour
+in which others slow the machine down is one of all rows; of the runs of a row those with the faster half of epochs
+count, each part with its median. Prints a markdown table.
 Needs Python 3.9 and nothing else.
 """
 
@@ -50,42 +51,54 @@ def parts(total, side):
     return epoch, compute + copy, network, epoch - compute - copy - network
 
 
-def row(model, graph, sets, chunks, turns, options, folder):
-    base = [ROOT / f"examples/{model}.gir", "--graph", ROOT / f"examples/data/{graph}.npz"]
-    for name, value in sets.items():
-        base += ["--set", f"{name}={value}"]
-    planned, measured = folder / "planned.json", folder / "measured.json"
-    plan = gnnc("plan", *base, "--cluster", options.machine, "--allow", "stale", "--trace", planned,
-                "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks},turns={turns}")
-    chosen = plan["candidates"][plan["chosen"]]
-    runs, memory = [], 0
-    for _ in range(options.rounds):
-        run = gnnc("train", *base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2", "--turns", str(turns),
-                   "--layers", ",".join(map(str, chosen["parameters"]["layers"])), "--chunks", str(chunks),
-                   "--epochs", str(options.epochs), "--evaluate-every", str(options.epochs), "--trace", measured)
-        totals = gnnc("trace", "diff", planned, measured)["totals"]
+class Row:
+    """One line of the table: what the plan predicts, and what runs measure."""
+
+    def __init__(self, number, model, graph, sets, chunks, turns, options, folder):
+        self.name = f"{model.split('_32')[0]}, {sets['depth']} layers of {sets['hidden']} | {graph} | {chunks} | {turns}"
+        self.planned, self.measured = folder / f"planned{number}.json", folder / "measured.json"
+        base = [ROOT / f"examples/{model}.gir", "--graph", ROOT / f"examples/data/{graph}.npz"]
+        for name, value in sets.items():
+            base += ["--set", f"{name}={value}"]
+        plan = gnnc("plan", *base, "--cluster", options.machine, "--allow", "stale", "--trace", self.planned,
+                    "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks},turns={turns}")
+        chosen = plan["candidates"][plan["chosen"]]
+        self.asked = [*base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2", "--turns", turns,
+                      "--layers", ",".join(map(str, chosen["parameters"]["layers"])), "--chunks", chunks,
+                      "--epochs", options.epochs, "--evaluate-every", options.epochs, "--trace", self.measured]
+        self.memory, self.runs = [chosen["peak_memory_bytes"], 0], []
+
+    def run(self):
+        run = gnnc("train", *self.asked)
+        self.memory[1] = max(self.memory[1], run["peak_memory_bytes"])
+        totals = gnnc("trace", "diff", self.planned, self.measured)["totals"]
         step = next(total for total in totals if total["phase"] == "step")
-        runs.append(parts(step, 1))
-        memory = max(memory, run["peak_memory_bytes"])
-    quiet = sorted(runs)[: (len(runs) + 1) // 2]
-    return parts(step, 0), [statistics.median(part) for part in zip(*quiet)], chosen["peak_memory_bytes"], memory
+        self.predicted = parts(step, 0)
+        self.runs.append(parts(step, 1))
+
+    def line(self):
+        quiet = sorted(self.runs)[: (len(self.runs) + 1) // 2]
+        measured = [statistics.median(part) for part in zip(*quiet)]
+        cells = [f"{1e3 * self.predicted[i]:.{2 if i == 2 else 1}f} / {1e3 * measured[i]:.{2 if i == 2 else 1}f}" for i in (1, 2, 3, 0)]
+        cells.append(" / ".join(f"{size / 2**20:.1f}" for size in self.memory))
+        return f"| {self.name} | {' | '.join(cells)} |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--machine", default=ROOT / "target/bench/machine.toml", help="of gnnc calibrate")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
-    print("| model | graph | chunks | runs | computing ms | exposed ms | bubble ms | epoch ms | memory MiB |")
-    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for model, graph, sets, chunks, turns in ROWS:
-            planned, measured, *memory = row(model, graph, sets, chunks, turns, options, Path(folder))
-            cells = [f"{1e3 * planned[i]:.{2 if i == 2 else 1}f} / {1e3 * measured[i]:.{2 if i == 2 else 1}f}" for i in (1, 2, 3, 0)]
-            cells.append(" / ".join(f"{size / 2**20:.1f}" for size in memory))
-            name = f"{model.split('_32')[0]}, {sets['depth']} layers of {sets['hidden']}"
-            print(f"| {name} | {graph} | {chunks} | {turns} | {' | '.join(cells)} |", flush=True)
+        rows = [Row(number, *row, options, Path(folder)) for number, row in enumerate(ROWS)]
+        for _ in range(options.rounds):
+            for row in rows:
+                row.run()
+    print("| model | graph | chunks | runs | computing ms | exposed ms | bubble ms | epoch ms | memory MiB |")
+    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
+    for row in rows:
+        print(row.line())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks, SxW/K*V with V runs of
 layers a stage; 1x1 is one worker without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest
 validation loss. Epochs to target are those until the validation accuracy, mean of the seeds, first reaches --target of
-the highest that one worker's mean reaches; the interval holds 90 % of 1000 draws of as many seeds with replacement, the
+the highest that one worker's mean reaches; a way that has not reached it in --epochs is run again for --longer. The interval holds 90 % of 1000 draws of as many seeds with replacement, the
 same seeds for both. Of each seed: the mean over the seeds of the epochs until it first reaches --target of the mean
 over the seeds of the highest that one worker reaches (all epochs, if never), divided by that of one worker.
 
@@ -58,12 +58,12 @@ def source(model, graph, folder, options):
     return copy
 
 
-def arguments(graph, way, seed, options):
+def arguments(graph, way, seed, epochs, options):
     """What gnnc is asked for, but for the model."""
     stages, width, chunks, turns = WAY.fullmatch(way.split(",")[0]).groups()
     stages, width = int(stages), int(width)
     found = ["--graph", f"examples/data/{graph}.npz", "--seed", seed]
-    found += ["--epochs", options.epochs, "--evaluate-every", options.every]
+    found += ["--epochs", epochs, "--evaluate-every", options.every]
     for setting in {"hidden": "hidden=64", **{item.split("=")[0]: item for item in options.set}}.values():
         found += ["--set", setting]
     if stages * width > 1:
@@ -136,8 +136,8 @@ def of_each(runs, alone, share):
     """The ratio of mean epochs to a target that each seed reaches by itself, and how many never do."""
     target = share * statistics.fmean(highest(run["curve"]) for run in alone)
     epochs = [[reached(run["curve"], target, None) for run in some] for some in (runs, alone)]
-    last = runs[0]["curve"][-1][0]
-    ratio = sum(epoch or last for epoch in epochs[0]) / sum(epoch or last for epoch in epochs[1])
+    last = [some[0]["curve"][-1][0] for some in (runs, alone)]
+    ratio = sum(epoch or last[0] for epoch in epochs[0]) / sum(epoch or last[1] for epoch in epochs[1])
     return ratio, epochs[0].count(None)
 
 
@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--longer", type=int, help="epochs of a way that has not reached the target")
     parser.add_argument("--every", type=int, default=2, help="epochs between evaluations")
     parser.add_argument("--target", type=float, default=0.98)
     parser.add_argument("--set", action="append", default=[], help="a parameter of the model, as gnnc takes it")
@@ -168,17 +169,20 @@ def compare(options, ways, folder):
         for graph in options.graphs.split(","):
             file, alone = source(model, graph, folder, options), None
             for way in ["1x1", *ways]:
-                runs = [kept(file, arguments(graph, way, seed, options), options) for seed in range(options.seeds)]
+                seeds = lambda epochs: [kept(file, arguments(graph, way, seed, epochs, options), options) for seed in range(options.seeds)]
+                runs = longer = seeds(options.epochs)
                 alone = alone or runs
-                print(f"| {model} | {graph} | {way} | {row(runs, alone, options.target)} |", flush=True)
+                if options.longer and times(runs, alone, options.target)[0] == float("inf"):
+                    longer = seeds(options.longer)
+                print(f"| {model} | {graph} | {way} | {row(runs, longer, alone, options.target)} |", flush=True)
 
 
-def row(runs, alone, share):
+def row(runs, longer, alone, share):
     tests, base = ([run["test"] for run in some] for some in (runs, alone))
     mean, spread = statistics.fmean(tests), statistics.stdev(tests) if len(tests) > 1 else 0.0
-    epochs, once = times(runs, alone, share)
-    low, high = interval(runs, alone, share)
-    each, never = of_each(runs, alone, share)
+    epochs, once = times(longer, alone, share)
+    low, high = interval(longer, alone, share)
+    each, never = of_each(longer, alone, share)
     late = f" ({never} never)" if never else ""
     ratio = lambda value: "never" if value == float("inf") else f"{value:.2f}"
     return (f"{mean:.2f} ± {spread:.2f} % | {mean - statistics.fmean(base):+.2f} | {'never' if epochs == float('inf') else epochs} "

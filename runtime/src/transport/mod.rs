@@ -20,7 +20,7 @@ pub trait Transport: Send {
     /// keeps messages has memory for all of them from now on.
     ///
     /// # Errors
-    /// No such rank.
+    /// No such rank; no memory.
     fn expect(&mut self, _to: u32, _messages: usize, _floats: usize) -> Result<(), TransportError> {
         Ok(())
     }
@@ -172,6 +172,21 @@ pub enum TransportError {
     /// A rank failed.
     #[error(transparent)]
     Aborted(Failure),
+    /// The system refuses memory for messages.
+    #[error(
+        "no memory for {messages} messages of {floats} numbers each to rank {rank}: {reason}; more workers or fewer hidden \
+         columns need less"
+    )]
+    NoMemory {
+        /// The receiver.
+        rank: u32,
+        /// How many may be under way at once.
+        messages: usize,
+        /// Of the longest.
+        floats: usize,
+        /// What the system says.
+        reason: String,
+    },
     /// The connection broke.
     #[error("the connection to rank {rank} broke: {reason}")]
     Broken {

@@ -1,5 +1,8 @@
 //! Ranks that are threads of one process.
 
+mod memory;
+
+use self::memory::Memory;
 use super::{Transport, TransportError};
 use crate::error::Failure;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,14 +61,14 @@ struct Queue {
     messages: VecDeque<(u32, Message)>,
     /// Memory of messages received, the last one last, for the next ones: of as many as are expected to be under way at
     /// once, so that it does not depend on how far a sender got ahead of its receiver.
-    free: Vec<Vec<f32>>,
-    /// How many are kept, but for one if none are expected.
-    expected: usize,
+    free: Vec<Memory>,
+    /// Whether memory for all messages was there from the beginning.
+    expects: bool,
 }
 
 enum Message {
     /// For one receiver.
-    Own(Vec<f32>),
+    Own(Memory),
     /// For several.
     Shared(Arc<Vec<f32>>),
 }
@@ -200,14 +203,20 @@ impl Threads {
 }
 
 impl Queue {
-    /// Keeps memory for the next messages; if there is enough, the longer of two.
-    fn keep(&mut self, memory: Vec<f32>) {
-        if self.free.len() < self.expected.max(1) {
-            self.free.push(memory);
-        } else if let Some(last) = self.free.last_mut()
-            && last.capacity() < memory.capacity()
-        {
-            *last = memory;
+    /// Memory for a message.
+    fn take(&mut self, floats: usize) -> Memory {
+        let kept = self.free.pop_if(|memory| memory.fits(floats));
+        kept.unwrap_or_default()
+    }
+
+    /// Keeps memory for the next messages: that of messages that were expected, or else the longest of one message.
+    fn keep(&mut self, memory: Memory) {
+        let last = self.free.last().map_or(0, Memory::capacity);
+        match memory {
+            Memory::Part { .. } => self.free.push(memory),
+            Memory::Own(_) if self.expects => {}
+            Memory::Own(_) if last < memory.capacity() => self.free = vec![memory],
+            Memory::Own(_) => {}
         }
     }
 
@@ -220,7 +229,7 @@ impl Queue {
 impl Message {
     fn floats(&self) -> &[f32] {
         match self {
-            Self::Own(floats) => floats,
+            Self::Own(memory) => memory.floats(),
             Self::Shared(floats) => floats,
         }
     }
@@ -237,14 +246,16 @@ impl Transport for Threads {
 
     fn expect(&mut self, to: u32, messages: usize, floats: usize) -> Result<(), TransportError> {
         let inbox = self.inbox(to, to)?;
+        let memory = Memory::block(messages, floats).map_err(|error| TransportError::NoMemory {
+            rank: to,
+            messages,
+            floats,
+            reason: error.to_string(),
+        })?;
         let mut mail = lock(&inbox.mail);
         let queue = mail.queues.entry(self.rank).or_default();
-        queue.expected = messages;
-        queue.free.clear();
-        let memory = || Vec::with_capacity(floats);
-        queue
-            .free
-            .extend(std::iter::repeat_with(memory).take(messages));
+        queue.expects = messages > 0;
+        queue.free = memory;
         drop(mail);
         self.sent_to.insert(to);
         Ok(())
@@ -260,13 +271,10 @@ impl Transport for Threads {
         self.check_aborted()?;
         let inbox = self.inbox(to, to)?;
         let mut message = match lock(&inbox.mail).queues.get_mut(&self.rank) {
-            Some(queue) => queue.free.pop().unwrap_or_default(),
-            None => Vec::new(),
+            Some(queue) => queue.take(floats),
+            None => Memory::default(),
         };
-        // Exactly: the next message is as long as one before it, not longer and longer.
-        message.reserve_exact(floats.saturating_sub(message.len()));
-        message.resize(floats, 0.0);
-        fill(&mut message);
+        fill(message.hold(floats));
         self.post(to, tag, floats, Message::Own(message))
     }
 
@@ -348,7 +356,7 @@ impl Transport for Threads {
 
     fn memory_bytes(&self) -> u64 {
         let own = |(_, message): &(u32, Message)| match message {
-            Message::Own(floats) => floats.capacity(),
+            Message::Own(memory) => memory.capacity(),
             Message::Shared(_) => 0,
         };
         let inboxes = self
@@ -358,7 +366,7 @@ impl Transport for Threads {
         let kept = inboxes.map(|inbox| {
             let mail = lock(&inbox.mail);
             mail.queues.get(&self.rank).map_or(0, |queue| {
-                let free = queue.free.iter().map(Vec::capacity);
+                let free = queue.free.iter().map(Memory::capacity);
                 queue.messages.iter().map(own).chain(free).sum::<usize>()
             })
         });

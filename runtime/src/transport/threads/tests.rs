@@ -158,24 +158,33 @@ fn expected_messages_have_memory_from_the_beginning() {
         }
         assert_eq!(left.memory_bytes(), 4 * 90);
         for (tag, floats) in (0..3).zip(lengths).rev() {
-            let mut seen = 0.0;
+            let mut seen = Vec::new();
             right
-                .recv(0, tag, floats, &mut |message| seen = message[0])
+                .recv(0, tag, floats, &mut |message| {
+                    seen.extend_from_slice(message)
+                })
                 .unwrap();
-            assert_eq!(seen, floats as f32);
+            assert_eq!(seen, vec![floats as f32; floats]);
         }
         assert_eq!(left.memory_bytes(), 4 * 90);
     }
-    // What nobody expected takes more, while it is under way or for as long as it is longer.
-    for floats in [5, 10, 20, 40] {
-        left.send(1, 0, floats, &mut |_| {}).unwrap();
+    // What nobody expected takes more while it is under way: one more message, or one that is longer.
+    for lengths in [[5, 10, 20, 30], [40, 10, 10, 10]] {
+        for floats in lengths {
+            left.send(1, 0, floats, &mut |_| {}).unwrap();
+        }
+        assert_eq!(
+            left.memory_bytes(),
+            4 * (90 + lengths[0].max(lengths[3])) as u64
+        );
+        for floats in lengths {
+            right.recv(0, 0, floats, &mut |_| {}).unwrap();
+        }
+        assert_eq!(left.memory_bytes(), 4 * 90);
     }
-    assert_eq!(left.memory_bytes(), 4 * 130);
-    for floats in [5, 10, 20, 40] {
-        right.recv(0, 0, floats, &mut |_| {}).unwrap();
-    }
-    assert_eq!(left.memory_bytes(), 4 * 100);
     assert!(left.expect(2, 1, 1).is_err());
+    let refused = left.expect(1, usize::MAX / 8, 2);
+    assert!(matches!(refused, Err(TransportError::NoMemory { .. })));
 }
 
 /// Ranks sleep at once where there are fewer cores than threads, and spin first elsewhere. Both get what is sent while they wait, and both are
