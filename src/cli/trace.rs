@@ -133,13 +133,16 @@ fn instructions(rows: &[&Row], all: usize) -> String {
     )
 }
 
+/// Seconds that are shown as more than nothing; what is less are sums of rounding errors.
+const SHOWN: f64 = 0.05e-6;
+
 /// A name, both times, their difference and their quotient.
 fn cells(name: &str, seconds: [Option<Seconds>; 2]) -> [String; 5] {
     let shown = |s: Option<Seconds>| s.map_or_else(|| "-".to_owned(), |s| s.to_string());
     let (beyond, factor) = match seconds {
         [Some(a), Some(b)] => (
             signed(b.0 - a.0),
-            match a.0 > 0.0 {
+            match a.0 >= SHOWN {
                 true => format!("{:.2}", b.0 / a.0),
                 false => "-".to_owned(),
             },
@@ -159,4 +162,15 @@ pub fn signed(seconds: f64) -> String {
 fn read(path: &Path) -> Result<Trace, Failure> {
     let text = read_text(path)?;
     Trace::from_chrome_json(&text).map_err(|e| input(format!("{}: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_as_nothing_divides_nothing() {
+        let quotient = |a: f64| cells("", [a, 1e-5].map(|s| Some(Seconds(s))))[4].clone();
+        assert_eq!([1e-19, 0.0, 5e-6].map(quotient), ["-", "-", "2.00"]);
+    }
 }
