@@ -3,12 +3,14 @@
 
     cargo build --release && python3 scripts/stale.py [--graphs cora,..] [--models gcnii,..] [--ways 4x1,..]
 
-A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks, SxW/K*V with V runs of
-layers a stage; 1x1 is one worker without chunks, which the others are compared with. Accuracy is that on the test vertices at the epoch of the lowest
-validation loss. Epochs to target are those until the validation accuracy, mean of the seeds, first reaches --target of
-the highest that one worker's mean reaches; a way that has not reached it in --epochs is run again for --longer. The interval holds 90 % of 1000 draws of as many seeds with replacement, the
-same seeds for both. Of each seed: the mean over the seeds of the epochs until it first reaches --target of the mean
-over the seeds of the highest that one worker reaches (all epochs, if never), divided by that of one worker.
+A way SxW is S stages of W workers each, with four chunks a stage, SxW/K the same with K chunks, SxW/K*V with V
+runs of layers a stage; 1x1 is one worker without chunks, which the others are compared with. Accuracy is that
+on the test vertices at the epoch of the lowest validation loss. Epochs to target are those until the validation
+accuracy, mean of the seeds, first reaches --target of the highest that one worker's mean reaches; a way that
+has not reached it in --epochs is run again for --longer. The interval holds 90 % of 1000 draws of as many seeds
+with replacement, the same seeds for both. Of each seed: the mean over the seeds of the epochs until it first
+reaches --target of the mean over the seeds of the highest that one worker reaches (all epochs, if never),
+divided by that of one worker.
 
 With --ablation the ways have one technique less, or one number another, each. --curves keeps all runs in a file, with
 the command and the model of each, and makes none again that is in there; delete it when the compiler changes. Runs go

@@ -117,6 +117,8 @@ const CASES: &[Case] = &[
 /// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
 /// measured once may be measured then.
 const ROUNDS: usize = 6;
+/// Rounds of quick cases, where there are no others.
+const QUICK_ROUNDS: usize = 2;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
 /// Arcs of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
@@ -171,10 +173,11 @@ pub fn calibrate<E: From<Error>>(
         &counts[..1]
     };
     let work = |case: &Case| case.arcs as f64 * case.epochs as f64 + 1e5;
-    let total = ROUNDS as f64 * cases.iter().map(|case| work(case)).sum::<f64>();
+    let rounds = if options.quick { QUICK_ROUNDS } else { ROUNDS };
+    let total = rounds as f64 * cases.iter().map(|case| work(case)).sum::<f64>();
     let mut heaps: Vec<Heap> = counts.iter().map(|&ranks| Heap::new(ranks)).collect();
     let mut done = 0.0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (number, case) in cases.iter().enumerate() {
             let data = case.graph()?;
             for (name, body, placements) in case.models() {

@@ -1,7 +1,9 @@
 //! Ranks that are threads of one process.
 
+mod clock;
 mod memory;
 
+use self::clock::Clock;
 use self::memory::Memory;
 use super::{Transport, TransportError};
 use crate::error::Failure;
@@ -13,6 +15,10 @@ use std::time::{Duration, Instant};
 /// How long a rank that waits spins before it sleeps, where every thread has a core: to be woken takes 20 to 100 us, the
 /// more the longer it slept, and costs the sender a call of the system. Longer than most bubbles of pipelines.
 const SPIN: Duration = Duration::from_millis(50);
+
+/// How often a rank that spins looks whether those that it waits for run: where others need their cores, one that waits
+/// shall give them its own.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// A rank's end of the connections between threads.
 pub struct Threads {
@@ -29,6 +35,8 @@ pub struct Threads {
 struct Hub {
     /// One for each rank: what was sent to it.
     inboxes: Vec<Inbox>,
+    /// One for each rank: how long its thread has run.
+    clocks: Vec<Clock>,
     /// How long a rank that waits spins before it sleeps.
     spin: Duration,
     aborted: AtomicBool,
@@ -84,6 +92,7 @@ impl Threads {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let hub = Arc::new(Hub {
             inboxes: (0..ranks).map(|_| Inbox::default()).collect(),
+            clocks: (0..ranks).map(|_| Clock::default()).collect(),
             spin: match (ranks as usize).saturating_mul(threads) <= cores {
                 true => SPIN,
                 false => Duration::ZERO,
@@ -119,6 +128,7 @@ impl Threads {
         message: Message,
     ) -> Result<(), TransportError> {
         let inbox = self.inbox(to, to)?;
+        self.hub.clocks[self.rank as usize].is_mine();
         let mut mail = lock(&inbox.mail);
         let queue = mail.queues.entry(self.rank).or_default();
         queue.messages.push_back((tag, message));
@@ -155,6 +165,7 @@ impl Threads {
         }
         if !guard.missing.is_empty() && !self.hub.spin.is_zero() {
             inbox.waits.store(true, Ordering::Relaxed);
+            self.hub.clocks[self.rank as usize].is_mine();
             drop(guard);
             self.spin(inbox);
             guard = lock(&inbox.mail);
@@ -172,10 +183,12 @@ impl Threads {
         }
     }
 
-    /// Waits for some time until nothing is missing in an inbox, without sleeping; other threads may have the core.
+    /// Waits for some time until nothing is missing in an inbox, without sleeping; other threads may have the core. Ends where one that
+    /// something is missing of does not run.
     fn spin(&self, inbox: &Inbox) {
         let begin = Instant::now();
-        while begin.elapsed() < self.hub.spin {
+        let (mut now, mut looked, mut ran) = (begin, begin, BTreeMap::new());
+        while now - begin < self.hub.spin {
             for _ in 0..32 {
                 if !inbox.waits.load(Ordering::Acquire) || self.hub.aborted.load(Ordering::Relaxed)
                 {
@@ -184,7 +197,32 @@ impl Threads {
                 std::hint::spin_loop();
             }
             std::thread::yield_now();
+            now = Instant::now();
+            if now - looked >= LOOK {
+                if self.stands_still(inbox, now - looked, &mut ran) {
+                    return;
+                }
+                looked = now;
+            }
         }
+    }
+
+    /// Whether one that something is missing of ran for less than half of the time since it was looked at before.
+    fn stands_still(
+        &self,
+        inbox: &Inbox,
+        time: Duration,
+        ran: &mut BTreeMap<u32, Duration>,
+    ) -> bool {
+        let mut still = false;
+        for &sender in &lock(&inbox.mail).missing {
+            if let Some(now) = self.hub.clocks[sender as usize].ran()
+                && let Some(before) = ran.insert(sender, now)
+            {
+                still |= now.saturating_sub(before) < time / 2;
+            }
+        }
+        still
     }
 
     fn check_aborted(&self) -> Result<(), TransportError> {

@@ -223,3 +223,25 @@ fn ranks_with_and_without_cores_wait_for_what_is_sent() {
         });
     }
 }
+
+/// A rank that waits for one that does not run gives up its core, long before it would do so otherwise.
+#[test]
+fn nobody_spins_for_a_rank_that_does_not_run() {
+    let mut ends = Threads::connect(2);
+    let (mut right, mut left) = (ends.remove(1), ends.remove(0));
+    let hub = Arc::clone(&right.hub);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            right.recv(0, 0, 1, &mut |_| {}).unwrap();
+            hub.clocks[1].is_mine();
+            let before = hub.clocks[1].ran().unwrap();
+            right.recv(0, 0, 1, &mut |_| {}).unwrap();
+            hub.clocks[1].ran().unwrap() - before
+        });
+        left.send(1, 0, 1, &mut |_| {}).unwrap();
+        std::thread::sleep(4 * SPIN);
+        left.send(1, 0, 1, &mut |_| {}).unwrap();
+        let spun = reader.join().unwrap();
+        assert!(spun < SPIN / 2, "{spun:?}");
+    });
+}
