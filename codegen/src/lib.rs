@@ -65,7 +65,6 @@ pub mod args;
 pub mod cache;
 pub mod cpu;
 pub mod cuda;
-pub mod flatten;
 pub mod oracle;
 pub mod verify;
 pub mod walk;

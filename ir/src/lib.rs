@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod diagnostic;
 pub mod eval;
 pub mod expr;
+pub mod flatten;
 pub mod graph;
 pub mod infer;
 pub mod kernel;

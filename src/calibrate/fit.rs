@@ -139,12 +139,18 @@ fn dot(a: &[f64; TERM_COUNT], b: &[f64; TERM_COUNT]) -> f64 {
 mod tests {
     use super::*;
 
+    /// The number of a term.
+    fn term(name: &str) -> usize {
+        TERMS.iter().position(|term| *term == name).unwrap()
+    }
+
     /// Times of known costs, some of them wrong by half.
     #[test]
     fn known_costs_are_found_among_outliers() {
         let mut costs = [0.0; TERM_COUNT];
         (costs[0], costs[1], costs[3]) = (1e-3, 3e-9, 5e-10);
-        (costs[8], costs[9], costs[10], costs[11]) = (1e-11, 2e-11, 4e-11, 8e-11);
+        let near = term("stream_32k");
+        costs[near..near + 4].copy_from_slice(&[1e-11, 2e-11, 4e-11, 8e-11]);
         let mut samples = Vec::new();
         let mut state = 1u64;
         let mut draw = || {
@@ -156,7 +162,7 @@ mod tests {
         for n in 0..200 {
             let mut terms = [0.0; TERM_COUNT];
             (terms[0], terms[1], terms[3]) = (1.0, draw() / 100.0, draw());
-            terms[8 + n % 4] = draw() * 10.0;
+            terms[near + n % 4] = draw() * 10.0;
             let exact = dot(&terms, &costs);
             let seconds = if n % 20 == 0 { exact * 1.5 } else { exact };
             samples.push(Sample { terms, seconds });
@@ -186,12 +192,14 @@ mod tests {
     #[test]
     fn memory_that_was_not_measured_costs_what_nearer_memory_costs() {
         let mut terms = [0.0; TERM_COUNT];
-        terms[9] = 1e6;
+        let (measured, after) = (term("stream_512k"), term("line_32k"));
+        terms[measured] = 1e6;
         let found = fit(&[Sample {
             terms,
             seconds: 1e-3,
         }]);
-        assert!(found[9] > 0.0 && found[10..13].iter().all(|c| *c == found[9]));
-        assert!(found[13..].iter().all(|c| *c == 0.0));
+        assert!(found[measured] > 0.0);
+        assert!(found[measured..after].iter().all(|c| *c == found[measured]));
+        assert!(found[after..].iter().all(|c| *c == 0.0));
     }
 }

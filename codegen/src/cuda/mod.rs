@@ -52,7 +52,7 @@ pub struct Source {
 /// If the specification has no meaning.
 pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
     verify(kernel)?;
-    let kernel = crate::flatten::flatten(kernel);
+    let kernel = gnnc_ir::flatten::flatten(kernel);
     let schedule = Schedule::of(&kernel, name);
     let mut emit = emit::Emit::new(&kernel, &schedule);
     match &kernel.body {

@@ -24,7 +24,7 @@ pub struct Measured {
 }
 
 /// What is counted, as a number that changes when [`TERMS`] count something else: costs of other counts are not to be used.
-const COUNTS: u32 = 4;
+const COUNTS: u32 = 5;
 
 fn is_zero(share: &f64) -> bool {
     *share == 0.0

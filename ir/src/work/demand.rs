@@ -12,7 +12,7 @@ use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 use vectors::Vectors;
 
 /// Number of [`TERMS`].
-pub const TERM_COUNT: usize = 23;
+pub const TERM_COUNT: usize = 24;
 
 /// What is counted, as cluster files name it. Bytes, cache lines and waits are divided among sizes of
 /// the memory that they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
@@ -26,6 +26,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
     "vector",
     "lane",
     "slow",
+    "draw",
     "exp",
     "finish",
     "stream_32k",
@@ -93,11 +94,12 @@ const ARC: usize = 2;
 const VECTOR: usize = 3;
 const LANE: usize = 4;
 const SLOW: usize = 5;
-const EXP: usize = 6;
-const FINISH: usize = 7;
-const STREAM: usize = 8;
-const LINE: usize = 13;
-const WAIT: usize = 18;
+const DRAW: usize = 6;
+const EXP: usize = 7;
+const FINISH: usize = 8;
+const STREAM: usize = 9;
+const LINE: usize = 14;
+const WAIT: usize = 19;
 
 /// Floats of a vector of a product, and bytes of a cache line.
 const LANES: u64 = 16;
@@ -182,6 +184,7 @@ pub fn demand(
                 let rows = sizes.rows(launch.rows) as f64;
                 terms.counts[FINISH] += rows * vectors.vector;
                 terms.counts[SLOW] += rows * vectors.slow;
+                terms.counts[DRAW] += rows * vectors.draw;
                 terms.counts[EXP] += rows * vectors.exp;
             }
             let other = match product {
@@ -208,7 +211,7 @@ pub fn demand(
         Instr::SparseDropout { values, .. } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
-            terms.counts[SLOW] = nonzeros as f64;
+            terms.counts[DRAW] = nonzeros as f64;
             terms.stream(12 * nonzeros);
             "copy"
         }
@@ -363,9 +366,10 @@ impl Terms {
         self.counts[ARC] = nest.arcs as f64;
         self.counts[VECTOR] = inner * vectors.vector;
         self.counts[LANE] = inner * vectors.lane;
-        let [finish, slow, exp] = vectors.finish.map(|n| finished * n);
+        let [finish, slow, draw, exp] = vectors.finish.map(|n| finished * n);
         self.counts[FINISH] = finish;
         self.counts[SLOW] = inner * vectors.slow + slow;
+        self.counts[DRAW] = inner * vectors.draw + draw;
         self.counts[EXP] = inner * vectors.exp + exp;
         self.operands(program, launch, &nest, vectors.instructions());
         match &kernel.body {

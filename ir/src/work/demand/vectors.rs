@@ -1,6 +1,7 @@
 //! How many vectors the loops of a generated kernel work on, as a processor's code generator cuts them.
 
 use crate::expr::{Expr, Value};
+use crate::flatten::{elementwise, flatten};
 use crate::kernel::{Axis, Body, Kernel, Operand};
 use crate::op::{Binary, Unary};
 
@@ -19,17 +20,20 @@ pub(super) struct Vectors {
     pub vector: f64,
     /// Vectors that are loaded lane by lane.
     pub lane: f64,
-    /// Vectors times divisions, roots and draws.
+    /// Vectors times divisions and roots.
     pub slow: f64,
+    /// Vectors times draws of random numbers.
+    pub draw: f64,
     /// Vectors times exponentials and their kind.
     pub exp: f64,
-    /// The same three of what follows a reduction.
-    pub finish: [f64; 3],
+    /// The same of what follows a reduction: simple operations, slow ones, draws, exponentials.
+    pub finish: [f64; 4],
 }
 
 impl Vectors {
     /// Those of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
+        let kernel = &flatten(kernel);
         let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
         // A reduction over columns gives a number a head.
         let (count, finished, across) = match &kernel.body {
@@ -70,15 +74,23 @@ impl Vectors {
             Body::EdgeSoftmax { .. } => count as f64,
             _ => 0.0,
         };
-        let (count, finished) = (count as f64, finished as f64);
+        // Rows of element-wise code are one long row.
+        let count = match elementwise(kernel) {
+            Some(width) => f64::from(width) / LANES as f64,
+            None => count as f64,
+        };
+        let finished = finished as f64;
         Self {
             vector: count * (sum(cheap) + reduces),
             lane: count * values.iter().map(|e| scattered(e)).sum::<f64>(),
             slow: count * sum(slow),
+            draw: count * sum(draws),
             exp: count * sum(exponentials) + weighs,
             finish: match finish {
-                Some(e) => [cheap(e) + 1.0, slow(e), exponentials(e)].map(|n| finished * n),
-                None => [0.0; 3],
+                Some(e) => {
+                    [cheap(e) + 1.0, slow(e), draws(e), exponentials(e)].map(|n| finished * n)
+                }
+                None => [0.0; 4],
             },
         }
     }
@@ -124,17 +136,22 @@ fn cheap(expr: &Expr) -> f64 {
     all.count() as f64
 }
 
-/// Divisions, roots and draws.
+/// Divisions and roots.
 fn slow(expr: &Expr) -> f64 {
     let is_slow = |value: &&Value| {
         matches!(
             value,
-            Value::Mask(_)
-                | Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
+            Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
                 | Value::Binary(Binary::Div, ..)
         )
     };
     expr.values.iter().filter(is_slow).count() as f64
+}
+
+/// Random numbers that decide what is dropped.
+fn draws(expr: &Expr) -> f64 {
+    let is_draw = |value: &&Value| matches!(value, Value::Mask(_));
+    expr.values.iter().filter(is_draw).count() as f64
 }
 
 /// Exponentials and their kind.
@@ -154,6 +171,7 @@ fn exponentials(expr: &Expr) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{At, Mask, Over};
 
     /// As `passes` of the code generator: narrow heads lie side by side, as many as eight vectors hold; wide ones are cut
     /// by themselves.
@@ -173,5 +191,39 @@ mod tests {
         for ((heads, width), expected) in cases {
             assert_eq!(cut(heads, width), expected, "{heads} x {width}");
         }
+    }
+
+    /// A map over rows of one element is code for one long row, unless it draws a random number for each.
+    #[test]
+    fn element_wise_rows_are_one_long_row() {
+        let element = Operand::dense(At::Row, 1, 1);
+        let map = |value: Expr| Kernel {
+            body: Body::Map {
+                over: Over::Rows,
+                values: vec![value],
+            },
+            heads: 1,
+            width: 1,
+            inputs: vec![element],
+            outputs: vec![element],
+            masks: Vec::new(),
+            scalars: 0,
+        };
+        let expr = |values: Vec<Value>| Expr { values };
+        let root = vec![Value::Load(0), Value::Unary(Unary::Sqrt, 0)];
+        let root = Vectors::of(&map(expr(root)));
+        assert_eq!((root.slow, root.draw), (0.25, 0.0));
+        let mask = Mask {
+            p: 0.5,
+            at: At::Row,
+            first: 0,
+            head_step: 0,
+            column_step: 0,
+        };
+        let drawn = Vectors::of(&Kernel {
+            masks: vec![mask],
+            ..map(Expr::leaf(Value::Mask(0)))
+        });
+        assert_eq!((drawn.slow, drawn.draw), (0.0, 1.0));
     }
 }

@@ -7,7 +7,7 @@ use crate::sparse::{self, Key};
 use gnnc_codegen::CodegenError;
 use gnnc_codegen::cuda::library::{self, Entry};
 use gnnc_codegen::cuda::{Source, generate, module};
-use gnnc_codegen::flatten::flatten;
+use gnnc_ir::flatten::flatten;
 use gnnc_ir::kernel::{Body, Kernel, Operand};
 use std::collections::BTreeMap;
 use std::sync::Arc;

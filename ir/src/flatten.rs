@@ -1,6 +1,6 @@
 //! Brings kernels that differ only in how they spell their columns to one form.
 
-use gnnc_ir::kernel::{At, Body, Kernel, Over};
+use crate::kernel::{At, Body, Kernel, Operand, Over};
 
 /// The same kernel with steps that never matter set to 0 and, where every operand and mask
 /// allows it, heads and columns joined into the columns of a single head.
@@ -47,7 +47,7 @@ pub fn elementwise(kernel: &Kernel) -> Option<u32> {
         return None;
     };
     let rows = |at: At| at == At::Row || (at == At::Edge && matches!(over, Over::Edges(_)));
-    let whole = |o: &gnnc_ir::kernel::Operand| {
+    let whole = |o: &Operand| {
         let step = u32::from(kernel.width > 1);
         rows(o.at)
             && o.picked.is_none()
@@ -55,8 +55,7 @@ pub fn elementwise(kernel: &Kernel) -> Option<u32> {
             && o.stride == kernel.width
             && o.column_step == step
     };
-    let shared =
-        |o: &gnnc_ir::kernel::Operand| o.at == At::One && o.column_step == 0 && o.picked.is_none();
+    let shared = |o: &Operand| o.at == At::One && o.column_step == 0 && o.picked.is_none();
     let flat = kernel.heads == 1
         && kernel.masks.is_empty()
         && kernel.inputs.iter().all(|o| whole(o) || shared(o))
@@ -81,8 +80,7 @@ fn for_steps(kernel: &mut Kernel, mut visit: impl FnMut(&mut u32, &mut u32)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gnnc_ir::expr::{Expr, Value};
-    use gnnc_ir::kernel::Operand;
+    use crate::expr::{Expr, Value};
 
     fn map(heads: u32, width: u32, input: Operand) -> Kernel {
         Kernel {
