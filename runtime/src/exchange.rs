@@ -4,7 +4,7 @@ pub(crate) mod moves;
 pub(crate) mod redistribute;
 pub(crate) mod skip;
 
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::part::Part;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};

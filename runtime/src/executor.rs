@@ -4,7 +4,8 @@ mod communicate;
 mod launch;
 mod pipeline;
 
-use crate::device::cpu::{Arena, Call, Span};
+use crate::arena::{Arena, Span};
+use crate::device::cpu::Call;
 use crate::exchange::Reduction;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};

@@ -6,7 +6,7 @@
 mod halves;
 mod skinny;
 
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::team::Team;
 use gemm::Parallelism;
 use gnnc_ir::memory::product_block;

@@ -9,6 +9,7 @@
 //! and blocks whose sizes depend on the program and the data alone, and partial sums are
 //! added in order.
 
+mod arena;
 mod checkpoint;
 mod chunks;
 mod crew;

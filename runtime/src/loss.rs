@@ -1,6 +1,6 @@
 //! Losses, their derivatives, and counts of correct vertices.
 
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::part::Part;
 use crate::team::Team;
 use gnnc_graph::Labels;

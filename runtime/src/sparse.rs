@@ -1,7 +1,8 @@
 //! Products with, and dropout of, sparse input features.
 
 use crate::RuntimeError;
-use crate::device::cpu::{Call, Span};
+use crate::arena::Span;
+use crate::device::cpu::Call;
 use crate::features::FeatureRows;
 use crate::team::Team;
 use gnnc_codegen::args::RawArgs;

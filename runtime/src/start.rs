@@ -1,7 +1,7 @@
 //! What happens before a program's first instruction: kernels are compiled, every rank gets its
 //! share of the data, and buffers get their first contents.
 
-use crate::device::cpu::Arena;
+use crate::arena::Arena;
 use crate::exchange::skip::Clocks;
 use crate::executor::Worker;
 use crate::features::{columns, stored};

@@ -2,7 +2,7 @@
 
 use super::ROWS;
 use super::moves::{Block, Columns, Geometry, Side, Write};
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
 use gnnc_ir::op::Redistribute;

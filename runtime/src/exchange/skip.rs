@@ -6,7 +6,7 @@
 //! last, or [`SENT`].
 
 use super::{Exchanged, add_own, pack, send_halo};
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::executor::Fault;
 use crate::part::Part;
 use crate::staleness::LayerStaleness;

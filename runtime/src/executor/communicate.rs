@@ -1,7 +1,7 @@
 //! Runs the instructions that communicate, in halves.
 
 use super::{Fault, Worker};
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
 use crate::exchange::skip::{Exchange, Return, Timing};
 use crate::exchange::{

@@ -1,7 +1,7 @@
 //! What goes from stage to stage and from epoch to epoch.
 
 use super::{Fault, Worker};
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::moment::Moment;
 use crate::transport::{Transport, TransportError};
 use gnnc_ir::program::{Instr, Passage, Ref, Transfer};

@@ -1,7 +1,7 @@
 //! Products of factors in 16 bits: some rows at a time in 32-bit floats, results rounded where they are stored so.
 
 use super::{Dense, Multiply, block_product, panel};
-use crate::device::cpu::Span;
+use crate::arena::Span;
 use crate::team::Team;
 use gnnc_ir::program::Product;
 use gnnc_ir::storage::Storage;

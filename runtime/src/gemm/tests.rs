@@ -3,7 +3,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)]
 
 use super::*;
-use crate::device::cpu::Arena;
+use crate::arena::Arena;
 use crate::init::uniform;
 use proptest::prelude::*;
 use std::sync::Mutex;

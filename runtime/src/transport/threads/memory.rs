@@ -1,6 +1,6 @@
 //! Memory of messages.
 
-use crate::device::cpu::{Arena, Span};
+use crate::arena::{Arena, Span};
 use std::sync::Arc;
 
 /// Memory that a message is in, and the next one after it.
