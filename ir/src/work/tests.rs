@@ -1,5 +1,7 @@
 //! Costs counted by hand.
 
+mod demand;
+
 use super::*;
 use crate::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
@@ -416,35 +418,4 @@ fn communication_and_loops_are_not_work() {
         body: Vec::new(),
     };
     assert_eq!(work(&program, &repeat, &SIZES), None);
-}
-
-/// Logits of vertices without a label to learn are not looked at; their gradient is written as zeros.
-#[test]
-fn a_loss_costs_by_training_vertex() {
-    let program = Program {
-        buffers: vec![buffer(Extent::Inner, 3)],
-        ..Program::default()
-    };
-    let instr = Instr::Loss {
-        loss: Loss::CrossEntropy,
-        logits: at(0),
-        out: None,
-        grad: Some(at(0)),
-        classes: 3,
-    };
-    let sizes = RankSizes { train: 4, ..SIZES };
-    let found = demand(&program, &instr, &sizes, &sizes).unwrap();
-    assert_eq!(found.group, "loss");
-    let mut terms = [0.0; TERM_COUNT];
-    let expected = [
-        ("launch", 1.0),
-        ("row", 10.0),
-        ("arc", 4.0),
-        ("exp", 12.0),
-        ("stream_32k", f64::from(4 * 3 * (4 + 10))),
-    ];
-    for (name, count) in expected {
-        terms[TERMS.iter().position(|term| *term == name).unwrap()] = count;
-    }
-    assert_eq!(found.terms, terms);
 }
