@@ -6,6 +6,7 @@ mod runs;
 
 use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, merged, seconds};
+use gnnc_codegen::cache::Cache;
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, DeviceKind, Measured, SharedBy, TermCosts};
@@ -18,7 +19,6 @@ use runs::{Concluded, Heap};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct CalibrateOptions {
     /// What is measured; a GPU is measured with one rank.
     pub device: Device,
     /// Where compiled kernels are kept.
-    pub cache_dir: Option<PathBuf>,
+    pub cache: Option<Cache>,
 }
 
 /// How well the costs explain what was measured.

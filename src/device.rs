@@ -1,6 +1,7 @@
 //! What training runs on.
 
 use crate::Error;
+use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::libraries::{folders, python_packages, wheel_folders};
 use gnnc_runtime::device::cuda::live::{Live, LiveOptions};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 const PLACES: [&str; 4] = ["VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"];
 
 /// What training runs on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum Device {
     /// The cores of this machine, a thread or more for each rank.
     #[default]
@@ -31,12 +32,12 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Device`] for a GPU, a library or another process that is not there.
-    pub fn open(&self, cache_dir: Option<PathBuf>) -> Result<Option<Live>, Error> {
+    pub fn open(&self, cache: Option<Cache>) -> Result<Option<Live>, Error> {
         match self {
             Self::Cpu => Ok(None),
             Self::Cuda(options) => {
                 let options = LiveOptions {
-                    cache_dir,
+                    cache,
                     ..options.clone()
                 };
                 Ok(Some(Live::open(&options)?))

@@ -6,6 +6,7 @@ mod place;
 pub use place::place;
 
 use crate::{Compiled, Device, Error, Loaded, Summary};
+use gnnc_codegen::cache::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::model::Relaxation;
@@ -56,7 +57,7 @@ pub struct TrainOptions {
     /// has free if not given, and no limit on the processor.
     pub device_memory: Option<u64>,
     /// Where compiled kernels are kept.
-    pub cache_dir: Option<PathBuf>,
+    pub cache: Option<Cache>,
     /// File that the state is written to, every so many epochs and at the end.
     pub checkpoint: Option<PathBuf>,
     /// Epochs between checkpoints.
@@ -87,7 +88,7 @@ impl Default for TrainOptions {
             stages: None,
             storage: Storage::F32,
             device_memory: None,
-            cache_dir: None,
+            cache: None,
             checkpoint: None,
             checkpoint_every: 100,
             resume: None,
@@ -169,7 +170,7 @@ impl Trainer {
         }
         permitted(loaded, options)?;
         // First: what is not here is said before anything is read or divided.
-        let mut device = options.device.open(options.cache_dir.clone())?;
+        let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
         let partition = divide(data, options, &place)?;
@@ -206,7 +207,7 @@ impl Trainer {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
             learning_rate: loaded.model.train.optimizer.learning_rate(),
             threads_per_rank: options.threads,
-            cache_dir: options.cache_dir.clone(),
+            cache: options.cache.clone(),
             trace: options.trace,
             model: loaded.model.name.clone(),
             program: Some(program),

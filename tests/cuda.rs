@@ -9,6 +9,7 @@
     reason = "a test may stop, and says what it skips"
 )]
 
+use gnnc::codegen::cache::Cache;
 use gnnc::codegen::cuda::cubin::Cubins;
 use gnnc::codegen::cuda::library::{self, Entry};
 use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
@@ -222,7 +223,10 @@ fn machine_code_is_kept() {
             .map(|(_, source)| source),
     );
     let code = |text: &str, arch: &str| {
-        let mut cubins = Cubins::new(nvrtc("machine_code_is_kept")?, Some(folder.clone()));
+        let mut cubins = Cubins::new(
+            nvrtc("machine_code_is_kept")?,
+            Some(Cache::open(&folder).unwrap()),
+        );
         let code = cubins.machine_code(text, arch).unwrap();
         Some((code, cubins.compiled(), cubins.found()))
     };

@@ -2,38 +2,72 @@
 //!
 //! The key is the generated text with everything else that determines its machine code, of a
 //! processor or of a GPU. A file holds a magic number, the whole key, the code and a checksum; one
-//! that does not match in every byte is treated as absent. Files are written aside and
-//! renamed. No failure here is an error: it is then compiled again.
+//! that does not match in every byte is treated as absent. What a file holds is executed, so folder
+//! and files are used only if they belong to the user and nobody else can write to them. No failure
+//! after [`Cache::open`] is an error: the text is then compiled again.
 
-use std::fs;
+use gnnc_files::private;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-const MAGIC: &[u8; 8] = b"gnnc-k01";
+const MAGIC: &[u8; 8] = b"gnnc-k02";
+/// Bytes of the checksum.
+const CHECKSUM: usize = blake3::OUT_LEN;
+/// Largest file that is read; compiled code is far smaller.
+const MOST_BYTES: u64 = 256 << 20;
 
-/// A folder of compiled code.
+/// A folder of compiled code. Clones are the same cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
+    /// Why a file was not used, of the first such file.
+    refused: Arc<OnceLock<String>>,
 }
 
 impl Cache {
-    /// A cache in `folder`, which is made when the first code is stored.
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    /// A cache in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// A folder that cannot be made, belongs to another user, or that others can write to.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        private::make(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            refused: Arc::default(),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Why the first file that may not be used was not used: the file and what is wrong with it.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.get().map(String::as_str)
     }
 
     /// The file of a key.
     pub fn path(&self, key: &str) -> PathBuf {
-        self.folder
-            .join(format!("{:032x}.kernel", fnv128(key.as_bytes())))
+        let hash = blake3::hash(key.as_bytes()).to_hex();
+        self.folder.join(format!("{}.kernel", &hash[..32]))
     }
 
     /// The code stored under a key, if an intact file has it.
     pub fn load(&self, key: &str) -> Option<Vec<u8>> {
-        let file = fs::read(self.path(key)).ok()?;
-        let (content, checksum) = file.split_last_chunk::<16>()?;
-        if u128::from_le_bytes(*checksum) != fnv128(content) {
+        let path = self.path(key);
+        let file = match private::read(&path, MOST_BYTES) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => {
+                self.refused
+                    .get_or_init(|| format!("{}: {error}", path.display()));
+                return None;
+            }
+        };
+        let (content, checksum) = file.split_last_chunk::<CHECKSUM>()?;
+        if blake3::hash(content) != *checksum {
             return None;
         }
         let rest = content.strip_prefix(MAGIC)?;
@@ -44,35 +78,13 @@ impl Cache {
 
     /// Stores code under a key; returns whether that worked.
     pub fn store(&self, key: &str, code: &[u8]) -> bool {
-        static WRITES: AtomicU64 = AtomicU64::new(0);
         let mut file = MAGIC.to_vec();
         file.extend((key.len() as u64).to_le_bytes());
         file.extend(key.as_bytes());
         file.extend(code);
-        file.extend(fnv128(&file).to_le_bytes());
-        let target = self.path(key);
-        let unique = WRITES.fetch_add(1, Ordering::Relaxed);
-        let aside = target.with_extension(format!("{}-{unique}.part", std::process::id()));
-        let written = fs::create_dir_all(&self.folder)
-            .and_then(|()| fs::write(&aside, &file))
-            .and_then(|()| fs::rename(&aside, &target));
-        if written.is_err() {
-            remove(&aside);
-        }
-        written.is_ok()
+        file.extend(blake3::hash(&file).as_bytes());
+        private::check(&self.folder)
+            .and_then(|()| private::replace(&self.path(key), &file))
+            .is_ok()
     }
-}
-
-fn remove(path: &Path) {
-    // Nothing is lost if a leftover stays.
-    let _ = fs::remove_file(path);
-}
-
-/// FNV-1a with 128 bits.
-fn fnv128(bytes: &[u8]) -> u128 {
-    bytes
-        .iter()
-        .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, &byte| {
-            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-        })
 }

@@ -3,12 +3,15 @@
 
 mod support;
 
+use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cpu::{Compiler, Statistics};
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::op::Unary;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn kernel(width: u32) -> Kernel {
     let mut value = Expr::leaf(Value::Load(0));
@@ -53,7 +56,7 @@ impl Drop for Folder {
 }
 
 fn compile(folder: &Path) -> Statistics {
-    let compiler = Compiler::new(Some(folder.to_path_buf())).unwrap();
+    let compiler = Compiler::new(Cache::open(folder).ok()).unwrap();
     let part = support::Part::random(&mut support::Random(1), 10, 0, 0);
     support::check(&compiler, "cached", &kernel(5), &part, 1);
     compiler.statistics()
@@ -70,7 +73,7 @@ fn a_second_compiler_finds_the_code() {
 #[test]
 fn memory_comes_before_disk() {
     let folder = Folder::new("memory");
-    let compiler = Compiler::new(Some(folder.0.clone())).unwrap();
+    let compiler = Compiler::new(Some(Cache::open(&folder.0).unwrap())).unwrap();
     let first = compiler.compile(&kernel(5)).unwrap();
     let second = compiler.compile(&kernel(5)).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &second));
@@ -99,7 +102,7 @@ fn damaged_files_are_compiled_again() {
     let longer = [good.as_slice(), &[0]].concat();
     for bad in [
         vec![],
-        b"gnnc-k01".to_vec(),
+        b"gnnc-k02".to_vec(),
         good[..middle].to_vec(),
         good[..good.len() - 1].to_vec(),
         flipped,
@@ -119,7 +122,7 @@ fn code_of_another_kernel_is_not_taken() {
     compile(&folder.0);
     let file = folder.only_file();
     let other = Folder::new("other");
-    Compiler::new(Some(other.0.clone()))
+    Compiler::new(Some(Cache::open(&other.0).unwrap()))
         .unwrap()
         .compile(&kernel(9))
         .unwrap();
@@ -128,11 +131,74 @@ fn code_of_another_kernel_is_not_taken() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_no_error() {
+fn a_folder_that_cannot_be_written_is_refused() {
     let folder = Folder::new("file");
     fs::write(&folder.0, "not a folder").unwrap();
-    assert_eq!(compile(&folder.0).compiled, 1);
+    assert!(Cache::open(&folder.0).is_err());
     fs::remove_file(&folder.0).unwrap();
+}
+
+/// Code that somebody else may have written is not executed: a file that others can write to, a link
+/// to such a file, a pipe (which would make the run hang), and the whole folder where it is theirs.
+#[test]
+fn code_that_others_can_write_is_not_used() {
+    let folder = Folder::new("others");
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    compile(&folder.0);
+    assert_eq!(fs::metadata(&folder.0).unwrap().mode() & 0o777, 0o700);
+    let file = folder.only_file();
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(compile(&folder.0).disk_hits, 1);
+
+    mode(&file, 0o666);
+    assert_eq!(compile(&folder.0).compiled, 1);
+    assert_eq!(compile(&folder.0).disk_hits, 1, "the file was replaced");
+
+    let kept = folder.0.join("kept");
+    fs::rename(&file, &kept).unwrap();
+    symlink(&kept, &file).unwrap();
+    assert_eq!(compile(&folder.0).compiled, 1);
+    assert!(fs::symlink_metadata(&file).unwrap().is_file());
+
+    fs::remove_file(&file).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&file)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(compile(&folder.0).compiled, 1);
+
+    let compiler = Compiler::new(Some(Cache::open(&folder.0).unwrap())).unwrap();
+    mode(&file, 0o606);
+    compiler.compile(&kernel(5)).unwrap();
+    let refused = compiler.cache().unwrap().refused().unwrap().to_owned();
+    assert!(refused.contains("others can write to it"), "{refused}");
+
+    mode(&folder.0, 0o777);
+    let error = Cache::open(&folder.0).unwrap_err().to_string();
+    assert!(error.contains("others can write to it"), "{error}");
+}
+
+#[test]
+fn memory_is_never_writable_and_executable_at_once() {
+    let compiler = Compiler::new(None).unwrap();
+    let kept: Vec<_> = (1..20)
+        .map(|width| compiler.compile(&kernel(width)).unwrap())
+        .collect();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let rights: Vec<&str> = maps
+        .lines()
+        .map(|line| line.split_whitespace().nth(1).unwrap())
+        .collect();
+    assert!(rights.len() > kept.len());
+    assert!(
+        !rights.iter().any(|r| r.contains('w') && r.contains('x')),
+        "{maps}"
+    );
 }
 
 #[test]

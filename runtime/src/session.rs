@@ -14,16 +14,17 @@ use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, shards};
+use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::schedule::HUB_ARCS;
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// How to run a program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Keys start values and dropout.
     pub seed: u64,
@@ -31,8 +32,8 @@ pub struct RunOptions {
     pub learning_rate: f64,
     /// Threads of each rank, at least 1.
     pub threads_per_rank: usize,
-    /// Folder where compiled kernels are kept; `None` keeps none.
-    pub cache_dir: Option<PathBuf>,
+    /// Where compiled kernels are kept; `None` keeps none.
+    pub cache: Option<Cache>,
     /// Whether every instruction's begin and end are written down.
     pub trace: bool,
     /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
@@ -54,7 +55,7 @@ impl Default for RunOptions {
             seed: 0,
             learning_rate: 0.01,
             threads_per_rank: 1,
-            cache_dir: None,
+            cache: None,
             trace: false,
             model: String::new(),
             program: None,

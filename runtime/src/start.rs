@@ -100,7 +100,7 @@ pub(crate) fn workers(
     let count = transports.len();
     let ranks = ranks(programs, data, partition, options.trace, (0..count, count))?;
     let began = Instant::now();
-    let compiler = Compiler::new(options.cache_dir.clone())
+    let compiler = Compiler::new(options.cache.clone())
         .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
     // The compiler keeps what it has compiled, so that programs share equal kernels.
     let mut compiled = Vec::with_capacity(programs.all().len());

@@ -77,7 +77,7 @@ impl Heap {
             workers: self.ranks,
             placement,
             device: options.device.clone(),
-            cache_dir: options.cache_dir.clone(),
+            cache: options.cache.clone(),
             // Names are random, so that a range is as good as any other part, and quick to make.
             partitioner: "range".to_owned(),
             allow: vec![Relaxation::Stale],

@@ -1,7 +1,7 @@
 //! `gnnc bench-epoch`: the times of training epochs, for benchmarks.
 
+use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
-use super::files::cache_dir;
 use super::inputs::ModelArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Output};
@@ -65,6 +65,7 @@ impl BenchEpoch {
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let (device, workers) = self.processes.device(&self.device, self.workers)?;
+        let cache = kernels(!self.no_cache, out)?;
         let options = TrainOptions {
             workers: workers.unwrap_or(1),
             device,
@@ -74,11 +75,12 @@ impl BenchEpoch {
             device_memory: self.memory.device_memory,
             seed: self.seed,
             storage: self.storage,
-            cache_dir: if self.no_cache { None } else { cache_dir() },
+            cache: cache.clone(),
             ..TrainOptions::default()
         };
         let before = resident_memory();
         let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
+        say_refused(cache.as_ref(), out);
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
         if self.turns {
             return turns(&mut trainer, out);

@@ -1,7 +1,7 @@
 //! `gnnc bench-kernel`: the times of single kernels on a GPU, one request a line.
 
+use super::cache::kernels;
 use super::device::DeviceArgs;
-use super::files::cache_dir;
 use super::output::{Answer, Failure, Output, input};
 use clap::Args;
 use gnnc::Error;
@@ -29,7 +29,7 @@ impl BenchKernel {
     /// Says what is here, then answers each line of standard input with a line of JSON.
     pub fn run(&self, out: &Output) -> Answer {
         let device = self.device.device();
-        let mut live = device.open(cache_dir())?.ok_or_else(|| {
+        let mut live = device.open(kernels(true, out)?)?.ok_or_else(|| {
             input("kernels by themselves are measured on a GPU; add --device cuda")
         })?;
         let topology = load(&self.graph, &LoadOptions::default())?.topology;

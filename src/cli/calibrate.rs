@@ -1,7 +1,8 @@
 //! `gnnc calibrate`: what this machine needs for what instructions ask of it.
 
+use super::cache::kernels;
 use super::device::DeviceArgs;
-use super::files::{cache_dir, replace, writable};
+use super::files::{replace, writable};
 use super::output::{Answer, Output, input};
 use super::text::{Table, facts, percent};
 use super::turns::Turns;
@@ -72,7 +73,7 @@ impl Calibrate {
             quick: self.quick,
             memory: Bytes(bytes),
             device,
-            cache_dir: cache_dir(),
+            cache: kernels(true, out)?,
         };
         let bar = bar(out);
         let mut turns = self.turns.then(Turns::default);

@@ -5,7 +5,7 @@ use gnnc::Error;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Replaces a file. What was there stays until the new content is complete and on the disk;
 /// links are followed, permissions kept. Devices and pipes are written to.
@@ -102,18 +102,4 @@ pub fn writable(path: &Path, what: &str) -> Result<(), Failure> {
             folder.display()
         )),
     }
-}
-
-/// The folder of compiled kernels: `$GNNC_CACHE`, `$XDG_CACHE_HOME/gnnc` or `~/.cache/gnnc`.
-pub fn cache_dir() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = variable("GNNC_CACHE") {
-        return Some(folder.into());
-    }
-    // The specification says that a relative path is to be ignored.
-    let xdg = variable("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute());
-    xdg.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")))
-        .map(|folder| folder.join("gnnc"))
 }

@@ -6,6 +6,7 @@
 mod bench;
 mod bench_kernel;
 mod best;
+mod cache;
 mod calibrate;
 mod check;
 mod device;

@@ -1,9 +1,10 @@
 //! `gnnc train`: training runs.
 
 use super::best::{best, machines, partitioner};
+use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
-use super::files::{cache_dir, replace, writable};
+use super::files::{replace, writable};
 use super::inputs::{FlowArgs, ModelArgs, Way, headline, load_planned};
 use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
@@ -13,6 +14,7 @@ use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent};
 use super::watch::{Watcher, progress_bar};
 use clap::Args;
+use gnnc::codegen::cache::Cache;
 use gnnc::ir::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Placement, Plan};
 use gnnc::ir::units::Seconds;
@@ -119,10 +121,14 @@ impl Train {
                  accuracy is that of the last evaluation\n",
             );
         }
-        match self.seeds {
-            Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice),
-            None => self.once(out, &loaded, &compiled, choice),
-        }
+        let cache = kernels(!self.no_cache, out)?;
+        let kept = cache.clone();
+        let answer = match self.seeds {
+            Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice, kept),
+            None => self.once(out, &loaded, &compiled, choice, kept),
+        };
+        say_refused(cache.as_ref(), out);
+        answer
     }
 
     /// What a plan chooses: the one that was given, or one that is made now.
@@ -229,6 +235,7 @@ impl Train {
         &self,
         seed: Option<u64>,
         choice: Option<&Candidate>,
+        cache: Option<Cache>,
     ) -> Result<TrainOptions, Failure> {
         let planned = choice.map(|c| &c.parameters);
         let workers = planned.map(|p| p.ranks).or(self.workers);
@@ -272,7 +279,7 @@ impl Train {
                     .map(|host| host.device.0);
                 self.memory.device_memory.or(planned)
             },
-            cache_dir: if self.no_cache { None } else { cache_dir() },
+            cache,
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,
             resume: self.resume.clone(),
@@ -287,8 +294,9 @@ impl Train {
         loaded: &Loaded,
         compiled: &Compiled,
         choice: Option<&Candidate>,
+        cache: Option<Cache>,
     ) -> Answer {
-        let options = self.options(self.seed, choice)?;
+        let options = self.options(self.seed, choice, cache)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
             let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
@@ -321,6 +329,7 @@ impl Train {
         compiled: &Compiled,
         seeds: u64,
         choice: Option<&Candidate>,
+        cache: Option<Cache>,
     ) -> Answer {
         let first = self.seed.unwrap_or(loaded.model.train.seed);
         let Some(end) = first.checked_add(seeds) else {
@@ -331,7 +340,7 @@ impl Train {
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed), choice)?;
+            let options = self.options(Some(seed), choice, cache.clone())?;
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if !out.is_json() {
                 if runs.is_empty() {

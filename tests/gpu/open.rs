@@ -1,5 +1,6 @@
 //! The device of a test, which it has for itself.
 
+use gnnc::codegen::cache::Cache;
 use gnnc::runtime::device::cuda::driver::DriverError;
 use gnnc::runtime::device::cuda::live::{Live, LiveOptions};
 use std::ops::{Deref, DerefMut};
@@ -27,9 +28,10 @@ impl DerefMut for Open {
 }
 
 /// Where machine code is kept.
-pub fn cache() -> PathBuf {
+pub fn cache() -> Cache {
     let named = std::env::var_os("GNNC_CACHE").map(PathBuf::from);
-    named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels"))
+    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels"));
+    Cache::open(&folder).unwrap()
 }
 
 /// Waits until no other test of this process uses a device.
@@ -44,7 +46,7 @@ pub fn open(test: &str, folders: Vec<PathBuf>) -> Option<Open> {
     let options = LiveOptions {
         gpu: 0,
         folders,
-        cache_dir: Some(cache()),
+        cache: Some(cache()),
         processes: None,
     };
     match Live::open(&options) {

@@ -203,7 +203,7 @@ fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
 fn options() -> TrainOptions {
     TrainOptions {
         seed: Some(3),
-        cache_dir: Some(open::cache()),
+        cache: Some(open::cache()),
         ..TrainOptions::default()
     }
 }

@@ -16,7 +16,6 @@ use gnnc_ir::flatten::{elementwise, flatten};
 use gnnc_ir::kernel::{At, Body, Kernel, Reduce};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -88,8 +87,8 @@ impl Compiled {
 }
 
 impl Compiler {
-    /// A compiler for the running processor that keeps compiled code in `cache_dir`, if given.
-    pub fn new(cache_dir: Option<PathBuf>) -> Result<Self, CodegenError> {
+    /// A compiler for the running processor that keeps compiled code in a cache, if given.
+    pub fn new(cache: Option<Cache>) -> Result<Self, CodegenError> {
         let mut flags = settings::builder();
         for (name, value) in [("opt_level", "speed"), ("is_pic", "true")] {
             flags
@@ -122,7 +121,7 @@ impl Compiler {
             isa,
             fma,
             target,
-            cache: cache_dir.map(Cache::new),
+            cache,
             memo: Mutex::default(),
             compiled: AtomicU64::new(0),
             disk_hits: AtomicU64::new(0),
@@ -171,6 +170,11 @@ impl Compiler {
     /// The kernel in Cranelift's intermediate language, before its optimisations.
     pub fn clif(&self, kernel: &Kernel) -> Result<String, CodegenError> {
         Ok(self.function(kernel)?.display().to_string())
+    }
+
+    /// Where compiled code is kept, if anywhere.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
     }
 
     /// What has been done so far.

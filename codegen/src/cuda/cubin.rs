@@ -2,7 +2,6 @@
 
 use super::nvrtc::{Nvrtc, NvrtcError, OPTIONS};
 use crate::cache::Cache;
-use std::path::PathBuf;
 
 /// A compiler that keeps what it compiled.
 #[derive(Debug)]
@@ -14,12 +13,11 @@ pub struct Cubins {
 }
 
 impl Cubins {
-    /// Keeps machine code in `cache_dir`, if given; the folder may be the one of the processor's
-    /// kernels.
-    pub fn new(nvrtc: Nvrtc, cache_dir: Option<PathBuf>) -> Self {
+    /// Keeps machine code in a cache, if given; it may be that of the processor's kernels.
+    pub fn new(nvrtc: Nvrtc, cache: Option<Cache>) -> Self {
         Self {
             nvrtc,
-            cache: cache_dir.map(Cache::new),
+            cache,
             counts: [0; 2],
         }
     }

@@ -28,6 +28,7 @@ use cudarc::driver::sys::{
     CUgraphInstantiate_flags, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
 use ending::finish;
+use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::cubin::Cubins;
 use gnnc_codegen::cuda::libraries::Part;
 use gnnc_codegen::cuda::nvrtc::Nvrtc;
@@ -41,7 +42,7 @@ use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 
 /// Which GPU, and where its libraries are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
     /// The GPU's number.
     pub gpu: u32,
@@ -49,7 +50,7 @@ pub struct LiveOptions {
     /// [`gnnc_codegen::cuda::libraries::folders`].
     pub folders: Vec<PathBuf>,
     /// Where machine code is kept; `None` keeps none.
-    pub cache_dir: Option<PathBuf>,
+    pub cache: Option<Cache>,
     /// The processes that this one trains with, if there are any.
     pub processes: Option<Processes>,
 }
@@ -125,7 +126,7 @@ impl Live {
             memory: BTreeMap::new(),
             pinned: Pinned::default(),
             staging: Staging::default(),
-            cubins: Cubins::new(nvrtc, options.cache_dir.clone()),
+            cubins: Cubins::new(nvrtc, options.cache.clone()),
             context,
         })
     }

@@ -1,0 +1,241 @@
+//! Checkpoints as bytes: safetensors with a checksum for each tensor and one for the rest.
+
+use super::progress::{Progress, VERSION};
+use super::{COPIES, Checkpoint, Expected, Tensor, is_history};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Key of the metadata: where training stands.
+const KEY: &str = "gnnc";
+/// Key of the checksums of the tensors, by name.
+const CHECKSUMS: &str = "gnnc.checksums";
+/// Key of the checksum of what stands under the two other keys.
+const CHECKSUM: &str = "gnnc.checksum";
+/// Bytes that the header of a checkpoint may have, besides a share for each tensor.
+const HEADER: u64 = 1 << 16;
+const HEADER_OF_TENSOR: u64 = 1 << 10;
+
+/// Bytes that the header of a checkpoint of so many tensors may have.
+pub(super) fn header_limit(tensors: usize) -> u64 {
+    HEADER + HEADER_OF_TENSOR * tensors as u64
+}
+
+/// Reads the bytes of a checkpoint of the tensors `expected` (names and shapes; the values are
+/// ignored): the number of epochs done and the tensors.
+///
+/// # Errors
+/// Why the bytes are no checkpoint of these tensors.
+pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<Tensor>), String> {
+    let header = header_limit(expected.len());
+    let expected = Expected {
+        all: expected,
+        histories: &[],
+    };
+    let checkpoint = decode(bytes, header, "", expected)?;
+    Ok((checkpoint.progress.epoch, checkpoint.tensors))
+}
+
+pub(super) fn encode(
+    checkpoint: &Checkpoint,
+) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let progress = serde_json::to_string(&checkpoint.progress)?;
+    let bytes: Vec<Vec<u8>> = checkpoint
+        .tensors
+        .iter()
+        .map(|t| t.values.iter().flat_map(|x| x.to_le_bytes()).collect())
+        .collect();
+    let mut views = Vec::with_capacity(bytes.len());
+    for (tensor, bytes) in checkpoint.tensors.iter().zip(&bytes) {
+        let shape = tensor.shape.iter().map(|&n| n as usize).collect();
+        let view = TensorView::new(Dtype::F32, shape, bytes).map_err(|e| e.to_string())?;
+        views.push((tensor.name.as_str(), view));
+    }
+    let sums: BTreeMap<&str, String> = views
+        .iter()
+        .map(|(name, view)| (*name, checksum_of(name, view)))
+        .collect();
+    let sums = serde_json::to_string(&sums)?;
+    let metadata = HashMap::from([
+        (CHECKSUM.to_owned(), checksum_of_metadata(&progress, &sums)),
+        (CHECKSUMS.to_owned(), sums),
+        (KEY.to_owned(), progress),
+    ]);
+    safetensors::serialize(views, Some(metadata)).map_err(|e| e.to_string().into())
+}
+
+pub(super) fn decode(
+    bytes: &[u8],
+    header: u64,
+    model: &str,
+    expected: Expected,
+) -> Result<Checkpoint, String> {
+    check_header(bytes, header)?;
+    let damaged = |e: safetensors::SafeTensorError| format!("it is damaged or cut short ({e})");
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+    let texts = metadata.metadata().as_ref();
+    let text = |key: &str| texts.and_then(|texts| texts.get(key)).map(String::as_str);
+    let progress = text(KEY).ok_or("it was not written by gnnc: the metadata `gnnc` is missing")?;
+    let version: Version =
+        serde_json::from_str(progress).map_err(|e| format!("its metadata cannot be read ({e})"))?;
+    if version.version != VERSION {
+        return Err(format!(
+            "it has version {}, this program reads version {VERSION}",
+            version.version
+        ));
+    }
+    let sums = text(CHECKSUMS).unwrap_or_default();
+    let sum = text(CHECKSUM).unwrap_or_default();
+    if sum != checksum_of_metadata(progress, sums) {
+        return Err("its metadata is damaged: the checksum does not fit".to_owned());
+    }
+    let sums: BTreeMap<String, String> =
+        serde_json::from_str(sums).map_err(|e| format!("its checksums cannot be read ({e})"))?;
+    let progress: Progress =
+        serde_json::from_str(progress).map_err(|e| format!("its metadata cannot be read ({e})"))?;
+    progress.check()?;
+    let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
+    let mut found = shapes(&file);
+    found.sort();
+    intact(&file, &sums)?;
+    compare(&found, expected)?;
+    if !model.is_empty() && !progress.model.is_empty() && progress.model != model {
+        return Err(format!(
+            "it is of the model `{}`, not of `{model}`",
+            progress.model
+        ));
+    }
+    let there = |tensor: &&Tensor| {
+        let same = |(name, kind, shape): &Shape| {
+            *name == tensor.name && *kind == Dtype::F32 && *shape == tensor.sizes()
+        };
+        found.iter().any(same)
+    };
+    let mut tensors = Vec::with_capacity(found.len());
+    for tensor in expected.tensors().filter(there) {
+        let view = file.tensor(&tensor.name).map_err(damaged)?;
+        let float = |bytes: &[u8]| bytes.try_into().map_or(0.0, f32::from_le_bytes);
+        let values = view.data().chunks_exact(4).map(float).collect();
+        tensors.push(Tensor {
+            name: tensor.name.clone(),
+            shape: tensor.shape,
+            values,
+        });
+    }
+    Ok(Checkpoint { progress, tensors })
+}
+
+/// Checks every tensor of a file against its checksum, and that none is missing or added.
+fn intact(file: &SafeTensors, sums: &BTreeMap<String, String>) -> Result<(), String> {
+    let mut tensors = file.tensors();
+    tensors.sort_by(|one, other| one.0.cmp(&other.0));
+    for (name, view) in &tensors {
+        match sums.get(name) {
+            Some(sum) if *sum == checksum_of(name, view) => {}
+            Some(_) => {
+                return Err(format!(
+                    "tensor `{name}` is damaged: its checksum does not fit"
+                ));
+            }
+            None => return Err(format!("tensor `{name}` has no checksum")),
+        }
+    }
+    let there = |name: &str| tensors.iter().any(|(found, _)| found == name);
+    match sums.keys().find(|name| !there(name)) {
+        Some(name) => Err(format!("tensor `{name}` is missing")),
+        None => Ok(()),
+    }
+}
+
+/// Checksum of a tensor: its name, type, shape and values.
+fn checksum_of(name: &str, view: &TensorView) -> String {
+    let mut hash = blake3::Hasher::new();
+    hash.update(format!("{name:?} {:?} {:?}\n", view.dtype(), view.shape()).as_bytes());
+    hash.update(view.data());
+    hash.finalize().to_hex().to_string()
+}
+
+/// Checksum of the metadata.
+fn checksum_of_metadata(progress: &str, sums: &str) -> String {
+    let text = format!("{}\n{progress}{sums}", progress.len());
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// The part of the metadata that tells whether the rest can be read.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Name, data type and shape of a tensor of a file.
+type Shape = (String, Dtype, Vec<usize>);
+
+fn shapes(file: &SafeTensors) -> Vec<Shape> {
+    file.tensors()
+        .into_iter()
+        .map(|(name, view)| (name, view.dtype(), view.shape().to_vec()))
+        .collect()
+}
+
+/// Tensors that the header of a file declares, without looking at its data.
+pub(super) fn header_of(bytes: &[u8], limit: u64) -> Result<Vec<Shape>, String> {
+    #[derive(Deserialize)]
+    struct Info {
+        dtype: Dtype,
+        shape: Vec<usize>,
+    }
+    // A larger model may have a larger header; more than this is no checkpoint.
+    let length = check_header(bytes, (limit * 16).max(1 << 24))?;
+    let text = bytes
+        .get(8..8 + length as usize)
+        .ok_or_else(|| "it is cut short".to_owned())?;
+    let fields: BTreeMap<String, serde_json::Value> =
+        serde_json::from_slice(text).map_err(|e| format!("it is damaged ({e})"))?;
+    let tensors = fields
+        .into_iter()
+        .filter(|(name, _)| name != "__metadata__");
+    tensors
+        .map(|(name, value)| {
+            let info: Info =
+                serde_json::from_value(value).map_err(|e| format!("it is damaged ({e})"))?;
+            Ok((name, info.dtype, info.shape))
+        })
+        .collect()
+}
+
+/// The length of a file's header, if it is within bounds.
+fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
+    let first: Option<[u8; 8]> = bytes.get(..8).and_then(|b| b.try_into().ok());
+    let length = u64::from_le_bytes(first.ok_or("it is cut short")?);
+    if length > limit {
+        return Err(format!(
+            "its header claims {length} bytes, expected at most {limit}"
+        ));
+    }
+    Ok(length)
+}
+
+/// The first difference between the tensors of a file and those of a model.
+pub(super) fn compare(found: &[Shape], expected: Expected) -> Result<(), String> {
+    for tensor in expected.tensors() {
+        let shape = tensor.sizes();
+        match found.iter().find(|(name, ..)| *name == tensor.name) {
+            None if is_history(&tensor.name) => {}
+            // Copies of another division of the vertices.
+            Some((name, ..)) if name.starts_with(COPIES) => {}
+            None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
+            Some((name, Dtype::F32, other)) if *other != shape => {
+                return Err(format!(
+                    "`{name}` is {other:?} there, {shape:?} in this model"
+                ));
+            }
+            Some((_, Dtype::F32, _)) => {}
+            Some((name, dtype, _)) => return Err(format!("`{name}` is {dtype:?}, expected F32")),
+        }
+    }
+    let known = |name: &str| is_history(name) || expected.tensors().any(|t| t.name == name);
+    match found.iter().find(|(name, ..)| !known(name)) {
+        None => Ok(()),
+        Some((name, ..)) => Err(format!("it has `{name}`, which this model lacks")),
+    }
+}

@@ -1,0 +1,90 @@
+//! Where training stands: the metadata of a checkpoint.
+
+use crate::report::Best;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the metadata and of the checksums.
+pub(super) const VERSION: u32 = 2;
+/// Epochs that a run can have.
+const MOST_EPOCHS: u64 = u32::MAX as u64;
+/// Steps of an optimizer that a run can have.
+const MOST_STEPS: u64 = 1 << 53;
+
+/// Where training stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Progress {
+    pub(crate) version: u32,
+    /// Epochs done.
+    pub(crate) epoch: u64,
+    /// Optimizer steps taken.
+    pub(crate) step: u64,
+    pub(crate) seed: u64,
+    pub(crate) learning_rate: f64,
+    /// What the caller says the model is.
+    pub(crate) model: String,
+    /// Hash of the program.
+    pub(crate) program: u64,
+    /// Hash of the division of the vertices; left out where no copies are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) division: Option<u64>,
+    /// The epoch in which there were no copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) began: Option<u64>,
+    pub(crate) best: Option<Best>,
+    /// Epochs in which histories of stages were kept, by the names of these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) kept: BTreeMap<String, u64>,
+}
+
+impl Progress {
+    pub(crate) fn version() -> u32 {
+        VERSION
+    }
+
+    /// What cannot be true of a run, if anything: a checksum that fits does not make numbers sensible.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let wrong = |field: &str, found: String, expected: &str| {
+            Err(format!("its {field} is {found}, expected {expected}"))
+        };
+        let rate = self.learning_rate;
+        if !(rate.is_finite() && rate > 0.0) {
+            return wrong("learning rate", rate.to_string(), "a positive number");
+        }
+        if self.epoch > MOST_EPOCHS {
+            let expected = format!("at most {MOST_EPOCHS}");
+            return wrong("epoch", self.epoch.to_string(), &expected);
+        }
+        if self.step > MOST_STEPS {
+            let expected = format!("at most {MOST_STEPS}");
+            return wrong("number of steps", self.step.to_string(), &expected);
+        }
+        let not_later = format!("at most epoch {}, at which it stands", self.epoch);
+        if let Some(began) = self.began.filter(|began| *began > self.epoch) {
+            return wrong("epoch without copies", began.to_string(), &not_later);
+        }
+        if let Some((_, kept)) = self.kept.iter().find(|(_, kept)| **kept > self.epoch) {
+            return wrong("epoch of a history", kept.to_string(), &not_later);
+        }
+        let Some(best) = &self.best else {
+            return Ok(());
+        };
+        if best.epoch > self.epoch {
+            return wrong("best epoch", best.epoch.to_string(), &not_later);
+        }
+        let metrics = &best.metrics;
+        for score in [&metrics.train, &metrics.val, &metrics.test] {
+            if !(score.correct >= 0.0 && score.correct <= score.total && score.total.is_finite()) {
+                let found = format!("{} of {}", score.correct, score.total);
+                return wrong("best score", found, "a part of a whole");
+            }
+        }
+        match metrics.val_loss {
+            Some(loss) if loss.is_nan() => {
+                wrong("best validation loss", loss.to_string(), "a number")
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The folder of compiled kernels that a command uses.
+
+use super::output::{Failure, Output, input};
+use gnnc::codegen::cache::Cache;
+use std::path::{Path, PathBuf};
+
+/// The cache, unless it is not wanted or its folder may not be used, which is said.
+///
+/// # Errors
+/// A relative path in `GNNC_CACHE`.
+pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
+    if !wanted {
+        return Ok(None);
+    }
+    let Some(folder) = folder()? else {
+        return Ok(None);
+    };
+    match Cache::open(&folder) {
+        Ok(cache) => Ok(Some(cache)),
+        Err(error) => {
+            out.note(&format!(
+                "warning: kernels are compiled anew and not kept: {}: {error}\n",
+                folder.display()
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Says of the first file in the cache that was not used why.
+pub fn say_refused(kernels: Option<&Cache>, out: &Output) {
+    if let Some(why) = kernels.and_then(Cache::refused) {
+        out.note(&format!(
+            "warning: kept kernels were not used, but compiled anew: {why}\n"
+        ));
+    }
+}
+
+/// `$GNNC_CACHE`, `$XDG_CACHE_HOME/gnnc` or `~/.cache/gnnc`.
+fn folder() -> Result<Option<PathBuf>, Failure> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(folder) = variable("GNNC_CACHE") {
+        if folder.is_absolute() {
+            return Ok(Some(folder));
+        }
+        return Err(input(format!(
+            "GNNC_CACHE is `{}`, which depends on the folder that gnnc is started in; expected an absolute path",
+            folder.display()
+        )));
+    }
+    // The XDG specification says that a relative path is to be ignored.
+    let base = variable("XDG_CACHE_HOME")
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| {
+            let home = variable("HOME").filter(|home| home.is_absolute());
+            home.map(|home| Path::new(&home).join(".cache"))
+        });
+    Ok(base.map(|base| base.join("gnnc")))
+}
