@@ -9,6 +9,11 @@ use gnnc_ir::syntax::{Module, parse};
 use gnnc_ir::{Diagnostic, Workload, check};
 use std::path::{Path, PathBuf};
 
+/// Longest model that is read.
+const MAX_MODEL: u64 = 4 << 20;
+/// Longest workload that is read.
+const MAX_WORKLOAD: u64 = 64 << 20;
+
 /// A `.gir` file.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -49,23 +54,17 @@ pub struct Loaded {
 }
 
 impl Source {
-    /// Reads a file and parses it.
+    /// Reads a file, or standard input where the path is `-`, and parses it.
     ///
     /// # Errors
     /// If the file cannot be read; errors of the text are diagnostics.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::File {
+        let read = gnnc_files::read_input(path, MAX_MODEL).and_then(gnnc_files::utf8);
+        let text = read.map_err(|source| Error::File {
             action: "read",
             path: path.to_owned(),
             source,
-        })?;
-        let text = String::from_utf8(bytes).map_err(|e| {
-            let at = e.utf8_error().valid_up_to();
-            Error::Input(format!(
-                "{} is not UTF-8 text: byte {at} begins no character; save it as UTF-8",
-                path.display()
-            ))
         })?;
         Ok(Self::new(path, text))
     }
@@ -206,7 +205,7 @@ fn identity(path: &Path, data: &GraphData) -> Result<Features, Error> {
 
 /// Reads a workload file.
 fn read_workload(path: &Path) -> Result<Workload, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+    let text = gnnc_files::read_text(path, MAX_WORKLOAD).map_err(|source| Error::File {
         action: "read",
         path: path.to_owned(),
         source,

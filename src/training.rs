@@ -1,11 +1,13 @@
 //! Training runs.
 
+mod agree;
 mod host;
 mod place;
 
 pub use place::place;
 
 use crate::{Compiled, Device, Error, Loaded, Summary};
+use agree::facts;
 use gnnc_codegen::cache::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
@@ -174,9 +176,13 @@ impl Trainer {
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
         let partition = divide(data, options, &place)?;
-        let budget = budget(options, &place, device.as_mut())?;
         let programs = compiled.programs(&place)?;
         let program = Programs::hash(programs.iter())?;
+        if let (Some(live), Device::Cuda(own)) = (&mut device, &options.device) {
+            let facts = || facts(loaded, data, options, &partition, program);
+            live.connect(own, &own.processes.as_ref().map_or(Vec::new(), |_| facts()))?;
+        }
+        let budget = budget(options, &place, device.as_mut())?;
         let programs = match budget {
             Some(bytes) => resting(loaded, data, &partition, options, programs, bytes)?,
             None => programs,

@@ -81,6 +81,18 @@ impl Replacement {
         self.rename()
     }
 
+    /// [`Replacement::finish`] for a target that must not be there yet. The file that is returned holds
+    /// the lock: while it is open, others can tell that this process runs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], and as [`Replacement::finish`].
+    pub fn finish_new(mut self) -> io::Result<File> {
+        self.file.flush()?;
+        self.file.as_file().sync_all()?;
+        let named = self.file.persist_noclobber(&self.target);
+        named.map_err(|error| error.error)
+    }
+
     fn rename(self) -> io::Result<()> {
         let folder = folder_of(&self.target).to_owned();
         self.file

@@ -129,6 +129,39 @@ fn leftovers_of_dead_processes_are_removed_and_others_stay() {
 }
 
 #[test]
+fn a_new_file_takes_the_place_of_none_and_stays_locked() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("a");
+    let new = |content: &[u8]| {
+        let mut file = Replacement::begin(&path).unwrap();
+        file.write_all(content).unwrap();
+        file.finish_new()
+    };
+    let held = new(b"one").unwrap();
+    let error = new(b"two").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    assert_eq!(names(&folder), ["a"]);
+    assert!(File::open(&path).unwrap().try_lock().is_err());
+    drop(held);
+    assert!(File::open(&path).unwrap().try_lock().is_ok());
+}
+
+#[test]
+fn the_file_before_is_kept() {
+    let folder = tempdir().unwrap();
+    let (path, before) = (folder.path().join("a"), folder.path().join("before"));
+    for content in ["1", "2", "3"] {
+        let mut file = Replacement::begin(&path).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file.finish_keeping(&before).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+    assert_eq!(fs::read_to_string(&before).unwrap(), "2");
+    assert_eq!(names(&folder), ["a", "before"]);
+}
+
+#[test]
 fn what_cannot_be_written_says_why() {
     let folder = tempdir().unwrap();
     let error = replace(&folder.path().join("none/a"), b"").unwrap_err();

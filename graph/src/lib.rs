@@ -54,6 +54,7 @@ pub mod data;
 pub mod error;
 pub mod example;
 pub mod features;
+mod fingerprint;
 pub mod generate;
 pub mod local;
 pub mod partition;

@@ -5,9 +5,9 @@ use crate::read::{Format, place};
 use crate::{Features, GraphData, GraphError, Labels, Topology};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::fs::File;
+use gnnc_files::Replacement;
 use std::io::{self, BufWriter, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -241,32 +241,15 @@ pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Writes a file aside and renames it when it is complete and on the disk.
+/// Replaces a file by what is written, once all of it is on the disk.
 fn replace(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<Replacement>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let aside = aside(path);
-    let result = (|| {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&aside)?);
-        write(&mut out)?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        std::fs::rename(&aside, path)
-    })();
-    if result.is_err() {
-        // Nothing more can be done if this fails too.
-        let _ = std::fs::remove_file(&aside);
-    }
-    result
-}
-
-fn aside(path: &Path) -> PathBuf {
-    let name = path
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
+    let mut out = BufWriter::with_capacity(1 << 20, Replacement::begin(path)?);
+    write(&mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.finish()
 }
 
 struct Archive<W: Write + Seek>(ZipWriter<W>);

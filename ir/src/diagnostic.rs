@@ -11,6 +11,9 @@ pub use render::{Position, position, render, to_json};
 
 use serde::{Deserialize, Serialize};
 
+/// As many diagnostics of one text are shown; who has more mends these first.
+pub const MAX_SHOWN: usize = 100;
+
 /// A range of bytes of the source text.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,

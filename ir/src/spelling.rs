@@ -1,11 +1,17 @@
 //! Suggestions for misspelt names.
 
+/// As many names of about the right length are looked at, so that thousands of misspelt names among
+/// thousands take no minutes.
+const MOST_CANDIDATES: usize = 200;
+
 /// The other candidate that a misspelt name most probably means, if one is close. Case
 /// does not matter.
 pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1);
     let found = name.to_lowercase();
     let others = candidates.into_iter().filter(|c| *c != name);
+    let near = |c: &&str| c.chars().count().abs_diff(found.chars().count()) <= limit;
+    let others = others.filter(near).take(MOST_CANDIDATES);
     let scored = others.map(|c| (distance(&found, &c.to_lowercase()), c));
     let (best, candidate) = scored.min()?;
     (best <= limit).then_some(candidate)

@@ -1,6 +1,6 @@
 //! `gnnc diff`: two plans side by side.
 
-use super::files::read_text;
+use super::files::{MAX_PLAN, read_text};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, facts};
 use super::trace::signed;
@@ -46,7 +46,7 @@ impl Diff {
 /// # Errors
 /// A file that cannot be read or is no plan, with what to do.
 pub fn read(path: &Path) -> Result<Plan, Failure> {
-    let text = read_text(path)?;
+    let text = read_text(path, MAX_PLAN)?;
     let shown = path.display();
     if text.contains("\"gnnc-trace\"") && text.contains("traceEvents") {
         return Err(input(format!(

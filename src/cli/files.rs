@@ -2,10 +2,14 @@
 
 use super::output::{Failure, input};
 use gnnc::Error;
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
+
+/// Longest plan or description of a cluster that is read.
+pub const MAX_PLAN: u64 = 64 << 20;
+/// Longest timeline that is read.
+pub const MAX_TRACE: u64 = 4 << 30;
 
 /// Replaces a file. What was there stays until the new content is complete and on the disk;
 /// links are followed, permissions kept. Devices and pipes are written to.
@@ -32,44 +36,20 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
         Some(_) => fs::canonicalize(path).map_err(failed)?,
         None => path.to_owned(),
     };
-    let mut name = OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    let aside = target.with_file_name(name);
-    let written = (|| -> io::Result<()> {
-        let mut file = File::create(&aside)?;
-        file.write_all(content)?;
-        if let Some(old) = &old {
-            file.set_permissions(old.permissions())?;
-        }
-        file.sync_all()?;
-        fs::rename(&aside, &target)
-    })();
-    if let Err(source) = written {
-        // Half a file is of no use; if it cannot be removed either, the error stays the same.
-        let _ = fs::remove_file(&aside);
-        return Err(failed(source));
-    }
-    Ok(())
+    gnnc_files::replace(&target, content).map_err(failed)
 }
 
-/// The text of a file.
+/// The text of a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// A file that cannot be read or is not UTF-8.
-pub fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|source| Error::File {
+pub fn read_text(path: &Path, limit: u64) -> Result<String, Failure> {
+    let text = gnnc_files::read_text(path, limit).map_err(|source| Error::File {
         action: "read",
         path: path.to_owned(),
         source,
     })?;
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        let shown = path.display();
-        input(format!(
-            "{shown} is not UTF-8 text: byte {at} begins no character"
-        ))
-    })
+    Ok(text)
 }
 
 /// Checks, before hours are spent, that a file can be written where it shall be.

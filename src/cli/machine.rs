@@ -1,6 +1,6 @@
 //! The machines that plans are for, and what the plans may be.
 
-use super::files::read_text;
+use super::files::{MAX_PLAN, read_text};
 use super::numbers::CHUNKS;
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
@@ -236,7 +236,8 @@ pub fn warn(skipping: Option<Skipping>, out: &Output) {
 pub fn cluster(name: &str) -> Result<Cluster, Failure> {
     let path = Path::new(name);
     if name.contains(['/', '\\']) || path.extension().is_some() || path.exists() {
-        return Cluster::parse(&read_text(path)?).map_err(|e| input(format!("{name}: {e}")));
+        return Cluster::parse(&read_text(path, MAX_PLAN)?)
+            .map_err(|e| input(format!("{name}: {e}")));
     }
     Cluster::named(name).map_err(|e| {
         let known = CLUSTERS.join(", ");

@@ -1,6 +1,6 @@
 //! `gnnc trace`: what happened when, and what was expected to.
 
-use super::files::read_text;
+use super::files::{MAX_TRACE, read_text};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, cut, facts, grouped};
 use clap::{Args, Subcommand};
@@ -160,7 +160,7 @@ pub fn signed(seconds: f64) -> String {
 }
 
 fn read(path: &Path) -> Result<Trace, Failure> {
-    let text = read_text(path)?;
+    let text = read_text(path, MAX_TRACE)?;
     Trace::from_chrome_json(&text).map_err(|e| input(format!("{}: {e}", path.display())))
 }
 

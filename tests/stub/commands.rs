@@ -215,6 +215,36 @@ fn processes_train_together() {
     }
 }
 
+/// Processes with other options are refused at once, with what differs.
+#[test]
+fn processes_that_differ_are_refused() {
+    let Some(place) = Place::new("processes_that_differ_are_refused") else {
+        return;
+    };
+    let file = place.folder.join("rendezvous-differ");
+    let name = file.to_str().unwrap();
+    let started: Vec<Child> = ["0", "1"]
+        .into_iter()
+        .map(|rank| {
+            let words = ["train", "m.gir", "--device", "cuda", "--seed", rank];
+            let ranks = ["--ranks", "2", "--rank", rank, "--rendezvous", name];
+            let mut command = place.command(&[&words[..], &ranks].concat());
+            command.env("NCCL_HOSTID", rank);
+            command.spawn().unwrap()
+        })
+        .collect();
+    for output in started.into_iter().map(ended) {
+        assert_eq!(output.status.code(), Some(2));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let message = said["error"]["message"].as_str().unwrap().to_owned();
+        for part in ["do not train the same", "seed: 1 on", "0 on rank 0"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(!message.contains("graph:"), "{message}");
+    }
+    assert!(!file.exists());
+}
+
 /// What fails in one process ends both.
 #[test]
 fn a_process_that_fails_ends_all() {

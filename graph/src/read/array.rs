@@ -5,6 +5,7 @@
 
 use crate::GraphError;
 use crate::error::shape_text;
+use gnnc_ir::workload::MAX_WIDTH;
 use std::io::{self, Read};
 
 /// Longest header that is read; NumPy's own are below 200 bytes.
@@ -155,6 +156,11 @@ impl Array {
         }
     }
 
+    /// A number of columns, of features or of classes.
+    pub(crate) fn width(&self, columns: u64) -> Result<u32, GraphError> {
+        width(&self.at, &self.header.shape, columns)
+    }
+
     /// Non-negative integers, each at most `limit - 1`.
     pub(crate) fn indices(&self, limit: u64) -> Result<Vec<u32>, GraphError> {
         let limit = limit.min(1 << 32);
@@ -266,6 +272,20 @@ impl Array {
             limit,
         }
     }
+}
+
+/// A number of columns that a model can have; what is read later takes memory for each of them.
+pub(crate) fn width(at: &str, shape: &[u64], columns: u64) -> Result<u32, GraphError> {
+    u32::try_from(columns)
+        .ok()
+        .filter(|columns| *columns <= MAX_WIDTH)
+        .ok_or_else(|| GraphError::Shape {
+            at: at.to_owned(),
+            found: shape_text(shape),
+            expected: format!(
+                "at most {MAX_WIDTH} columns; leave out columns or hash them into fewer"
+            ),
+        })
 }
 
 fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {

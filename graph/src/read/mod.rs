@@ -14,11 +14,12 @@ mod text;
 
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest text that is decompressed from a `.gz` file.
+/// Longest text file that is read.
+const MAX_TEXT: u64 = 1 << 40;
+/// Longest text that is decompressed from a `.gz` file.
 const MAX_GZIP_TEXT: u64 = 8 << 30;
 
 /// What to do while reading.
@@ -104,7 +105,7 @@ pub fn load_counting(
         file: path.to_owned(),
         source,
     };
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = gnnc_files::open(path).map_err(failed)?;
     let mut start = Vec::new();
     file.by_ref()
         .take(64)
@@ -126,11 +127,11 @@ pub fn load_counting(
             }
         })?;
     let (mut data, dropped) = if format == Format::Npz {
-        let reader = BufReader::new(File::open(path).map_err(failed)?);
+        let reader = BufReader::new(gnnc_files::open(path).map_err(failed)?);
         npz::read(&at, reader, options)?
     } else if start.starts_with(&[0x1f, 0x8b]) {
         let mut text = Vec::new();
-        flate2::read::MultiGzDecoder::new(File::open(path).map_err(failed)?)
+        flate2::read::MultiGzDecoder::new(gnnc_files::open(path).map_err(failed)?)
             .take(MAX_GZIP_TEXT + 1)
             .read_to_end(&mut text)
             .map_err(|e| GraphError::Archive {
@@ -147,7 +148,12 @@ pub fn load_counting(
         let format = Format::of_content(&text).unwrap_or(format);
         parse(format, &at, &text, options)?
     } else {
-        parse(format, &at, &std::fs::read(path).map_err(failed)?, options)?
+        parse(
+            format,
+            &at,
+            &gnnc_files::read(path, MAX_TEXT).map_err(failed)?,
+            options,
+        )?
     };
     data.name = name(path);
     if let Some(features) = &options.features {

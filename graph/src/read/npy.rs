@@ -1,10 +1,9 @@
 //! `.npy` files: a dense feature matrix, mapped where it can be used in place.
 
-use super::array::{Array, Header};
+use super::array::{Array, Header, width};
 use crate::features::DenseValues;
 use crate::{Features, GraphError};
 use memmap2::Mmap;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub fn map(path: &Path) -> Result<Features, GraphError> {
         source,
     };
     let at = super::place(path);
-    let file = File::open(path).map_err(failed)?;
+    let file = gnnc_files::open(path).map_err(failed)?;
     // SAFETY: the map is read-only. That the file stays as it is while it is mapped is asked
     // of the caller; the values have no invalid bit patterns.
     let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
@@ -32,7 +31,7 @@ pub fn map(path: &Path) -> Result<Features, GraphError> {
         && header.descr == "<f4"
         && !header.fortran_order
         && header.claimed(4) == (map.len() - header.size) as u128
-        && let Ok(columns) = u32::try_from(columns)
+        && let Ok(columns) = width(&at, &header.shape, columns)
         && let Some(values) = DenseValues::mapped(
             Arc::new(map),
             header.size..header.size + header.claimed(4) as usize,
@@ -44,17 +43,17 @@ pub fn map(path: &Path) -> Result<Features, GraphError> {
             values,
         });
     }
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let bytes = gnnc_files::read(path, length).map_err(failed)?;
     parse(&at, &bytes)
 }
 
 /// A matrix as features.
 pub(super) fn dense(array: &Array) -> Result<Features, GraphError> {
-    match array.header.shape[..] {
-        [rows, columns] => match (usize::try_from(rows), u32::try_from(columns)) {
-            (Ok(rows), Ok(columns)) => Ok(Features::dense(rows, columns, array.floats())),
-            _ => Err(array.wrong_shape("fewer than 2^32 columns".to_owned())),
-        },
-        _ => Err(array.wrong_shape("two dimensions, vertices by features".to_owned())),
-    }
+    let [rows, columns] = array.header.shape[..] else {
+        return Err(array.wrong_shape("two dimensions, vertices by features".to_owned()));
+    };
+    let columns = array.width(columns)?;
+    // As many rows as the array has bytes, or fewer.
+    Ok(Features::dense(rows as usize, columns, array.floats()))
 }

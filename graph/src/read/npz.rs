@@ -7,7 +7,7 @@
 //! named as not used, and so are arc weights, except that a weight of 0 means no arc.
 
 use super::LoadOptions;
-use super::array::{Array, Header};
+use super::array::{Array, Header, width};
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
@@ -354,11 +354,7 @@ fn sparse_features<R: Read + Seek>(
     let [rows, columns] = claimed[..] else {
         return Err(shape.wrong_shape("two numbers".to_owned()));
     };
-    let columns = u32::try_from(columns).map_err(|_| GraphError::Shape {
-        at: shape.at.clone(),
-        found: shape_text(&claimed),
-        expected: "fewer than 2^32 columns".to_owned(),
-    })?;
+    let columns = width(&shape.at, &claimed, columns)?;
     let mut pointers = indptr.offsets()?;
     check_indptr(&indptr.at, &pointers, indices.len())?;
     if pointers.len() as u64 - 1 != rows {
@@ -424,10 +420,10 @@ fn labels(array: &Array) -> Result<Labels, GraphError> {
     match array.header.shape[..] {
         [_] => Ok(Labels::Single(array.labels()?)),
         [_, classes] => {
-            let classes = u32::try_from(classes)
-                .ok()
-                .filter(|&c| c > 0)
-                .ok_or_else(|| array.wrong_shape("1 to 2^32 - 1 classes".to_owned()))?;
+            if classes == 0 {
+                return Err(array.wrong_shape("at least 1 class".to_owned()));
+            }
+            let classes = array.width(classes)?;
             Ok(Labels::Multi {
                 classes,
                 values: array.floats(),

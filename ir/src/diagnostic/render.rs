@@ -1,6 +1,6 @@
 //! Diagnostics as text for people and as JSON for programs.
 
-use super::{Diagnostic, Severity, Span};
+use super::{Diagnostic, MAX_SHOWN, Severity, Span};
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,31 +16,79 @@ pub struct Position {
 
 /// The line and column of a byte of `text`; bytes past the end count as the end.
 pub fn position(text: &str, byte: usize) -> Position {
-    let before = &text[..floor(text, byte)];
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    Position {
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+    Lines::of(text).position(byte)
+}
+
+/// The lines of a text, for many places.
+struct Lines<'a> {
+    text: &'a str,
+    /// First byte of each line.
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            text,
+            starts: std::iter::once(0).chain(after).collect(),
+        }
+    }
+
+    fn position(&self, byte: usize) -> Position {
+        let byte = floor(self.text, byte);
+        let line = self.starts.partition_point(|start| *start <= byte);
+        let start = self.starts[line - 1];
+        Position {
+            line,
+            column: self.text[start..byte].chars().count() + 1,
+        }
     }
 }
 
-/// Diagnostics as text, each with the lines it speaks of. `file` is the name to print.
+/// The first [`MAX_SHOWN`] diagnostics, before all others those that are errors.
+fn shown(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
+    let errors = diagnostics.iter().filter(|d| d.is_error()).count();
+    let mut warnings = MAX_SHOWN.saturating_sub(errors);
+    let wanted = diagnostics.iter().filter(|d| {
+        if d.is_error() {
+            return true;
+        }
+        let room = warnings > 0;
+        warnings = warnings.saturating_sub(1);
+        room
+    });
+    wanted.take(MAX_SHOWN).collect()
+}
+
+/// Diagnostics as text, each with the lines it speaks of; of very many the first [`MAX_SHOWN`] and how
+/// many more there are. `file` is the name to print.
 pub fn render(diagnostics: &[Diagnostic], file: &str, text: &str, colour: bool) -> String {
     let mut out = String::new();
-    for diagnostic in diagnostics {
+    let shown = shown(diagnostics);
+    let mut source = (file, Source::from(text));
+    for diagnostic in &shown {
         match diagnostic.span {
-            Some(span) => out.push_str(&with_source(diagnostic, span, file, text, colour)),
+            Some(span) => {
+                let place = (file, text, span);
+                out.push_str(&with_source(diagnostic, place, &mut source, colour));
+            }
             None => out.push_str(&without_source(diagnostic)),
         }
+    }
+    let more = diagnostics.len() - shown.len();
+    if more > 0 {
+        out.push_str(&format!("{more} more are not shown\n"));
     }
     out
 }
 
 /// Diagnostics as a JSON array: `code`, `severity`, `message`, `file`, `start` and `end`
-/// (byte, line, column; null without a place), `labels`, `help`.
+/// (byte, line, column; null without a place), `labels`, `help`. Of very many, the first [`MAX_SHOWN`].
 pub fn to_json(diagnostics: &[Diagnostic], file: &str, text: &str) -> Value {
+    let lines = Lines::of(text);
     let place = |byte: usize| {
-        let Position { line, column } = position(text, byte);
+        let Position { line, column } = lines.position(byte);
         json!({ "byte": byte, "line": line, "column": column })
     };
     let entry = |d: &Diagnostic| {
@@ -62,10 +110,15 @@ pub fn to_json(diagnostics: &[Diagnostic], file: &str, text: &str) -> Value {
             "help": d.help,
         })
     };
-    Value::Array(diagnostics.iter().map(entry).collect())
+    Value::Array(shown(diagnostics).into_iter().map(entry).collect())
 }
 
-fn with_source(d: &Diagnostic, span: Span, file: &str, text: &str, colour: bool) -> String {
+fn with_source<'a>(
+    d: &Diagnostic,
+    (file, text, span): (&'a str, &str, Span),
+    source: &mut (&'a str, Source<&str>),
+    colour: bool,
+) -> String {
     let (kind, ink) = match d.severity {
         Severity::Error => (ReportKind::Error, Color::Red),
         Severity::Warning => (ReportKind::Warning, Color::Yellow),
@@ -96,7 +149,6 @@ fn with_source(d: &Diagnostic, span: Span, file: &str, text: &str, colour: bool)
         report = report.with_help(help);
     }
     let mut bytes = Vec::new();
-    let source = (file, Source::from(text));
     match report.finish().write(source, &mut bytes) {
         Ok(()) => trim_lines(&String::from_utf8_lossy(&bytes)),
         Err(_) => without_source(d),
@@ -155,6 +207,23 @@ mod tests {
         let json = to_json(&[d], "m.gir", text);
         assert_eq!(json[0]["start"]["line"], 2);
         assert_eq!(json[0]["end"]["column"], 10);
+    }
+
+    #[test]
+    fn of_very_many_the_first_are_shown_and_errors_before_warnings() {
+        let text = "let a = b\n".repeat(2000);
+        let at = |n: usize| Span::new(10 * n, 10 * n + 3);
+        let mut many: Vec<Diagnostic> = (0..1000)
+            .map(|n| Diagnostic::new("W0001", "odd").at(at(n)))
+            .collect();
+        many.push(Diagnostic::new("E0201", "`b` is not defined").at(at(1500)));
+        let shown = render(&many, "m.gir", &text, false);
+        assert!(shown.contains("E0201"), "{shown}");
+        assert!(shown.ends_with("901 more are not shown\n"), "{shown}");
+        let json = to_json(&many, "m.gir", &text);
+        assert_eq!(json.as_array().map(Vec::len), Some(MAX_SHOWN));
+        assert_eq!(json[MAX_SHOWN - 1]["start"]["line"], 1501);
+        assert!(!render(&many[..100], "m.gir", &text, false).contains("not shown"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod rendezvous;
 mod staging;
 
 pub use gpus::{Gpu, gpu, gpus};
-pub use rendezvous::Processes;
+pub use rendezvous::{Fact, Processes};
 
 use super::driver::{
     Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,
@@ -105,16 +105,15 @@ impl Live {
     /// Opens a GPU and loads what is needed to work on it.
     ///
     /// # Errors
-    /// [`DriverError::Missing`] for libraries, GPUs and processes that are not there.
+    /// [`DriverError::Missing`] for libraries and GPUs that are not there.
     pub fn open(options: &LiveOptions) -> Result<Self, DriverError> {
         let context = Context::new(options.gpu, &options.folders)?;
         let nvrtc = Nvrtc::load(&options.folders).map_err(compiling)?;
         for part in [Part::Cublas, Part::CublasLt] {
             part.load(&options.folders).map_err(missing)?;
         }
-        let connect = |processes| Communicator::connect(processes, &options.folders);
         Ok(Self {
-            communicator: options.processes.as_ref().map(connect).transpose()?,
+            communicator: None,
             queues: Vec::new(),
             marks: Vec::new(),
             modules: Vec::new(),
@@ -129,6 +128,19 @@ impl Live {
             cubins: Cubins::new(nvrtc, options.cache.clone()),
             context,
         })
+    }
+
+    /// Connects this process with those that it trains with, if there are any and they agree on `facts`.
+    ///
+    /// # Errors
+    /// [`DriverError::Missing`] without NCCL; processes that do not come or differ.
+    pub fn connect(&mut self, options: &LiveOptions, facts: &[Fact]) -> Result<(), DriverError> {
+        if let Some(processes) = &options.processes {
+            self.context.enter()?;
+            let connected = Communicator::connect(processes, facts, &options.folders)?;
+            self.communicator = Some(connected);
+        }
+        Ok(())
     }
 
     /// The GPU.

@@ -10,7 +10,7 @@
 //! sockets.
 
 use super::calls::missing;
-use super::rendezvous::{self, ID, Processes};
+use super::rendezvous::{self, Fact, ID, Processes};
 use crate::device::cuda::driver::{DriverError, Message};
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys::{ncclComm_t, ncclUniqueId};
@@ -92,11 +92,15 @@ pub struct Communicator {
 }
 
 impl Communicator {
-    /// Connects the processes. The context of the GPU is the current one.
+    /// Connects the processes, if they agree on `facts`. The context of the GPU is the current one.
     ///
     /// # Errors
-    /// No library; processes that do not come; what NCCL refuses.
-    pub fn connect(processes: &Processes, folders: &[PathBuf]) -> Result<Self, DriverError> {
+    /// No library; processes that do not come or differ; what NCCL refuses.
+    pub fn connect(
+        processes: &Processes,
+        facts: &[Fact],
+        folders: &[PathBuf],
+    ) -> Result<Self, DriverError> {
         let nccl = Part::Nccl.load(folders).map_err(missing)?;
         let mut made = Self {
             functions: Functions::of(&nccl).map_err(missing)?,
@@ -104,19 +108,16 @@ impl Communicator {
             patience: processes.patience,
             failed: false,
         };
-        let id = match processes.rank {
-            0 => {
-                let id = made.unique_id()?;
-                rendezvous::publish(processes, &id)?;
-                id
-            }
-            _ => rendezvous::wait(processes)?,
-        };
-        let connected = made.init(processes, id);
         if processes.rank == 0 {
-            rendezvous::close(processes);
+            let id = made.unique_id()?;
+            // The file is there until all are connected.
+            let _invited = rendezvous::lead(processes, &id, facts)?;
+            made.init(processes, id)?;
+        } else {
+            let id = rendezvous::follow(processes, facts)?;
+            made.init(processes, id)?;
         }
-        connected.map(|()| made)
+        Ok(made)
     }
 
     fn unique_id(&self) -> Result<[u8; ID], DriverError> {

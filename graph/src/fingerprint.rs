@@ -1,0 +1,103 @@
+//! Hashes of graphs and partitions, by which processes tell that they work on the same.
+
+use crate::{Features, GraphData, Labels, Partition};
+
+/// Bytes that are hashed at once.
+const BLOCK: usize = 1 << 16;
+
+impl GraphData {
+    /// A hash of everything but the name: equal graphs have equal ones.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        let topology = &self.topology;
+        add(&mut hash, topology.indptr(), |x| x.to_le_bytes());
+        add(&mut hash, topology.indices(), |x| x.to_le_bytes());
+        add(&mut hash, topology.types(), |x| x.to_le_bytes());
+        match &self.features {
+            Features::None => {}
+            Features::Dense {
+                columns, values, ..
+            } => {
+                add(&mut hash, &[*columns], |x| x.to_le_bytes());
+                add(&mut hash, values.as_slice(), |x| x.to_le_bytes());
+            }
+            Features::Sparse {
+                columns,
+                indptr,
+                indices,
+                values,
+            } => {
+                add(&mut hash, &[*columns], |x| x.to_le_bytes());
+                add(&mut hash, indptr, |x| x.to_le_bytes());
+                add(&mut hash, indices, |x| x.to_le_bytes());
+                add(&mut hash, values, |x| x.to_le_bytes());
+            }
+        }
+        match &self.labels {
+            Labels::None => {}
+            Labels::Single(classes) => add(&mut hash, classes, |x| x.to_le_bytes()),
+            Labels::Multi { classes, values } => {
+                add(&mut hash, &[*classes], |x| x.to_le_bytes());
+                add(&mut hash, values, |x| x.to_le_bytes());
+            }
+        }
+        for mask in [&self.train, &self.val, &self.test] {
+            add(&mut hash, mask, |x| [u8::from(x)]);
+        }
+        short(&hash)
+    }
+}
+
+impl Partition {
+    /// A hash of which vertex belongs to which part.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        add(&mut hash, &[self.parts()], |x| x.to_le_bytes());
+        add(&mut hash, self.owner(), |x| x.to_le_bytes());
+        short(&hash)
+    }
+}
+
+/// Adds the number of some values, and the values.
+fn add<T: Copy, const N: usize>(
+    hash: &mut blake3::Hasher,
+    values: &[T],
+    bytes_of: impl Fn(T) -> [u8; N],
+) {
+    hash.update(&(values.len() as u64).to_le_bytes());
+    let mut bytes = Vec::with_capacity(BLOCK);
+    for block in values.chunks(BLOCK / N) {
+        bytes.clear();
+        bytes.extend(block.iter().flat_map(|value| bytes_of(*value)));
+        hash.update(&bytes);
+    }
+}
+
+/// The first 64 bits, enough to tell what differs by mistake.
+fn short(hash: &blake3::Hasher) -> String {
+    hash.finalize().to_hex()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{GraphData, Partition, Topology};
+
+    #[test]
+    fn whatever_differs_is_told_apart() {
+        let graph = |arcs: &[(u32, u32)]| {
+            let (topology, _) = Topology::from_edges(4, arcs.iter().copied()).unwrap();
+            GraphData::new("g", topology)
+        };
+        let one = graph(&[(0, 1), (2, 3)]);
+        let mut renamed = one.clone();
+        renamed.name = "h".to_owned();
+        assert_eq!(one.fingerprint(), renamed.fingerprint());
+        assert_ne!(one.fingerprint(), graph(&[(0, 1), (3, 2)]).fingerprint());
+        let mut masked = one.clone();
+        masked.train[0] = !masked.train[0];
+        assert_ne!(one.fingerprint(), masked.fingerprint());
+        let part = |owner: &[u32]| Partition::new(2, owner.to_vec()).unwrap().fingerprint();
+        assert_eq!(part(&[0, 0, 1, 1]), part(&[0, 0, 1, 1]));
+        assert_ne!(part(&[0, 0, 1, 1]), part(&[0, 1, 0, 1]));
+    }
+}

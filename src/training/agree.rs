@@ -1,0 +1,54 @@
+//! What processes that train together must agree on.
+
+use super::TrainOptions;
+use crate::Loaded;
+use gnnc_graph::{GraphData, Partition};
+use gnnc_runtime::device::cuda::live::Fact;
+
+/// The facts of this process: version, model, graph, division of the vertices and options.
+pub(super) fn facts(
+    loaded: &Loaded,
+    data: &GraphData,
+    options: &TrainOptions,
+    partition: &Partition,
+    program: u64,
+) -> Vec<Fact> {
+    let fact = |about: &str, value: String| Fact {
+        about: about.to_owned(),
+        value,
+    };
+    let settings = &loaded.model.train;
+    let bytes = |memory: Option<u64>| memory.map_or("all".to_owned(), |bytes| bytes.to_string());
+    vec![
+        fact("version of gnnc", env!("CARGO_PKG_VERSION").to_owned()),
+        fact("model", format!("{} ({program:016x})", loaded.model.name)),
+        fact(
+            "graph",
+            format!("{} ({})", loaded.workload.name, data.fingerprint()),
+        ),
+        fact("division of the vertices", partition.fingerprint()),
+        fact(
+            "optimizer",
+            format!(
+                "{:?}, weight decay {}, clipped at {:?}",
+                settings.optimizer, settings.weight_decay, settings.clip_norm
+            ),
+        ),
+        fact(
+            "epochs",
+            options.epochs.unwrap_or(settings.epochs).to_string(),
+        ),
+        fact("early stop", format!("{:?}", settings.patience)),
+        fact("seed", options.seed.unwrap_or(settings.seed).to_string()),
+        fact("storage", options.storage.name().to_owned()),
+        fact(
+            "epochs between evaluations",
+            options.evaluate_every.to_string(),
+        ),
+        fact("memory of the device", bytes(options.device_memory)),
+        fact(
+            "checkpoint to go on from",
+            options.resume.is_some().to_string(),
+        ),
+    ]
+}
