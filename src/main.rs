@@ -1,6 +1,10 @@
 //! The command line of gnnc.
 
 mod cli;
+mod memory;
+
+#[global_allocator]
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> std::process::ExitCode {
     cli::main()

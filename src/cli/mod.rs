@@ -105,6 +105,9 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let out = Output::new(cli.format);
+    if out.is_json() {
+        crate::memory::report_as_json();
+    }
     let run = || match cli.command {
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
