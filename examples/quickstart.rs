@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             progress.epoch.epoch, progress.epoch.loss
         );
     })?;
-    println!("test accuracy {:.1} %", summary.test_accuracy * 100.0);
+    let test = summary.scores.test.unwrap_or(f64::NAN);
+    println!("test accuracy {:.1} %", test * 100.0);
     assert_eq!(summary.bytes_sent, summary.bytes_predicted);
     Ok(())
 }

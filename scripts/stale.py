@@ -83,7 +83,7 @@ def run(file, asked):
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
     with curve.open() as rows:
-        points = [(int(row["epoch"]), round(100 * float(row["val"]), 3)) for row in csv.DictReader(rows)]
+        points = [(int(row["epoch"]), round(100 * float(row["val_accuracy"]), 3)) for row in csv.DictReader(rows)]
     return {"test": 100 * json.loads(found.stdout)["test_accuracy"], "curve": points}
 
 

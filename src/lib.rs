@@ -41,5 +41,5 @@ pub use gnnc_runtime as runtime;
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use summary::Summary;
+pub use summary::{Metric, Scores, Summary};
 pub use training::{Progress, TrainOptions, Trainer, place, train, train_traced};

@@ -1,6 +1,6 @@
 //! From files to a checked model with its data graph.
 
-use crate::Error;
+use crate::{Error, Metric};
 use gnnc_graph::read;
 use gnnc_graph::{Features, GraphData};
 use gnnc_ir::diagnostic::has_errors;
@@ -143,6 +143,12 @@ impl Loaded {
             }),
             None => Err(source.refuse(diagnostics)),
         }
+    }
+
+    /// How predictions on the graph are scored.
+    pub fn metric(&self) -> Metric {
+        let data = self.data.as_ref();
+        data.map_or(Metric::Accuracy, |data| Metric::of(&data.labels))
     }
 
     fn data(

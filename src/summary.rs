@@ -1,7 +1,79 @@
 //! What a training run ends with.
 
-use gnnc_runtime::Staleness;
-use serde::Serialize;
+use gnnc_graph::Labels;
+use gnnc_runtime::{Metrics, Staleness};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// How predictions are scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// The share of vertices whose class is predicted: one class a vertex.
+    Accuracy,
+    /// The micro-averaged F1 score: several labels a vertex.
+    MicroF1,
+}
+
+impl Metric {
+    /// The score that fits these labels.
+    pub fn of(labels: &Labels) -> Self {
+        match labels {
+            Labels::None | Labels::Single(_) => Self::Accuracy,
+            Labels::Multi { .. } => Self::MicroF1,
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "micro-F1",
+        }
+    }
+
+    /// Its name in keys of JSON and columns of CSV.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "micro_f1",
+        }
+    }
+}
+
+/// How well a run predicts, as shares of 1. A score is absent if there are no vertices to count.
+///
+/// Serialised as `metric`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// What the numbers are.
+    pub metric: Metric,
+    /// Of the validation vertices.
+    pub val: Option<f64>,
+    /// Of the test vertices.
+    pub test: Option<f64>,
+}
+
+impl Scores {
+    /// The scores of an evaluation.
+    pub fn new(metric: Metric, metrics: &Metrics) -> Self {
+        Self {
+            metric,
+            val: metrics.val.share(),
+            test: metrics.test.share(),
+        }
+    }
+}
+
+impl Serialize for Scores {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = self.metric.key();
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("metric", key)?;
+        map.serialize_entry(&format!("val_{key}"), &self.val)?;
+        map.serialize_entry(&format!("test_{key}"), &self.test)?;
+        map.end()
+    }
+}
 
 /// What a run ends with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,12 +92,12 @@ pub struct Summary {
     pub epochs: u64,
     /// Loss of the last epoch.
     pub train_loss: f64,
-    /// Validation accuracy at the epoch of the lowest validation loss.
-    pub val_accuracy: f64,
-    /// Test accuracy at the same epoch.
-    pub test_accuracy: f64,
-    /// Epoch of the lowest validation loss.
-    pub best_epoch: u64,
+    /// Scores at the epoch of the lowest validation loss; without validation vertices those of the
+    /// last evaluation.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// Epoch of the lowest validation loss; none without validation vertices.
+    pub best_epoch: Option<u64>,
     /// Median wall time of a training epoch in seconds.
     pub epoch_seconds: f64,
     /// Largest memory of a rank, in bytes.

@@ -6,7 +6,7 @@ mod place;
 
 pub use place::place;
 
-use crate::{Compiled, Device, Error, Loaded, Summary};
+use crate::{Compiled, Device, Error, Loaded, Scores, Summary};
 use agree::facts;
 use gnnc_codegen::cache::Cache;
 use gnnc_graph::LocalPart;
@@ -105,7 +105,7 @@ impl Default for TrainOptions {
 pub struct Progress {
     /// The epoch.
     pub epoch: EpochReport,
-    /// Accuracies after it, if they were counted.
+    /// Scores after it, if they were counted.
     pub metrics: Option<Metrics>,
     /// Epochs that the run has at most.
     pub epochs: u32,
@@ -300,7 +300,7 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Counts correct vertices and checks what was sent.
+    /// Counts what is predicted correctly and checks what was sent.
     ///
     /// # Errors
     /// As [`Trainer::epoch`].
@@ -410,8 +410,9 @@ pub fn train_traced(
         {
             trainer.session.save(path)?;
         }
-        if let (Some(patience), Some(best)) = (settings.patience, trainer.session.best())
-            && epoch.epoch >= best.epoch + u64::from(patience)
+        let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
+        if let (Some(patience), Some(chosen)) = (settings.patience, chosen)
+            && epoch.epoch >= chosen + u64::from(patience)
         {
             stopped_early = true;
             break;
@@ -433,9 +434,8 @@ pub fn train_traced(
         seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
-        val_accuracy: metrics.val.share(),
-        test_accuracy: metrics.test.share(),
-        best_epoch: best.map_or(0, |b| b.epoch),
+        scores: Scores::new(loaded.metric(), &metrics),
+        best_epoch: best.and_then(|best| best.chosen_epoch()),
         epoch_seconds: median(&seconds),
         peak_memory_bytes: trainer.session.peak_memory_bytes(),
         bytes_sent,

@@ -40,14 +40,21 @@ pub struct Metrics {
     pub bytes_sent: u64,
 }
 
-/// The evaluation with the lowest validation loss, the first of equal ones; without
-/// validation vertices the last one.
+/// The evaluation with the lowest validation loss, the first of equal ones. Without validation
+/// vertices nothing is chosen: it is the last evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Epochs that were done.
     pub epoch: u64,
     /// What was found then.
     pub metrics: Metrics,
+}
+
+impl Best {
+    /// The epoch that the validation loss chose; none without validation vertices.
+    pub fn chosen_epoch(&self) -> Option<u64> {
+        self.metrics.val_loss.map(|_| self.epoch)
+    }
 }
 
 /// What was resumed.
@@ -63,12 +70,8 @@ pub struct Resumed {
 }
 
 impl Score {
-    /// Share of correct ones; 0 if there are none at all.
-    pub fn share(&self) -> f64 {
-        if self.total == 0.0 {
-            0.0
-        } else {
-            self.correct / self.total
-        }
+    /// Share of correct ones; none if there is nothing to count.
+    pub fn share(&self) -> Option<f64> {
+        (self.total != 0.0).then(|| self.correct / self.total)
     }
 }

@@ -143,7 +143,7 @@ fn numbers(session: &mut Session, epochs: usize) -> Vec<u64> {
     let mut numbers = Vec::new();
     for _ in 0..epochs {
         numbers.push(session.epoch().unwrap().loss.to_bits());
-        numbers.push(session.evaluate().unwrap().val.share().to_bits());
+        numbers.push(session.evaluate().unwrap().val.share().unwrap().to_bits());
     }
     numbers.extend(
         session

@@ -6,6 +6,7 @@ use gnnc::ir::units::{Bytes, Seconds};
 
 /// What a run ends with.
 pub fn summary_text(summary: &Summary) -> String {
+    let [val, test] = ["val", "test"].map(|set| format!("{set} {}", summary.scores.metric.name()));
     let mut lines = vec![
         (
             "run",
@@ -30,30 +31,28 @@ pub fn summary_text(summary: &Summary) -> String {
                 false => loss(summary.train_loss),
             },
         ),
-        (
-            "val accuracy",
-            format!(
-                "{} at epoch {}, of the lowest validation loss",
-                percent(summary.val_accuracy),
-                summary.best_epoch
-            ),
-        ),
-        (
-            "test accuracy",
-            format!("{} at the same epoch", percent(summary.test_accuracy)),
-        ),
-        (
-            "epoch",
-            format!(
-                "{} (median, evaluation not counted)",
-                Seconds(summary.epoch_seconds)
-            ),
-        ),
-        (
-            "peak memory",
-            format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
-        ),
     ];
+    let when = match summary.best_epoch {
+        Some(epoch) => format!("at epoch {epoch}, of the lowest validation loss"),
+        None => "at the last evaluation".to_owned(),
+    };
+    if let Some(share) = summary.scores.val {
+        lines.push((&val, format!("{} {when}", percent(share))));
+    }
+    if let Some(share) = summary.scores.test {
+        lines.push((&test, format!("{} {when}", percent(share))));
+    }
+    lines.push((
+        "epoch",
+        format!(
+            "{} (median, evaluation not counted)",
+            Seconds(summary.epoch_seconds)
+        ),
+    ));
+    lines.push((
+        "peak memory",
+        format!("{} (worst worker)", Bytes(summary.peak_memory_bytes)),
+    ));
     if summary.host_memory_bytes > 0 {
         lines.push((
             "on the host",

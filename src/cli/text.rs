@@ -94,6 +94,11 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
+/// A share as percent, or a dash if there is none.
+pub fn percent_or_dash(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), percent)
+}
+
 /// A quantity with a prefix: `12.3 M`.
 pub fn scaled(value: f64) -> String {
     for (prefix, size) in [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)] {
@@ -137,6 +142,8 @@ mod tests {
         assert_eq!(count(1, "worker"), "1 worker");
         assert_eq!(count(2000, "edge"), "2_000 edges");
         assert_eq!(percent(0.8125), "81.25 %");
+        assert_eq!(percent_or_dash(Some(0.8125)), "81.25 %");
+        assert_eq!(percent_or_dash(None), "-");
         assert_eq!(scaled(12_300_000.0), "12.30 M");
     }
 }

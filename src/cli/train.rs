@@ -11,7 +11,7 @@ use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::summary::{loss, summary_text};
-use super::text::{count, facts, percent};
+use super::text::{count, facts, percent, percent_or_dash};
 use super::watch::{Watcher, progress_bar};
 use clap::Args;
 use gnnc::codegen::cache::Cache;
@@ -76,7 +76,8 @@ pub struct Train {
     /// Epochs between evaluations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
-    /// Write the loss and the accuracies of every evaluated epoch to this file, as CSV.
+    /// Write the loss and the accuracies (micro-F1 with several labels a vertex) of every evaluated epoch
+    /// to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     curve: Option<PathBuf>,
     /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
@@ -116,10 +117,7 @@ impl Train {
             out.note(&format!("warning: {warning}\n"));
         }
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
-            out.note(
-                "warning: the graph has no validation vertices to choose an epoch by, so the test \
-                 accuracy is that of the last evaluation\n",
-            );
+            out.note(&unchosen(&loaded));
         }
         let cache = kernels(!self.no_cache, out)?;
         let kept = cache.clone();
@@ -302,7 +300,7 @@ impl Train {
             let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
             headline.push_str(&facts(&[("plan ", expected)]));
         }
-        let mut watcher = Watcher::new(out, headline, self.checkpoint.is_some());
+        let mut watcher = Watcher::new(out, headline, loaded.metric(), self.checkpoint.is_some());
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
         let curve = watcher.finish()?;
         let (summary, trace) = result?;
@@ -337,6 +335,7 @@ impl Train {
                 "seeds {first} and the {seeds} after it do not fit into 64 bits; start lower"
             )));
         };
+        let metric = loaded.metric();
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
@@ -344,15 +343,24 @@ impl Train {
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if !out.is_json() {
                 if runs.is_empty() {
-                    let head = "      seed  epochs        loss       val      test    epoch time";
+                    let name = metric.name();
+                    let head = format!(
+                        "{:>10}  {:>6}  {:>10}  {:>12}  {:>13}  {:>12}",
+                        "seed",
+                        "epochs",
+                        "loss",
+                        format!("val {name}"),
+                        format!("test {name}"),
+                        "epoch time"
+                    );
                     bar.suspend(|| out.text(&format!("{}\n{head}\n", headline(loaded))))?;
                 }
                 let line = format!(
-                    "{seed:>10}  {:>6}  {:>10}  {:>8}  {:>8}  {:>12}\n",
+                    "{seed:>10}  {:>6}  {:>10}  {:>12}  {:>13}  {:>12}\n",
                     summary.epochs,
                     loss(summary.train_loss),
-                    percent(summary.val_accuracy),
-                    percent(summary.test_accuracy),
+                    percent_or_dash(summary.scores.val),
+                    percent_or_dash(summary.scores.test),
                     Seconds(summary.epoch_seconds),
                 );
                 bar.suspend(|| out.text(&line))?;
@@ -361,57 +369,84 @@ impl Train {
             runs.push(summary);
         }
         bar.finish_and_clear();
-        let of = |value: fn(&Summary) -> f64| {
-            mean_and_deviation(&runs.iter().map(value).collect::<Vec<f64>>())
+        let of = |score: fn(&Summary) -> Option<f64>| {
+            let values: Option<Vec<f64>> = runs.iter().map(score).collect();
+            values.as_deref().map(Spread::of)
         };
-        let (test, test_deviation) = of(|run| run.test_accuracy);
-        let (val, val_deviation) = of(|run| run.val_accuracy);
-        let (seconds, _) = of(|run| run.epoch_seconds);
-        let text = || {
-            let spread = |mean, deviation| {
+        let scores = [
+            ("val", of(|run| run.scores.val)),
+            ("test", of(|run| run.scores.test)),
+        ];
+        let seconds: Vec<f64> = runs.iter().map(|run| run.epoch_seconds).collect();
+        let seconds = Spread::of(&seconds).mean;
+        if !out.is_json() {
+            let spread = |spread: &Spread| {
                 format!(
                     "{} mean of {}, standard deviation {}",
-                    percent(mean),
+                    percent(spread.mean),
                     count(seeds, "seed"),
-                    percent(deviation)
+                    percent(spread.deviation)
                 )
             };
-            let lines = facts(&[
-                ("val accuracy", spread(val, val_deviation)),
-                ("test accuracy", spread(test, test_deviation)),
-                ("epoch", format!("{} (mean of medians)", Seconds(seconds))),
-            ]);
-            format!("\n{lines}")
-        };
-        out.report(
-            text,
-            &json!({
-                "model": loaded.model.name,
-                "graph": loaded.workload.name,
-                "seeds": seeds,
-                "first_seed": first,
-                "test_accuracy": test,
-                "test_accuracy_deviation": test_deviation,
-                "val_accuracy": val,
-                "val_accuracy_deviation": val_deviation,
-                "epoch_seconds": seconds,
-                "runs": &runs,
-            }),
-        )
+            let names = scores.map(|(set, _)| format!("{set} {}", metric.name()));
+            let mut lines: Vec<(&str, String)> = Vec::new();
+            for (name, (_, found)) in names.iter().zip(&scores) {
+                lines.extend(found.iter().map(|found| (name.as_str(), spread(found))));
+            }
+            let time = format!("{} (mean of medians)", Seconds(seconds));
+            lines.push(("epoch", time));
+            return out.text(&format!("\n{}", facts(&lines)));
+        }
+        let mut report = json!({
+            "model": loaded.model.name,
+            "graph": loaded.workload.name,
+            "seeds": seeds,
+            "first_seed": first,
+            "metric": metric.key(),
+            "epoch_seconds": seconds,
+            "runs": &runs,
+        });
+        for (set, found) in &scores {
+            let key = format!("{set}_{}", metric.key());
+            report[format!("{key}_deviation")] = json!(found.map(|found| found.deviation));
+            report[key] = json!(found.map(|found| found.mean));
+        }
+        out.json(&report)
     }
 }
 
-/// Mean and sample standard deviation; 0 of a single value.
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    let deviation = if values.len() > 1 {
-        (squares / (n - 1.0)).sqrt()
-    } else {
-        0.0
-    };
-    (mean, deviation)
+/// Warns that no epoch is chosen, for a graph without validation vertices.
+fn unchosen(loaded: &Loaded) -> String {
+    let (name, mut text) = (loaded.metric().name(), String::new());
+    if loaded.workload.split[2] > 0 {
+        text = format!(", so the test {name} is that of the last evaluation");
+    }
+    if loaded.model.train.patience.is_some() {
+        text.push_str("; the model's `patience` has no effect");
+    }
+    format!("warning: the graph has no validation vertices to choose an epoch by{text}\n")
+}
+
+/// What several runs have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    mean: f64,
+    /// The standard deviation of a sample; 0 of a single value.
+    deviation: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n.max(1.0);
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        let deviation = if values.len() > 1 {
+            (squares / (n - 1.0)).sqrt()
+        } else {
+            0.0
+        };
+        Self { mean, deviation }
+    }
 }
 
 #[cfg(test)]
@@ -420,7 +455,8 @@ mod tests {
 
     #[test]
     fn deviations_are_those_of_a_sample() {
-        assert_eq!(mean_and_deviation(&[2.0]), (2.0, 0.0));
-        assert_eq!(mean_and_deviation(&[1.0, 3.0]), (2.0, 2f64.sqrt()));
+        let spread = |mean, deviation| Spread { mean, deviation };
+        assert_eq!(Spread::of(&[2.0]), spread(2.0, 0.0));
+        assert_eq!(Spread::of(&[1.0, 3.0]), spread(2.0, 2f64.sqrt()));
     }
 }

@@ -2,10 +2,9 @@
 
 use super::output::{Failure, Output};
 use super::summary::loss;
-use super::text::percent;
-use gnnc::Progress;
+use super::text::percent_or_dash;
 use gnnc::ir::units::Seconds;
-use gnnc::runtime::Score;
+use gnnc::{Metric, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
@@ -17,6 +16,8 @@ pub(super) struct Watcher<'a> {
     out: &'a Output,
     /// What stands above the table.
     headline: String,
+    /// What is counted.
+    metric: Metric,
     bar: Option<ProgressBar>,
     last: Option<Progress>,
     printed: u64,
@@ -28,14 +29,16 @@ pub(super) struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    pub(super) fn new(out: &'a Output, headline: String, goes_on: bool) -> Self {
+    pub(super) fn new(out: &'a Output, headline: String, metric: Metric, goes_on: bool) -> Self {
+        let key = metric.key();
         Self {
             out,
             headline,
             bar: None,
             last: None,
             printed: 0,
-            curve: "epoch,loss,train,val,test\n".to_owned(),
+            curve: format!("epoch,loss,train_{key},val_{key},test_{key}\n"),
+            metric,
             goes_on,
             failure: None,
         }
@@ -45,15 +48,22 @@ impl<'a> Watcher<'a> {
         let epochs = progress.epochs;
         if self.last.is_none() {
             self.bar = Some(progress_bar(self.out, u64::from(epochs)));
-            let head = " epoch        loss     train       val      test    epoch time";
-            self.print(&format!("{}\n{head}\n", self.headline));
+            let name = self.metric.name();
+            let head = row(
+                "epoch",
+                "loss",
+                ["train", "val", "test"].map(|set| format!("{set} {name}")),
+                "epoch time",
+            );
+            self.print(&format!("{}\n{head}", self.headline));
         }
         let first = self.last.is_none();
         self.last = Some(*progress);
         let epoch = progress.epoch.epoch;
         if let Some(metrics) = progress.metrics {
-            let [train, val, test] =
-                [metrics.train, metrics.val, metrics.test].map(|score| score.share());
+            // An empty field where there is nothing to count.
+            let [train, val, test] = [metrics.train, metrics.val, metrics.test]
+                .map(|score| score.share().map(|s| s.to_string()).unwrap_or_default());
             let loss = progress.epoch.loss;
             self.curve
                 .push_str(&format!("{epoch},{loss},{train},{val},{test}\n"));
@@ -69,18 +79,17 @@ impl<'a> Watcher<'a> {
 
     fn line(&mut self, progress: &Progress) {
         self.printed = progress.epoch.epoch;
-        let share = |score: Option<Score>| {
-            score.map_or_else(|| "-".to_owned(), |score| percent(score.share()))
-        };
         let metrics = progress.metrics;
-        self.print(&format!(
-            "{:>6}  {:>10}  {:>8}  {:>8}  {:>8}  {:>12}\n",
-            progress.epoch.epoch,
-            loss(progress.epoch.loss),
-            share(metrics.map(|m| m.train)),
-            share(metrics.map(|m| m.val)),
-            share(metrics.map(|m| m.test)),
-            Seconds(progress.epoch.seconds),
+        let scores = [
+            metrics.map(|m| m.train),
+            metrics.map(|m| m.val),
+            metrics.map(|m| m.test),
+        ];
+        self.print(&row(
+            &progress.epoch.epoch.to_string(),
+            &loss(progress.epoch.loss),
+            scores.map(|score| percent_or_dash(score.and_then(|s| s.share()))),
+            &Seconds(progress.epoch.seconds).to_string(),
         ));
     }
 
@@ -102,7 +111,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Prints the last line. The curve as CSV, accuracies as shares, or what went wrong with the lines.
+    /// Prints the last line. The curve as CSV, scores as shares, or what went wrong with the lines.
     pub(super) fn finish(mut self) -> Result<String, Failure> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
@@ -112,6 +121,11 @@ impl<'a> Watcher<'a> {
         }
         self.failure.map_or(Ok(self.curve), Err)
     }
+}
+
+/// A line of the table of progress.
+fn row(epoch: &str, loss: &str, [train, val, test]: [String; 3], time: &str) -> String {
+    format!("{epoch:>6}  {loss:>10}  {train:>14}  {val:>12}  {test:>13}  {time:>12}\n")
 }
 
 /// A bar on a terminal, nothing in a pipe.

@@ -222,7 +222,10 @@ fn a_curve_has_the_epochs_that_were_evaluated() {
     let json = gnnc(args.iter().chain(&more)).json();
     let text = std::fs::read_to_string(&curve).unwrap();
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("epoch,loss,train,val,test"));
+    assert_eq!(
+        lines.next(),
+        Some("epoch,loss,train_accuracy,val_accuracy,test_accuracy")
+    );
     let rows = lines.map(|line| {
         line.split(',')
             .map(|field| field.parse().unwrap())

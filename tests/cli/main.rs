@@ -20,6 +20,7 @@ mod relations;
 mod replay;
 mod resume;
 mod sameness;
+mod scores;
 mod skip;
 mod support;
 mod traces;
