@@ -120,15 +120,18 @@ pub fn sweep(
         };
         planner.workload = workload;
         planner.measure(&mut counted)?;
-        let plan = planner.plan();
+        let (plan, why) = (planner.plan(), planner.why_none());
         // What was partitioned for fewer devices need not be for more.
         workload = planner.workload;
         let first = plan.choice().or(plan.candidates.first());
         let rejected = plan.rejected.first().map(|r| r.reason.clone());
-        let none = || rejected.unwrap_or_else(|| "there is no candidate".to_owned());
+        let reason = match first {
+            Some(first) => first.reason.clone(),
+            None => rejected.unwrap_or(why),
+        };
         points.push(SweepPoint {
             devices,
-            reason: first.map_or_else(none, |c| c.reason.clone()),
+            reason,
             choice: plan.choice().cloned(),
         });
     }
@@ -156,12 +159,14 @@ pub fn best(
         },
         ..options.clone()
     };
-    let plan = plan(loaded, compiled, &options)?;
+    let planner = Planner::new(loaded, compiled, &options)?;
+    let plan = planner.plan();
     match (plan.candidates.first(), plan.rejected.first()) {
         (Some(best), _) => Ok(PlacementSpec::of(best)),
         (None, Some(rejected)) => Err(Error::Input(rejected.reason.clone())),
         (None, None) => Err(Error::Input(format!(
-            "there is no way to run `{placement}` on {ranks} ranks"
+            "there is no way to run `{placement}` on {ranks} ranks: {}",
+            planner.why_none()
         ))),
     }
 }
@@ -235,6 +240,11 @@ impl<'a> Planner<'a> {
     /// What there is to price.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         self.request().candidates()
+    }
+
+    /// Why there is nothing to price, and what to do about it.
+    pub fn why_none(&self) -> String {
+        self.request().why_none()
     }
 
     /// Prices the placements and ranks them.

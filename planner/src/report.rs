@@ -78,13 +78,30 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
     out.push('\n');
     match plan.choice() {
         Some(choice) => write_choice(out, choice, &plan.cluster),
-        None => wrap(
-            out,
-            "chosen     ",
-            "nothing: no candidate that is allowed fits",
-        ),
+        None => wrap(out, "chosen     ", &format!("nothing: {}", unchosen(plan))),
     }
     Ok(())
+}
+
+/// Why a plan chooses nothing, and what would be chosen with which permission.
+pub fn unchosen(plan: &Plan) -> String {
+    let Some(best) = plan.candidates.first() else {
+        return match plan.rejected.is_empty() {
+            true => "no candidate is what was pinned".to_owned(),
+            false => "no candidate has a program here".to_owned(),
+        };
+    };
+    // Those that fit are listed before those that do not.
+    if !best.fits {
+        return "no candidate fits".to_owned();
+    }
+    let needed = best.relaxations.iter().map(|r| r.permission().name());
+    let needed: Vec<&str> = needed.collect();
+    format!(
+        "no candidate that fits is allowed; --allow {} would choose {}",
+        needed.join(","),
+        best.name()
+    )
 }
 
 /// The candidates of a plan, a line each; nothing of a plan without candidates.

@@ -4,6 +4,7 @@ mod candidates;
 mod interior;
 mod layers;
 mod mixture;
+mod none;
 mod reason;
 mod rest;
 

@@ -6,9 +6,10 @@ use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::model::Relaxation;
-use gnnc::ir::plan::{Layout, Objective, Partitioner, Placement};
+use gnnc::ir::plan::{Layout, Objective, Partitioner};
 use gnnc::ir::program::{RULES, Skipping};
 use gnnc::ir::storage::Storage;
+use gnnc::planner::placement;
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
 use std::path::Path;
@@ -111,9 +112,12 @@ impl SearchArgs {
             let wrong =
                 |expected: String| Err(input(format!("found --pin {text}, expected {expected}")));
             match key {
-                "placement" => match Placement::ALL.iter().find(|p| p.name() == value) {
-                    Some(placement) => pin.placement = Some(*placement),
-                    None => return wrong(format!("placement= one of {}", names(Placement::ALL))),
+                "placement" => match super::inputs::placement(value) {
+                    Ok(placement) => pin.placement = Some(placement),
+                    Err(_) => {
+                        let known = placement::names().join(", ");
+                        return wrong(format!("placement= one of {known}"));
+                    }
                 },
                 "partitioner" => match Partitioner::ALL.iter().find(|p| p.name() == value) {
                     Some(partitioner) => pin.partitioner = Some(*partitioner),
@@ -202,23 +206,12 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
         return Ok(());
     }
     let devices = options.cluster.devices();
-    let Pin {
-        ranks, placement, ..
-    } = &options.pin;
-    Err(input(match (ranks, placement) {
-        (Some(ranks), _) if *ranks > devices => format!(
+    Err(input(match options.pin.ranks {
+        Some(ranks) if ranks > devices => format!(
             "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
              raise --gpus"
         ),
-        _ if options.pin.features.is_some() => {
-            "--pin leaves no candidate: features= is for mixtures on several ranks; leave it out, or pin \
-             placement=mixed and raise --gpus"
-                .to_owned()
-        }
-        (_, Some(placement)) => {
-            format!("--pin leaves no candidate: placement {placement} cannot be planned here")
-        }
-        _ => "--pin leaves no candidate".to_owned(),
+        Some(_) | None => format!("--pin leaves no candidate: {}", planner.why_none()),
     }))
 }
 

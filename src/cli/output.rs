@@ -21,6 +21,9 @@ pub enum Format {
     Json,
 }
 
+/// Exit code of a plan or sweep that was made and chooses nothing.
+pub const NOTHING_CHOSEN: u8 = 3;
+
 /// Why a command did not do what was asked.
 pub enum Failure {
     /// To be reported.

@@ -4,7 +4,7 @@ use super::files::{replace, writable};
 use super::inputs::ModelArgs;
 use super::machine::{SearchArgs, some_candidate, warn};
 use super::numbers::{DEVICES, within};
-use super::output::{Answer, Failure, Output};
+use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
 use clap::Args;
 use gnnc::ir::cluster::Cluster;
 use gnnc::planner::report;
@@ -64,9 +64,13 @@ impl PlanCommand {
             replace(path, trace.chrome_json().as_bytes())?;
         }
         if out.is_json() {
-            out.text(&json)
+            out.text(&json)?;
         } else {
-            out.text(&report::text(&plan))
+            out.text(&report::text(&plan))?;
+        }
+        match plan.chosen {
+            Some(_) => Ok(()),
+            None => Err(Failure::Reported(NOTHING_CHOSEN)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::inputs::{ModelArgs, headline};
 use super::machine::{SearchArgs, warn};
-use super::output::{Answer, Failure, Output, input};
+use super::output::{Answer, Failure, NOTHING_CHOSEN, Output, input};
 use super::text::{Table, WIDTH, facts};
 use clap::Args;
 use gnnc::SweepPoint;
@@ -69,7 +69,11 @@ impl Sweep {
                 "fastest": number(answers.fastest),
                 "worthwhile": number(answers.worthwhile),
             }),
-        )
+        )?;
+        match answers.fewest {
+            Some(_) => Ok(()),
+            None => Err(Failure::Reported(NOTHING_CHOSEN)),
+        }
     }
 }
 

@@ -175,7 +175,7 @@ fn more_runs_of_layers_than_there_are_layers_are_refused() {
         "3",
     ];
     let plan = [&["plan", &cora][..], &pin, &six].concat();
-    let report = gnnc(plan).report();
+    let report = gnnc(plan).unchosen();
     assert!(
         report.contains("3 stages of 4 runs of layers each"),
         "{report}"

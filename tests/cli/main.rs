@@ -24,3 +24,4 @@ mod scores;
 mod skip;
 mod support;
 mod traces;
+mod unplanned;

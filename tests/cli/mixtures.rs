@@ -124,7 +124,8 @@ fn what_cannot_begin_so_is_named() {
     let file = folder.file("normed.gir", model);
     let plan = |more: &[&str]| {
         let args = [&["plan", text(&file)], &CLUSTER[..], more].concat();
-        Plan::from_json(&gnnc([&args[..], &["--format", "json"]].concat()).ok()).unwrap()
+        let json = gnnc([&args[..], &["--format", "json"]].concat()).plan();
+        Plan::from_json(&json.to_string()).unwrap()
     };
     let pinned = plan(&["--pin", "features=columns"]);
     assert!(pinned.candidates.is_empty() && !pinned.rejected.is_empty());

@@ -5,8 +5,8 @@ use gnnc::ir::plan::{Candidate, Layout, Main, Placement, Plan};
 use std::process::Command;
 
 fn planned(args: &[&str]) -> Plan {
-    let json = gnnc([&["plan"], args, &["--format", "json"]].concat()).ok();
-    Plan::from_json(&json).unwrap()
+    let json = gnnc([&["plan"], args, &["--format", "json"]].concat()).plan();
+    Plan::from_json(&json.to_string()).unwrap()
 }
 
 /// Attention by rows, propagation on slices: faster than any placement of one kind on any number of

@@ -123,7 +123,7 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
         "ranks=1,interior=yes",
     ];
     assert_eq!(
-        gnnc(alone.iter().chain(&["--format", "json"])).json()["candidates"],
+        gnnc(alone.iter().chain(&["--format", "json"])).plan()["candidates"],
         json!([])
     );
 
@@ -452,7 +452,7 @@ fn a_pin_leaves_what_was_asked_for() {
     for (pin, parts) in [
         ("ranks=9", &["ranks=9", "at most 8"][..]),
         ("ranks=0", &["ranks=0", "above 0"]),
-        ("placement=grpah", &["placement=grpah", "graph, pipeline"]),
+        ("placement=grpah", &["placement=grpah", "graph, tensor"]),
         ("partitioner=x", &["metis-edges"]),
         ("colour=red", &["colour=red", "placement=NAME"]),
     ] {

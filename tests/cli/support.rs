@@ -169,6 +169,22 @@ impl Run {
         serde_json::from_str(&self.ok()).unwrap()
     }
 
+    /// The report of a plan or sweep that chooses nothing.
+    #[track_caller]
+    pub fn unchosen(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(3), ""));
+        self.stdout
+    }
+
+    /// A plan as JSON, whose exit code says whether it chooses anything.
+    #[track_caller]
+    pub fn plan(self) -> Value {
+        let plan: Value = serde_json::from_str(&self.stdout).unwrap();
+        let code = if plan["chosen"].is_null() { 3 } else { 0 };
+        assert_eq!((self.code, self.stderr.as_str()), (Some(code), ""));
+        plan
+    }
+
     /// A run that failed with a code, no report, and messages that hold all of `parts`.
     #[track_caller]
     pub fn fails(self, code: i32, parts: &[&str]) {

@@ -98,11 +98,13 @@ impl Priced<'_> {
                 .iter()
                 .map(|r| r.permission().name())
                 .collect();
+            let needs = format!("needs --allow {}", needed.join(","));
+            // The first candidate is allowed if any is that fits.
+            if !best.allowed() {
+                return format!("{needs}; nothing that is allowed fits");
+            }
             let gain = bests.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
-            return format!(
-                "needs --allow {}; {gain:.2} times the speed of the best that is allowed",
-                needed.join(",")
-            );
+            return format!("{needs}; {gain:.2} times the speed of the best that is allowed");
         }
         if chosen {
             let what = match request.objective {

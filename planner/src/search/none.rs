@@ -1,0 +1,87 @@
+//! Why a pin leaves nothing to price, and what to do about it.
+
+use super::{Pin, PlanRequest};
+use crate::placement::row;
+use gnnc_ir::plan::Placement;
+
+impl PlanRequest<'_> {
+    /// Why there is no candidate for what is pinned, and what there is instead.
+    pub fn why_none(&self) -> String {
+        let devices = self.cluster.devices();
+        let ranks = self.pin.ranks.unwrap_or(devices);
+        let Pin {
+            placement, stages, ..
+        } = self.pin;
+        if ranks > devices {
+            return format!("{ranks} ranks were asked for, but the cluster has {devices} devices");
+        }
+        let mixes = placement.is_none_or(|p| row(p).is_some_and(|row| row.mixes));
+        if self.pin.features.is_some() && (ranks == 1 || !mixes) {
+            return "features= is for mixtures on several ranks; leave it out, or ask for placement \
+                    mixed on several ranks"
+                .to_owned();
+        }
+        let name = match placement {
+            Some(placement) => format!("placement {placement}"),
+            None => "what is pinned".to_owned(),
+        };
+        let alone = placement.is_some_and(|p| row(p).is_some_and(|row| row.alone));
+        if ranks == 1 && !alone {
+            return format!("{name} needs several ranks, and there is 1; ask for more devices");
+        }
+        let staged = match placement {
+            Some(placement) => row(placement).is_some_and(|row| row.staged()),
+            None => stages.is_some() || self.pin.turns.is_some(),
+        };
+        if staged {
+            return self.why_no_stages(&name, ranks);
+        }
+        if stages.is_some() || self.pin.turns.is_some() {
+            return format!(
+                "{name} has no stages; leave out stages= and turns=, or ask for placement pipeline \
+                 or hybrid"
+            );
+        }
+        format!("{name} is not cut into chunks; leave out chunks=")
+    }
+
+    /// Why so many ranks cannot be divided into stages.
+    fn why_no_stages(&self, name: &str, ranks: u32) -> String {
+        let layers = self.layers;
+        if let Some(stages) = self.pin.stages {
+            if stages < 2 || !ranks.is_multiple_of(stages) {
+                return format!(
+                    "{stages} stages on {ranks} ranks were asked for, expected a number above 1 that \
+                     divides {ranks}"
+                );
+            }
+            return match stages == ranks {
+                true => format!(
+                    "{name} has several ranks in each stage, but {stages} stages on {ranks} ranks have \
+                     one each; ask for fewer stages, or for placement pipeline"
+                ),
+                false => format!(
+                    "{name} has a stage for each rank, but {stages} stages on {ranks} ranks were asked \
+                     for; ask for {stages} ranks, or for placement hybrid"
+                ),
+            };
+        }
+        if self.pin.placement == Some(Placement::Hybrid) {
+            let fewest = (2..ranks).find(|stages| ranks.is_multiple_of(*stages));
+            return match fewest {
+                None => format!(
+                    "{ranks} ranks cannot be divided into stages of several ranks each; ask for a \
+                     number such as 4"
+                ),
+                Some(stages) => format!(
+                    "{ranks} ranks make {stages} stages or more, but the model has only {layers} layers \
+                     to divide; ask for an even number of ranks"
+                ),
+            };
+        }
+        format!(
+            "{ranks} stages (one for each rank) for {layers} layers: a stage needs at least one; ask for \
+             at most {layers} ranks, or for placement hybrid, whose stages have several ranks each"
+        )
+    }
+}

@@ -1,0 +1,140 @@
+//! Plans that choose nothing say why, and what would help.
+
+use crate::support::{Folder, example, gnnc, refused, text};
+use serde_json::Value;
+
+fn plan(args: &str) -> crate::support::Run {
+    let cora = example("gcn_cora.gir");
+    let words = args.split_whitespace();
+    gnnc(["plan", &cora].into_iter().chain(words))
+}
+
+#[test]
+fn a_lack_of_permission_is_not_a_lack_of_memory() {
+    let run = plan("--gpus 2 --pin placement=pipeline");
+    assert_eq!((run.code, run.stderr.as_str()), (Some(3), ""));
+    assert!(!run.stdout.contains("times the speed"), "{}", run.stdout);
+    let parts = [
+        "needs --allow stale; nothing that is allowed fits",
+        "nothing: no candidate that fits is allowed; --allow stale would choose pipeline 2x1 / 8",
+    ];
+    for part in parts {
+        assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
+    }
+    let allowed = plan("--gpus 2 --pin placement=pipeline --allow stale").report();
+    assert!(
+        allowed.contains("chosen     pipeline 2x1 / 8\n"),
+        "{allowed}"
+    );
+    // Beside a candidate that is allowed, the gain is worth knowing.
+    let both = plan("--gpus 2").report();
+    let gain = "times the speed of the best that is allowed";
+    assert!(both.contains(gain), "{both}");
+}
+
+#[test]
+fn nothing_that_fits_ends_with_a_code_of_its_own() {
+    let folder = Folder::new();
+    let cluster = "version = 1\ndevices_per_node = 2\ndevice.profile = \"T4\"\n\
+                   device.memory_bytes = 100_000\ninside.profile = \"pcie3\"\n";
+    let small = folder.file("small.toml", cluster);
+    let (cora, out) = (example("gcn_cora.gir"), folder.join("plan.json"));
+    let args = [
+        "plan",
+        &cora,
+        "--cluster",
+        text(&small),
+        "--out",
+        text(&out),
+    ];
+    let run = gnnc(args);
+    assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
+    let line = "chosen     nothing: no candidate fits\n";
+    assert!(run.stdout.ends_with(line), "{}", run.stdout);
+    assert!(out.exists(), "the plan says why, so it is written");
+    let run = gnnc(args.iter().chain(&["--format", "json"]));
+    assert_eq!(run.code, Some(3));
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(json["chosen"].is_null() && json.get("error").is_none());
+    let sweep = ["sweep", &cora, "--cluster", text(&small), "--gpus", "1..2"];
+    let run = gnnc(sweep);
+    assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.contains("none of these numbers"),
+        "{}",
+        run.stdout
+    );
+    let help = gnnc(["--help"]).stdout;
+    assert!(help.contains("3 no candidate"), "{help}");
+}
+
+#[test]
+fn a_pin_that_leaves_nothing_says_why() {
+    let cases = [
+        (
+            "--gpus 8 --pin placement=pipeline",
+            "8 stages (one for each rank) for 2 layers",
+        ),
+        (
+            "--gpus 8 --pin placement=pipeline,stages=2",
+            "ask for 2 ranks, or for placement hybrid",
+        ),
+        (
+            "--gpus 8 --pin placement=hybrid,stages=8",
+            "ask for fewer stages, or for placement pipeline",
+        ),
+        (
+            "--gpus 7 --pin placement=hybrid",
+            "7 ranks cannot be divided into stages of several ranks",
+        ),
+        (
+            "--gpus 16 --pin placement=hybrid,ranks=9",
+            "9 ranks make 3 stages or more, but the model has only 2",
+        ),
+        (
+            "--gpus 4 --pin stages=3",
+            "3 stages on 4 ranks were asked for",
+        ),
+        (
+            "--gpus 1 --pin placement=tensor",
+            "placement tensor needs several ranks",
+        ),
+        (
+            "--gpus 4 --pin placement=graph,turns=2",
+            "placement graph has no stages",
+        ),
+        (
+            "--gpus 4 --pin placement=graph,chunks=2",
+            "placement graph is not cut into chunks",
+        ),
+    ];
+    let cora = example("gcn_cora.gir");
+    for (args, why) in cases {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let all = [&["plan", cora.as_str()], &args[..]].concat();
+        refused(1, &all, &["--pin leaves no candidate", why]);
+    }
+}
+
+#[test]
+fn a_pin_offers_what_can_be_planned() {
+    let cora = example("gcn_cora.gir");
+    for name in ["minibatch", "model-migration", "nothing"] {
+        let pin = format!("placement={name}");
+        let run = gnnc(["plan", &cora, "--pin", &pin]);
+        assert_eq!(run.code, Some(1));
+        let (_, offered) = run
+            .stderr
+            .split_once("expected placement= one of ")
+            .unwrap();
+        for offered in offered.trim().split(", ") {
+            let pin = format!("--gpus 4 --pin placement={offered}");
+            let run = plan(&format!("{pin} --pin ranks=2 --allow stale,decouple"));
+            let run = match offered {
+                "hybrid" => plan(&format!("{pin} --allow stale")),
+                _ => run,
+            };
+            assert_eq!(run.code, Some(0), "{offered}: {}", run.stderr);
+        }
+    }
+}
