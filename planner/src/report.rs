@@ -190,6 +190,13 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     if !lie.is_empty() {
         wrap(out, "layouts    ", &lie.join("; "));
     }
+    if parameters.overlap == Some(false) {
+        wrap(
+            out,
+            "overlap    ",
+            "none: nothing is computed while messages are under way",
+        );
+    }
     if parameters.interior == Some(true) {
         let says = "rows that need none are computed while they are under way";
         wrap(out, "halos      ", says);

@@ -3,8 +3,10 @@
 mod candidates;
 mod interior;
 mod layers;
+mod leaner;
 mod mixture;
 mod none;
+mod order;
 mod reason;
 mod rest;
 
@@ -26,7 +28,7 @@ use gnnc_ir::plan::{
 use gnnc_ir::program::{Buffer, Program, Role};
 use gnnc_ir::units::Bytes;
 use gnnc_ir::workload::Workload;
-use std::cmp::Ordering;
+use order::{cost, measures, order};
 
 /// Ranks beyond which no remedy for a lack of memory is sought.
 const MOST_RANKS: u32 = 4096;
@@ -224,17 +226,19 @@ fn ready(
         let parts = programs
             .first()
             .map_or_else(|| parts.clone(), |program| parts.clone().of(program));
-        let least = match bounded {
-            true => least(request, &programs, &parts)?,
-            false => 0.0,
-        };
-        Ok::<_, String>(Ready {
+        let ready = Ready {
             spec,
             programs,
             parts,
-            least,
+            least: 0.0,
             same: None,
-        })
+        };
+        let ready = ready.leaner(request, lower);
+        let least = match bounded {
+            true => least(request, &ready.programs, &ready.parts)?,
+            false => 0.0,
+        };
+        Ok::<_, String>(Ready { least, ..ready })
     };
     let few = request.top.is_some();
     if let Some(stages) = spec
@@ -395,45 +399,6 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
             }
         }
     })
-}
-
-/// What is better is smaller: the objective, then the other two measures.
-fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
-    let time = significant(estimate.epoch.seconds.0);
-    let memory = estimate.peak_memory_bytes.0 as f64;
-    let bytes = estimate.epoch.bytes.0 as f64;
-    match objective {
-        Objective::Time => [time, memory, bytes],
-        Objective::Memory => [memory, time, bytes],
-        Objective::Bytes => [bytes, time, memory],
-    }
-}
-
-/// What layouts are chosen by. Of those that are the same for an epoch, the better ones for an
-/// evaluation.
-fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
-    let [first, second, third] = measures(objective, estimate);
-    let eval = match objective {
-        Objective::Bytes => estimate.eval.bytes.0 as f64,
-        Objective::Time | Objective::Memory => significant(estimate.eval.seconds.0),
-    };
-    vec![f64::from(!estimate.fits), first, eval, second, third]
-}
-
-/// Better candidates first: allowed and fitting, only fitting, the others; then by the
-/// objective, the other two measures, and the candidate itself, so that there are no ties.
-fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
-    let class = |p: &Priced| match (p.estimate.fits, p.allowed()) {
-        (true, true) => 0,
-        (true, false) => 1,
-        (false, _) => 2,
-    };
-    let [a_measures, b_measures] = [a, b].map(|p| measures(objective, &p.estimate));
-    let by_measure = (a_measures.iter().zip(&b_measures)).map(|(a, b)| a.total_cmp(b));
-    class(a)
-        .cmp(&class(b))
-        .then(by_measure.fold(Ordering::Equal, Ordering::then))
-        .then(a.spec.cmp(&b.spec))
 }
 
 impl Priced<'_> {

@@ -138,3 +138,41 @@ fn a_pin_offers_what_can_be_planned() {
         }
     }
 }
+
+#[test]
+fn less_memory_may_take_more_time_and_ties_do_not() {
+    let photo = example("sage_photo.gir");
+    let chosen = |more: &[&str]| {
+        let args = ["plan", &photo, "--gpus", "4", "--format", "json"];
+        let json = gnnc(args.iter().chain(more)).json();
+        let chosen = json["chosen"].as_u64().unwrap() as usize;
+        json["candidates"][chosen].clone()
+    };
+    let memory = chosen(&["--objective", "memory"]);
+    let alone = chosen(&["--objective", "memory", "--no-overlap"]);
+    assert_eq!(memory["peak_memory_bytes"], alone["peak_memory_bytes"]);
+    assert_eq!(memory["parameters"]["overlap"], false);
+    let report = gnnc(["plan", &photo, "--gpus", "4", "--objective", "memory"]).report();
+    let line = "overlap    none: nothing is computed while messages are under way\n";
+    assert!(report.contains(line), "{report}");
+    let time = gnnc(["plan", &photo, "--gpus", "4"]).report();
+    assert!(!time.contains("\noverlap "), "{time}");
+    // Of two ways that need as much memory it is the faster one: rows that need no halo are computed meanwhile.
+    let reddit = example("gcn_reddit.gir");
+    let args = [
+        "plan",
+        &reddit,
+        "--cluster",
+        "a5000x8",
+        "--objective",
+        "memory",
+    ];
+    let [free, whole] = ["", ",interior=no"].map(|more| {
+        let pin = format!("placement=push-pull,ranks=8,partitioner=metis{more}");
+        let more = ["--pin", &pin, "--format", "json"];
+        gnnc(args.iter().chain(&more)).json()["candidates"][0].clone()
+    });
+    assert_eq!(free["peak_memory_bytes"], whole["peak_memory_bytes"]);
+    let seconds = |plan: &Value| plan["epoch_seconds"].as_f64().unwrap();
+    assert!(seconds(&free) < 0.99 * seconds(&whole), "{free} {whole}");
+}

@@ -91,6 +91,14 @@ impl PlacementSpec {
         }
     }
 
+    /// The candidate with another flow.
+    pub(super) fn with_flow(&self, flow: Flow) -> Self {
+        Self {
+            flow,
+            ..self.clone()
+        }
+    }
+
     /// Whether it matters which vertices are divided how.
     pub fn by_parts(&self) -> bool {
         let cut = self.skip.is_some_and(|skipping| skipping.cut);
@@ -198,7 +206,6 @@ impl PlanRequest<'_> {
                     Some(layouts) if row.mixes => layouts.clone(),
                     _ => Layouts::default(),
                 };
-                let overlap = self.overlap;
                 let interior = self.pin.interior == Some(true);
                 let mut add = |chunks, stages: Option<Stages>| {
                     for skip in self.skips(row) {
@@ -210,7 +217,7 @@ impl PlanRequest<'_> {
                             skip,
                             layouts: layouts.clone(),
                             flow: Flow {
-                                overlap,
+                                overlap: self.overlap,
                                 chunks,
                                 interior: interior && stages.is_none(),
                             },

@@ -1,7 +1,7 @@
 //! Candidates of which rows that need nothing of other ranks are computed while halo rows are under way, where that
 //! pays.
 
-use super::{Lower, PlacementSpec, PlanRequest, Ready};
+use super::{Lower, PlanRequest, Ready};
 use crate::lower::interior::is_cut;
 use crate::placement::Flow;
 use crate::simulate::Estimate;
@@ -17,7 +17,8 @@ impl Ready {
     }
 
     /// The candidate with its kernels cut, and its estimate, if that is shorter. It computes as much and launches
-    /// more, so a lower bound of the time without the cut is one with it; what memory takes is no reason to cut.
+    /// more, so a lower bound of the time without the cut is one with it. Where memory is the objective, a cut must not
+    /// take more of it.
     pub(super) fn cut(
         &self,
         request: &PlanRequest,
@@ -27,15 +28,19 @@ impl Ready {
         let (flow, free) = (self.spec.flow, request.pin.interior.is_none());
         let waits =
             whole.epoch.exposed_communication_seconds.0 + whole.epoch.bubble_seconds.0 > 0.0;
-        let worth = waits && whole.fits && request.objective != Objective::Memory;
-        if !free || !worth || !flow.overlap || flow.interior || self.spec.stages.is_some() {
+        if !free
+            || !waits
+            || !whole.fits
+            || !flow.overlap
+            || flow.interior
+            || self.spec.stages.is_some()
+        {
             return None;
         }
-        let interior = true;
-        let spec = PlacementSpec {
-            flow: Flow { interior, ..flow },
-            ..self.spec.clone()
-        };
+        let spec = self.spec.with_flow(Flow {
+            interior: true,
+            ..flow
+        });
         let cut = Self {
             programs: lower.programs(&spec).ok()?,
             parts: self.parts.clone(),
@@ -44,6 +49,8 @@ impl Ready {
         };
         let estimate = cut.is_cut().then(|| cut.estimate(request))?.ok()?;
         let shorter = estimate.epoch.seconds.0 < WORTH * whole.epoch.seconds.0;
-        (estimate.fits && shorter).then_some((cut, estimate))
+        let more = estimate.peak_memory_bytes > whole.peak_memory_bytes;
+        let dearer = request.objective == Objective::Memory && more;
+        (estimate.fits && shorter && !dearer).then_some((cut, estimate))
     }
 }

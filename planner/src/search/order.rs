@@ -1,0 +1,51 @@
+//! Which of two candidates is better.
+
+use super::{Priced, mixture, significant};
+use crate::simulate::Estimate;
+use gnnc_ir::plan::Objective;
+use std::cmp::Ordering;
+
+/// What is better is smaller: the objective, then the other two measures.
+pub(super) fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
+    let time = significant(estimate.epoch.seconds.0);
+    let memory = estimate.peak_memory_bytes.0 as f64;
+    let bytes = estimate.epoch.bytes.0 as f64;
+    match objective {
+        Objective::Time => [time, memory, bytes],
+        Objective::Memory => [memory, time, bytes],
+        Objective::Bytes => [bytes, time, memory],
+    }
+}
+
+/// What layouts are chosen by. Of those that are the same for an epoch, the better ones for an
+/// evaluation.
+pub(super) fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
+    let [first, second, third] = measures(objective, estimate);
+    let seconds = significant(estimate.eval.seconds.0);
+    let rest = match objective {
+        Objective::Time => [seconds, second, third],
+        // Of those that need as much memory, the fastest.
+        Objective::Memory => [second, seconds, third],
+        Objective::Bytes => [estimate.eval.bytes.0 as f64, second, third],
+    };
+    [f64::from(!estimate.fits), first]
+        .into_iter()
+        .chain(rest)
+        .collect()
+}
+
+/// Better candidates first: allowed and fitting, only fitting, the others; then by the
+/// objective, the other two measures, and the candidate itself, so that there are no ties.
+pub(super) fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
+    let class = |p: &Priced| match (p.estimate.fits, p.allowed()) {
+        (true, true) => 0,
+        (true, false) => 1,
+        (false, _) => 2,
+    };
+    let [a_measures, b_measures] = [a, b].map(|p| measures(objective, &p.estimate));
+    let by_measure = (a_measures.iter().zip(&b_measures)).map(|(a, b)| a.total_cmp(b));
+    class(a)
+        .cmp(&class(b))
+        .then(by_measure.fold(Ordering::Equal, Ordering::then))
+        .then(a.spec.cmp(&b.spec))
+}
