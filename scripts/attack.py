@@ -313,11 +313,16 @@ def kills(options, table):
                 if not wrong and digest(folder / "half") != expected:
                     wrong = f"other bytes after {killed} kills"
                 if list(folder.glob(".half*")):
-                    wrong = wrong or "leftovers stay"
+                    wrong = wrong or f"leftovers stay: {list(folder.glob('.half*'))}"
             table.row(f"{killed} kills, {starts} starts", name, run, wrong)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------
+
+
+def held(run):
+    """A run that has to do what was asked."""
+    return run, run.wrong({0})
 
 
 def checkpoints(options, table):
@@ -326,8 +331,9 @@ def checkpoints(options, table):
     example = ROOT / "examples" / "gcn_cora.gir"
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        train = [options.gnnc, "train", example, "--epochs", "4"]
-        good = Run([*train, "--checkpoint", "c"], folder)
+        train = [options.gnnc, "train", example, "--epochs"]
+        good = Run([*train, "4", "--checkpoint", "c"], folder)
+        table.row("a good checkpoint", "train --resume", *held(Run([*train, "5", "--resume", "c"], folder)))
         whole = (folder / "c").read_bytes()
         header = 8 + struct.unpack("<Q", whole[:8])[0]
         ways = {"a bit of a value flipped": 0, "a bit of the header flipped": 0, "a sector of 512 bytes zeroed": 0,
@@ -353,9 +359,9 @@ def checkpoints(options, table):
             if bytes(bytes_) == whole:
                 continue
             (folder / "d").write_bytes(bytes_)
-            run = Run([*train, "--epochs", "5", "--resume", "d"], folder)
+            run = Run([*train, "5", "--resume", "d"], folder)
             counts[way] += 1
-            wrong[way] = wrong[way] or run.wrong({1})
+            wrong[way] = wrong[way] or run.wrong({1}) or ("" if "can be resumed" in run.stderr else run.stderr[:200])
             tells = "tensor `" in run.stderr and "is damaged" in run.stderr
             named += tells
             if way in ("a bit of a value flipped", "two sectors exchanged") and not tells:

@@ -126,6 +126,8 @@ pub struct Summary {
     pub copies_anew_at: Option<u64>,
     /// Whether patience ended the run.
     pub stopped_early: bool,
+    /// Whether the run was asked to stop before it was done.
+    pub interrupted: bool,
     /// What the graph file has and no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Losses of this run's epochs.

@@ -19,7 +19,9 @@ use gnnc_ir::trace::{Phase, median};
 use gnnc_ir::traffic::{Reads, Sent, beyond, moved, traffic};
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::placement::{Flow, Stages};
-use gnnc_runtime::{EpochReport, Metrics, Programs, RunOptions, Session, Trace};
+use gnnc_runtime::{
+    EpochReport, Metrics, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
+};
 use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::{Path, PathBuf};
@@ -70,6 +72,8 @@ pub struct TrainOptions {
     pub evaluate_every: u32,
     /// Whether to record what every rank did when.
     pub trace: bool,
+    /// By what the run is asked to stop. Then it writes a checkpoint if one is wanted, and ends with what it has.
+    pub stop: Stop,
 }
 
 impl Default for TrainOptions {
@@ -96,6 +100,7 @@ impl Default for TrainOptions {
             resume: None,
             evaluate_every: 1,
             trace: false,
+            stop: Stop::default(),
         }
     }
 }
@@ -217,6 +222,7 @@ impl Trainer {
             trace: options.trace,
             model: loaded.model.name.clone(),
             program: Some(program),
+            stop: options.stop.clone(),
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();
@@ -381,8 +387,12 @@ pub fn train_traced(
     let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
     let full = trainer.if_sent(&|_, _, _| true);
     let mut stopped_early = false;
-    while trainer.session.epochs() < u64::from(epochs) {
-        let epoch = trainer.epoch()?;
+    options.stop.listen();
+    while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
+        let epoch = match trainer.epoch() {
+            Err(Error::Runtime(RuntimeError::Stopped)) => break,
+            epoch => epoch?,
+        };
         losses.push(epoch.loss);
         seconds.push(epoch.seconds);
         bytes_sent += epoch.bytes_sent;
@@ -421,7 +431,8 @@ pub fn train_traced(
     if let Some(path) = &options.checkpoint {
         trainer.session.save(path)?;
     }
-    if trainer.session.best().is_none() {
+    let interrupted = options.stop.is_asked();
+    if trainer.session.best().is_none() && !interrupted {
         trainer.evaluate()?;
     }
     let best = trainer.session.best();
@@ -447,6 +458,7 @@ pub fn train_traced(
         staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
         copies_anew_at,
         stopped_early,
+        interrupted,
         not_used: loaded.not_used.clone(),
         losses,
         seconds,

@@ -160,20 +160,39 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `previous` another name of the file at `target`, which stays.
+/// Makes `previous` another name of the file at `target`, which stays. Where several processes write to one
+/// target, one of them is enough.
 fn keep(target: &Path, previous: &Path) -> io::Result<()> {
     let folder = folder_of(target);
     let name = target.file_name().unwrap_or_default();
+    let inode = |path: &Path| fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()));
+    if inode(target)? == inode(previous).unwrap_or_default() {
+        // A writer was killed between the two renames. Renaming one name of a file to another does nothing.
+        return Ok(());
+    }
     // A link cannot take the place of a file; one with a new name can be renamed.
     let link = Builder::new()
         .prefix(&prefix(name))
         .suffix(OsStr::from_bytes(ENDING))
         .rand_bytes(RANDOM)
         .make_in(folder, |path| fs::hard_link(target, path));
-    match link {
+    let kept = match link {
         Ok(link) => link.persist(previous).map(drop).map_err(|e| e.error),
-        // File systems without links: for a moment there is no file at the target.
-        Err(_) => fs::rename(target, previous),
+        // Without links, there is no file at the target for a moment.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Unsupported | ErrorKind::PermissionDenied
+            ) =>
+        {
+            fs::rename(target, previous)
+        }
+        Err(error) => Err(error),
+    };
+    match kept {
+        // Another writer has taken the link for a leftover, or the target away.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        kept => kept,
     }
 }
 

@@ -156,7 +156,16 @@ fn the_file_before_is_kept() {
         file.write_all(content.as_bytes()).unwrap();
         file.finish_keeping(&before).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+    // As a writer leaves it that is killed before its last step.
+    fs::remove_file(&before).unwrap();
+    fs::hard_link(&path, &before).unwrap();
+    let mut file = Replacement::begin(&path).unwrap();
+    file.write_all(b"4").unwrap();
+    file.finish_keeping(&before).unwrap();
+    assert_eq!(names(&folder), ["a", "before"]);
+    assert_eq!(fs::read_to_string(&before).unwrap(), "3");
+    fs::write(&path, "3").unwrap();
+    fs::write(&before, "2").unwrap();
     assert_eq!(fs::read_to_string(&before).unwrap(), "2");
     assert_eq!(names(&folder), ["a", "before"]);
 }

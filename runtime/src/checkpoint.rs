@@ -232,6 +232,14 @@ mod tests {
     }
 
     #[test]
+    fn equal_checkpoints_have_equal_bytes() {
+        let first = encode(&checkpoint(3)).unwrap();
+        for _ in 0..20 {
+            assert_eq!(encode(&checkpoint(3)).unwrap(), first);
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_is_found() {
         let folder = folder("flipped");
         let (path, written) = (folder.join("a"), checkpoint(3));

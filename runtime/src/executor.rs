@@ -13,6 +13,7 @@ use crate::moment::Moment;
 use crate::rank::{Rank, Run};
 use crate::sparse::{self, SomeRows, SparseKernels};
 use crate::steps::Step;
+use crate::stop::Stop;
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use communicate::Half;
@@ -36,6 +37,9 @@ pub(crate) struct Worker {
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
+    pub(crate) stop: Stop,
+    /// The place in `step` from which on instructions change what checkpoints hold.
+    pub(crate) first_change: usize,
 }
 
 /// Memory that is kept between instructions so that they allocate nothing.
@@ -60,6 +64,9 @@ unsafe impl Send for Memory {}
 pub(crate) enum Fault {
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// The run was asked to stop.
+    #[error("the run was asked to stop")]
+    Stopped,
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
@@ -115,6 +122,12 @@ impl Worker {
         let mut steps = self.own.steps(&program, phase);
         while let Some(step) = steps.next() {
             self.own.at(&step, steps.path());
+            if phase == Phase::Step {
+                let place = steps.path().next().unwrap_or(0);
+                if !self.stop.goes_on(place >= self.first_change) {
+                    return Err(Fault::Stopped);
+                }
+            }
             self.step(&program, &step, moment)?;
         }
         self.own.staleness.add(&stale);

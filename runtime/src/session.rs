@@ -12,6 +12,7 @@ use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
+use crate::stop::Stop;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, shards};
 use gnnc_codegen::cache::Cache;
@@ -44,6 +45,8 @@ pub struct RunOptions {
     /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
     /// machine has left.
     pub memory_limit: Option<u64>,
+    /// By what the run is asked to stop; only ranks on the processor look for it within an epoch.
+    pub stop: Stop,
     /// Arcs from which a GPU gives a row to several blocks.
     pub hub_arcs: u64,
 }
@@ -60,6 +63,7 @@ impl Default for RunOptions {
             model: String::new(),
             program: None,
             memory_limit: None,
+            stop: Stop::default(),
             hub_arcs: HUB_ARCS,
         }
     }
@@ -186,7 +190,12 @@ impl Session {
         };
         let begin = Instant::now();
         self.evaluated = false;
-        self.crew.run(Phase::Step, moment)?;
+        self.options.stop.begin();
+        let ran = self.crew.run(Phase::Step, moment);
+        if self.options.stop.is_given_up() {
+            return Err(RuntimeError::Stopped);
+        }
+        ran?;
         let seconds = begin.elapsed().as_secs_f64();
         self.epoch += 1;
         self.step += 1;

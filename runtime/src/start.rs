@@ -12,6 +12,7 @@ use crate::rank::Rank;
 use crate::session::RunOptions;
 use crate::sparse::SparseKernels;
 use crate::staleness::Staleness;
+use crate::stop::first_change;
 use crate::team::Team;
 use crate::transport::{Group, Transport};
 use crate::verify::verify;
@@ -133,6 +134,8 @@ pub(crate) fn workers(
             transport,
             began,
             memory: Default::default(),
+            stop: options.stop.clone(),
+            first_change: first_change(&rank.program),
             own: rank,
         };
         let expected = worker.expect_messages();

@@ -9,6 +9,7 @@ mod best;
 mod cache;
 mod calibrate;
 mod check;
+mod curve;
 mod device;
 mod devices;
 mod diff;
@@ -24,6 +25,7 @@ mod numbers;
 mod output;
 mod plan;
 mod profile;
+mod signals;
 mod summary;
 mod sweep;
 mod text;
@@ -35,6 +37,7 @@ mod watch;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use output::{Failure, Format, Output};
+use signals::Signals;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
@@ -106,6 +109,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let out = Output::new(cli.format);
+    let signals = Signals::listen();
     if out.is_json() {
         crate::memory::report_as_json();
     }
@@ -118,7 +122,7 @@ pub fn main() -> ExitCode {
         Command::Diff(command) => command.run(&out),
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
-        Command::Train(command) => command.run(&out),
+        Command::Train(command) => command.run(&out, &signals),
         Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),

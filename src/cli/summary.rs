@@ -19,16 +19,22 @@ pub fn summary_text(summary: &Summary) -> String {
         ),
         (
             "epochs",
-            match summary.stopped_early {
-                true => format!("{} (patience ended)", summary.epochs),
-                false => grouped(summary.epochs),
+            if summary.interrupted {
+                format!("{} (interrupted)", grouped(summary.epochs))
+            } else if summary.stopped_early {
+                format!("{} (patience ended)", grouped(summary.epochs))
+            } else {
+                grouped(summary.epochs)
             },
         ),
         (
             "train loss",
-            match summary.losses.is_empty() {
-                true => "none: the checkpoint has all epochs that were asked for".to_owned(),
-                false => loss(summary.train_loss),
+            if !summary.losses.is_empty() {
+                loss(summary.train_loss)
+            } else if summary.interrupted {
+                "none: no epoch was finished".to_owned()
+            } else {
+                "none: the checkpoint has all epochs that were asked for".to_owned()
             },
         ),
     ];

@@ -10,6 +10,7 @@ use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
+use super::signals::Signals;
 use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent, percent_or_dash};
 use super::watch::{Watcher, progress_bar};
@@ -21,6 +22,7 @@ use gnnc::ir::units::Seconds;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::placement::{Stages, row};
 use gnnc::planner::search::{Pin, PlacementSpec};
+use gnnc::runtime::Stop;
 use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_traced};
 use serde_json::json;
 use std::path::PathBuf;
@@ -101,7 +103,7 @@ pub struct Train {
 
 impl Train {
     /// Trains once, or once with each seed.
-    pub fn run(&self, out: &Output) -> Answer {
+    pub fn run(&self, out: &Output, signals: &Signals) -> Answer {
         self.check()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
@@ -121,12 +123,16 @@ impl Train {
         }
         let cache = kernels(!self.no_cache, out)?;
         let kept = cache.clone();
+        let stop = signals.stop.clone();
         let answer = match self.seeds {
-            Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice, kept),
-            None => self.once(out, &loaded, &compiled, choice, kept),
+            Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice, kept, stop),
+            None => self.once(out, &loaded, &compiled, choice, kept, stop),
         };
         say_refused(cache.as_ref(), out);
-        answer
+        answer?;
+        signals
+            .exit_code()
+            .map_or(Ok(()), |code| Err(Failure::Reported(code)))
     }
 
     /// What a plan chooses: the one that was given, or one that is made now.
@@ -234,6 +240,7 @@ impl Train {
         seed: Option<u64>,
         choice: Option<&Candidate>,
         cache: Option<Cache>,
+        stop: Stop,
     ) -> Result<TrainOptions, Failure> {
         let planned = choice.map(|c| &c.parameters);
         let workers = planned.map(|p| p.ranks).or(self.workers);
@@ -283,6 +290,7 @@ impl Train {
             resume: self.resume.clone(),
             evaluate_every: self.evaluate_every,
             trace: self.trace.is_some() || self.profile,
+            stop,
         })
     }
 
@@ -293,20 +301,21 @@ impl Train {
         compiled: &Compiled,
         choice: Option<&Candidate>,
         cache: Option<Cache>,
+        stop: Stop,
     ) -> Answer {
-        let options = self.options(self.seed, choice, cache)?;
+        let options = self.options(self.seed, choice, cache, stop)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
             let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
             headline.push_str(&facts(&[("plan ", expected)]));
         }
-        let mut watcher = Watcher::new(out, headline, loaded.metric(), self.checkpoint.is_some());
+        let goes_on = self.checkpoint.is_some();
+        let curve = self.curve.clone();
+        let mut watcher = Watcher::new(out, headline, loaded.metric(), curve, goes_on);
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
-        let curve = watcher.finish()?;
+        let shown = watcher.finish();
         let (summary, trace) = result?;
-        if let Some(path) = &self.curve {
-            replace(path, curve.as_bytes())?;
-        }
+        shown?;
         if let Some(path) = &self.trace {
             replace(path, trace.chrome_json().as_bytes())?;
         }
@@ -328,6 +337,7 @@ impl Train {
         seeds: u64,
         choice: Option<&Candidate>,
         cache: Option<Cache>,
+        stop: Stop,
     ) -> Answer {
         let first = self.seed.unwrap_or(loaded.model.train.seed);
         let Some(end) = first.checked_add(seeds) else {
@@ -339,8 +349,12 @@ impl Train {
         let bar = progress_bar(out, seeds);
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed), choice, cache.clone())?;
+            let options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
+            if summary.interrupted {
+                // Only whole runs count.
+                break;
+            }
             if !out.is_json() {
                 if runs.is_empty() {
                     let name = metric.name();
@@ -369,6 +383,10 @@ impl Train {
             runs.push(summary);
         }
         bar.finish_and_clear();
+        if runs.is_empty() {
+            // A signal has ended the first run.
+            return Ok(());
+        }
         let of = |score: fn(&Summary) -> Option<f64>| {
             let values: Option<Vec<f64>> = runs.iter().map(score).collect();
             values.as_deref().map(Spread::of)
@@ -384,7 +402,7 @@ impl Train {
                 format!(
                     "{} mean of {}, standard deviation {}",
                     percent(spread.mean),
-                    count(seeds, "seed"),
+                    count(runs.len() as u64, "seed"),
                     percent(spread.deviation)
                 )
             };
@@ -400,7 +418,7 @@ impl Train {
         let mut report = json!({
             "model": loaded.model.name,
             "graph": loaded.workload.name,
-            "seeds": seeds,
+            "seeds": runs.len(),
             "first_seed": first,
             "metric": metric.key(),
             "epoch_seconds": seconds,

@@ -1,5 +1,6 @@
 //! What a training run shows while it goes on, and its curve.
 
+use super::curve::Curve;
 use super::output::{Failure, Output};
 use super::summary::loss;
 use super::text::percent_or_dash;
@@ -7,6 +8,7 @@ use gnnc::ir::units::Seconds;
 use gnnc::{Metric, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 /// Lines of progress that a run prints about.
 const LINES: u32 = 20;
@@ -21,23 +23,27 @@ pub(super) struct Watcher<'a> {
     bar: Option<ProgressBar>,
     last: Option<Progress>,
     printed: u64,
-    /// A line for each epoch that was evaluated.
-    curve: String,
+    curve: Option<Curve>,
     /// Whether the run leaves something behind when nobody reads its report.
     goes_on: bool,
     failure: Option<Failure>,
 }
 
 impl<'a> Watcher<'a> {
-    pub(super) fn new(out: &'a Output, headline: String, metric: Metric, goes_on: bool) -> Self {
-        let key = metric.key();
+    pub(super) fn new(
+        out: &'a Output,
+        headline: String,
+        metric: Metric,
+        curve: Option<PathBuf>,
+        goes_on: bool,
+    ) -> Self {
         Self {
             out,
             headline,
             bar: None,
             last: None,
             printed: 0,
-            curve: format!("epoch,loss,train_{key},val_{key},test_{key}\n"),
+            curve: curve.map(|path| Curve::new(path, metric)),
             metric,
             goes_on,
             failure: None,
@@ -60,13 +66,11 @@ impl<'a> Watcher<'a> {
         let first = self.last.is_none();
         self.last = Some(*progress);
         let epoch = progress.epoch.epoch;
-        if let Some(metrics) = progress.metrics {
-            // An empty field where there is nothing to count.
-            let [train, val, test] = [metrics.train, metrics.val, metrics.test]
-                .map(|score| score.share().map(|s| s.to_string()).unwrap_or_default());
-            let loss = progress.epoch.loss;
-            self.curve
-                .push_str(&format!("{epoch},{loss},{train},{val},{test}\n"));
+        if let Some(curve) = &mut self.curve
+            && let Err(failure) = curve.add(progress)
+        {
+            self.curve = None;
+            self.failure.get_or_insert(failure);
         }
         if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
             self.line(progress);
@@ -111,15 +115,19 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Prints the last line. The curve as CSV, scores as shares, or what went wrong with the lines.
-    pub(super) fn finish(mut self) -> Result<String, Failure> {
+    /// Prints the last line.
+    ///
+    /// # Errors
+    /// What went wrong with the lines or the curve.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
         }
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        self.failure.map_or(Ok(self.curve), Err)
+        let written = self.curve.map_or(Ok(()), Curve::finish);
+        self.failure.map_or(written, Err)
     }
 }
 

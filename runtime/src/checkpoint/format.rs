@@ -3,15 +3,11 @@
 use super::progress::{Progress, VERSION};
 use super::{COPIES, Checkpoint, Expected, Tensor, is_history};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Key of the metadata: where training stands.
+/// Key of the metadata: where training stands, and the checksums.
 const KEY: &str = "gnnc";
-/// Key of the checksums of the tensors, by name.
-const CHECKSUMS: &str = "gnnc.checksums";
-/// Key of the checksum of what stands under the two other keys.
-const CHECKSUM: &str = "gnnc.checksum";
 /// Bytes that the header of a checkpoint may have, besides a share for each tensor.
 const HEADER: u64 = 1 << 16;
 const HEADER_OF_TENSOR: u64 = 1 << 10;
@@ -39,7 +35,6 @@ pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<T
 pub(super) fn encode(
     checkpoint: &Checkpoint,
 ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-    let progress = serde_json::to_string(&checkpoint.progress)?;
     let bytes: Vec<Vec<u8>> = checkpoint
         .tensors
         .iter()
@@ -51,16 +46,17 @@ pub(super) fn encode(
         let view = TensorView::new(Dtype::F32, shape, bytes).map_err(|e| e.to_string())?;
         views.push((tensor.name.as_str(), view));
     }
-    let sums: BTreeMap<&str, String> = views
+    let checksums = views
         .iter()
-        .map(|(name, view)| (*name, checksum_of(name, view)))
+        .map(|(name, view)| ((*name).to_owned(), checksum_of(name, view)))
         .collect();
-    let sums = serde_json::to_string(&sums)?;
-    let metadata = HashMap::from([
-        (CHECKSUM.to_owned(), checksum_of_metadata(&progress, &sums)),
-        (CHECKSUMS.to_owned(), sums),
-        (KEY.to_owned(), progress),
-    ]);
+    let about = serde_json::to_string(&About {
+        progress: checkpoint.progress.clone(),
+        checksums,
+    })?;
+    // One key, since several would be written in any order.
+    let text = format!("{} {about}", checksum(&about));
+    let metadata = HashMap::from([(KEY.to_owned(), text)]);
     safetensors::serialize(views, Some(metadata)).map_err(|e| e.to_string().into())
 }
 
@@ -74,30 +70,17 @@ pub(super) fn decode(
     let damaged = |e: safetensors::SafeTensorError| format!("it is damaged or cut short ({e})");
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
     let texts = metadata.metadata().as_ref();
-    let text = |key: &str| texts.and_then(|texts| texts.get(key)).map(String::as_str);
-    let progress = text(KEY).ok_or("it was not written by gnnc: the metadata `gnnc` is missing")?;
-    let version: Version =
-        serde_json::from_str(progress).map_err(|e| format!("its metadata cannot be read ({e})"))?;
-    if version.version != VERSION {
-        return Err(format!(
-            "it has version {}, this program reads version {VERSION}",
-            version.version
-        ));
-    }
-    let sums = text(CHECKSUMS).unwrap_or_default();
-    let sum = text(CHECKSUM).unwrap_or_default();
-    if sum != checksum_of_metadata(progress, sums) {
-        return Err("its metadata is damaged: the checksum does not fit".to_owned());
-    }
-    let sums: BTreeMap<String, String> =
-        serde_json::from_str(sums).map_err(|e| format!("its checksums cannot be read ({e})"))?;
-    let progress: Progress =
-        serde_json::from_str(progress).map_err(|e| format!("its metadata cannot be read ({e})"))?;
+    let text = texts.and_then(|texts| texts.get(KEY));
+    let text = text.ok_or("it was not written by gnnc: the metadata `gnnc` is missing")?;
+    let About {
+        progress,
+        checksums,
+    } = about(text)?;
     progress.check()?;
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
     let mut found = shapes(&file);
     found.sort();
-    intact(&file, &sums)?;
+    intact(&file, &checksums)?;
     compare(&found, expected)?;
     if !model.is_empty() && !progress.model.is_empty() && progress.model != model {
         return Err(format!(
@@ -155,13 +138,49 @@ fn checksum_of(name: &str, view: &TensorView) -> String {
     hash.finalize().to_hex().to_string()
 }
 
-/// Checksum of the metadata.
-fn checksum_of_metadata(progress: &str, sums: &str) -> String {
-    let text = format!("{}\n{progress}{sums}", progress.len());
+/// Checksum of a text.
+fn checksum(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// The part of the metadata that tells whether the rest can be read.
+/// Reads the metadata: its checksum, a space, and the rest.
+fn about(text: &str) -> Result<About, String> {
+    let unreadable = |e: serde_json::Error| format!("its metadata cannot be read ({e})");
+    // The first version had no checksum.
+    if let Ok(Version { version }) = serde_json::from_str(text) {
+        return Err(other_version(version));
+    }
+    let (sum, rest) = text.split_once(' ').unwrap_or_default();
+    if sum != checksum(rest) {
+        return Err("its metadata is damaged: the checksum does not fit".to_owned());
+    }
+    let version: AnyVersion = serde_json::from_str(rest).map_err(unreadable)?;
+    if version.progress.version != VERSION {
+        return Err(other_version(version.progress.version));
+    }
+    serde_json::from_str(rest).map_err(unreadable)
+}
+
+fn other_version(version: u32) -> String {
+    format!("it has version {version}, this program reads version {VERSION}")
+}
+
+/// The metadata.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    progress: Progress,
+    /// Of each tensor, by name.
+    checksums: BTreeMap<String, String>,
+}
+
+/// The part of the metadata that is the same in all versions from the second on.
+#[derive(Deserialize)]
+struct AnyVersion {
+    progress: Version,
+}
+
+/// The part of where training stands that tells whether the rest can be read.
 #[derive(Deserialize)]
 struct Version {
     version: u32,

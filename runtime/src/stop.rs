@@ -1,0 +1,114 @@
+//! How a run that goes on for long is asked to end.
+
+use gnnc_ir::program::{Instr, Program, Role};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// A request to stop training. Clones are the same request.
+///
+/// Ranks look for it between instructions. An epoch that was not finished then has changed nothing that
+/// a checkpoint holds: as soon as one rank begins to change that, all of them finish the epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether a run looks for the request.
+    heard: AtomicBool,
+    asked: AtomicBool,
+    epoch: AtomicU8,
+}
+
+/// The epoch at hand can still be given up.
+const OPEN: u8 = 0;
+/// A rank has begun to change what checkpoints hold.
+const COMMITTED: u8 = 1;
+/// The epoch was given up.
+const STOPPED: u8 = 2;
+
+impl Stop {
+    /// Asks the run to stop.
+    pub fn ask(&self) {
+        self.0.asked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the run was asked to stop.
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Says that a run looks for the request from now on.
+    pub fn listen(&self) {
+        self.0.heard.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a run looks for the request.
+    pub fn is_heard(&self) -> bool {
+        self.0.heard.load(Ordering::SeqCst)
+    }
+
+    /// Begins an epoch.
+    pub(crate) fn begin(&self) {
+        self.0.epoch.store(OPEN, Ordering::SeqCst);
+    }
+
+    /// Whether the epoch at hand was given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.0.epoch.load(Ordering::SeqCst) == STOPPED
+    }
+
+    /// Whether a rank runs its next instruction; `changes` says that it changes what checkpoints hold.
+    pub(crate) fn goes_on(&self, changes: bool) -> bool {
+        if !changes && !self.is_asked() {
+            return true;
+        }
+        let wanted = if changes { COMMITTED } else { STOPPED };
+        let state = &self.0.epoch;
+        let found = match state.compare_exchange(OPEN, wanted, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => wanted,
+            Err(found) => found,
+        };
+        found == COMMITTED
+    }
+}
+
+/// The place in `step` of the first instruction that changes what a checkpoint holds, or that holds one
+/// in its body.
+pub(crate) fn first_change(program: &Program) -> usize {
+    let list = &program.step;
+    let place = list.iter().position(|instr| changes(instr, program));
+    place.unwrap_or(list.len())
+}
+
+fn changes(instr: &Instr, program: &Program) -> bool {
+    let mut found = false;
+    instr.each_access(&mut |at, write| {
+        let role = program.buffer(at.buffer).role;
+        found |= write && matches!(role, Role::Param(_) | Role::State(..) | Role::History(_));
+    });
+    if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+        return body.iter().any(|instr| changes(instr, program));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_all_ranks_change_their_parameters_or_none() {
+        let stop = Stop::default();
+        assert!(stop.goes_on(false) && stop.goes_on(true));
+        stop.ask();
+        assert!(stop.goes_on(false), "another rank has begun");
+        assert!(stop.goes_on(true) && !stop.is_given_up());
+        stop.begin();
+        assert!(!stop.goes_on(false) && stop.is_given_up());
+        assert!(!stop.goes_on(true), "another rank has given up");
+        let late = Stop::default();
+        late.begin();
+        late.ask();
+        assert!(late.goes_on(true) && late.goes_on(false));
+    }
+}

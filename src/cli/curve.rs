@@ -1,0 +1,70 @@
+//! The curve of a run: a line of CSV for each epoch that was evaluated, written when it is known.
+
+use super::output::Failure;
+use gnnc::{Error, Metric, Progress};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Writes a curve. The file is made with its first line.
+pub(super) struct Curve {
+    path: PathBuf,
+    metric: Metric,
+    file: Option<File>,
+}
+
+impl Curve {
+    /// A curve in a file, which replaces what is there.
+    pub(super) fn new(path: PathBuf, metric: Metric) -> Self {
+        Self {
+            path,
+            metric,
+            file: None,
+        }
+    }
+
+    /// Adds an epoch, if it was evaluated. Scores are shares; a field is empty where there is nothing to
+    /// count.
+    ///
+    /// # Errors
+    /// Whatever the system refuses.
+    pub(super) fn add(&mut self, progress: &Progress) -> Result<(), Failure> {
+        let Some(metrics) = progress.metrics else {
+            return Ok(());
+        };
+        let [train, val, test] = [metrics.train, metrics.val, metrics.test]
+            .map(|score| score.share().map(|s| s.to_string()).unwrap_or_default());
+        let (epoch, loss) = (progress.epoch.epoch, progress.epoch.loss);
+        self.line(&format!("{epoch},{loss},{train},{val},{test}\n"))
+    }
+
+    /// Makes the file if no epoch did.
+    ///
+    /// # Errors
+    /// Whatever the system refuses.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        self.line("")
+    }
+
+    fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(text).map_err(|source| {
+            Failure::Error(Error::File {
+                action: "write",
+                path: self.path.clone(),
+                source,
+            })
+        })
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            return file.write_all(text.as_bytes());
+        }
+        let key = self.metric.key();
+        let head = format!("epoch,loss,train_{key},val_{key},test_{key}\n");
+        let mut file = File::create(&self.path)?;
+        file.write_all(format!("{head}{text}").as_bytes())?;
+        self.file = Some(file);
+        Ok(())
+    }
+}
