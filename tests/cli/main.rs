@@ -17,6 +17,7 @@ mod plans;
 mod push_pull;
 mod rankings;
 mod relations;
+mod reliability;
 mod replay;
 mod resume;
 mod sameness;

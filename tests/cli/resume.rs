@@ -40,7 +40,7 @@ fn resumed_runs_end_with_the_same_numbers() {
             std::fs::read(&half).unwrap(),
             std::fs::read(&whole).unwrap()
         );
-        assert_eq!(folder.names(), ["half", "whole"], "nothing is left aside");
+        assert_eq!(folder.names(), ["half", "half.previous", "whole"]);
     }
 }
 
