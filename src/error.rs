@@ -1,7 +1,9 @@
 //! Why a command failed, and which exit code says so.
 
+use gnnc_graph::GraphError;
 use gnnc_ir::Diagnostic;
 use gnnc_ir::units::Bytes;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// Why something failed.
@@ -88,6 +90,8 @@ impl Error {
         use gnnc_planner::lower::LowerError;
         use gnnc_runtime::RuntimeError;
         match self {
+            Self::Graph(GraphError::Partitioner { .. }) => 2,
+            Self::Graph(GraphError::Io { source, .. }) if is_lack(source) => 2,
             Self::Model { .. }
             | Self::Input(_)
             | Self::Graph(_)
@@ -99,6 +103,7 @@ impl Error {
                 | LowerError::NoForm(..)
                 | LowerError::Layouts { .. },
             ) => 1,
+            Self::File { source, .. } if is_lack(source) => 2,
             Self::File { action, .. } => {
                 if *action == "read" {
                     1
@@ -121,4 +126,13 @@ impl Error {
             | Self::Moved { .. } => 2,
         }
     }
+}
+
+/// Whether the machine has too little of something.
+fn is_lack(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(
+        kind,
+        ErrorKind::OutOfMemory | ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }

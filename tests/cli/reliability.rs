@@ -171,7 +171,7 @@ fn memory_that_is_refused_ends_with_a_message() {
         &["plan", &cora],
     ] {
         let mut refused = 0;
-        for kilobytes in (10_000..64_000).step_by(2000).chain([2_000_000]) {
+        for kilobytes in (16_000..64_000).step_by(2000).chain([2_000_000]) {
             let run = limited(&format!("ulimit -v {kilobytes}"), args);
             // 127 is the loader's, which did not get as far as the program.
             assert!(
