@@ -143,10 +143,22 @@ pub enum GraphError {
         /// One past the largest index allowed.
         limit: u64,
     },
+    /// An element of an array is none of the values that it may have.
+    #[error("{at}: {found} at position {position}, expected {expected}")]
+    Element {
+        /// The array.
+        at: String,
+        /// Position in the array.
+        position: usize,
+        /// What stands there.
+        found: i128,
+        /// What may.
+        expected: &'static str,
+    },
     /// The neighbours of a vertex are not in ascending order, or repeat.
     #[error(
         "{at}: the neighbours of vertex {vertex} are not strictly ascending ({before} is followed by \
-         {after}); build the topology with Topology::from_edges, which sorts and removes repeats"
+         {after}); sort each vertex's neighbours and remove repeats"
     )]
     Unsorted {
         /// The topology.
@@ -183,7 +195,7 @@ pub enum GraphError {
     /// More vertices than the file can reasonably mean, or than an index can name.
     #[error(
         "{at}: {found} vertices for {arcs} arcs, more than the limit of {limit}; number the vertices \
-         consecutively from 0, or state their number (LoadOptions::vertices)"
+         consecutively from 0, or save the graph as .npz, which states their number"
     )]
     TooManyVertices {
         /// The file.

@@ -5,7 +5,7 @@
 mod arrays;
 
 use arrays::{archive, array, i64s};
-use gnnc_graph::read::{Format, npy, parse_bytes};
+use gnnc_graph::read::{self, Format, npy, parse_bytes};
 use gnnc_graph::{GraphData, GraphError, LoadOptions, Problem, example, write};
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -92,6 +92,62 @@ fn huge_claims() {
     assert!(matches!(with(&wide), Err(GraphError::Shape { .. })));
 }
 
+/// Elements are called what they are, with the values that they have.
+#[test]
+fn labels_and_masks_are_no_indices() {
+    let message = |arrays: &[(&str, Vec<u8>)]| with(arrays).unwrap_err().to_string();
+    let label = message(&[("labels", i64s(&[0, 1 << 40, 1]))]);
+    assert!(
+        label.contains("`labels`: 1099511627776 at position 1, expected a class from 0"),
+        "{label}"
+    );
+    let mask = message(&[("train_mask", i64s(&[0, 1, 1 << 40]))]);
+    let expected = "`train_mask`: 1099511627776 at position 2, expected 0 or 1";
+    assert!(mask.ends_with(expected), "{mask}");
+}
+
+/// The shape of dense features may be there as that of sparse ones is, and is the shape of the matrix.
+#[test]
+fn shapes_of_dense_features_are_checked() {
+    let dense = |shape: &[i64]| {
+        let features = array("<f4", "(3, 2)", &[0; 24]);
+        let arrays = [
+            ("indptr", i64s(&[0, 2, 4, 6])),
+            ("indices", i64s(&[1, 2, 0, 2, 0, 1])),
+            ("features", features),
+            ("feat_shape", i64s(shape)),
+        ];
+        let bytes = archive(&arrays);
+        read::npz::read("t", Cursor::new(bytes), &LoadOptions::default())
+    };
+    let (data, dropped) = dense(&[3, 2]).unwrap();
+    assert_eq!((data.features.columns(), dropped.not_used.len()), (2, 0));
+    let message = dense(&[2, 3]).unwrap_err().to_string();
+    let expected = "`feat_shape`: shape (2, 3), expected (3, 2), the shape of `features`";
+    assert!(message.ends_with(expected), "{message}");
+}
+
+/// The zip crate keeps the last array of a name; which one is meant nobody knows.
+#[test]
+fn an_array_is_there_once() {
+    let arrays = [
+        ("indptr", i64s(&[0, 2, 4, 6])),
+        ("indices", i64s(&[1, 2, 0, 2, 0, 1])),
+        ("labels", i64s(&[0, 1, 1])),
+        ("labelz", i64s(&[1, 0, 0])),
+    ];
+    let mut bytes = archive(&arrays);
+    assert!(load(&bytes).is_ok());
+    for at in 0..bytes.len() - 6 {
+        if bytes[at..].starts_with(b"labelz") {
+            bytes[at + 5] = b's';
+        }
+    }
+    let message = load(&bytes).unwrap_err().to_string();
+    let expected = "an archive with two arrays `labels` is not supported; expected each array once";
+    assert!(message.contains(expected), "{message}");
+}
+
 #[test]
 fn types_of_arcs() {
     let typed = |types: &[i64]| with(&[("edge_type", i64s(types))]);
@@ -125,8 +181,10 @@ fn types_of_arcs() {
     assert_eq!(counted(&[3]).unwrap().topology.relations(), 3);
     assert!(
         message(counted(&[65_536]))
-            .contains("65536 relations is not supported; expected at most 65535")
+            .contains("65536 relations is not supported; expected 1 to 65535")
     );
+    assert!(message(counted(&[1 << 40])).contains("1099511627776 relations"));
+    assert!(message(counted(&[0])).contains("0 relations is not supported; expected 1 to 65535"));
     assert!(message(counted(&[3, 4])).contains("expected one number"));
     let floats = array("<f4", "(6,)", &[0; 24]);
     assert!(matches!(
@@ -218,7 +276,7 @@ fn wrong_types_and_shapes() {
     ));
     assert!(matches!(
         with(&[("train_mask", i64s(&[0, 1, 2]))]),
-        Err(GraphError::IndexOutOfRange { .. })
+        Err(GraphError::Element { .. })
     ));
     assert!(matches!(
         with(&[("labels", array("<f4", "(3,)", &[0; 12]))]),

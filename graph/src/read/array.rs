@@ -187,7 +187,8 @@ impl Array {
         self.integers(
             "integers (one class a vertex) or a matrix (several)",
             |position, x| {
-                i32::try_from(x).map_err(|_| self.out_of_range(position, x, i32::MAX as u64 + 1))
+                let expected = "a class from 0 up to the number of vertices, or -1 for unknown";
+                i32::try_from(x).map_err(|_| self.wrong_element(position, x, expected))
             },
         )
     }
@@ -198,7 +199,7 @@ impl Array {
         self.integers("bool", |position, x| match x {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(self.out_of_range(position, x, 2)),
+            _ => Err(self.wrong_element(position, x, "0 or 1")),
         })
     }
 
@@ -261,6 +262,15 @@ impl Array {
         match self.element.kind {
             Kind::Signed => i128::from((raw << unused) as i64 >> unused),
             _ => i128::from(raw),
+        }
+    }
+
+    fn wrong_element(&self, position: usize, found: i128, expected: &'static str) -> GraphError {
+        GraphError::Element {
+            at: self.at.clone(),
+            position,
+            found,
+            expected,
         }
     }
 

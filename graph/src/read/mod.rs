@@ -11,6 +11,7 @@ pub mod mtx;
 pub mod npy;
 pub mod npz;
 mod text;
+mod zip_names;
 
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};

@@ -1,6 +1,7 @@
 //! `.npy` files: a dense feature matrix, mapped where it can be used in place.
 
 use super::array::{Array, Header, width};
+use crate::error::shape_text;
 use crate::features::DenseValues;
 use crate::{Features, GraphError};
 use memmap2::Mmap;
@@ -56,4 +57,17 @@ pub(super) fn dense(array: &Array) -> Result<Features, GraphError> {
     let columns = array.width(columns)?;
     // As many rows as the array has bytes, or fewer.
     Ok(Features::dense(rows as usize, columns, array.floats()))
+}
+
+/// Checks the shape that an archive states of dense features beside the array's own. `name` is the array's.
+pub(super) fn same_shape(stated: &Array, features: &Array, name: &str) -> Result<(), GraphError> {
+    let (claimed, shape) = (stated.offsets()?, &features.header.shape);
+    if claimed == *shape {
+        return Ok(());
+    }
+    Err(GraphError::Shape {
+        at: stated.at.clone(),
+        found: shape_text(&claimed),
+        expected: format!("{}, the shape of `{name}`", shape_text(shape)),
+    })
 }

@@ -8,6 +8,7 @@
 
 use super::LoadOptions;
 use super::array::{Array, Header, width};
+use super::zip_names::repeated;
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
@@ -16,6 +17,7 @@ use gnnc_ir::workload::MAX_RELATIONS;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 /// Deflate cannot shrink data more than this; an entry that claims more is lying.
 const MAX_DEFLATE_RATIO: u64 = 1032;
@@ -68,15 +70,25 @@ struct Arrays<R> {
 }
 
 impl<R: Read + Seek> Arrays<R> {
-    fn open(at: &str, reader: R) -> Result<Self, GraphError> {
-        let archive = ZipArchive::new(reader).map_err(|e| GraphError::Archive {
+    fn open(at: &str, mut reader: R) -> Result<Self, GraphError> {
+        let damaged = |e: ZipError| GraphError::Archive {
             at: at.to_owned(),
             reason: e.to_string(),
-        })?;
+        };
+        let directory = ZipArchive::new(&mut reader).map_err(damaged)?;
+        let start = directory.central_directory_start();
+        if let Some(name) = repeated(&mut reader, start).map_err(|e| damaged(e.into()))? {
+            let array = name.strip_suffix(".npy").unwrap_or(&name).escape_debug();
+            return Err(GraphError::Unsupported {
+                at: at.to_owned(),
+                found: format!("an archive with two arrays `{array}`"),
+                expected: "each array once; save the file again".to_owned(),
+            });
+        }
         Ok(Self {
             at: at.to_owned(),
             asked: BTreeSet::new(),
-            archive,
+            archive: ZipArchive::new(reader).map_err(damaged)?,
         })
     }
 
@@ -137,7 +149,7 @@ impl<R: Read + Seek> Arrays<R> {
         };
         self.asked.insert(array.to_owned());
         let at = format!("{}: `{array}`", self.at);
-        let damaged = |e: zip::result::ZipError| GraphError::Archive {
+        let damaged = |e: ZipError| GraphError::Archive {
             at: at.clone(),
             reason: e.to_string(),
         };
@@ -203,16 +215,16 @@ fn in_neighbours<R: Read + Seek>(
 }
 
 /// How many types of arcs an archive says that there are, if it does.
-fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u32>, GraphError> {
+fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
     if let Some(count) = arrays.optional("relations")? {
         return match count.offsets()?[..] {
-            [count] => Ok(Some(count.min(u32::MAX.into()) as u32)),
+            [count] => Ok(Some(count)),
             _ => Err(count.wrong_shape("one number, how many types of arcs there are".to_owned())),
         };
     }
     let names = arrays.header("rel_names")?;
     Ok(names.and_then(|header| match header.shape[..] {
-        [count] => u32::try_from(count).ok(),
+        [count] => Some(count),
         _ => None,
     }))
 }
@@ -223,28 +235,25 @@ fn typed(
     indptr: &[u64],
     indices: &[u32],
     types: &Array,
-    relations: Option<u32>,
+    relations: Option<u64>,
 ) -> Result<(Topology, Dropped), GraphError> {
     types.dimensions(1, "one dimension")?;
     if types.len() != indices.len() {
         return Err(types.wrong_shape(format!("({}), one type an index", indices.len())));
     }
-    let limit = relations.unwrap_or(MAX_RELATIONS);
-    if limit > MAX_RELATIONS {
+    let most = u64::from(MAX_RELATIONS);
+    let limit = relations.unwrap_or(most);
+    if !(1..=most).contains(&limit) {
         return Err(GraphError::Unsupported {
             at: types.at.clone(),
-            found: format!("{limit} relations"),
-            expected: format!("at most {MAX_RELATIONS}; join those that are alike"),
+            found: format!("a graph of {limit} relations"),
+            expected: format!("1 to {MAX_RELATIONS}; join those that are alike"),
         });
     }
     // Below 2^16, as was checked.
-    let types: Vec<u16> = types
-        .indices(limit.into())?
-        .iter()
-        .map(|t| *t as u16)
-        .collect();
-    let most = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
-    let relations = relations.unwrap_or_else(most);
+    let types: Vec<u16> = types.indices(limit)?.iter().map(|t| *t as u16).collect();
+    let used = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
+    let relations = relations.map_or_else(used, |count| count as u32);
     let arcs = (0..vertices).flat_map(|v| {
         let row = indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
         let types = types[row.clone()].iter();
@@ -329,8 +338,12 @@ fn rows(
 }
 
 fn features<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Features, GraphError> {
-    for dense in ["features", "attr_matrix"] {
+    for (dense, prefix) in [("features", "feat"), ("attr_matrix", "attr")] {
         if let Some(array) = arrays.optional(dense)? {
+            let sparse = arrays.has(&format!("{prefix}_indptr"));
+            if !sparse && let Some(stated) = arrays.optional(&format!("{prefix}_shape"))? {
+                super::npy::same_shape(&stated, &array, dense)?;
+            }
             return super::npy::dense(&array);
         }
     }
