@@ -4,6 +4,7 @@ use crate::{Error, Metric};
 use gnnc_graph::read;
 use gnnc_graph::{Features, GraphData};
 use gnnc_ir::diagnostic::has_errors;
+use gnnc_ir::json::explain;
 use gnnc_ir::model::{GraphFacts, GraphSource, Model};
 use gnnc_ir::syntax::{Module, parse};
 use gnnc_ir::{Diagnostic, Workload, check};
@@ -224,7 +225,11 @@ fn read_workload(path: &Path) -> Result<Workload, Error> {
     };
     let workload: Workload = serde_json::from_str(&text).map_err(|e| {
         let field = key_before(&text, e.line(), e.column());
-        refuse(field.map_or_else(|| e.to_string(), |field| format!("`{field}`: {e}")))
+        let said = explain(&e);
+        refuse(match field {
+            Some(field) => format!("`{field}`: {said}"),
+            None => said,
+        })
     })?;
     workload.check().map_err(|e| refuse(e.to_string()))?;
     Ok(workload)

@@ -14,6 +14,7 @@ pub mod expr;
 pub mod flatten;
 pub mod graph;
 pub mod infer;
+pub mod json;
 pub mod kernel;
 pub mod memory;
 pub mod model;

@@ -216,7 +216,8 @@ pub struct Plan {
 pub enum PlanError {
     /// Not JSON, or not of the shape of a plan.
     #[error(
-        "the plan cannot be read: {0}; make one with `gnnc plan MODEL --out FILE`, or mend what was edited"
+        "the plan cannot be read: {}; make one with `gnnc plan MODEL --out FILE`, or mend what was edited",
+        crate::json::explain(.0)
     )]
     Json(#[from] serde_json::Error),
     /// No version.

@@ -62,7 +62,7 @@ pub struct FlowArgs {
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
     turns: Option<u32>,
     /// Layers of each stage, as 4,3,3, or of each run, first those that come first; those that are fastest if not given.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = within(CHUNKS))]
     layers: Vec<u32>,
     /// Epochs for which a pipeline's histories stay as they are.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
@@ -258,11 +258,12 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| "expected NAME=VALUE, as in hidden=64".to_owned())?;
-    let value = value.trim().replace('_', "");
-    let number = match value.as_str() {
+    let value = value.trim();
+    let number = match value {
         "true" => 1.0,
         "false" => 0.0,
         number => number
+            .replace('_', "")
             .parse()
             .ok()
             .filter(|n: &f64| n.is_finite())
@@ -326,6 +327,9 @@ mod tests {
         assert_eq!(setting("hidden=64"), Ok(("hidden".to_owned(), 64.0)));
         assert_eq!(setting("lr = 5e-3"), Ok(("lr".to_owned(), 5e-3)));
         assert_eq!(setting("bias=true"), Ok(("bias".to_owned(), 1.0)));
+        assert_eq!(setting("hidden=1_024"), Ok(("hidden".to_owned(), 1024.0)));
+        let found = setting("conv=sage_conv").unwrap_err();
+        assert!(found.starts_with("found `sage_conv`, "), "{found}");
         for wrong in ["hidden", "hidden=", "hidden=x", "hidden=nan", "hidden=inf"] {
             assert!(setting(wrong).is_err(), "{wrong}");
         }

@@ -1,7 +1,7 @@
 //! The machines that plans are for, and what the plans may be.
 
 use super::files::{MAX_PLAN, read_text};
-use super::numbers::CHUNKS;
+use super::numbers::{CHUNKS, DEVICES, EPOCHS, within};
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -12,6 +12,7 @@ use gnnc::ir::storage::Storage;
 use gnnc::planner::placement;
 use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// What all commands that plan take.
@@ -125,15 +126,13 @@ impl SearchArgs {
                         return wrong(format!("partitioner= one of {}", names(Partitioner::ALL)));
                     }
                 },
-                "ranks" => match value.parse() {
-                    Ok(ranks) if ranks > 0 => pin.ranks = Some(ranks),
-                    _ => return wrong("ranks= a number above 0".to_owned()),
+                "ranks" => match number(value, DEVICES) {
+                    Ok(ranks) => pin.ranks = Some(ranks),
+                    Err(expected) => return wrong(format!("ranks= {expected}")),
                 },
-                "chunks" => match value.parse() {
-                    Ok(chunks) if CHUNKS.contains(&chunks) => {
-                        pin.chunks = Some(chunks);
-                    }
-                    _ => return wrong(format!("chunks= a number up to {}", CHUNKS.end())),
+                "chunks" => match number(value, CHUNKS) {
+                    Ok(chunks) => pin.chunks = Some(chunks),
+                    Err(expected) => return wrong(format!("chunks= {expected}")),
                 },
                 "skip" => match value.parse() {
                     Ok(rule) => pin.skip = Some(rule),
@@ -146,22 +145,17 @@ impl SearchArgs {
                                those that stop at copies are part of a rule, skip=RULE/stop";
                     return wrong(why.to_owned());
                 }
-                "stages" => match value.parse() {
-                    Ok(stages) if stages > 0 => pin.stages = Some(stages),
-                    _ => return wrong("stages= a number above 0".to_owned()),
+                "stages" => match number(value, CHUNKS) {
+                    Ok(stages) => pin.stages = Some(stages),
+                    Err(expected) => return wrong(format!("stages= {expected}")),
                 },
-                "turns" => match value.parse() {
-                    Ok(turns) if CHUNKS.contains(&turns) => pin.turns = Some(turns),
-                    _ => {
-                        return wrong(format!(
-                            "turns= a number of runs of layers up to {}",
-                            CHUNKS.end()
-                        ));
-                    }
+                "turns" => match number(value, CHUNKS) {
+                    Ok(turns) => pin.turns = Some(turns),
+                    Err(expected) => return wrong(format!("turns= {expected}")),
                 },
-                "interval" => match value.parse() {
-                    Ok(interval) if interval > 0 => pin.interval = Some(interval),
-                    _ => return wrong("interval= a number of epochs above 0".to_owned()),
+                "interval" => match number(value, EPOCHS) {
+                    Ok(interval) => pin.interval = Some(interval),
+                    Err(expected) => return wrong(format!("interval= {expected}")),
                 },
                 "offload" => match value {
                     "yes" => pin.offload = Some(true),
@@ -189,6 +183,11 @@ impl SearchArgs {
         }
         Ok(pin)
     }
+}
+
+/// A number of a range, or what was expected.
+fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    within(range)(text).map_err(|said| said.trim_start_matches("expected ").to_owned())
 }
 
 /// Names as a list.

@@ -2,6 +2,7 @@
 
 use super::inputs::{ModelArgs, headline};
 use super::machine::{SearchArgs, warn};
+use super::numbers::DEVICES;
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output, input};
 use super::text::{Table, WIDTH, facts};
 use clap::Args;
@@ -81,12 +82,13 @@ impl Sweep {
 fn numbers(text: &str, every: bool) -> Result<Vec<u32>, Failure> {
     let wrong = |found: &str| {
         input(format!(
-            "found --gpus {found}, expected numbers of devices above 0 as in 1..64 or 1,2,8"
+            "found --gpus {found}, expected numbers of devices from 1 to {}, as in 1..64 or 1,2,8",
+            DEVICES.end()
         ))
     };
     let number = |part: &str| {
         let digits = part.trim().replace('_', "");
-        let number = digits.parse::<u32>().ok().filter(|n| *n > 0);
+        let number = digits.parse::<u32>().ok().filter(|n| DEVICES.contains(n));
         number.ok_or_else(|| wrong(text))
     };
     let mut numbers = match text.split_once("..") {
@@ -252,7 +254,7 @@ mod tests {
         ] {
             assert!(numbers(wrong, false).is_err(), "{wrong}");
         }
-        assert!(numbers("1..4_000_000_000", true).is_err());
+        assert!(numbers("1..65_536", true).is_err());
     }
 
     #[test]

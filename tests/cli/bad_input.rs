@@ -125,11 +125,7 @@ fn more_runs_of_layers_than_there_are_layers_are_refused() {
     let cora = example("gcnii_cora.gir");
     for wrong in ["turns=0", "turns=many", "turns=100000"] {
         let words = ["plan", &cora, "--pin", wrong];
-        refused(
-            1,
-            &words,
-            &[wrong, "a number of runs of layers up to 65536"],
-        );
+        refused(1, &words, &[wrong, "turns= a number from 1 to 65536"]);
     }
     let six = ["--set", "depth=6", "--allow", "stale"];
     let staged = ["train", &cora, "--placement", "pipeline", "--workers"];
@@ -219,7 +215,9 @@ fn graphs_without_what_training_needs_are_refused() {
             _ => bad.train.fill(false),
         }
         let (_folder, model) = folder(&bad);
-        refused(1, &["train", text(&model)], &[part]);
+        for command in ["train", "check"] {
+            refused(1, &[command, text(&model)], &[part]);
+        }
     }
 }
 

@@ -414,7 +414,11 @@ fn a_sweep_says_how_many_devices_are_needed() {
 
     let cora = example("gcn_cora.gir");
     gnnc(["sweep", &cora, "--gpus", "2,3", "--cluster", "cpu"]).report();
-    refused(1, &["sweep", &cora, "--gpus", "0..4"], &["0..4", "above 0"]);
+    refused(
+        1,
+        &["sweep", &cora, "--gpus", "0..4"],
+        &["0..4", "from 1 to 65536"],
+    );
     refused(1, &["sweep", &cora, "--gpus", "8..4"], &["8..4"]);
     refused(1, &["sweep", &cora, "--cluster", "h1000x8"], &["h1000x8"]);
 }
@@ -451,8 +455,10 @@ fn a_pin_leaves_what_was_asked_for() {
     assert_eq!(gnnc(top).json()["candidates"].as_array().unwrap().len(), 1);
     for (pin, parts) in [
         ("ranks=9", &["ranks=9", "at most 8"][..]),
-        ("ranks=0", &["ranks=0", "above 0"]),
+        ("ranks=0", &["ranks=0", "ranks= a number from 1 to 65536"]),
         ("placement=grpah", &["placement=grpah", "graph, tensor"]),
+        ("ranks=99999999999", &["ranks= a number from 1 to 65536"]),
+        ("interval=99999999999", &["interval= a number from 1 to"]),
         ("partitioner=x", &["metis-edges"]),
         ("colour=red", &["colour=red", "placement=NAME"]),
     ] {

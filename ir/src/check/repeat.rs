@@ -13,6 +13,9 @@ use std::rc::Rc;
 /// Most iterations of a repeat.
 const MAX_COUNT: f64 = 65_536.0;
 
+/// Ends of a range, at most.
+const MAX_BOUND: f64 = 1e9;
+
 /// The body of a repeat while it is being elaborated.
 pub struct Loop {
     /// Its operators. Arguments are numbered in the order of their discovery until the end.
@@ -246,10 +249,12 @@ impl<'a> Elaborator<'a, '_> {
     fn whole(&mut self, expr: &'a Expr) -> Option<f64> {
         let value = self.eval(expr);
         let number = self.compile_time(&value, expr.span())?;
-        if number.fract() == 0.0 && number.abs() < 1e9 {
+        if number.fract() == 0.0 && number.abs() <= MAX_BOUND {
             return Some(number);
         }
-        let message = format!("the range of a repeat needs whole numbers, found {number}");
+        let message = format!(
+            "the range of a repeat needs whole numbers from -{MAX_BOUND} to {MAX_BOUND}, found {number}"
+        );
         self.report(Diagnostic::new("E0303", message).at(expr.span()));
         None
     }

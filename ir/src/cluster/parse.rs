@@ -422,6 +422,8 @@ impl<'a> Section<'a> {
     pub(super) fn count(&self, key: &str) -> Result<Option<u32>, ClusterError> {
         match self.table.get(key) {
             None => Ok(None),
+            // A whole number however it is written: `1e3` is 1000.
+            Some(Value::Float(x)) if x.fract() == 0.0 => whole(&self.key(key), *x).map(Some),
             Some(Value::Integer(n)) if *n <= 0 => Err(ClusterError::NotPositive {
                 key: self.key(key),
                 found: n.to_string(),
@@ -436,6 +438,23 @@ impl<'a> Section<'a> {
             Some(other) => Err(self.wrong(key, other, "a whole number")),
         }
     }
+}
+
+/// A count that is written as a float without a fraction.
+fn whole(key: &str, found: f64) -> Result<u32, ClusterError> {
+    if found <= 0.0 {
+        return Err(ClusterError::NotPositive {
+            key: key.to_owned(),
+            found: found.to_string(),
+        });
+    }
+    if found > super::MAX_DEVICES as f64 {
+        return Err(ClusterError::TooManyDevices {
+            found: found as u64,
+            limit: super::MAX_DEVICES,
+        });
+    }
+    Ok(found as u32)
 }
 
 /// Line and column, from 1, of a byte.

@@ -100,6 +100,14 @@ fn messages_say_what_to_do() {
         "`nodes` is 2.5, expected a whole number",
     );
     says(
+        &format!("version = 1\n{device}nodes = 1e12"),
+        "1000000000000 devices are more than",
+    );
+    says(
+        &format!("version = 1\n{device}nodes = -2.0"),
+        "`nodes` is -2",
+    );
+    says(
         &format!("version = 1\n{device}nodes = 9999999999"),
         "9999999999 devices are more than",
     );

@@ -4,6 +4,7 @@
 //! that it can be read back; whatever else a tool added is passed over.
 
 use super::{Decision, Event, Kind, Peer, Phase, Resource, Trace};
+use crate::json::explain;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -152,7 +153,7 @@ impl Trace {
         }
         let wrong = |place: String, message: String| TraceError::Event { place, message };
         let head: Head = serde_json::from_value(head)
-            .map_err(|e| wrong("`otherData`".to_owned(), e.to_string()))?;
+            .map_err(|e| wrong("`otherData`".to_owned(), explain(&e)))?;
         let Some(Value::Array(entries)) = file.get_mut("traceEvents").map(Value::take) else {
             let message = "found none, expected an array".to_owned();
             return Err(wrong("`traceEvents`".to_owned(), message));
@@ -162,7 +163,7 @@ impl Trace {
             if entry.get("ph").and_then(Value::as_str) != Some("X") {
                 continue;
             }
-            let read = serde_json::from_value::<Entry>(entry).map_err(|e| e.to_string());
+            let read = serde_json::from_value::<Entry>(entry).map_err(|e| explain(&e));
             let event = read.and_then(|entry| event(entry, head.ranks));
             events.push(event.map_err(|e| wrong(format!("entry {index}"), e))?);
         }
