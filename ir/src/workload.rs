@@ -2,7 +2,7 @@
 
 mod check;
 
-pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError};
+pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges};
 
 use crate::model::GraphFacts;
 use crate::plan::Partitioner;

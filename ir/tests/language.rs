@@ -124,6 +124,37 @@ fn decay_and_start_values_follow_the_text() {
 }
 
 #[test]
+fn a_variable_that_hides_a_word_is_pointed_at() {
+    let hidden = |line: &str| {
+        let text = format!(
+            "graph g {{ vertices = 100 edges = 400 features = 8 classes = 3 }}
+             model m() on g {{ {line}
+               loss cross_entropy(linear(z, classes), labels) }}"
+        );
+        let (module, _) = parse(&text);
+        let (_, found) = elaborate(&module, &GraphFacts::PLACEHOLDER, &[]);
+        let found = found.into_iter().find(|d| d.is_error()).expect("an error");
+        (found.message, found.help)
+    };
+    let help = |word: &str| {
+        let said = format!(
+            "the variable `{word}` hides the word `{word}`; call the variable something else"
+        );
+        Some(said)
+    };
+    let (message, said) = hidden("let mean = relu(x)  let z = mean + gather(x@src, mean)");
+    assert!(
+        message.starts_with("expected `sum`, `mean` or `max`, found a tensor"),
+        "{message}"
+    );
+    assert_eq!(said, help("mean"));
+    let (_, said) = hidden("let glorot = relu(x)  let z = linear(glorot, 8, init = glorot)");
+    assert_eq!(said, help("glorot"));
+    let (_, said) = hidden("let other = relu(x)  let z = gather(x@src, other)");
+    assert_eq!(said, None, "its name is no reducer's");
+}
+
+#[test]
 fn a_module_tells_where_its_graph_is() {
     let (module, _) = parse(
         "graph a = \"x.npz\" { normalize_features = true } graph b = \"y.npz\"

@@ -17,6 +17,8 @@ pub struct Args<'a> {
     pub builtin: &'static Builtin,
     /// The values and where they stand; `None` where an argument is left out.
     pub values: Vec<Option<(Value<'a>, Span)>>,
+    /// Names of the arguments that are nothing but a name.
+    pub names: Vec<Option<&'a str>>,
     /// The call.
     pub span: Span,
 }
@@ -35,6 +37,11 @@ impl<'a> Args<'a> {
     /// Where argument `k` stands.
     pub fn span_of(&self, k: usize) -> Span {
         self.values[k].as_ref().map_or(self.span, |(_, span)| *span)
+    }
+
+    /// The name that argument `k` is, if it is nothing else.
+    pub fn name(&self, k: usize) -> Option<&'a str> {
+        self.names.get(k).copied().flatten()
     }
 
     /// Argument `k` and where it stands.
@@ -158,7 +165,8 @@ impl<'a> Elaborator<'a, '_> {
                 found.copied()
             }
             (other, span) => {
-                self.wrong_kind(&other, &choices, span);
+                let hidden = args.name(k).filter(|name| words.contains(name));
+                self.wrong_word(&other, &choices, hidden, span);
                 None
             }
         }

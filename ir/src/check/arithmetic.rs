@@ -205,6 +205,25 @@ impl<'a> Elaborator<'a, '_> {
         Value::Poison
     }
 
+    /// Reports a value where one of some words is expected; `hidden` is the word that a variable of its name hides.
+    pub fn wrong_word(
+        &mut self,
+        found: &Value<'a>,
+        expected: &str,
+        hidden: Option<&str>,
+        span: Span,
+    ) -> Value<'a> {
+        let Some(word) = hidden else {
+            return self.wrong_kind(found, expected, span);
+        };
+        let message = format!("expected {expected}, found {}", self.describe(found));
+        let help = format!(
+            "the variable `{word}` hides the word `{word}`; call the variable something else"
+        );
+        self.report(Diagnostic::new("E0302", message).at(span).help(help));
+        Value::Poison
+    }
+
     /// A value in messages.
     pub fn describe(&self, value: &Value<'a>) -> String {
         match value {

@@ -8,6 +8,7 @@ use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::kernel::{Axis, End, Reduce};
 use crate::op::{Binary, Input, Loss, Op, Unary};
+use crate::syntax::ast::{Expr, ExprKind};
 use crate::types::{EdgeSet, Rows, Type};
 
 impl<'a> Elaborator<'a, '_> {
@@ -30,6 +31,11 @@ impl<'a> Elaborator<'a, '_> {
         bound: Bound<'a>,
         span: Span,
     ) -> Option<Args<'a>> {
+        let name = |expr: &'a Expr| match &expr.kind {
+            ExprKind::Name(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let names = bound.iter().map(|arg| arg.and_then(name)).collect();
         let values = bound
             .into_iter()
             .map(|arg| arg.map(|e| (self.eval(e), e.span())));
@@ -38,6 +44,7 @@ impl<'a> Elaborator<'a, '_> {
         (!values.iter().flatten().any(poison)).then_some(Args {
             builtin,
             values,
+            names,
             span,
         })
     }

@@ -148,12 +148,21 @@ impl<'a, 'd> Reader<'a, 'd> {
                 .unwrap_or(false)
     }
 
-    /// `{ 2: 0.96, 4: 1.95 }`
+    /// Reports a number that is more than what the other settings leave room for, and why.
+    pub fn at_most(&mut self, key: &str, found: u64, most: u64, why: &str) {
+        if let Some(value) = self.get(key).filter(|_| found > most) {
+            let message = format!("`{key}` must be at most {most}, found {found}");
+            self.diagnostics
+                .push(Diagnostic::new("E0403", message).at(value.span()).help(why));
+        }
+    }
+
+    /// `{ 2: 0.96, 4: 1.95 }`; `values` says which are possible for a key.
     pub fn map(
         &mut self,
         key: &str,
         keys: RangeInclusive<f64>,
-        values: RangeInclusive<f64>,
+        values: fn(f64) -> RangeInclusive<f64>,
     ) -> Vec<(u64, f64)> {
         let Some(map) = self.get(key) else {
             return Vec::new();
@@ -165,8 +174,9 @@ impl<'a, 'd> Reader<'a, 'd> {
         let mut pairs: Vec<(u64, f64)> = Vec::new();
         for (at, value) in entries {
             let parts = self.number_of("a key of the map", at, keys.clone(), true);
-            let value = self.number_of(key, value, values.clone(), false);
-            if let (Some(parts), Some(value)) = (parts, value) {
+            let Some(parts) = parts else { continue };
+            let what = format!("{key} for {parts} parts");
+            if let Some(value) = self.number_of(&what, value, values(parts), false) {
                 if pairs.iter().any(|(p, _)| *p == parts as u64) {
                     let message = format!("`{parts}` is in the map twice");
                     self.diagnostics

@@ -4,8 +4,11 @@ use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
 use crate::model::{DataOptions, GraphSource};
 use crate::syntax::ast::{GraphItem, Module};
-use crate::workload::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, Origin, Workload};
+use crate::workload::{
+    MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, Origin, Workload, most_edges,
+};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 const STATISTICS: &[&str] = &[
     "vertices",
@@ -66,7 +69,22 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         }
     }
     let vertices = reader.count("vertices", 1.0..=MAX_VERTICES as f64);
+    let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
     let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
+    if let (Some(vertices), Some(edges)) = (vertices, edges) {
+        let most = most_edges(vertices, relations.unwrap_or(0) as u32);
+        let why = match relations {
+            None => format!(
+                "{vertices} vertices have at most one edge from each to each other; repeated edges and self \
+                 loops do not count"
+            ),
+            Some(relations) => format!(
+                "{vertices} vertices have at most one edge of each of {relations} relations from each to each \
+                 other; repeated edges and self loops do not count"
+            ),
+        };
+        reader.at_most("edges", edges, most, &why);
+    }
     let features = reader.count("features", 1.0..=f64::from(MAX_WIDTH));
     let classes = reader.count("classes", 1.0..=f64::from(MAX_WIDTH));
     let most = vertices.unwrap_or(1) as f64;
@@ -77,8 +95,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     });
     let max_degree = reader.count("max_degree", 0.0..=most);
     let density = reader.number("feature_density", 0.0..=1.0).unwrap_or(1.0);
-    let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
-    let replication = reader.map("replication", 2.0..=1e6, 0.0..=1e6);
+    let replication = reader.map("replication", 2.0..=most.clamp(2.0, 1e6), replicas);
     if diagnostics[before..].iter().any(Diagnostic::is_error) {
         return None;
     }
@@ -112,6 +129,11 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         replication,
         partitions: BTreeMap::new(),
     })
+}
+
+/// Replication factors of so many parts: a vertex lies in the halo of at most all parts but its own.
+fn replicas(parts: f64) -> RangeInclusive<f64> {
+    0.0..=parts - 1.0
 }
 
 /// A largest in-degree where none is declared: that of a power law with exponent 2.5,

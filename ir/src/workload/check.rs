@@ -67,14 +67,7 @@ impl Workload {
             vertices,
             from_1(MAX_VERTICES),
         )?;
-        let pairs = vertices * (vertices - 1);
-        let most = match self.origin {
-            // Between two vertices there may be an arc of each type.
-            Origin::Measured => pairs
-                .saturating_mul(u64::from(self.relations.max(1)))
-                .min(MAX_EDGES),
-            Origin::Declared => MAX_EDGES,
-        };
+        let most = most_edges(vertices, self.relations);
         expect(edges <= most, "edges", edges, format!("at most {most}"))?;
         for (field, found) in [("features", features), ("classes", classes)] {
             let wide = u64::from(MAX_WIDTH);
@@ -263,6 +256,13 @@ impl Workload {
     }
 }
 
+/// Edges of a graph, at most: one of each type from a vertex to another. Repeated edges and self loops are not stored.
+pub fn most_edges(vertices: u64, relations: u32) -> u64 {
+    let pairs = vertices.saturating_mul(vertices.saturating_sub(1));
+    let all = pairs.saturating_mul(u64::from(relations.max(1)));
+    all.min(MAX_EDGES)
+}
+
 /// A vertex lies in the halo of at most all parts but its own.
 fn check_alpha(field: &str, parts: u32, alpha: f64) -> Checked {
     let most = f64::from(parts) - 1.0;
@@ -370,9 +370,16 @@ mod tests {
         assert_eq!(path().check(), Ok(()));
         let mut declared = path();
         declared.origin = Origin::Declared;
-        declared.edges = 100;
+        declared.edges = 12;
         half(&mut declared).messages.clear();
         declared.partitions.clear();
+        assert_eq!(declared.check(), Ok(()));
+        declared.edges = 13;
+        assert!(
+            declared.check().is_err(),
+            "one edge from a vertex to another"
+        );
+        declared.relations = 2;
         assert_eq!(declared.check(), Ok(()));
         declared.degree_histogram.clear();
         assert_eq!(declared.check(), Ok(()));
