@@ -27,6 +27,7 @@ mod plan;
 mod replay;
 mod source;
 mod summary;
+mod trainable;
 mod training;
 
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};

@@ -156,24 +156,11 @@ impl Trainer {
         compiled: &Compiled,
         options: &TrainOptions,
     ) -> Result<Self, Error> {
-        let data = loaded.data.as_ref().ok_or_else(|| {
-            Error::Input(format!(
-                "graph `{}` is statistics only, which is enough to plan but not to train; \
-                 name a file in the model or pass --graph FILE",
-                loaded.workload.name
-            ))
-        })?;
+        let data = loaded.trainable()?;
         if options.workers == 0 || options.threads == 0 {
             return Err(Error::Input(
                 "found 0 workers or threads, expected at least 1 of each".to_owned(),
             ));
-        }
-        if loaded.workload.split[0] == 0 {
-            return Err(Error::Input(format!(
-                "the graph `{}` has no training vertices, expected at least 1; save them as the \
-                 array `train_mask` of an .npz file",
-                loaded.workload.name
-            )));
         }
         permitted(loaded, options)?;
         // First: what is not here is said before anything is read or divided.

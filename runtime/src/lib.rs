@@ -50,3 +50,4 @@ pub use report::{Best, EpochReport, Metrics, Resumed, Score};
 pub use session::{RunOptions, Session};
 pub use staleness::{LayerStaleness, Staleness};
 pub use stop::Stop;
+pub use verify::check_labels;

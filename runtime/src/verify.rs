@@ -13,7 +13,7 @@ mod storage;
 mod window;
 
 use self::features::element;
-use self::labels::verify_labels;
+pub use self::labels::check_labels;
 use self::reach::Reach;
 use self::storage::always_floats;
 use crate::RuntimeError;
@@ -156,7 +156,7 @@ impl Check<'_> {
                     self.list(&place, body)?;
                 }
                 Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
-                    verify_labels(self.data, *loss, *classes)?;
+                    check_labels(self.data, *loss, *classes)?;
                     self.one(instr)
                         .map_err(|e| RuntimeError::Program(format!("{place}: {e}")))?;
                 }

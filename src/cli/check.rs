@@ -4,6 +4,8 @@ use super::inputs::Changes;
 use super::output::{Answer, Failure, Output, error_object};
 use clap::Args;
 use gnnc::ir::diagnostic::to_json;
+use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::Place;
 use gnnc::{Error, Loaded, Source};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -78,6 +80,12 @@ impl Check {
     fn one(&self, path: &Path) -> Result<(Source, Loaded), Error> {
         let source = Source::read(path)?;
         let loaded = Loaded::new(&source, &self.changes.options())?;
+        if loaded.data.is_some() {
+            loaded.trainable()?;
+        }
+        // What no program can express is refused here too, not only by what needs one.
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        compiled.programs(&Place::new(Placement::Graph, 1))?;
         Ok((source, loaded))
     }
 }

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod calibration;
+mod checked;
 mod commands;
 mod data;
 mod devices;

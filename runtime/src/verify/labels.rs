@@ -5,11 +5,10 @@ use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::op::Loss;
 
 /// Checks that labels are what a loss needs.
-pub(super) fn verify_labels(
-    data: &GraphData,
-    loss: Loss,
-    classes: u32,
-) -> Result<(), RuntimeError> {
+///
+/// # Errors
+/// What the labels are, and what they should be.
+pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), RuntimeError> {
     let wrong = |found: String, expected: String| {
         Err(RuntimeError::Data {
             graph: data.name.clone(),
@@ -47,11 +46,11 @@ pub(super) fn verify_labels(
         ),
         (Labels::Single(_), Loss::BinaryCrossEntropy) => wrong(
             "one class a vertex".to_owned(),
-            "several labels a vertex for `binary_cross_entropy`; use `cross_entropy`".to_owned(),
+            "several labels a vertex for `bce_with_logits`; use `cross_entropy`".to_owned(),
         ),
         (Labels::Multi { .. }, Loss::CrossEntropy) => wrong(
             "several labels a vertex".to_owned(),
-            "one class a vertex for `cross_entropy`; use `binary_cross_entropy`".to_owned(),
+            "one class a vertex for `cross_entropy`; use `bce_with_logits`".to_owned(),
         ),
     }
 }
