@@ -320,6 +320,7 @@ fn what_is_not_a_number_stays_so() {
         Unary::Tanh,
         Unary::Sigmoid,
         Unary::Sqrt,
+        Unary::Relu,
         Unary::LeakyRelu(0.1),
         Unary::Elu,
     ] {
@@ -347,6 +348,55 @@ fn what_is_not_a_number_stays_so() {
                 .unwrap()
         };
         assert!(out.iter().all(|x| x.is_nan()), "{unary:?}: {out:?}");
+    }
+}
+
+/// `relu` and maxima of what is no number, and the derivative of `relu` there, in 32 bits and in 16.
+#[test]
+fn activations_hide_nothing_that_is_not_a_number() {
+    let compiler = Compiler::new(None).unwrap();
+    let value = |last: Value| Expr {
+        values: vec![Value::Load(0), Value::Load(1), last],
+    };
+    let values = vec![
+        value(Value::Unary(Unary::Relu, 0)),
+        value(Value::Unary(Unary::Step, 0)),
+        value(Value::Binary(Binary::Max, 0, 1)),
+    ];
+    let a = [f32::NAN, 1.0, f32::NAN, -2.0, 3.0];
+    let b = [1.0, f32::NAN, f32::NAN, 4.0, -5.0];
+    let expected = [
+        [f32::NAN, 1.0, f32::NAN, 0.0, 3.0],
+        [1.0, 1.0, 1.0, 0.0, 1.0],
+        [f32::NAN, f32::NAN, f32::NAN, 4.0, 3.0],
+    ];
+    for storage in [Storage::F32, Storage::Bf16, Storage::F16] {
+        let operand = Operand {
+            storage,
+            ..Operand::dense(At::Row, 1, 1)
+        };
+        let mut kernel = map(Over::Rows, 1, vec![operand; 2], values.clone());
+        kernel.outputs = vec![operand; 3];
+        let inputs = [packed(&operand, &a), packed(&operand, &b)];
+        let mut outputs = [
+            packed(&operand, &a),
+            packed(&operand, &a),
+            packed(&operand, &a),
+        ];
+        let args = KernelArgs {
+            inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
+            outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
+            ..KernelArgs::default()
+        };
+        let compiled = compiler.compile(&kernel).unwrap();
+        // SAFETY: the buffers have as many rows.
+        unsafe { compiled.run_args(&args, 0..a.len() as u64) }.unwrap();
+        for (n, (words, expected)) in outputs.iter().zip(&expected).enumerate() {
+            let found = unpacked(&operand, words, a.len());
+            let same = |(f, e): (&f32, &f32)| f == e || (f.is_nan() && e.is_nan());
+            let all = found.iter().zip(expected).all(same);
+            assert!(all, "{storage}, value {n}: {found:?}");
+        }
     }
 }
 

@@ -342,8 +342,21 @@ impl Unary {
         let positive = x > 0.0;
         match self {
             Self::Neg => -x,
-            Self::Relu => x.max(0.0),
-            Self::Step => f64::from(u8::from(positive)),
+            // What is not a number stays so, and its gradient passes, as in PyTorch.
+            Self::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            Self::Step => {
+                if x <= 0.0 {
+                    0.0
+                } else {
+                    1.0
+                }
+            }
             Self::LeakyRelu(slope) => x * if positive { 1.0 } else { f64::from(slope) },
             Self::LeakyStep(slope) => {
                 if positive {
@@ -411,7 +424,14 @@ impl Binary {
             Self::Sub => a - b,
             Self::Mul => a * b,
             Self::Div => a / b,
-            Self::Max => a.max(b),
+            // `f64::max` would pass over what is not a number.
+            Self::Max => {
+                if a > b || a.is_nan() {
+                    a
+                } else {
+                    b
+                }
+            }
             Self::Eq => f64::from(u8::from(a == b)),
         }
     }
@@ -426,5 +446,28 @@ impl Binary {
             Self::Max => "max",
             Self::Eq => "eq",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activations_hide_nothing_that_is_not_a_number() {
+        let none = f64::NAN;
+        assert!(Unary::Relu.eval(none).is_nan());
+        assert_eq!(
+            [-2.0, 0.0, 3.0].map(|x| Unary::Relu.eval(x)),
+            [0.0, 0.0, 3.0]
+        );
+        // The gradient passes, as in PyTorch.
+        assert_eq!(
+            [none, -2.0, 0.0, 3.0].map(|x| Unary::Step.eval(x)),
+            [1.0, 0.0, 0.0, 1.0]
+        );
+        assert!(Binary::Max.eval(none, 1.0).is_nan());
+        assert!(Binary::Max.eval(1.0, none).is_nan());
+        assert_eq!(Binary::Max.eval(2.0, 1.0), 2.0);
     }
 }

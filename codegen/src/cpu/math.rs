@@ -46,13 +46,15 @@ impl Emit<'_, '_> {
         match unary {
             Unary::Neg => self.b.ins().fneg(x),
             Unary::Relu => {
+                // What is not a number stays so: of two it is the second that does.
                 let zero = self.splat(0.0);
-                self.vmax(x, zero)
+                self.vmax(zero, x)
             }
             Unary::Step => {
-                let positive = self.positive(x);
-                let one = self.splat(1.0);
-                self.b.ins().band(positive, one)
+                let (zero, one) = (self.splat(0.0), self.splat(1.0));
+                let not_below = (self.b.ins()).fcmp(FloatCC::UnorderedOrGreaterThan, x, zero);
+                let not_below = self.cast(types::F32X4, not_below);
+                self.b.ins().band(not_below, one)
             }
             Unary::LeakyRelu(slope) if slope > 0.0 && slope <= 1.0 => {
                 let slope = self.splat(slope);
@@ -108,7 +110,12 @@ impl Emit<'_, '_> {
             Binary::Sub => self.b.ins().fsub(a, b),
             Binary::Mul => self.b.ins().fmul(a, b),
             Binary::Div => self.b.ins().fdiv(a, b),
-            Binary::Max => self.vmax(a, b),
+            Binary::Max => {
+                let larger = self.vmax(a, b);
+                let none = self.b.ins().fcmp(FloatCC::Unordered, a, a);
+                let none = self.cast(types::F32X4, none);
+                self.b.ins().bitselect(none, a, larger)
+            }
             Binary::Eq => {
                 let equal = self.b.ins().fcmp(FloatCC::Equal, a, b);
                 let equal = self.cast(types::F32X4, equal);

@@ -19,8 +19,8 @@ pub fn number(x: f32) -> String {
 pub fn unary(unary: Unary, x: &str) -> String {
     match unary {
         Unary::Neg => format!("-{x}"),
-        Unary::Relu => format!("{x} > 0.0f ? {x} : 0.0f"),
-        Unary::Step => format!("{x} > 0.0f ? 1.0f : 0.0f"),
+        Unary::Relu => format!("{x} < 0.0f ? 0.0f : {x}"),
+        Unary::Step => format!("{x} <= 0.0f ? 0.0f : 1.0f"),
         Unary::LeakyRelu(slope) => format!("{x} > 0.0f ? {x} : {} * {x}", number(slope)),
         Unary::LeakyStep(slope) => format!("{x} > 0.0f ? 1.0f : {}", number(slope)),
         Unary::Elu => format!("{x} > 0.0f ? {x} : expm1f({x})"),
@@ -42,7 +42,7 @@ pub fn binary(binary: Binary, a: &str, b: &str) -> String {
         Binary::Sub => format!("{a} - {b}"),
         Binary::Mul => format!("{a} * {b}"),
         Binary::Div => format!("{a} / {b}"),
-        Binary::Max => format!("{a} > {b} ? {a} : {b}"),
+        Binary::Max => format!("{a} > {b} || {a} != {a} ? {a} : {b}"),
         Binary::Eq => format!("{a} == {b} ? 1.0f : 0.0f"),
     }
 }
