@@ -3,6 +3,7 @@
 
 mod fit;
 mod runs;
+mod settled;
 
 use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, merged, seconds};
@@ -15,8 +16,9 @@ use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Placement;
 use gnnc_ir::units::{Bytes, Seconds};
 use gnnc_ir::work::{TERM_COUNT, TERMS};
-use runs::{Concluded, Heap};
+use runs::{Concluded, Heap, Rounds, Times};
 use serde::Serialize;
+use settled::{differences, refused, unsettled, why_again};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -31,6 +33,8 @@ pub struct CalibrateOptions {
     pub ranks: u32,
     /// Leave out the large graphs.
     pub quick: bool,
+    /// Take what is measured even where repeated measurements differ by more than costs leave unexplained.
+    pub noisy: bool,
     /// Memory of the machine, shared by the ranks.
     pub memory: Bytes,
     /// What is measured; a GPU is measured with one rank.
@@ -50,6 +54,8 @@ pub struct Quality {
     pub samples: usize,
     /// The mean of the absolute relative errors.
     pub error: f64,
+    /// How much repeated measurements differ on the mean, relative to themselves.
+    pub repeated: f64,
 }
 
 /// A calibrated machine.
@@ -59,6 +65,8 @@ pub struct Calibrated {
     pub cluster: Cluster,
     /// How well its costs explain what was measured.
     pub quality: Vec<Quality>,
+    /// How often all graphs were measured.
+    pub rounds: usize,
     /// What was measured.
     pub measurements: Vec<Measurement>,
 }
@@ -119,6 +127,8 @@ const CASES: &[Case] = &[
 const ROUNDS: usize = 6;
 /// Rounds of quick cases, where there are no others.
 const QUICK_ROUNDS: usize = 2;
+/// How often rounds are doubled where repeated measurements differ, before that is given up.
+const REPEATS: usize = 2;
 /// Cases with fewer arcs are quick.
 const QUICK: u64 = 30_000;
 /// Arcs of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
@@ -156,8 +166,11 @@ const MODELS: &[(&str, &str, &[Placement])] = &[
 
 /// Measures the machine. `watch` is told what is measured, with the share that is done, and may end it.
 ///
+/// Where repeated measurements differ by more than what costs leave unexplained, everything is measured as often again,
+/// up to [`REPEATS`] times.
+///
 /// # Errors
-/// A machine that refuses memory or threads; what `watch` fails with.
+/// A machine that refuses memory or threads, or whose measurements go on to differ; what `watch` fails with.
 pub fn calibrate<E: From<Error>>(
     options: &CalibrateOptions,
     watch: &mut dyn FnMut(&str, f64) -> Result<(), E>,
@@ -166,57 +179,88 @@ pub fn calibrate<E: From<Error>>(
         .iter()
         .filter(|case| !options.quick || case.arcs <= QUICK)
         .collect();
-    let counts: &[u32] = &[1, options.ranks];
-    let counts = if options.ranks > 1 {
-        counts
-    } else {
-        &counts[..1]
-    };
-    let work = |case: &Case| case.arcs as f64 * case.epochs as f64 + 1e5;
-    let rounds = if options.quick { QUICK_ROUNDS } else { ROUNDS };
-    let total = rounds as f64 * cases.iter().map(|case| work(case)).sum::<f64>();
-    let mut heaps: Vec<Heap> = counts.iter().map(|&ranks| Heap::new(ranks)).collect();
-    let mut done = 0.0;
-    for _ in 0..rounds {
-        for (number, case) in cases.iter().enumerate() {
-            let data = case.graph()?;
-            for (name, body, placements) in case.models() {
-                for (place, &width) in case.widths.iter().enumerate() {
-                    let heads = HEADS[(number + place) % HEADS.len()];
-                    let what = format!("{name} of width {width} on {} arcs", case.arcs);
-                    let loaded = case.model(body, (width, heads), &data)?;
-                    let compiled = crate::compile(&loaded.model, &loaded.workload)?;
-                    let all = case.models().count() * case.widths.len() * counts.len();
-                    for heap in &mut heaps {
-                        watch(&what, done / total)?;
-                        for &placement in *placements {
-                            let chunks = match placement {
-                                Placement::Pipeline if case.is_staged(options.quick) => &CHUNKS[..],
-                                Placement::Pipeline => &[],
-                                _ => &[1],
-                            };
-                            for &chunks in chunks {
-                                let measured = (&loaded, &compiled);
-                                let epochs = case.epochs;
-                                heap.measure(
-                                    (placement, chunks),
-                                    &what,
-                                    measured,
-                                    epochs,
-                                    options,
-                                )?;
-                            }
-                        }
-                        done += work(case) / all as f64;
-                    }
-                }
+    let mut heaps = vec![Heap::new(1)];
+    if options.ranks > 1 {
+        heaps.push(Heap::new(options.ranks));
+    }
+    let work: f64 = cases.iter().map(|case| case.work()).sum();
+    let (mut again, mut repeats) = (String::new(), 0);
+    let mut rounds = 0..if options.quick { QUICK_ROUNDS } else { ROUNDS };
+    loop {
+        let (total, mut done) = (rounds.len() as f64 * work, 0.0);
+        for round in rounds.clone() {
+            for (number, case) in cases.iter().enumerate() {
+                let mut watch = |what: &str, share: f64| {
+                    let share = (done + share * case.work()) / total;
+                    watch(&format!("{again}{what}"), share)
+                };
+                case.measure((number, round), &mut heaps, options, &mut watch)?;
+                done += case.work();
             }
         }
+        let found = conclude(options, &heaps, rounds.end)?;
+        let Some(worst) = unsettled(&found.quality).filter(|_| !options.noisy) else {
+            return Ok(found);
+        };
+        if repeats == REPEATS {
+            return Err(refused(worst).into());
+        }
+        (again, repeats) = (why_again(worst), repeats + 1);
+        rounds = rounds.end..2 * rounds.end;
     }
-    Ok(conclude(options, heaps)?)
 }
 
 impl Case {
+    /// What measuring it takes, about, in units of an arc in an epoch.
+    fn work(&self) -> f64 {
+        self.arcs as f64 * self.epochs as f64 + 1e5
+    }
+
+    /// Measures all models on the graph, which is that of a number, in a round.
+    fn measure<E: From<Error>>(
+        &self,
+        (number, round): (usize, usize),
+        heaps: &mut [Heap],
+        options: &CalibrateOptions,
+        watch: &mut dyn FnMut(&str, f64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let data = self.graph()?;
+        let times = Times {
+            epochs: self.epochs,
+            round,
+        };
+        let all = (self.models().count() * self.widths.len() * heaps.len()) as f64;
+        let mut done = 0.0;
+        for (name, body, placements) in self.models() {
+            for (place, &width) in self.widths.iter().enumerate() {
+                let heads = HEADS[(number + place) % HEADS.len()];
+                let what = format!("{name} of width {width} on {} arcs", self.arcs);
+                let loaded = self.model(body, (width, heads), &data)?;
+                let compiled = crate::compile(&loaded.model, &loaded.workload)?;
+                for heap in heaps.iter_mut() {
+                    watch(&what, done / all)?;
+                    for &placement in *placements {
+                        for &chunks in self.chunks(placement, options.quick) {
+                            let measured = (&loaded, &compiled);
+                            heap.measure((placement, chunks), &what, measured, times, options)?;
+                        }
+                    }
+                    done += 1.0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of chunks that a placement is measured with.
+    fn chunks(&self, placement: Placement, quick: bool) -> &'static [u32] {
+        match placement {
+            Placement::Pipeline if self.is_staged(quick) => &CHUNKS,
+            Placement::Pipeline => &[],
+            _ => &[1],
+        }
+    }
+
     fn models(
         &self,
     ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static [Placement])> {
@@ -320,16 +364,20 @@ impl Case {
     }
 }
 
-fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, Error> {
+fn conclude(
+    options: &CalibrateOptions,
+    heaps: &[Heap],
+    rounds: usize,
+) -> Result<Calibrated, Error> {
     let mut cluster = machine(options)?;
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
     for heap in heaps {
-        let ranks = heap.ranks;
+        let (ranks, repeated) = (heap.ranks, differences(heap));
         let Concluded {
             around,
             waiting,
             found,
-        } = heap.conclude();
+        } = heap.conclude(Rounds::All);
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
         for found in found {
             by_group.entry(found.group.clone()).or_default().push(found);
@@ -343,6 +391,7 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
                 group: group.clone(),
                 samples: samples.len(),
                 error: error(&samples, &fitted),
+                repeated: repeated.get(&group).copied().unwrap_or(0.0),
             });
             for (found, sample) in found.iter_mut().zip(&samples) {
                 found.predicted = seconds(&sample.terms, &fitted);
@@ -377,6 +426,7 @@ fn conclude(options: &CalibrateOptions, heaps: Vec<Heap>) -> Result<Calibrated, 
     Ok(Calibrated {
         cluster,
         quality,
+        rounds,
         measurements,
     })
 }

@@ -64,6 +64,24 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
+    /// Repeated measurements of a machine do not agree.
+    #[error(
+        "{group} on {ranks} takes times that differ by {:.0} % when it is measured again, and costs explain it \
+         to {:.0} %: something else keeps this machine busy; end it and calibrate again, or take what is measured with \
+         --noisy",
+        repeated * 100.0,
+        error * 100.0
+    )]
+    Unsettled {
+        /// Instructions that share costs.
+        group: String,
+        /// Ranks that ran at once, as in `2 ranks`.
+        ranks: String,
+        /// How much repeated measurements differ, relative to themselves.
+        repeated: f64,
+        /// The mean error of the costs.
+        error: f64,
+    },
     /// The bytes that were sent differ from the program's.
     #[error("sent {sent} bytes where the program says {predicted}: a bug, please report it")]
     Bytes {
@@ -122,6 +140,7 @@ impl Error {
             | Self::Runtime(_)
             | Self::Device(_)
             | Self::Memory { .. }
+            | Self::Unsettled { .. }
             | Self::Bytes { .. }
             | Self::Moved { .. } => 2,
         }

@@ -65,6 +65,11 @@ pub fn error(samples: &[Sample], costs: &[f64; TERM_COUNT]) -> f64 {
     errors.sum::<f64>() / samples.len().max(1) as f64
 }
 
+/// How much two measurements of the same differ, relative to their mean.
+pub fn difference(a: f64, b: f64) -> f64 {
+    (a - b).abs() / (f64::midpoint(a, b) + SHORT)
+}
+
 /// The time that costs make of counts.
 pub fn seconds(terms: &[f64; TERM_COUNT], costs: &[f64; TERM_COUNT]) -> f64 {
     dot(terms, costs)

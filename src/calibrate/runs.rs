@@ -36,12 +36,44 @@ type Place = (u32, String, u32, bool);
 
 /// Times of one epoch in seconds.
 struct Epoch {
+    /// The round of all cases that it is of.
+    round: usize,
     /// From its begin to its end.
     wall: f64,
     /// None of stages, which have not equally much to do.
     whole: Option<Whole>,
     /// Of instructions, without waiting.
     instructions: BTreeMap<Place, f64>,
+}
+
+/// How often something is measured.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// Epochs at a time.
+    pub epochs: usize,
+    /// The round of all cases, from 0.
+    pub round: usize,
+}
+
+/// Rounds that are taken into account.
+#[derive(Clone, Copy)]
+pub enum Rounds {
+    /// All of them.
+    All,
+    /// Every second one, from the first.
+    Even,
+    /// The others.
+    Odd,
+}
+
+impl Rounds {
+    fn has(self, round: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Even => round.is_multiple_of(2),
+            Self::Odd => !round.is_multiple_of(2),
+        }
+    }
 }
 
 /// What is left of an epoch of ranks that have equally much to do.
@@ -67,7 +99,7 @@ impl Heap {
         (placement, chunks): (Placement, u32),
         what: &str,
         (loaded, compiled): (&Loaded, &Compiled),
-        epochs: usize,
+        Times { epochs, round }: Times,
         options: &CalibrateOptions,
     ) -> Result<(), Error> {
         if self.ranks == 1 && placement != Placement::Graph {
@@ -135,6 +167,7 @@ impl Heap {
                 });
             }
             run.epochs.push(Epoch {
+                round,
                 wall,
                 whole: (!staged).then(|| Whole {
                     around: around(&trace, wall),
@@ -146,15 +179,18 @@ impl Heap {
         Ok(())
     }
 
-    /// What all epochs have in common, and what each instruction takes.
-    pub fn conclude(self) -> Concluded {
+    /// What all epochs have in common, and what each instruction takes, in the rounds asked for. Instructions come in
+    /// the same order whatever the rounds.
+    pub fn conclude(&self, rounds: Rounds) -> Concluded {
         let (mut arounds, mut waits, mut found) = (Vec::new(), Vec::new(), Vec::new());
-        for run in self.runs.into_values() {
-            if run.epochs.iter().all(|epoch| epoch.whole.is_none()) {
-                found.extend(passed(run));
+        for run in self.runs.values() {
+            let epochs = run.epochs.iter();
+            let epochs: Vec<&Epoch> = epochs.filter(|epoch| rounds.has(epoch.round)).collect();
+            if epochs.iter().all(|epoch| epoch.whole.is_none()) {
+                found.extend(passed(run, &epochs));
                 continue;
             }
-            let quiet = quiet(run.epochs);
+            let quiet = quiet(epochs);
             for epoch in &quiet {
                 let Some(Whole { around, waiting }) = epoch.whole else {
                     continue;
@@ -163,11 +199,11 @@ impl Heap {
                 let busy: f64 = epoch.instructions.values().sum();
                 waits.push(waiting * f64::from(self.ranks) / busy.max(1e-9));
             }
-            for (place, measurement) in run.instructions {
-                let times = quiet.iter().filter_map(|e| e.instructions.get(&place));
+            for (place, measurement) in &run.instructions {
+                let times = quiet.iter().filter_map(|e| e.instructions.get(place));
                 found.push(Measurement {
                     seconds: median(&times.copied().collect::<Vec<f64>>()),
-                    ..measurement
+                    ..measurement.clone()
                 });
             }
         }
@@ -181,13 +217,13 @@ impl Heap {
 
 /// What stages sent and received. A few messages of an epoch take much longer than the others, which another epoch has too: so of
 /// what is alike it is the mean of an epoch's, and the median of those of all epochs.
-fn passed(run: Run) -> Vec<Measurement> {
+fn passed(run: &Run, epochs: &[&Epoch]) -> Vec<Measurement> {
     let alike = |measurement: &Measurement| {
         let bits = measurement.terms.map(f64::to_bits);
         (measurement.group.clone(), bits)
     };
     let mut means: BTreeMap<_, Vec<f64>> = BTreeMap::new();
-    for epoch in &run.epochs {
+    for epoch in epochs {
         let mut sums: BTreeMap<_, (f64, f64)> = BTreeMap::new();
         for (place, seconds) in &epoch.instructions {
             let (sum, count) = sums.entry(alike(&run.instructions[place])).or_default();
@@ -198,12 +234,12 @@ fn passed(run: Run) -> Vec<Measurement> {
         }
     }
     let mut found = BTreeMap::new();
-    for measurement in run.instructions.into_values() {
-        let key = alike(&measurement);
+    for measurement in run.instructions.values() {
+        let key = alike(measurement);
         let seconds = means.get(&key).map_or(0.0, |means| median(means));
         found.entry(key).or_insert(Measurement {
             seconds,
-            ..measurement
+            ..measurement.clone()
         });
     }
     found.into_values().collect()
@@ -222,7 +258,7 @@ pub struct Concluded {
 /// The fastest quarter of epochs: a machine that others share is slow for seconds at a time, and what
 /// is meant to be predicted is the epoch that nothing disturbs. Whole epochs are chosen, since ranks
 /// disturb each other: an instruction that is fast because the others wait is not to be had every time.
-fn quiet(mut epochs: Vec<Epoch>) -> Vec<Epoch> {
+fn quiet(mut epochs: Vec<&Epoch>) -> Vec<&Epoch> {
     epochs.sort_by(|a, b| a.wall.total_cmp(&b.wall));
     epochs.truncate(epochs.len().div_ceil(4));
     epochs

@@ -35,6 +35,10 @@ pub struct Calibrate {
     /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
     #[arg(long)]
     quick: bool,
+    /// Write the file even where repeated measurements differ by more than its costs leave unexplained, as they do on
+    /// a busy machine; everything is measured again otherwise, and nothing written if that does not help.
+    #[arg(long)]
+    noisy: bool,
     /// Measure by turns, to share a machine with what is measured beside: before each turn the share that is done is
     /// printed as one line of JSON, and a line on standard input, a number of seconds, begins it. A turn ends with
     /// what is being measured then.
@@ -71,15 +75,20 @@ impl Calibrate {
             date: today(),
             ranks,
             quick: self.quick,
+            noisy: self.noisy,
             memory: Bytes(bytes),
             device,
             cache: kernels(true, out)?,
         };
         let bar = bar(out);
+        let mut lines = Lines::default();
         let mut turns = self.turns.then(Turns::default);
         let found = gnnc::calibrate(&options, &mut |what, share| {
             bar.set_position((share * 1000.0) as u64);
             bar.set_message(what.to_owned());
+            if bar.is_hidden() && !self.turns {
+                out.note(&lines.line(what, share));
+            }
             turns
                 .as_mut()
                 .map_or(Ok(()), |turns| turns.next(|| out.line(&share)))
@@ -104,6 +113,7 @@ impl Calibrate {
                 "date": options.date,
                 "ranks": ranks,
                 "quality": found.quality,
+                "rounds": found.rounds,
                 "latency_seconds": found.cluster.inside.latency,
                 "bandwidth": found.cluster.inside.bandwidth,
             }),
@@ -118,6 +128,7 @@ impl Calibrate {
                 format!("{}, on {}", options.machine, options.date),
             ),
             ("file", self.out.display().to_string()),
+            ("rounds", format!("{} of all graphs", found.rounds)),
         ];
         if options.ranks > 1 {
             lines.push((
@@ -130,16 +141,41 @@ impl Calibrate {
             ));
         }
         let mut table = Table::new(1, 2);
-        table.row(["instructions", "ranks at once", "measured", "mean error"]);
+        table.row([
+            "instructions",
+            "ranks at once",
+            "measured",
+            "mean error",
+            "repeated",
+        ]);
         for quality in &found.quality {
             table.row([
                 quality.group.clone(),
                 quality.ranks.to_string(),
                 quality.samples.to_string(),
                 percent(quality.error),
+                percent(quality.repeated),
             ]);
         }
         format!("{}\n{}", facts(&lines), table.lines())
+    }
+}
+
+/// Lines of progress where there is no terminal for a bar: one for each tenth, and one when it begins anew.
+#[derive(Default)]
+struct Lines {
+    tenths: Option<u32>,
+}
+
+impl Lines {
+    /// The line about what is measured, if one is due.
+    fn line(&mut self, what: &str, share: f64) -> String {
+        let tenths = (share * 10.0) as u32;
+        if self.tenths == Some(tenths) {
+            return String::new();
+        }
+        self.tenths = Some(tenths);
+        format!("{:>3} % {what}\n", tenths * 10)
     }
 }
 
@@ -200,6 +236,22 @@ fn date(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_is_a_line_for_each_tenth() {
+        let mut lines = Lines::default();
+        let shares = [0.0, 0.04, 0.11, 0.19, 0.95, 0.01];
+        let found = shares.map(|share| lines.line("gcn", share));
+        let expected = [
+            "  0 % gcn\n",
+            "",
+            " 10 % gcn\n",
+            "",
+            " 90 % gcn\n",
+            "  0 % gcn\n",
+        ];
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn days_are_dates() {

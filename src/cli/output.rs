@@ -244,6 +244,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Runtime(_) => "runtime",
         Error::Bytes { .. } => "bytes",
         Error::Memory { .. } => "memory",
+        Error::Unsettled { .. } => "unsettled",
         _ => "other",
     }
 }

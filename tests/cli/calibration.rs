@@ -9,7 +9,16 @@ fn a_machine_is_measured_and_planned_for() {
     let folder = Folder::new();
     let file = folder.join("machine.toml");
     let samples = folder.join("samples.json");
-    let args = ["calibrate", "--quick", "--ranks", "2", "--out", text(&file)];
+    // Whatever else runs on the machine of a test.
+    let args = [
+        "calibrate",
+        "--quick",
+        "--noisy",
+        "--ranks",
+        "2",
+        "--out",
+        text(&file),
+    ];
     let more = ["--samples", text(&samples), "--format", "json"];
     let turns = |lines: &str| {
         let lines = std::fs::File::open(folder.file("turns", lines)).unwrap();
@@ -38,6 +47,10 @@ fn a_machine_is_measured_and_planned_for() {
     let report: serde_json::Value = serde_json::from_str(&answer[begin..]).unwrap();
     assert_eq!(report["ranks"], 2);
     assert!(report["latency_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["rounds"], 2);
+    for quality in report["quality"].as_array().unwrap() {
+        assert!(quality["repeated"].as_f64().unwrap() > 0.0, "{quality}");
+    }
 
     let content = std::fs::read_to_string(&file).unwrap();
     let cluster = Cluster::parse(&content).unwrap();

@@ -1,0 +1,108 @@
+//! Whether repeated measurements agree, so that what is made of them can be trusted.
+//!
+//! Nothing is known beforehand of how much the times of a machine vary, so measurements are held against each other:
+//! those of every second round against those of the rounds between. What two halves differ by is noise, and what the
+//! costs that were fitted leave unexplained is how far they can be trusted at best. If two halves of a group of
+//! instructions differ by more than that, another measurement would have given other costs.
+
+use super::Quality;
+use super::fit::difference;
+use super::runs::{Heap, Rounds};
+use crate::Error;
+use std::collections::BTreeMap;
+
+/// How much two halves of the measurements of each group of instructions differ on the mean, relative to themselves.
+pub fn differences(heap: &Heap) -> BTreeMap<String, f64> {
+    let [even, odd] = [Rounds::Even, Rounds::Odd].map(|rounds| heap.conclude(rounds).found);
+    let mut of_group: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (even, odd) in even.into_iter().zip(odd) {
+        let found = difference(even.seconds, odd.seconds);
+        of_group.entry(even.group).or_default().push(found);
+    }
+    let mean = |(group, found): (String, Vec<f64>)| {
+        let count = found.len().max(1) as f64;
+        (group, found.iter().sum::<f64>() / count)
+    };
+    of_group.into_iter().map(mean).collect()
+}
+
+/// The group whose repeated measurements differ most among those that differ by more than costs leave unexplained: of
+/// the group itself, and of all instructions of as many ranks.
+pub fn unsettled(quality: &[Quality]) -> Option<&Quality> {
+    let doubtful = quality.iter().filter(|q| {
+        let ranks = quality.iter().filter(|other| other.ranks == q.ranks);
+        q.repeated > q.error.max(unexplained(ranks))
+    });
+    doubtful.max_by(|a, b| a.repeated.total_cmp(&b.repeated))
+}
+
+/// Why everything is measured again, before what is measured.
+pub fn why_again(worst: &Quality) -> String {
+    format!(
+        "again, since {} on {} differs by {:.0} %: ",
+        worst.group,
+        ranks(worst),
+        worst.repeated * 100.0
+    )
+}
+
+/// That measuring again did not help.
+pub fn refused(worst: &Quality) -> Error {
+    Error::Unsettled {
+        group: worst.group.clone(),
+        ranks: ranks(worst),
+        repeated: worst.repeated,
+        error: worst.error,
+    }
+}
+
+fn ranks(quality: &Quality) -> String {
+    match quality.ranks {
+        1 => "1 rank".to_owned(),
+        several => format!("{several} ranks"),
+    }
+}
+
+/// The mean error over all samples of some groups.
+fn unexplained<'a>(groups: impl Iterator<Item = &'a Quality>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for group in groups {
+        sum += group.error * group.samples as f64;
+        count += group.samples as f64;
+    }
+    sum / f64::max(count, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quality(group: &str, ranks: u32, error: f64, repeated: f64) -> Quality {
+        Quality {
+            ranks,
+            group: group.to_owned(),
+            samples: 100,
+            error,
+            repeated,
+        }
+    }
+
+    #[test]
+    fn noise_is_held_against_what_costs_explain() {
+        // Noise that is small beside what costs leave open settles nothing anew.
+        let quiet = [
+            quality("gemm", 1, 0.03, 0.05),
+            quality("spmm", 1, 0.2, 0.06),
+        ];
+        assert_eq!(unsettled(&quiet), None);
+        // Costs explain messages badly however often they are measured.
+        let steady = [quality("gemm", 2, 0.05, 0.02), quality("send", 2, 0.4, 0.3)];
+        assert_eq!(unsettled(&steady), None);
+        // Every measurement says something else.
+        let busy = [quality("gemm", 2, 0.3, 0.5), quality("send", 2, 0.6, 1.2)];
+        assert_eq!(unsettled(&busy).map(|q| q.group.as_str()), Some("send"));
+        // One rank is held against one rank.
+        let mixed = [quality("gemm", 1, 0.1, 0.3), quality("gemm", 2, 0.9, 0.4)];
+        assert_eq!(unsettled(&mixed).map(|q| q.ranks), Some(1));
+    }
+}
