@@ -108,6 +108,14 @@ fn a_pin_that_leaves_nothing_says_why() {
             "placement graph is not cut into chunks",
         ),
     ];
+    let sgc = example("sgc_cora.gir");
+    let pin = ["--gpus", "8", "--pin", "placement=pipeline"];
+    let args = [&["plan", sgc.as_str()], &pin[..]].concat();
+    refused(
+        1,
+        &args,
+        &["the model has 1 layer to divide; ask for another placement"],
+    );
     let cora = example("gcn_cora.gir");
     for (args, why) in cases {
         let args: Vec<&str> = args.split_whitespace().collect();

@@ -55,16 +55,23 @@ impl PlanRequest<'_> {
                      divides {ranks}"
                 );
             }
-            return match stages == ranks {
-                true => format!(
+            if stages == ranks {
+                return format!(
                     "{name} has several ranks in each stage, but {stages} stages on {ranks} ranks have \
                      one each; ask for fewer stages, or for placement pipeline"
-                ),
-                false => format!(
-                    "{name} has a stage for each rank, but {stages} stages on {ranks} ranks were asked \
-                     for; ask for {stages} ranks, or for placement hybrid"
-                ),
-            };
+                );
+            }
+            return format!(
+                "{name} has a stage for each rank, but {stages} stages on {ranks} ranks were asked \
+                 for; ask for {stages} ranks, or for placement hybrid"
+            );
+        }
+        if layers < 2 {
+            let s = if layers == 1 { "" } else { "s" };
+            return format!(
+                "{name} divides layers among stages, but the model has {layers} layer{s} to divide; ask for \
+                 another placement"
+            );
         }
         if self.pin.placement == Some(Placement::Hybrid) {
             let fewest = (2..ranks).find(|stages| ranks.is_multiple_of(*stages));
