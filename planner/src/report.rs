@@ -86,10 +86,12 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
 /// Why a plan chooses nothing, and what would be chosen with which permission.
 pub fn unchosen(plan: &Plan) -> String {
     let Some(best) = plan.candidates.first() else {
-        return match plan.rejected.is_empty() {
-            true => "no candidate is what was pinned".to_owned(),
-            false => "no candidate has a program here".to_owned(),
+        let why = if plan.rejected.is_empty() {
+            "no candidate is what was pinned"
+        } else {
+            "no candidate has a program here"
         };
+        return why.to_owned();
     };
     // Those that fit are listed before those that do not.
     if !best.fits {

@@ -234,9 +234,10 @@ fn ready(
             same: None,
         };
         let ready = ready.leaner(request, lower);
-        let least = match bounded {
-            true => least(request, &ready.programs, &ready.parts)?,
-            false => 0.0,
+        let least = if bounded {
+            least(request, &ready.programs, &ready.parts)?
+        } else {
+            0.0
         };
         Ok::<_, String>(Ready { least, ..ready })
     };

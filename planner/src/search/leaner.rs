@@ -30,9 +30,10 @@ impl Ready {
             spec,
             ..self
         };
-        match alone.memory(request) < self.memory(request) {
-            true => alone,
-            false => self,
+        if alone.memory(request) < self.memory(request) {
+            alone
+        } else {
+            self
         }
     }
 
