@@ -23,6 +23,8 @@ mod products;
 mod programs;
 #[path = "stub/build.rs"]
 mod stub;
+#[path = "stub/checks.rs"]
+mod stub_checks;
 #[path = "stub/commands.rs"]
 mod stub_commands;
 #[path = "stub/kernels.rs"]

@@ -1,6 +1,7 @@
 """What the benchmarks on a GPU share: graphs, processes that answer lines, tables."""
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -29,19 +30,22 @@ def gnnc_binary():
 
 
 def graph_file(name, gnnc, folder):
-    """The file of a graph, made where it is missing; None with the reason said."""
+    """The file of a graph, made where it is missing: aside, then renamed. None with the reason said."""
     file = folder / f"{name}.npz"
     if file.exists():
         return file
     folder.mkdir(parents=True, exist_ok=True)
     say(f"{name}: making the graph")
-    command = [gnnc, "graph", "generate", "rmat", "--out", file]
+    aside = folder / f"{name}.{os.getpid()}.npz"
+    command = [gnnc, "graph", "generate", "rmat", "--out", aside]
     for key, value in GRAPHS[name].items():
         command += [f"--{key}", value]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         say(f"{name}: left out, the graph could not be made: {done.stderr.strip()[-300:]}")
+        aside.unlink(missing_ok=True)
         return None
+    os.replace(aside, file)
     return file
 
 
@@ -101,7 +105,9 @@ def table(head, rows):
 
 
 def write(out, text, report):
-    """Writes OUT.md and OUT.json."""
+    """Writes OUT.md and OUT.json: aside, then renamed, so that a run that is ended leaves whole files."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".md").write_text(text + "\n")
-    out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    for ending, content in ((".md", text), (".json", json.dumps(report, indent=1))):
+        aside = out.with_name(f"{out.name}{ending}.part")
+        aside.write_text(content + "\n")
+        os.replace(aside, out.with_name(out.name + ending))

@@ -1,0 +1,1 @@
+"""What `scripts/gpu_check` is made of; it travels beside the script in the bundle."""

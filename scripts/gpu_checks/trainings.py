@@ -1,0 +1,127 @@
+"""What is trained on both devices, and what the processor answers: computed by `build`, kept in the bundle."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from .processes import Child, say, write
+
+EPOCHS = 5  # after which losses are compared
+STALE = ["--allow", "stale"]
+PLACEMENTS = {
+    "graph": [],
+    "tensor": [],
+    "broadcast": [],
+    "mixed": [],
+    "push-pull": [],
+    "tensor-decoupled": ["--allow", "decouple"],
+    "skip-broadcast": [*STALE, "--skip", "fixed:1"],
+    "pipeline": [*STALE, "--chunks", "8"],
+    "hybrid": [*STALE, "--stages", "2", "--chunks", "4"],
+}
+PLACED = ["gcn_cora", "gat_cora", "gcn_8_squirrel"]
+TOGETHER = [("gcn_cora", "graph"), ("gat_cora", "graph"), ("gcn_cora", "tensor"), ("gcn_cora", "push-pull")]
+FIRST = ["gcn_cora", "gat_cora"]  # what is looked at before everything else
+KEPT = ("train_loss", "test_accuracy", "epoch_seconds")
+
+
+def examples(folder):
+    """Names of all examples, and whether their data are in the repository."""
+    paths = sorted((folder / "examples").glob("*.gir"))
+    return {path.stem: bool(re.search(r'"data/\w+\.npz"', path.read_text())) for path in paths}
+
+
+def few(example):
+    """An example for a few epochs."""
+    return [example, "--epochs", str(EPOCHS)]
+
+
+def placed(example, placement):
+    """An example on four ranks."""
+    return [*few(example), "--workers", "4", "--placement", placement, *PLACEMENTS[placement]]
+
+
+def together(example, placement):
+    """An example on two ranks."""
+    return [*few(example), "--workers", "2", "--placement", placement]
+
+
+def command(gnnc, training, words=()):
+    """The command that trains it."""
+    example, *rest = training
+    return [gnnc, "train", f"examples/{example}.gir", *rest, *words, "--format", "json"]
+
+
+def answer(child):
+    """The JSON of a run that has ended, or a RuntimeError with what it said."""
+    if child.late:
+        raise RuntimeError(f"not done after {child.seconds:.0f} s")
+    try:
+        said = json.loads(child.read("out"))
+    except ValueError:
+        raise RuntimeError(f"{child.ending()}: {child.read('err').strip()[-400:]}") from None
+    if "error" in said:
+        raise RuntimeError(said["error"]["message"])
+    return said
+
+
+def all_of(folder):
+    """Everything that the processor is asked."""
+    here = [name for name, there in examples(folder).items() if there]
+    wanted = [training for name in here for training in (few(name), [name])]
+    wanted += [placed(name, placement) for name in PLACED for placement in PLACEMENTS]
+    return wanted + [together(*pair) for pair in TOGETHER]
+
+
+class Answers:
+    """What the processor answered, by training, in a file; of one binary and one machine."""
+
+    def __init__(self, path, gnnc):
+        self.path, self.known = path, {}
+        self.binary = hashlib.sha256(gnnc.read_bytes()).hexdigest()
+        try:
+            there = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return
+        if there.get("binary") == self.binary:
+            self.known = there["answers"]
+
+    def of(self, training):
+        """The answer, if it is known."""
+        return self.known.get(" ".join(training))
+
+    def add(self, training, found):
+        """Keeps an answer."""
+        self.known[" ".join(training)] = {key: found[key] for key in (*KEPT, "error") if key in found}
+        write(self.path, json.dumps({"binary": self.binary, "answers": self.known}, indent=1) + "\n")
+
+
+def on_processor(run, training):
+    """Trains on the processor, where `run` takes a command and gives the ended process."""
+    threads = [] if "--workers" in training else ["--threads", str(os.cpu_count() or 1)]
+    try:
+        return answer(run(threads))
+    except RuntimeError as error:
+        return {"error": str(error)}
+
+
+def precompute(folder, path, seconds):
+    """Asks the processor everything that is not known yet, each for at most so many seconds."""
+    gnnc = folder / "gnnc"
+    answers = Answers(path, gnnc)
+    wanted = [training for training in all_of(folder) if answers.of(training) is None]
+    environment = dict(os.environ)
+    log = path.with_suffix(".log")
+    for number, training in enumerate(wanted):
+
+        def run(words, training=training):
+            return Child(command(gnnc, training, words), folder, environment, log).wait(seconds)
+
+        found = on_processor(run, training)
+        say(f"processor, {number + 1} of {len(wanted)}: {' '.join(training)}: {found.get('error') or found['train_loss']}")
+        answers.add(training, found)
+    for kind in ("out", "err"):
+        Path(f"{log}.{kind}").unlink(missing_ok=True)
+    return answers
