@@ -21,12 +21,18 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def gnnc_binary():
-    """The binary: beside the scripts of a bundle, or of a build."""
-    for place in (ROOT / "gnnc", ROOT / "target" / "release" / "gnnc"):
+def binary(name, folder=""):
+    """A binary: beside the scripts of a bundle, or of a build."""
+    for place in (ROOT / name, ROOT / "target" / "release" / folder / name):
         if place.is_file():
             return place
-    sys.exit("there is no gnnc; run 'cargo build --release' or work in the folder of scripts/gpu_check")
+    built = "cargo build --release" + (f" --example {name}" if folder else "")
+    sys.exit(f"there is no {name}; run '{built}' or work in the folder of scripts/gpu_check")
+
+
+def gnnc_binary():
+    """The command line."""
+    return binary("gnnc")
 
 
 def graph_file(name, gnnc, folder):

@@ -3,41 +3,36 @@
 
     python3 benches/gpu/epochs.py            # every row; --quick for a look at the small graph
 
-GCN, GraphSAGE and GAT of 2 and 3 layers, hidden 64 and 256, no dropout. gnnc and the peer's fastest
-way take turns on the same GPU; printed are the medians of one run, their ratio and peak memory.
-Needs PyTorch with CUDA, and takes PyTorch Geometric where it is installed. Writes OUT.md and
-OUT.json.
+GCN, GraphSAGE and GAT of 2 and 3 layers, hidden 64 and 256, no dropout. gnnc trains between two
+turns of the peer's fastest way on the same GPU; printed are the medians of one run, their ratio and peak memory.
+Neither keeps memory while the other trains. A row fails where gnnc moved bytes from or to the host: it would
+measure PCIe. Needs PyTorch with CUDA, and takes PyTorch Geometric where it is installed. Writes OUT.md and
+OUT.json after every row; code 1 if a row failed, 2 if nothing could run.
 """
 
 import argparse
 import itertools
-import json
-import subprocess
 import sys
 from pathlib import Path
 
-from common import BENCHES, GRAPHS, ROOT, Lines, gnnc_binary, graph_file, median, milliseconds, say, table, write
+from common import BENCHES, GRAPHS, ROOT, Lines, binary, gnnc_binary, graph_file, median, milliseconds, say, table, write
 
 MODELS = ["gcn", "sage", "gat"]
 
 
-def gnnc_epochs(binary, row, count, device):
+HEAD = ["graph", "model", "gnnc ms", "peer ms", "gnnc / peer", "gnnc GiB", "peer GiB", "peer's way", "failed"]
+
+
+def gnnc_epochs(gnnc, row, count):
     """Trains an untimed and `count` timed epochs with gnnc."""
     name = row["model"] + ("" if row["layers"] == 2 else f"_{row['layers']}")
-    command = [
-        binary, "bench-epoch", BENCHES / "models" / f"{name}.gir", "--graph", row["file"], "--set",
-        f"hidden={row['hidden']}", "--device", device, "--epochs", count + 1, "--format", "json",
-    ]  # fmt: skip
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        message = done.stdout.strip() or done.stderr.strip()
-        try:
-            message = json.loads(message)["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise RuntimeError(message[-300:])
-    answer = json.loads(done.stdout)
-    return {"epoch_seconds": answer["epoch_seconds"][1:], "peak_bytes": answer["peak_memory_bytes"]}
+    model = str(BENCHES / "models" / f"{name}.gir")
+    answer = gnnc.ask(model=model, hidden=row["hidden"], epochs=count)
+    row["set_up_seconds"] = answer["set_up_seconds"]
+    if answer["moved_bytes"] or answer["host_bytes"]:
+        moved, host = answer["moved_bytes"], answer["host_bytes"]
+        raise RuntimeError(f"an epoch moved {moved} bytes between host and device, {host} rest on the host; expected none")
+    return answer
 
 
 def peer_epochs(peer, row, variant, count):
@@ -57,22 +52,31 @@ def fastest(peer, row):
     return min(found, key=found.get) if found else None
 
 
-def measure(binary, peer, row, options):
-    """Fills a row: turns of gnnc and the peer."""
-    runs = {"gnnc": lambda: gnnc_epochs(binary, row, options.epochs, options.device)}
+def turn(row, name, run):
+    """A turn; what it says if it fails is the row's."""
+    try:
+        answer = run()
+    except RuntimeError as error:
+        row["failed"] = f"{name}: {error}"[:300]
+        return
+    row["seconds"].setdefault(name, []).extend(answer["epoch_seconds"])
+    row["peak"][name] = answer["peak_bytes"]
+
+
+def measure(gnnc, peer, row, options):
+    """Fills a row: gnnc's turn between those of the peer."""
     chosen = fastest(peer, row) if peer else None
-    if chosen:
-        row["variant"] = chosen
-        runs["peer"] = lambda: peer_epochs(peer, row, chosen, options.epochs)
-    for turn in range(options.turns):
-        for name in list(runs)[:: 1 if turn % 2 == 0 else -1]:
-            try:
-                answer = runs[name]()
-            except RuntimeError as error:
-                say(f"{name}, {row['graph']} {row['model']}: {error}")
-                continue
-            row["seconds"].setdefault(name, []).extend(answer["epoch_seconds"])
-            row["peak"][name] = answer["peak_bytes"]
+    row["variant"] = chosen or "–"
+
+    def of_peer(count):
+        if chosen:
+            turn(row, "peer", lambda: peer_epochs(peer, row, chosen, count))
+            peer.ask(op="empty")
+
+    for _ in range(options.turns):
+        of_peer(options.epochs - options.epochs // 2)
+        turn(row, "gnnc", lambda: gnnc_epochs(gnnc, row, options.epochs))
+        of_peer(options.epochs // 2)
 
 
 def line(row):
@@ -81,11 +85,19 @@ def line(row):
     memory = [f"{row['peak'][name] / 2**30:.2f}" if name in row["peak"] else "–" for name in ("gnnc", "peer")]
     ratio = f"{own / other:.2f}" if own and other else "–"
     name = f"{row['model']} {row['layers']} x {row['hidden']}"
-    return [row["graph"], name, milliseconds(own), milliseconds(other), ratio, *memory, row.get("variant", "–")]
+    return [row["graph"], name, milliseconds(own), milliseconds(other), ratio, *memory, row["variant"], row["failed"] or "–"]
+
+
+def save(options, about, rows):
+    """Writes the table so far."""
+    versions = ", ".join(f"{name} {version}" for name, version in about.items() if version)
+    text = f"{versions}\n\n{table(HEAD, [line(row) for row in rows])}"
+    write(options.out, text, {"about": about, "rows": rows})
+    return text
 
 
 def main(arguments):
-    """Runs every row; 2 if nothing could run."""
+    """Runs every row."""
     numbers = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
     names = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,41 +105,40 @@ def main(arguments):
     parser.add_argument("--models", type=names, default=MODELS)
     parser.add_argument("--hidden", type=numbers, default=[64, 256])
     parser.add_argument("--layers", type=numbers, default=[2, 3])
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="the small graph, hidden 64, 2 layers")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu to look at the benchmark itself")
     parser.add_argument("--folder", type=Path, default=ROOT / "target" / "bench", help="where graphs are kept")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "bench" / "gpu-epochs")
     options = parser.parse_args(arguments)
     if options.quick:
         options.graphs, options.hidden, options.layers, options.turns = ["twitter-like"], [64], [2], 1
-    binary = gnnc_binary()
     peer = Lines([sys.executable, "-W", "ignore", Path(__file__).parent / "peer.py"])
     try:
         about = peer.ask(op="about")
     except RuntimeError as error:
         say(f"the peer is left out: {error}")
         peer, about = None, {}
-    rows = []
+    rows, text = [], ""
     for graph in options.graphs:
-        file = graph_file(graph, binary, options.folder)
-        for model, layers, hidden in itertools.product(options.models, options.layers, options.hidden):
-            if not file:
-                continue
+        file = graph_file(graph, gnnc_binary(), options.folder)
+        if not file:
+            continue
+        gnnc = Lines([binary("epochs", "examples"), file, options.device.removeprefix("cuda:")])
+        # What is worth most comes first.
+        for hidden, layers, model in itertools.product(options.hidden, options.layers, options.models):
             row = {"graph": graph, "file": str(file), "model": model, "layers": layers, "hidden": hidden}
-            row.update(seconds={}, peak={})
-            measure(binary, peer, row, options)
+            row.update(seconds={}, peak={}, failed="")
+            measure(gnnc, peer, row, options)
             rows.append(row)
+            text = save(options, about, rows)
             say(" ".join(map(str, line(row))))
+        gnnc.close()
+    print(text)
     if not any(row["seconds"].get("gnnc") for row in rows):
         return 2
-    head = ["graph", "model", "gnnc ms", "peer ms", "gnnc / peer", "gnnc GiB", "peer GiB", "peer's way"]
-    versions = ", ".join(f"{name} {version}" for name, version in about.items() if version)
-    text = f"{versions}\n\n{table(head, [line(row) for row in rows])}"
-    write(options.out, text, {"about": about, "rows": rows})
-    print(text)
-    return 0
+    return 1 if any(row["failed"] for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ gnnc and PyTorch take turns on the same GPU; what is printed are the medians of 
 ratio, the bytes a second that gnnc's time means if rows of sources are read once an arc, and that as
 a share of a copy on this GPU. Attention is the softmax of scores over the arcs of a vertex, and the
 sum weighted by head, 8 heads; PyTorch computes it with gathers and scatters, or with a sparse
-product for each head, whichever is faster. Needs PyTorch with CUDA; writes OUT.md and OUT.json.
+product for each head, whichever is faster. PyTorch keeps no unused memory while gnnc runs. Needs PyTorch
+with CUDA; writes OUT.md and OUT.json after every row.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from common import GRAPHS, ROOT, Lines, gnnc_binary, graph_file, median, millise
 WIDTHS = [16, 32, 64, 128, 256, 512]
 HEADS = 8
 KERNELS = ["spmm", "sddmm", "attention"]
+HEAD = ["graph", "kernel", "width", "gnnc ms", "PyTorch ms", "gnnc / PyTorch", "GB/s", "of a copy", "PyTorch's way", "error"]
 WRONG = 1e-4  # relative to the largest result
 
 
@@ -126,6 +128,8 @@ def measure(gnnc, peer, kernel, width, options):
     if chosen:
         row["variant"] = chosen[0]
     for _ in range(options.turns):
+        if peer:
+            peer.torch.cuda.empty_cache()
         answers = [
             gnnc.ask(**request, times=options.times, rounds=options.rounds) for request in parts_of(kernel, width)
         ]
@@ -136,6 +140,7 @@ def measure(gnnc, peer, kernel, width, options):
         row["error"] = max(float("inf") if answer["error"] is None else answer["error"] for answer in answers)
         if chosen:
             row["torch"] += [peer.seconds(chosen[1], options.times) for _ in range(options.rounds)]
+            peer.torch.cuda.empty_cache()
     return row
 
 
@@ -148,6 +153,14 @@ def line(graph, row, copy):
         f"{own / other:.2f}" if other else "–", f"{rate / 1e9:.0f}", f"{100 * rate / copy:.0f} %",
         row.get("variant", "–"), f"{row['error']:.1e}",
     ]  # fmt: skip
+
+
+def save(options, about, rows, report):
+    """Writes the table so far."""
+    copied = f"{about['device']}; a copy moves {median(about['copy_bytes_per_second']) / 1e9:.0f} GB/s."
+    text = f"{copied}\n\n{table(HEAD, rows)}"
+    write(options.out, text, report)
+    return text
 
 
 def main(arguments):
@@ -190,15 +203,11 @@ def main(arguments):
                 wrong += not row["error"] <= WRONG
                 report["rows"].append({"graph": graph, **row})
                 rows.append(line(graph, row, copy))
+                text = save(options, about, rows, report)
                 say(" ".join(map(str, rows[-1])))
         gnnc.close()
-    head = ["graph", "kernel", "width", "gnnc ms", "PyTorch ms", "gnnc / PyTorch", "GB/s", "of a copy", "PyTorch's way", "error"]  # fmt: skip
-    about = next(iter(report["graphs"].values()), None)
     if not rows:
         return 2
-    copied = f"{about['device']}; a copy moves {median(about['copy_bytes_per_second']) / 1e9:.0f} GB/s."
-    text = f"{copied}\n\n{table(head, rows)}"
-    write(options.out, text, report)
     print(text)
     return 1 if wrong else 0
 

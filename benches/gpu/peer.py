@@ -4,6 +4,7 @@ Answers one line of JSON for each line of JSON it reads; epochs.py drives it.
 
     {"op": "about"}                                      versions
     {"op": "variants", "model": M}                       names of the ways to run a model
+    {"op": "empty"}                                      gives unused memory back to the device
     {"op": "epochs", "graph": FILE, "model": M, "hidden": H, "layers": L, "variant": NAME, "epochs": N}
 
 `torch csr` is written here, with sparse products (cuSPARSE) that keep the transposed matrix for the
@@ -44,12 +45,17 @@ class Sparse(torch.autograd.Function):
         return None, torch.sparse.mm(context.transposed, gradient)
 
 
+def empty():
+    """Gives memory that is not used back to the device."""
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def graph_of(file):
     """The graph, on the GPU; one is kept."""
     if loaded.get("file") != file:
         loaded.clear()
-        gc.collect()
-        torch.cuda.empty_cache()
+        empty()
         graph = worker.Graph(file)
         graph.x, graph.y, graph.mask = graph.dense.cuda(), graph.labels.cuda(), graph.train.cuda()
         loaded.update(file=file, graph=graph)
@@ -184,6 +190,9 @@ def answer(request):
         return {"torch": torch.__version__, "cuda": torch.version.cuda, "PyG": pyg, "device": torch.cuda.get_device_name()}
     if request["op"] == "variants":
         return {"variants": variants(request["model"])}
+    if request["op"] == "empty":
+        empty()
+        return {}
     return epochs(request)
 
 
@@ -193,6 +202,5 @@ if __name__ == "__main__":
             found = answer(json.loads(text))
         except Exception as error:  # told to whoever asked
             found = {"error": f"{type(error).__name__}: {error}"[:400]}
-            gc.collect()
-            torch.cuda.empty_cache()
+            empty()
         print(json.dumps(found), flush=True)

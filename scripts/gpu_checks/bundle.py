@@ -22,9 +22,10 @@ FOLDERS = {
 
 
 def compiled(root, cargo):
-    """Builds the command line and the suite of tests; their files."""
-    command = [*cargo.split(), "build", "--release", "--workspace", "--bin", "gnnc", "--test", "gpu"]
-    done = subprocess.run([*command, "--message-format", "json"], cwd=root, stdout=subprocess.PIPE, text=True)
+    """Builds the command line, the suite of tests and the benchmark of epochs; their files."""
+    command = [*cargo.split(), "build", "--release", "--workspace", "--message-format", "json"]
+    command += ["--bin", "gnnc", "--test", "gpu", "--example", "epochs"]
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit("the build failed")
     made = {}
@@ -33,7 +34,7 @@ def compiled(root, cargo):
         if message.get("executable"):
             target = message["target"]
             made[target["name"], target["kind"][0]] = Path(message["executable"])
-    return {"gnnc": made["gnnc", "bin"], "suite": made["gpu", "test"]}
+    return {"gnnc": made["gnnc", "bin"], "suite": made["gpu", "test"], "epochs": made["epochs", "example"]}
 
 
 def copy_files(root, folder):

@@ -248,3 +248,54 @@ fn products_are_of_one_place() {
         assert!(file.starts_with(&bundle.libraries), "{row:?}");
     }
 }
+
+/// What stands in for gnnc and for PyTorch in the benchmark of epochs: they write down what they are asked.
+const EPOCHS: &str = r#"#!/bin/sh
+while read -r line; do
+    echo gnnc >> asked
+    case "$line" in *sage*) moved=8 ;; *) moved=0 ;; esac
+    echo "{\"epoch_seconds\":[0.5],\"peak_bytes\":1,\"set_up_seconds\":1,\"moved_bytes\":$moved,\"host_bytes\":0}"
+done
+"#;
+const PEER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    op = json.loads(line)["op"]
+    open("asked", "a").write(op + "\n")
+    print(json.dumps({"variants": ["v"], "epoch_seconds": [1.0], "peak_bytes": 2}), flush=True)
+"#;
+
+/// Neither side keeps memory while the other trains, and a row whose epochs copy from the host has failed.
+#[test]
+fn epochs_are_compared_on_an_empty_device() {
+    let Some(bundle) = Bundle::new("epochs_are_compared_on_an_empty_device") else {
+        return;
+    };
+    fs::write(bundle.folder.join("epochs"), EPOCHS).unwrap();
+    fs::set_permissions(
+        bundle.folder.join("epochs"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
+    fs::write(bundle.folder.join("benches/gpu/peer.py"), PEER).unwrap();
+    fs::create_dir(bundle.folder.join("graphs")).unwrap();
+    fs::write(bundle.folder.join("graphs/twitter-like.npz"), "").unwrap();
+    let words = "-B benches/gpu/epochs.py --graphs twitter-like --models gcn,sage --hidden 64 --layers 2 \
+                 --folder graphs --out out/gpu-epochs";
+    let mut command = Command::new("python3");
+    let command = command.args(words.split_whitespace());
+    let done = command.current_dir(&bundle.folder).output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let asked = fs::read_to_string(bundle.folder.join("asked")).unwrap();
+    let row = "variants epochs epochs empty gnnc epochs empty";
+    let asked: Vec<&str> = asked.split_whitespace().collect();
+    assert_eq!(asked.join(" "), format!("about {row} {row}"));
+    let table = fs::read_to_string(bundle.folder.join("out/gpu-epochs.md")).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    let [gcn, sage] = lines[lines.len() - 2..] else {
+        panic!("{table}");
+    };
+    assert!(gcn.contains("| 500 | 1000 | 0.50 |"), "{table}");
+    assert!(sage.contains("| – | 1000 | – |"), "{table}");
+    assert!(sage.contains("moved 8 bytes"), "{table}");
+}

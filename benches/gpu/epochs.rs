@@ -1,0 +1,122 @@
+//! Training epochs of several models on one graph, for `benches/gpu/epochs.py`: the graph is read once.
+//!
+//! `epochs GRAPH DEVICE` answers each line of standard input, such as
+//! `{"model":"gcn.gir","hidden":64,"epochs":20}`, with a line of JSON. The first epoch of a request is not timed.
+//! Device memory is given back before the answer is printed. `DEVICE` is `cpu` or the number of a GPU.
+#![allow(clippy::print_stdout, reason = "answers are lines of the output")]
+
+use gnnc::device::library_folders;
+use gnnc::runtime::device::cuda::live::LiveOptions;
+use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::error::Error;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What is trained.
+#[derive(Deserialize)]
+struct Request {
+    /// A .gir file.
+    model: PathBuf,
+    /// Its hidden width.
+    hidden: f64,
+    /// Timed epochs.
+    epochs: u32,
+    /// Bytes of memory that training may take on the device; what is free if not given.
+    #[serde(default)]
+    device_memory: Option<u64>,
+}
+
+/// A graph that is read for the first request and kept.
+struct Bench {
+    graph: PathBuf,
+    options: TrainOptions,
+    loaded: Option<Loaded>,
+}
+
+impl Bench {
+    /// The model of a request on the graph.
+    fn load(&mut self, request: &Request) -> Result<&Loaded, Box<dyn Error>> {
+        let set = vec![("hidden".to_owned(), request.hidden)];
+        let source = Source::read(&request.model)?;
+        let loaded = match self.loaded.take() {
+            Some(kept) => {
+                let (model, diagnostics) = source.check(&kept.workload.facts(), &set);
+                let model = model.ok_or_else(|| format!("{}: {diagnostics:?}", source.name()))?;
+                Loaded { model, ..kept }
+            }
+            None => {
+                let graph = Some(self.graph.clone());
+                let options = LoadOptions {
+                    set,
+                    graph,
+                    ..LoadOptions::default()
+                };
+                Loaded::new(&source, &options)?
+            }
+        };
+        Ok(self.loaded.insert(loaded))
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Value, Box<dyn Error>> {
+        let begin = Instant::now();
+        let options = TrainOptions {
+            device_memory: request.device_memory,
+            ..self.options.clone()
+        };
+        let loaded = self.load(request)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let mut trainer = Trainer::new(loaded, &compiled, &options)?;
+        let (mut losses, mut seconds) = (vec![trainer.epoch()?.loss], Vec::new());
+        let set_up = begin.elapsed().as_secs_f64();
+        for _ in 0..request.epochs {
+            let epoch = trainer.epoch()?;
+            losses.push(epoch.loss);
+            seconds.push(epoch.seconds);
+        }
+        Ok(json!({
+            "epoch_seconds": seconds,
+            "losses": losses,
+            "set_up_seconds": set_up,
+            "peak_bytes": trainer.session.peak_memory_bytes(),
+            "host_bytes": trainer.session.host_bytes(),
+            "moved_bytes": trainer.step_moved,
+        }))
+    }
+}
+
+fn device(name: &str) -> Result<Device, Box<dyn Error>> {
+    match name {
+        "cpu" => Ok(Device::Cpu),
+        number => Ok(Device::Cuda(LiveOptions {
+            gpu: number.parse()?,
+            folders: library_folders(None),
+            ..LiveOptions::default()
+        })),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [graph, on] = &words[..] else {
+        return Err("expected GRAPH.npz and a device: cpu, or the number of a GPU".into());
+    };
+    let mut bench = Bench {
+        graph: graph.into(),
+        options: TrainOptions {
+            device: device(on)?,
+            cache_dir: std::env::var_os("GNNC_CACHE").map(PathBuf::from),
+            ..TrainOptions::default()
+        },
+        loaded: None,
+    };
+    for line in std::io::stdin().lock().lines() {
+        let request: Result<Request, _> = serde_json::from_str(&line?);
+        let answered = request.map_err(Into::into).and_then(|r| bench.answer(&r));
+        let answer = answered.unwrap_or_else(|error| json!({"error": error.to_string()}));
+        println!("{answer}");
+    }
+    Ok(())
+}
