@@ -37,6 +37,12 @@ const APPNP: &str = "let u = x |> dropout(0.5) |> linear(8) |> relu |> linear(cl
   repeat k in 1..=3 {
     z = z |> appnp_step(u, alpha = 0.1, dropout = 0.5)
   }";
+/// Biases of 6 floats, one behind the other: not all begin at a multiple of 16 bytes.
+const NARROW: &str = "let h = x |> linear(6) |> relu
+  repeat l in 1..=3 {
+    h = h |> linear(6) |> relu
+  }
+  let z = h |> gcn_conv(classes)";
 const RES: &str = "let h = x |> linear(8) |> gcn_conv(8)
   repeat l in 2..=4 {
     h = res_plus(h, conv = gcn_conv, dropout = 0.5)
@@ -222,6 +228,7 @@ fn models_train_as_on_the_processor() {
         ("gcnii", GCNII),
         ("appnp", APPNP),
         ("res", RES),
+        ("narrow", NARROW),
     ] {
         compare(name, &device, body, &options());
     }

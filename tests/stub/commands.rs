@@ -312,6 +312,21 @@ fn every_call_that_fails_is_said() {
     }
 }
 
+/// Where cuBLASLt has no algorithm for a product with its end, a launch ends it: for the first shape, or for a later one.
+#[test]
+fn ends_without_an_algorithm_are_launched() {
+    let Some(place) = Place::new("ends_without_an_algorithm_are_launched") else {
+        return;
+    };
+    let words = ["train", "m.gir", "--device", "cuda"];
+    let expected = place.report(&words);
+    for answer in ["none found:1", "unsupported:1", "none found:2"] {
+        let mut command = place.command(&words);
+        command.env("GNNC_STUB_FAIL", answer);
+        close(&report(&ended(command.spawn().unwrap())), &expected);
+    }
+}
+
 /// With less memory the same is trained, and what the host gives no memory for is said.
 #[test]
 fn a_small_device_trains_with_the_host() {

@@ -4,11 +4,11 @@
 struct handle { int unused; };
 struct description { int compute, scale, ta, tb, epilogue; const void *bias; };
 struct layout { int type; uint64_t rows, columns; int64_t ld; };
-struct preference { uint64_t workspace; uint32_t aligned[4]; };
+struct preference { uint64_t workspace; uint32_t aligned[4], schemes; };
 struct algorithm { uint64_t data[8]; };
 struct choice { struct algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
 
-enum { INVALID = 7, UNSUPPORTED = 15, RELU = 2, BIAS = 4 };
+enum { INVALID = 7, INTERNAL = 14, UNSUPPORTED = 15, RELU = 2, BIAS = 4, ALL_SCHEMES = 7, COMPUTE_TYPE = 2 };
 
 int cublasLtCreate(struct handle **handle) { *handle = calloc(1, sizeof **handle); return stub_fails("cublasLtCreate") ? 1 : 0; }
 int cublasLtDestroy(struct handle *handle) { free(handle); return 0; }
@@ -46,7 +46,7 @@ int cublasLtMatrixLayoutDestroy(struct layout *made) { free(made); return 0; }
 int cublasLtMatmulPreferenceCreate(struct preference **made)
 {
     *made = calloc(1, sizeof **made);
-    **made = (struct preference){0, {256, 256, 256, 256}};
+    **made = (struct preference){0, {256, 256, 256, 256}, ALL_SCHEMES};
     return 0;
 }
 
@@ -56,6 +56,8 @@ int cublasLtMatmulPreferenceSetAttribute(struct preference *made, int attribute,
 {
     if (attribute == 1 && bytes == 8)
         return memcpy(&made->workspace, value, bytes), 0;
+    if (attribute == 3 && bytes == 4)
+        return memcpy(&made->schemes, value, bytes), 0;
     if (attribute < 5 || attribute > 8 || bytes != 4)
         return INVALID;
     return memcpy(&made->aligned[attribute - 5], value, bytes), 0;
@@ -73,15 +75,25 @@ static struct product described(const struct description *d, const struct layout
                             (d->epilogue & BIAS) != 0, (d->epilogue & RELU) != 0, d->bias};
 }
 
-/* An algorithm is the shape that it was asked for, and what addresses it takes. */
+/* An algorithm is the shape that it was asked for, and what addresses it takes. Refused are preferences that allow sums in
+ * 16 bits, or that ask for more than loads of 16 bytes: such an algorithm would depend on addresses. */
 int cublasLtMatmulAlgoGetHeuristic(struct handle *handle, const struct description *d, const struct layout *a, const struct layout *b,
                                    const struct layout *c, const struct layout *out, const struct preference *preference,
                                    int wanted, struct choice *found, int *count)
 {
     const struct product p = described(d, a, b, c);
     *count = 0;
-    if (stub_fails("cublasLtMatmulAlgoGetHeuristic") || !p.m || c != out || wanted < 1)
+    if (stub_fails("cublasLtMatmulAlgoGetHeuristic"))
+        return INTERNAL;
+    if (!p.m || c != out || wanted < 1 || preference->schemes != COMPUTE_TYPE)
+        return INVALID;
+    for (int i = 0; i < 4; ++i)
+        if (preference->aligned[i] > 16)
+            return INVALID;
+    if (stub_fails("unsupported"))
         return UNSUPPORTED;
+    if (stub_fails("none found"))
+        return 0;
     *found = (struct choice){{{p.m, p.n, p.k, d->epilogue, preference->aligned[0], preference->aligned[1],
                                preference->aligned[2], preference->workspace}}, 0, 0, 1};
     *count = 1;
@@ -99,6 +111,9 @@ int cublasLtMatmul(struct handle *handle, const struct description *d, const flo
         return INVALID;
     if (of[0] != p.m || of[1] != p.n || of[2] != p.k || of[3] != d->epilogue || of[7] > bytes
         || !stub_is_device((uint64_t)workspace, bytes) || (uint64_t)workspace % 256)
+        return INVALID;
+    /* What the heuristic picks may read a bias by 16 bytes. */
+    if (p.biased && (uint64_t)p.bias % 16)
         return INVALID;
     if ((uint64_t)a % of[4] || (uint64_t)b % of[5] || (uint64_t)out % of[6] || !lies(&p))
         return INVALID;

@@ -22,6 +22,13 @@ struct Targets {
     values: u64,
 }
 
+/// A product over some of the rows of an instruction.
+struct Part {
+    product: DenseProduct,
+    /// Where it is added to, if it is computed apart.
+    added: Option<Matrix>,
+}
+
 impl Station {
     /// Puts an instruction that computes on the stream of kernels.
     ///
@@ -123,7 +130,7 @@ impl Station {
             .as_ref()
             .filter(|_| *product != Product::Tn && *inner > 0);
         let end = end.and_then(|launch| self.end(launch, out, *columns, iteration));
-        let mut ranges = Vec::new();
+        let (mut ranges, mut parts) = (Vec::new(), Vec::new());
         self.own.rows_of(*rows, *chunk, &mut ranges)?;
         let (inner, columns) = (u64::from(*inner), u64::from(*columns));
         let matrix = |matrix: &program::Matrix, row: u64| {
@@ -167,12 +174,23 @@ impl Station {
                 result: self.storage(out.at),
                 end,
             };
-            gpu.driver.multiply(self.streams.compute, &product)?;
-            if adds {
-                self.add(gpu, (results, columns), result)?;
+            let added = adds.then_some(result);
+            parts.push(Part { product, added });
+        }
+        // A launch ends all of the rows, or none.
+        let on = self.streams.compute;
+        let mut ended = end.is_some();
+        for part in &parts {
+            ended = ended && gpu.driver.ends(on, &part.product)?;
+        }
+        for Part { mut product, added } in parts {
+            product.end = product.end.filter(|_| ended);
+            gpu.driver.multiply(on, &product)?;
+            if let Some(result) = added {
+                self.add(gpu, (product.rows, product.columns), result)?;
             }
         }
-        Ok(end.is_some())
+        Ok(ended)
     }
 
     /// Adds rows of floats at the beginning of scratch memory to a matrix.

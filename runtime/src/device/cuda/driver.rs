@@ -213,6 +213,9 @@ pub trait Driver: Send {
     /// Launches a kernel.
     fn launch(&mut self, on: Stream, launch: &Launch) -> Result<(), DriverError>;
 
+    /// Whether [`Driver::multiply`] computes a product together with its end; a kernel ends it if not.
+    fn ends(&mut self, on: Stream, product: &Product) -> Result<bool, DriverError>;
+
     /// A dense product.
     fn multiply(&mut self, on: Stream, product: &Product) -> Result<(), DriverError>;
 

@@ -7,6 +7,10 @@ use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::op::{Binary, Unary};
 use gnnc_ir::program::{Launch, Matrix, Ref};
 
+/// Bytes that the address of a bias has to be a multiple of: kernels of cuBLASLt read it by 16 bytes, and there is no
+/// preference that tells the heuristic of less.
+const BIAS: u64 = 16;
+
 /// What a kernel does with a product: adds a row to every row of it, clips it at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Simple {
@@ -16,8 +20,8 @@ struct Simple {
 }
 
 impl Station {
-    /// The end of a product as the library computes it, if it is one of those: [`Simple`], in place, and all in
-    /// one storage (cuBLASLt takes a bias as the result lies).
+    /// The end of a product as the library computes it, if it is one of those: [`Simple`], in place, all in
+    /// one storage (cuBLASLt takes a bias as the result lies), the bias at a multiple of [`BIAS`].
     pub(super) fn end(
         &self,
         launch: &Launch,
@@ -43,7 +47,8 @@ impl Station {
                 kernel.inputs.get(n as usize)?,
             );
             let bytes = operand.storage.bytes() * u64::from(operand.offset);
-            Some(self.slot(*at, iteration).plus(bytes))
+            let at = self.slot(*at, iteration).plus(bytes);
+            at.0.is_multiple_of(BIAS).then_some(at)
         };
         Some(ProductEnd {
             bias: match simple.bias {

@@ -5,13 +5,14 @@
 //! and replays take the same.
 
 use super::calls::said;
-use super::products::{WORKSPACE, by_columns};
+use super::products::{Gemm, WORKSPACE, by_columns};
 use crate::device::cuda::driver::{Address, DriverError, Product, ProductEnd};
 use cudarc::cublas::sys::cublasOperation_t;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys::{
     self, cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as Attribute,
-    cublasLtMatmulPreferenceAttributes_t as Preference,
+    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtReductionScheme_t as Reduction,
+    cublasStatus_t as Status,
 };
 use cudarc::driver::{result as driver, sys::CUstream};
 use gnnc_ir::storage::Storage;
@@ -27,7 +28,7 @@ struct Shape {
     storages: [Storage; 2],
     biased: bool,
     relu: bool,
-    /// Bytes, up to 256, that the addresses of factors and result are multiples of.
+    /// Bytes, up to 16, that the addresses of factors and result are multiples of.
     aligned: [u32; 3],
 }
 
@@ -36,7 +37,8 @@ struct Shape {
 pub struct Ended {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
-    known: BTreeMap<Shape, sys::cublasLtMatmulAlgo_t>,
+    /// The algorithm of each shape; `None` where cuBLASLt has none.
+    known: BTreeMap<Shape, Option<sys::cublasLtMatmulAlgo_t>>,
 }
 
 /// What describes one product; given back when it is dropped.
@@ -63,9 +65,23 @@ fn number(storage: Storage) -> sys::cudaDataType {
     }
 }
 
-/// Bytes, a power of two up to 256, that an address is a multiple of.
+/// Bytes, a power of two up to 16, that an address is a multiple of. No load is wider, and with more the algorithm would
+/// depend on where memory happened to be.
 fn aligned(at: Address) -> u32 {
-    1 << at.0.trailing_zeros().min(8)
+    1 << at.0.trailing_zeros().min(4)
+}
+
+/// What an algorithm is chosen by, for a product of so many rows and columns.
+fn shape(gemm: &Gemm, product: &Product, end: ProductEnd) -> Shape {
+    Shape {
+        transposed: gemm.transposed,
+        sizes: gemm.sizes,
+        strides: [gemm.a.1, gemm.b.1, gemm.c.1],
+        storages: [product.factors, product.result],
+        biased: end.bias.is_some(),
+        relu: end.relu,
+        aligned: [gemm.a.0, gemm.b.0, gemm.c.0].map(aligned),
+    }
 }
 
 impl Ended {
@@ -84,6 +100,33 @@ impl Ended {
         Ok(made)
     }
 
+    /// Whether there is an algorithm for a product with its end; no size of it is 0.
+    ///
+    /// # Errors
+    /// As [`Ended::multiply`].
+    pub fn knows(&mut self, product: &Product, end: ProductEnd) -> Result<bool, DriverError> {
+        let shape = shape(&by_columns(product)?, product, end);
+        let described = Described::new(&shape, end.bias)?;
+        Ok(self.algorithm(described, shape)?.1.is_some())
+    }
+
+    /// The algorithm of a shape, asked for once.
+    fn algorithm(
+        &mut self,
+        mut described: Described,
+        shape: Shape,
+    ) -> Result<(Described, Option<sys::cublasLtMatmulAlgo_t>), DriverError> {
+        let found = match self.known.get(&shape) {
+            Some(known) => *known,
+            None => {
+                let chosen = described.choose(self.handle, &shape)?;
+                self.known.insert(shape, chosen);
+                chosen
+            }
+        };
+        Ok((described, found))
+    }
+
     /// Puts a product with its end on the stream; no size of it is 0.
     ///
     /// # Errors
@@ -95,26 +138,11 @@ impl Ended {
         end: ProductEnd,
     ) -> Result<(), DriverError> {
         let gemm = by_columns(product)?;
-        let shape = Shape {
-            transposed: gemm.transposed,
-            sizes: gemm.sizes,
-            strides: [gemm.a.1, gemm.b.1, gemm.c.1],
-            storages: [product.factors, product.result],
-            biased: end.bias.is_some(),
-            relu: end.relu,
-            aligned: [gemm.a.0, gemm.b.0, gemm.c.0].map(aligned),
-        };
-        let mut described = Described::default();
-        described.product(&shape, end.bias)?;
-        described.layouts(&shape)?;
-        let algorithm = match self.known.get(&shape) {
-            Some(known) => *known,
-            None => {
-                let chosen = described.choose(self.handle, &shape)?;
-                self.known.insert(shape, chosen);
-                chosen
-            }
-        };
+        let shape = shape(&gemm, product, end);
+        let described = Described::new(&shape, end.bias)?;
+        let (described, algorithm) = self.algorithm(described, shape)?;
+        let none = CublasError(Status::CUBLAS_STATUS_NOT_SUPPORTED);
+        let algorithm = answered("cublasLtMatmulAlgoGetHeuristic", algorithm.ok_or(none))?;
         let (Some(product), [a, b, c]) = (described.product, &described.layouts[..]) else {
             return Ok(());
         };
@@ -158,6 +186,13 @@ impl Drop for Ended {
 }
 
 impl Described {
+    fn new(shape: &Shape, bias: Option<Address>) -> Result<Self, DriverError> {
+        let mut made = Self::default();
+        made.product(shape, bias)?;
+        made.layouts(shape)?;
+        Ok(made)
+    }
+
     fn product(&mut self, shape: &Shape, bias: Option<Address>) -> Result<(), DriverError> {
         let (computed, scaled) = (
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -236,7 +271,7 @@ impl Described {
         &mut self,
         handle: sys::cublasLtHandle_t,
         shape: &Shape,
-    ) -> Result<sys::cublasLtMatmulAlgo_t, DriverError> {
+    ) -> Result<Option<sys::cublasLtMatmulAlgo_t>, DriverError> {
         let made = answered(
             "cublasLtMatmulPreferenceCreate",
             result::create_matmul_pref(),
@@ -251,6 +286,10 @@ impl Described {
         let workspace = WORKSPACE;
         let most = Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         set(most, (&raw const workspace).cast(), size_of::<usize>())?;
+        // The other schemes add parts of sums in the type of the result, which may have 16 bits.
+        let reduction = Reduction::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        let schemes = Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
+        set(schemes, (&raw const reduction).cast(), 4)?;
         let [a, b, c] = &shape.aligned;
         for (attribute, aligned) in [
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a),
@@ -263,15 +302,18 @@ impl Described {
         let (Some(product), [a, b, c]) = (self.product, &self.layouts[..]) else {
             return answered(
                 "cublasLtMatmulAlgoGetHeuristic",
-                Err(CublasError(
-                    sys::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE,
-                )),
+                Err(CublasError(Status::CUBLAS_STATUS_INVALID_VALUE)),
             );
         };
         // SAFETY: all of these exist.
         let found =
             unsafe { result::get_matmul_algo_heuristic(handle, product, *a, *b, *c, *c, made) };
-        Ok(answered("cublasLtMatmulAlgoGetHeuristic", found)?.algo)
+        match found {
+            Err(CublasError(Status::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(None),
+            found => Ok(Some(
+                answered("cublasLtMatmulAlgoGetHeuristic", found)?.algo,
+            )),
+        }
     }
 }
 

@@ -342,14 +342,14 @@ impl Driver for Live {
         said("cuLaunchKernel", answer)
     }
 
+    fn ends(&mut self, on: Stream, product: &Product) -> Result<bool, DriverError> {
+        let stream = self.queue(on)?;
+        Products::of(&mut self.queues[on.0 as usize].products, stream)?.ends(product)
+    }
+
     fn multiply(&mut self, on: Stream, product: &Product) -> Result<(), DriverError> {
         let stream = self.queue(on)?;
-        let products = &mut self.queues[on.0 as usize].products;
-        let products = match products {
-            Some(products) => products,
-            None => products.insert(Products::new(stream)?),
-        };
-        products.multiply(stream, product)
+        Products::of(&mut self.queues[on.0 as usize].products, stream)?.multiply(stream, product)
     }
 
     fn copy(

@@ -2,8 +2,8 @@
 //!
 //! cuBLAS takes matrices by columns. A matrix by rows is its own transpose by columns, so
 //! `out = a b` by rows is `out^T = b^T a^T` by columns: the operands change places and nothing is
-//! copied. Sums are of 32-bit floats, whatever factors and results lie in: TF32 is off (`CUBLAS_DEFAULT_MATH`), and atomics are not
-//! allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
+//! copied. Sums are of 32-bit floats, whatever factors and results lie in: TF32 is not asked for, parts of sums are not
+//! added in 16 bits (`CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`), and atomics are not allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
 //! results are not the same bit for bit in every run.
 
 use super::calls::{product_said, said};
@@ -84,13 +84,46 @@ impl Products {
             let workspace = made.workspace as *mut _;
             let set = sys::cublasSetWorkspace_v2(handle, workspace, WORKSPACE).result();
             product_said("cublasSetWorkspace", set)?;
-            let mode = sys::cublasMath_t::CUBLAS_DEFAULT_MATH;
+            let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
             product_said(
                 "cublasSetMathMode",
                 sys::cublasSetMathMode(handle, mode).result(),
             )?;
         }
         Ok(made)
+    }
+
+    /// The handle of a stream, made for its first product.
+    ///
+    /// # Errors
+    /// As [`Products::new`].
+    pub fn of(made: &mut Option<Self>, stream: CUstream) -> Result<&mut Self, DriverError> {
+        let kept = match made.take() {
+            Some(kept) => kept,
+            None => Self::new(stream)?,
+        };
+        Ok(made.insert(kept))
+    }
+
+    fn ended(&mut self) -> Result<&mut Ended, DriverError> {
+        let ended = match self.ended.take() {
+            Some(ended) => ended,
+            None => Ended::new()?,
+        };
+        Ok(self.ended.insert(ended))
+    }
+
+    /// Whether cuBLASLt has an algorithm that computes a product together with its end.
+    ///
+    /// # Errors
+    /// As [`Products::multiply`].
+    pub fn ends(&mut self, product: &Product) -> Result<bool, DriverError> {
+        match product.end {
+            Some(end) if product.rows > 0 && product.columns > 0 && product.inner > 0 => {
+                self.ended()?.knows(product, end)
+            }
+            Some(_) | None => Ok(false),
+        }
     }
 
     /// Puts a product on the stream.
@@ -105,11 +138,7 @@ impl Products {
             return cleared(stream, product);
         }
         if let Some(end) = product.end {
-            let ended = match &mut self.ended {
-                Some(ended) => ended,
-                None => self.ended.insert(Ended::new()?),
-            };
-            return ended.multiply(stream, product, end);
+            return self.ended()?.multiply(stream, product, end);
         }
         let gemm = by_columns(product)?;
         let op = |transposed: bool| match transposed {
