@@ -95,25 +95,39 @@ impl Station {
                 Some(skip) => {
                     self.skipping(gpu, *buffer, skip, (tag, iteration), moment, wanted)?
                 }
-                None => self.filled(gpu, *buffer, (tag, iteration)),
+                None => self.filled(gpu, *buffer, (tag, iteration))?,
             },
             Instr::HaloReduce { buffer, skip } => match skip {
                 Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), moment)?,
-                None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true),
+                None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true)?,
             },
             Instr::AllReduce { buffers } => self.sums(buffers, tag),
-            Instr::Redistribute { .. } => self.redistribute(gpu, instr, (tag, iteration)),
-            _ => return Ok(None),
+            Instr::Redistribute { .. } => self.redistribute(gpu, instr, (tag, iteration))?,
+            Instr::Launch(_)
+            | Instr::MatMul { .. }
+            | Instr::SparseMatMul { .. }
+            | Instr::SparseDropout { .. }
+            | Instr::Densify { .. }
+            | Instr::Begin(_)
+            | Instr::Finish(_)
+            | Instr::Loss { .. }
+            | Instr::Metrics { .. }
+            | Instr::Repeat { .. }
+            | Instr::Chunks { .. }
+            | Instr::Send(_)
+            | Instr::Receive(_)
+            | Instr::Move { .. }
+            | Instr::Remember { .. } => return Ok(None),
         }))
     }
 
     /// Own rows to those who read them.
-    fn filled(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32)) -> Halves {
+    fn filled(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32)) -> Result<Halves, Fault> {
         let (order, columns) = (self.in_group(), self.row_words(at));
         let slot = self.slot(at, iteration);
-        let own = self.own_rows(gpu, self.own.place.chunk, order, slot, columns);
+        let own = self.own_rows(gpu, self.own.place.chunk, order, slot, columns)?;
         let halo = self.halo_rows(order, slot, columns, &|_| true);
-        self.moved(at, tag, own, halo, Write::Replace)
+        Ok(self.moved(at, tag, own, halo, Write::Replace))
     }
 
     /// Halo rows to their owners, as far as they are `wanted`, who add them in order of the ranks if they are to.
@@ -124,15 +138,15 @@ impl Station {
         (tag, iteration): (u32, u32),
         wanted: &dyn Fn(u32) -> bool,
         adds: bool,
-    ) -> Halves {
+    ) -> Result<Halves, Fault> {
         let columns = self.row_words(at);
         let slot = self.slot(at, iteration);
         let halo = self.halo_rows(self.in_group(), slot, columns, wanted);
         let own = match adds {
-            true => self.own_rows(gpu, self.own.place.chunk, 0, slot, columns),
+            true => self.own_rows(gpu, self.own.place.chunk, 0, slot, columns)?,
             false => Vec::new(),
         };
-        self.moved(at, tag, halo, own, Write::Add)
+        Ok(self.moved(at, tag, halo, own, Write::Add))
     }
 
     /// Words of a row of a buffer.
@@ -186,13 +200,13 @@ impl Station {
         order: u32,
         at: Address,
         columns: u64,
-    ) -> Vec<(u32, Vec<Rows>)> {
+    ) -> Result<Vec<(u32, Vec<Rows>)>, Fault> {
         let rows = |(other, list): (u32, &[u32])| {
             let rows = Rows {
-                list: Some((gpu.at(list), self.shown(gpu, list))),
+                list: Some((gpu.at(list)?, self.shown(gpu, list))),
                 ..Rows::dense(at, list.len() as u64, columns)
             };
-            (self.absolute(other), vec![rows])
+            Ok((self.absolute(other), vec![rows]))
         };
         self.own.part.sent(chunk, order).map(rows).collect()
     }
@@ -287,7 +301,12 @@ impl Station {
         pieces.into_iter().map(put).collect()
     }
 
-    fn redistribute(&self, gpu: &Gpu, instr: &Instr, (tag, iteration): (u32, u32)) -> Halves {
+    fn redistribute(
+        &self,
+        gpu: &Gpu,
+        instr: &Instr,
+        (tag, iteration): (u32, u32),
+    ) -> Result<Halves, Fault> {
         let Instr::Redistribute {
             how,
             from,
@@ -297,7 +316,7 @@ impl Station {
             moved,
         } = instr
         else {
-            return Halves::default();
+            return Ok(Halves::default());
         };
         let rank = self.in_group() as usize;
         let (ids, _) = self.own.part.moved(*moved, rank);
@@ -311,23 +330,24 @@ impl Station {
         };
         let (source, target) = (self.matrix(from, iteration), self.slot(*to, iteration));
         let storage = self.own.program.buffer(to.buffer).storage;
-        let rows = |block: &Block, at: Address| Rows {
-            storage,
-            ..self.block(gpu, &block.words(storage), at, *moved)
+        let rows = |block: &Block, at: Address| {
+            let rows = self.block(gpu, &block.words(storage), at, *moved)?;
+            Ok::<Rows, Fault>(Rows { storage, ..rows })
         };
-        let sends = geometry.sends().into_iter();
-        let sends =
-            sends.map(|(other, block)| (self.absolute(other as u32), vec![rows(&block, source)]));
+        let mut sends = Vec::new();
+        for (other, block) in geometry.sends() {
+            sends.push((self.absolute(other as u32), vec![rows(&block, source)?]));
+        }
         let (mut expects, mut finish) = (Vec::new(), vec![Act::Packed(tag)]);
         if let Some(stride) = geometry.padded() {
             let stride = stride / storage.in_word() as usize;
-            finish.extend(self.clear_rows(gpu, target, stride, *moved));
+            finish.extend(self.clear_rows(gpu, target, stride, *moved)?);
         }
         for landing in geometry.landings() {
-            let to = rows(&landing.to, target);
+            let to = rows(&landing.to, target)?;
             match landing.own {
                 Some(own) if to.floats() > 0 => {
-                    finish.push(Act::Put(rows(&own, source), to, landing.write));
+                    finish.push(Act::Put(rows(&own, source)?, to, landing.write));
                 }
                 Some(_) => {}
                 None => {
@@ -337,15 +357,21 @@ impl Station {
                 }
             }
         }
-        let round = self.round(tag, sends.collect(), expects);
-        Halves {
+        let round = self.round(tag, sends, expects);
+        Ok(Halves {
             begin: vec![Act::Send(round)],
             finish,
-        }
+        })
     }
 
     /// Sets the moved rows of a result to 0.
-    fn clear_rows(&self, gpu: &Gpu, at: Address, stride: usize, moved: Moved) -> Vec<Act> {
+    fn clear_rows(
+        &self,
+        gpu: &Gpu,
+        at: Address,
+        stride: usize,
+        moved: Moved,
+    ) -> Result<Vec<Act>, Fault> {
         let columns = Columns::one(0, stride);
         let clear = |rank: usize| {
             let block = Block {
@@ -353,19 +379,19 @@ impl Station {
                 stride,
                 columns,
             };
-            let to = self.block(gpu, &block, at, moved);
+            let to = self.block(gpu, &block, at, moved)?;
             // One row of zeros for all.
             let zeros = Rows {
                 stride: 0,
                 ..Rows::dense(self.zeros, to.count, stride as u64)
             };
-            Act::Put(zeros, to, Write::Replace)
+            Ok(Act::Put(zeros, to, Write::Replace))
         };
         (0..self.own.group.ranks as usize).map(clear).collect()
     }
 
     /// The rows of a block of a matrix, which is counted in words.
-    fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Rows {
+    fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Result<Rows, Fault> {
         let rank = self.in_group() as usize;
         let (ids, own) = self.own.part.moved(moved, rank);
         let (list, of) = match block.rows {
@@ -376,14 +402,18 @@ impl Station {
             offset: 0,
             ..block.columns
         };
-        Rows {
+        let list = match list {
+            Some(list) => Some((gpu.at(list)?, self.shown(gpu, list))),
+            None => None,
+        };
+        Ok(Rows {
             at: at.plus(4 * block.columns.offset as u64),
-            list: list.map(|list| (gpu.at(list), self.shown(gpu, list))),
+            list,
             count: ids[of].len() as u64,
             stride: block.stride as u64,
             columns,
             storage: Storage::F32,
-        }
+        })
     }
 
     /// A list as drivers that check want it.

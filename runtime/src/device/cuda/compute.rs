@@ -7,6 +7,7 @@ use super::moments::Moments;
 use super::moves::Rows;
 use super::station::Station;
 use crate::exchange::moves::Write;
+use crate::executor::Fault;
 use crate::moment::Moment;
 use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
@@ -21,6 +22,10 @@ struct Targets {
     labels: u64,
     values: u64,
 }
+
+/// What is begun and finished is a message or a copy.
+const NO_COPY: Fault = Fault::Missing("two halves of an instruction that has none");
+const NO_KERNEL: Fault = Fault::Missing("a kernel for a message or a loop");
 
 /// A product over some of the rows of an instruction.
 struct Part {
@@ -44,7 +49,7 @@ impl Station {
         let iteration = step.iteration;
         match step.instr {
             Instr::Launch(launch) => {
-                let operands = self.operands(gpu, launch, iteration, moments);
+                let operands = self.operands(gpu, launch, iteration, moments)?;
                 self.launch(gpu, step, &operands)
             }
             Instr::MatMul { finish, .. } => {
@@ -52,7 +57,7 @@ impl Station {
                 let Some(launch) = finish.as_ref().filter(|_| !ended) else {
                     return Ok(());
                 };
-                let operands = self.operands(gpu, launch, iteration, moments);
+                let operands = self.operands(gpu, launch, iteration, moments)?;
                 self.launch(gpu, step, &operands)
             }
             Instr::SparseMatMul { values, b, out, .. } => {
@@ -103,10 +108,35 @@ impl Station {
                         let (halves, ends) = ([begins, !begins], [from, to]);
                         self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
                     }
-                    _ => Ok(()),
+                    Instr::Launch(_)
+                    | Instr::MatMul { .. }
+                    | Instr::SparseMatMul { .. }
+                    | Instr::SparseDropout { .. }
+                    | Instr::Densify { .. }
+                    | Instr::HaloExchange { .. }
+                    | Instr::HaloReduce { .. }
+                    | Instr::AllReduce { .. }
+                    | Instr::Redistribute { .. }
+                    | Instr::Begin(_)
+                    | Instr::Finish(_)
+                    | Instr::Loss { .. }
+                    | Instr::Metrics { .. }
+                    | Instr::Repeat { .. }
+                    | Instr::Chunks { .. }
+                    | Instr::Send(_)
+                    | Instr::Receive(_)
+                    | Instr::Remember { .. } => Err(NO_COPY.into()),
                 }
             }
-            _ => Ok(()),
+            // These are messages, which have acts, and loops, which are run step by step.
+            Instr::HaloExchange { .. }
+            | Instr::HaloReduce { .. }
+            | Instr::AllReduce { .. }
+            | Instr::Redistribute { .. }
+            | Instr::Send(_)
+            | Instr::Receive(_)
+            | Instr::Repeat { .. }
+            | Instr::Chunks { .. } => Err(NO_KERNEL.into()),
         }
     }
 
@@ -225,9 +255,9 @@ impl Station {
         let scale = (1.0 / (1.0 - f64::from(p))) as f32;
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
-            gpu.at(arcs.indptr).0,
-            gpu.at(arcs.indices).0,
-            gpu.at(ids).0,
+            gpu.at(arcs.indptr)?.0,
+            gpu.at(arcs.indices)?.0,
+            gpu.at(ids)?.0,
             moments.keys(&[site], iteration).0,
             rows.start,
             rows.end,
@@ -254,8 +284,8 @@ impl Station {
         let columns = features.map_or(0, |f| u64::from(f.columns));
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
-            gpu.at(arcs.indptr).0,
-            gpu.at(arcs.indices).0,
+            gpu.at(arcs.indptr)?.0,
+            gpu.at(arcs.indices)?.0,
             rows.start,
             rows.end,
             from.0,
@@ -297,13 +327,13 @@ impl Station {
             Loss::CrossEntropy => train,
             Loss::BinaryCrossEntropy => train * u64::from(classes),
         };
-        let Targets { labels, values } = self.targets(gpu);
+        let Targets { labels, values } = self.targets(gpu)?;
         let arguments = [
             logits.0.0,
             logits.1,
             grad.0.0,
             grad.1,
-            gpu.at(&self.sets).0,
+            gpu.at(&self.sets)?.0,
             labels,
             values,
             rows.start,
@@ -342,11 +372,11 @@ impl Station {
         let rows = self.rows_at_hand();
         let stride = u64::from(self.own.program.buffer(logits.buffer).columns);
         let at = self.slot(logits, iteration);
-        let Targets { labels, values } = self.targets(gpu);
+        let Targets { labels, values } = self.targets(gpu)?;
         let arguments = [
             at.0,
             stride,
-            gpu.at(&self.sets).0,
+            gpu.at(&self.sets)?.0,
             labels,
             values,
             rows.start,
@@ -381,13 +411,13 @@ impl Station {
         Ok(gpu.library(self.streams.compute, Entry::Sum, 1, &arguments, &touched)?)
     }
 
-    fn targets(&self, gpu: &Gpu) -> Targets {
+    fn targets(&self, gpu: &Gpu) -> Result<Targets, Fault> {
         let (labels, values) = match &self.own.part.labels {
             Labels::None => (0, 0),
-            Labels::Single(labels) => (gpu.at(labels).0, 0),
-            Labels::Multi { values, .. } => (0, gpu.at(values).0),
+            Labels::Single(labels) => (gpu.at(labels)?.0, 0),
+            Labels::Multi { values, .. } => (0, gpu.at(values)?.0),
         };
-        Targets { labels, values }
+        Ok(Targets { labels, values })
     }
 
     fn remember(

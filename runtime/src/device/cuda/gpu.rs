@@ -3,6 +3,7 @@
 use super::code::Code;
 use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
 use crate::RuntimeError;
+use crate::executor::Fault;
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_codegen::cuda::schedule::BLOCK;
 use std::collections::BTreeMap;
@@ -26,6 +27,19 @@ struct Mirror(BTreeMap<usize, Copied>);
 struct Copied {
     end: usize,
     at: Address,
+}
+
+const NOT_THERE: Fault = Fault::Missing("a list on the device that was never copied there");
+
+impl Mirror {
+    /// Where a list that is not empty lies, if it does.
+    fn find<T: Plain>(&self, list: &[T]) -> Option<Address> {
+        let begin = list.as_ptr() as usize;
+        let end = begin + size_of_val(list);
+        let (first, copied) = self.0.range(..=begin).next_back()?;
+        let offset = (begin - first) as u64;
+        (end <= copied.end).then(|| copied.at.plus(offset))
+    }
 }
 
 /// Numbers that are copied as they are.
@@ -66,7 +80,7 @@ impl Gpu {
 
     /// Copies a list to the device, unless it is there.
     pub(super) fn keep<T: Plain>(&mut self, list: &[T]) -> Result<(), DriverError> {
-        if list.is_empty() || self.at(list) != Address::default() {
+        if list.is_empty() || self.mirror.find(list).is_some() {
             return Ok(());
         }
         let bytes = bytes(list);
@@ -78,17 +92,15 @@ impl Gpu {
         Ok(())
     }
 
-    /// Where a list, or a part of one, lies on the device; nowhere if it is empty or was never copied.
-    pub(super) fn at<T: Plain>(&self, list: &[T]) -> Address {
-        let begin = list.as_ptr() as usize;
-        let end = begin + size_of_val(list);
-        let before = self.mirror.0.range(..=begin).next_back();
-        match before {
-            Some((first, copied)) if begin < end && end <= copied.end => {
-                copied.at.plus((begin - first) as u64)
-            }
-            _ => Address::default(),
+    /// Where a list, or a part of one, lies on the device; 0 for an empty one, of which nothing is read.
+    ///
+    /// # Errors
+    /// The list was never copied.
+    pub(super) fn at<T: Plain>(&self, list: &[T]) -> Result<Address, Fault> {
+        if list.is_empty() {
+            return Ok(Address::default());
         }
+        self.mirror.find(list).ok_or(NOT_THERE)
     }
 
     /// Launches an entry point of the library over so many items.
@@ -129,5 +141,26 @@ pub(super) fn written(at: Address, bytes: u64) -> Touched {
         at,
         bytes,
         written: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_lists_are_found_and_others_are_not() {
+        let (list, other) = ([1u32, 2, 3, 4, 5], [1u32, 2]);
+        let mut mirror = Mirror::default();
+        let begin = list.as_ptr() as usize;
+        let copied = Copied {
+            end: begin + size_of_val(&list),
+            at: Address(1024),
+        };
+        mirror.0.insert(begin, copied);
+        assert_eq!(mirror.find(&list), Some(Address(1024)));
+        assert_eq!(mirror.find(&list[2..4]), Some(Address(1032)));
+        // Not address 0, which a kernel would read.
+        assert_eq!(mirror.find(&other), None);
     }
 }

@@ -114,8 +114,8 @@ impl Tables {
         gpu: &mut Gpu,
         indptr: &[u64],
         rows: &Range<u64>,
-    ) -> Result<(OnDevice, u64, u64), DriverError> {
-        let key = (gpu.at(indptr), rows.start, rows.end);
+    ) -> Result<(OnDevice, u64, u64), Stop> {
+        let key = (gpu.at(indptr)?, rows.start, rows.end);
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
@@ -184,7 +184,24 @@ impl Station {
                 };
                 (loaded, vec![rows])
             }
-            _ => return Ok(Vec::new()),
+            Instr::MatMul { finish: None, .. }
+            | Instr::SparseMatMul { .. }
+            | Instr::SparseDropout { .. }
+            | Instr::Densify { .. }
+            | Instr::HaloExchange { .. }
+            | Instr::HaloReduce { .. }
+            | Instr::AllReduce { .. }
+            | Instr::Redistribute { .. }
+            | Instr::Begin(_)
+            | Instr::Finish(_)
+            | Instr::Loss { .. }
+            | Instr::Metrics { .. }
+            | Instr::Repeat { .. }
+            | Instr::Chunks { .. }
+            | Instr::Send(_)
+            | Instr::Receive(_)
+            | Instr::Move { .. }
+            | Instr::Remember { .. } => return Ok(Vec::new()),
         };
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
         let sections = self.arcs(&loaded, step.instr).and_then(|arcs| {
@@ -246,20 +263,20 @@ impl Station {
         launch: &program::Launch,
         iteration: u32,
         moments: &Moments,
-    ) -> Operands {
+    ) -> Result<Operands, Fault> {
         let first = |at: &program::Ref| {
             let skipped = self.own.skipped_bytes(*at, launch.chunk);
             Address(self.slot(*at, iteration).0.wrapping_sub(skipped))
         };
         let slots = |refs: &[program::Ref]| -> Vec<Address> { refs.iter().map(first).collect() };
-        Operands {
+        Ok(Operands {
             inputs: slots(&launch.inputs),
             outputs: slots(&launch.outputs),
             lists: slots(&launch.lists),
-            ids: gpu.at(self.own.part.ids(launch.rows)),
+            ids: gpu.at(self.own.part.ids(launch.rows))?,
             scalars: moments.scalars(&launch.scalars),
             keys: moments.keys(&launch.sites, iteration),
-        }
+        })
     }
 
     /// Launches the kernel of an instruction over all of its sections.
@@ -333,13 +350,17 @@ impl Station {
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
         let listed = |n: usize, kept: &[u32]| match operands.lists.get(n) {
-            Some(fetched) => fetched.0,
-            None => gpu.at(kept).0,
+            Some(fetched) => Ok(*fetched),
+            None if operands.lists.is_empty() => gpu.at(kept),
+            // What a launch reads and the device does not keep is fetched: this is not read.
+            None => Ok(Address::default()),
         };
+        let indptr = gpu.at(arcs.indptr)?;
+        let (indices, positions) = (listed(0, arcs.indices)?, listed(1, arcs.positions)?);
         let argument = |parameter: &Parameter| match *parameter {
-            Parameter::Indptr => gpu.at(arcs.indptr).0,
-            Parameter::Indices => listed(0, arcs.indices),
-            Parameter::Positions => listed(1, arcs.positions),
+            Parameter::Indptr => indptr.0,
+            Parameter::Indices => indices.0,
+            Parameter::Positions => positions.0,
             Parameter::Ids => operands.ids.0,
             Parameter::List => 0,
             Parameter::Scalars => operands.scalars.0,

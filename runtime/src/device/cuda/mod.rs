@@ -167,7 +167,24 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
     };
     let around = |instr: &Instr| match instr {
         Instr::Receive(passage) => passage.with == Neighbour::Previous,
-        _ => false,
+        Instr::Launch(_)
+        | Instr::MatMul { .. }
+        | Instr::SparseMatMul { .. }
+        | Instr::SparseDropout { .. }
+        | Instr::Densify { .. }
+        | Instr::HaloExchange { .. }
+        | Instr::HaloReduce { .. }
+        | Instr::AllReduce { .. }
+        | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
+        | Instr::Loss { .. }
+        | Instr::Metrics { .. }
+        | Instr::Repeat { .. }
+        | Instr::Chunks { .. }
+        | Instr::Send(_)
+        | Instr::Move { .. }
+        | Instr::Remember { .. } => false,
     };
     let lists = gnnc_ir::trace::Phase::ALL.map(|phase| program.list(phase));
     let ring = lists.into_iter().flatten().any(|instr| match instr {

@@ -111,7 +111,7 @@ impl Station {
         clock.gap = gap;
         let clock = clock.clone();
         let mut acts = Vec::new();
-        let all = self.own_rows(gpu, None, own, *rows, *columns);
+        let all = self.own_rows(gpu, None, own, *rows, *columns)?;
         if let Some(gap) = gap {
             let told = if clock.active { SENT } else { gap };
             acts.extend(all.iter().map(|(other, _)| Act::Tell(*tag, *other, told)));
@@ -206,7 +206,7 @@ impl Station {
         let place = self.own.clock(&skip.of, iteration).ok_or_else(missing)?;
         let clock = self.clock(place)?.clone();
         let fresh = |block: u32| clock.fresh(block, moment.epoch);
-        let mut halves = self.reduced(gpu, at, (tag, iteration), &fresh, clock.active);
+        let mut halves = self.reduced(gpu, at, (tag, iteration), &fresh, clock.active)?;
         let Some(left) = skip.left else {
             return Ok(halves);
         };

@@ -203,7 +203,20 @@ impl Station {
                         moments.add(&[], &[*site], step.iteration);
                         0
                     }
-                    _ => 0,
+                    Instr::Launch(_)
+                    | Instr::MatMul { .. }
+                    | Instr::SparseMatMul { .. }
+                    | Instr::Densify { .. }
+                    | Instr::HaloExchange { .. }
+                    | Instr::HaloReduce { .. }
+                    | Instr::Redistribute { .. }
+                    | Instr::Begin(_)
+                    | Instr::Finish(_)
+                    | Instr::Repeat { .. }
+                    | Instr::Chunks { .. }
+                    | Instr::Send(_)
+                    | Instr::Receive(_)
+                    | Instr::Move { .. } => 0,
                 };
                 needs.scratch_bytes = needs.scratch_bytes.max(scratch);
                 if let Instr::Launch(launch)
@@ -344,17 +357,36 @@ impl Station {
     /// The stream on which an instruction ends.
     pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
         match instr {
-            Instr::Begin(transfer) => match (&*transfer.what, self.copies) {
-                (Instr::Move { from, .. }, Some([fetches, stores])) => {
-                    match self.own.program.is_hosted(from.buffer) {
-                        true => fetches,
-                        false => stores,
-                    }
+            Instr::Begin(transfer) => {
+                let (Instr::Move { from, .. }, Some([fetches, stores])) =
+                    (&*transfer.what, self.copies)
+                else {
+                    return self.streams.messages;
+                };
+                if self.own.program.is_hosted(from.buffer) {
+                    fetches
+                } else {
+                    stores
                 }
-                _ => self.streams.messages,
-            },
+            }
             Instr::Send(_) => self.streams.messages,
-            _ => self.streams.compute,
+            Instr::Launch(_)
+            | Instr::MatMul { .. }
+            | Instr::SparseMatMul { .. }
+            | Instr::SparseDropout { .. }
+            | Instr::Densify { .. }
+            | Instr::HaloExchange { .. }
+            | Instr::HaloReduce { .. }
+            | Instr::AllReduce { .. }
+            | Instr::Redistribute { .. }
+            | Instr::Finish(_)
+            | Instr::Loss { .. }
+            | Instr::Metrics { .. }
+            | Instr::Repeat { .. }
+            | Instr::Chunks { .. }
+            | Instr::Receive(_)
+            | Instr::Move { .. }
+            | Instr::Remember { .. } => self.streams.compute,
         }
     }
 
