@@ -20,8 +20,11 @@ const ACCUMULATORS: u32 = 16;
 const ROW_LANES: u32 = 8;
 /// Blocks of a launch, at most; threads stride over what is left.
 const MOST_BLOCKS: u64 = 1 << 20;
-/// Rows or arcs that one block of a column reduction sums, at least.
+/// Rows or arcs that one block of a column reduction sums: at least so many, and more where there are enough blocks.
+const LEAST_PARTIAL: u64 = 8;
 const PARTIAL: u64 = 1024;
+/// Blocks of a column reduction that are enough: more than two for each multiprocessor of the largest GPU (148).
+const ENOUGH_PARTIALS: u64 = 320;
 /// Blocks of a column reduction, at most.
 const MOST_PARTIALS: u64 = 4096;
 /// Arcs from which a row is a hub if the caller has no better number: 512 arcs keep a warp busy
@@ -393,7 +396,10 @@ impl Schedule {
 
     /// Rows or arcs of each partial sum of a column reduction.
     pub fn partial_items(&self, size: &Size) -> u64 {
-        self.summed(size).div_ceil(MOST_PARTIALS).max(PARTIAL)
+        let summed = self.summed(size);
+        let enough = summed.div_ceil(ENOUGH_PARTIALS);
+        let least = enough.clamp(LEAST_PARTIAL, PARTIAL);
+        summed.div_ceil(MOST_PARTIALS).max(least)
     }
 
     /// Partial sums of a column reduction; 0 for other kernels.

@@ -1,6 +1,6 @@
 /* Losses, their derivatives, and counts of correct vertices. A warp works on a vertex, a block on
  * `GNNC_VERTICES` of them; blocks write sums of doubles, which `gnnc_sum` adds in their order. */
-#define GNNC_VERTICES 256u
+#define GNNC_VERTICES 32u
 
 static __device__ __forceinline__ float gnnc_warp_max(float x)
 {

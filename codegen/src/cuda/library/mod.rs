@@ -6,8 +6,8 @@
 use super::schedule::BLOCK;
 use gnnc_ir::storage::Storage;
 
-/// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`].
-const VERTICES: u64 = 256;
+/// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`]: 4 a warp, so that small graphs have many blocks.
+const VERTICES: u64 = 32;
 /// Floats of a block of [`Entry::Distance`].
 const FLOATS: u64 = 4096;
 /// Rows of a block of kernels with a warp for each row.
@@ -122,6 +122,14 @@ pub fn lanes(len: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A warp with many vertices in turn leaves most of a GPU idle.
+    #[test]
+    fn losses_of_small_graphs_have_two_blocks_a_multiprocessor() {
+        for entry in [Entry::Loss, Entry::Metrics] {
+            assert!(entry.blocks(10_000) >= 2 * 132);
+        }
+    }
 
     #[test]
     fn entries_have_the_arguments_of_the_text() {

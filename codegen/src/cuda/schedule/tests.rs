@@ -29,3 +29,35 @@ fn hubs_are_cut_into_chunks() {
     assert_eq!(hubs.chunk_arcs, [3, 6, 6, 9, 9, 10, 10, 13, 13, 14]);
     assert_eq!(Hubs::of(&[0, 3], 0..1, 3).rows, [0u32; 0]);
 }
+
+/// At least two blocks for each of 132 multiprocessors, also of Cora's 2,708 vertices; never more than can be added at once.
+#[test]
+fn column_sums_fill_a_gpu() {
+    let schedule = Schedule {
+        shape: column_shape(16, 4),
+        team: BLOCK,
+        columns: 16,
+        over: Items::Rows,
+        passes: vec![Pass {
+            entry: "k".to_owned(),
+            items: Items::Partials,
+            per_item: 1,
+            teams: 1,
+            slabs: 1,
+            shared_bytes: 0,
+        }],
+    };
+    for rows in [2_708, 80_000, 233_000, 2_000_000, 100_000_000] {
+        let size = Size {
+            rows,
+            ..Size::default()
+        };
+        let partials = schedule.partials(&size);
+        assert!(
+            (264..=MOST_PARTIALS).contains(&partials),
+            "{rows}: {partials}"
+        );
+        let covered = partials * schedule.partial_items(&size);
+        assert!(covered >= rows && covered - rows < schedule.partial_items(&size));
+    }
+}
