@@ -9,6 +9,9 @@
     reason = "a test may stop, and says what it skips"
 )]
 
+#[path = "../codegen/tests/support/mod.rs"]
+mod support;
+
 use gnnc::codegen::cache::Cache;
 use gnnc::codegen::cuda::cubin::Cubins;
 use gnnc::codegen::cuda::library::{self, Entry};
@@ -23,6 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use support::kernels::Form;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PLACEMENTS: [Placement; 2] = [Placement::Graph, Placement::Tensor];
@@ -152,6 +156,42 @@ fn the_library_compiles() {
             let usage = usage.unwrap_or_else(|| panic!("{entry}: {}", binary.log));
             assert_eq!(usage.spills, [0, 0], "{usage:?}");
         }
+    }
+}
+
+/// Rows of widths that no vector divides, such as the features and classes of Reddit, contiguous and in a wider matrix.
+#[test]
+fn odd_widths_do_not_spill() {
+    let mut sources = Vec::new();
+    for form in support::kernels::forms() {
+        for width in [7, 41, 602] {
+            let name = format!("k{}", sources.len());
+            // The softmax is of scores, which have no width.
+            let width = if form == Form::Softmax { 1 } else { width };
+            let kernel = support::kernels::dense_kernel(form, 1, width);
+            sources.push((
+                format!("{form:?} {width}"),
+                generate(&kernel, &name).unwrap(),
+            ));
+        }
+    }
+    for arch in ["sm_80", "sm_90"] {
+        let Some(nvrtc) = nvrtc("odd_widths_do_not_spill") else {
+            return;
+        };
+        let text = module(sources.iter().map(|(_, source)| source));
+        let binary = nvrtc.compile(&text, "odd.cu", arch).unwrap();
+        let mut spilled = String::new();
+        for (name, source) in &sources {
+            for entry in source.schedule.entries() {
+                let usage = binary.usage.iter().find(|usage| usage.entry == entry);
+                let usage = usage.unwrap_or_else(|| panic!("{entry}: {}", binary.log));
+                if usage.spills != [0, 0] {
+                    writeln!(spilled, "{name}: {usage:?}").unwrap();
+                }
+            }
+        }
+        assert_eq!(spilled, "", "{arch}: registers are spilled");
     }
 }
 

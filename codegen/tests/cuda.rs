@@ -11,7 +11,7 @@
 
 mod support;
 
-use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, generate, module};
+use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
@@ -122,7 +122,8 @@ impl Host {
         Some(Self { library, sources })
     }
 
-    /// Runs kernel `number` over rows; rows with more than `most` arcs are hubs.
+    /// Runs kernel `number` over rows; rows with more than `most` arcs are hubs. In reverse, threads run in the other
+    /// order, and teams take rows by their degrees.
     fn run(&self, number: usize, case: &Case, most: u64, reverse: bool) -> Vec<Vec<f32>> {
         let source = &self.sources[number];
         let (indptr, indices) = case.arcs();
@@ -145,6 +146,15 @@ impl Host {
         let mut outputs = aligned(&case.kernel.outputs, &before);
         let starts = |x: &mut Aligned| x.quads.as_mut_ptr() as u64;
         let output_starts: Vec<u64> = outputs.iter_mut().map(starts).collect();
+        let ordered = match schedule.ordered() && reverse {
+            true => by_degree(indptr, 0..rows, most),
+            false => Vec::new(),
+        };
+        let order = if ordered.is_empty() {
+            0
+        } else {
+            ordered.as_ptr() as u64
+        };
         let mut scratch = vec![f32::NAN; schedule.scratch_floats(&size) as usize];
         let scratch_start = scratch.as_mut_ptr() as u64;
         let value = |parameter: &Parameter| match *parameter {
@@ -160,6 +170,7 @@ impl Host {
             Parameter::Input(n) => inputs[usize::from(n)].quads.as_ptr() as u64,
             Parameter::Output(n) => output_starts[usize::from(n)],
             Parameter::HubArcs => most,
+            Parameter::Order => order,
             Parameter::HubRows => hubs.rows.as_ptr() as u64,
             Parameter::HubCount => size.hubs,
             Parameter::FirstChunks => hubs.first_chunks.as_ptr() as u64,
@@ -197,7 +208,7 @@ impl Host {
         let found = self.run(number, case, 7, false);
         case.compare(&format!("{name} with hubs"), &found);
         let reversed = self.run(number, case, 7, true);
-        let message = "depends on the order of threads";
+        let message = "depends on the order of threads or rows";
         assert_eq!(bits(found), bits(reversed), "{name}: {message}");
         let hubs = matches!(
             case.kernel.body,

@@ -15,6 +15,8 @@ pub struct Emit<'a> {
     pub shape: Shape,
     /// Threads of a team.
     pub team: u32,
+    /// Whether teams may take rows in another order.
+    pub ordered: bool,
     /// The text so far.
     pub text: Text,
     names: Vec<String>,
@@ -27,6 +29,7 @@ impl<'a> Emit<'a> {
             kernel,
             shape: schedule.shape,
             team: schedule.team,
+            ordered: schedule.ordered(),
             text: Text::default(),
             names: schedule.entries().map(str::to_owned).collect(),
         }

@@ -34,7 +34,10 @@ impl Emit<'_> {
         self.text.line("u64 row = 0, first = 0, last = 0;");
         self.text.line("int whole = 0, part = 0;");
         self.text.open("if (item < rows)");
-        self.text.line("row = begin + item;");
+        self.text.line(match self.ordered {
+            true => "row = order ? order[item] : begin + item;",
+            false => "row = begin + item;",
+        });
         self.text.line("first = indptr[row];");
         self.text.line("last = indptr[row + 1];");
         self.text.line("whole = last - first <= hub_arcs;");
@@ -146,6 +149,12 @@ impl Emit<'_> {
         }
     }
 
+    /// Whether some vectors of the threads lie behind the end of a row.
+    fn has_tail(&self) -> bool {
+        let shape = self.shape;
+        shape.lanes * shape.vector * shape.tiles * shape.slabs != self.columns()
+    }
+
     /// Runs `body` for every vector of the thread that lies in the row, with `t` and `at`.
     pub fn tiles(&mut self, body: impl FnOnce(&mut Self, Columns)) {
         let shape = self.shape;
@@ -155,13 +164,13 @@ impl Emit<'_> {
             .open(format!("for (u32 t = 0; t < {}u; ++t)", shape.tiles));
         self.text
             .line(format!("const u32 at = column + t * {step}u;"));
-        let exact = step * shape.tiles * shape.slabs == self.columns();
-        if !exact {
+        let tail = self.has_tail();
+        if tail {
             self.text.open(format!("if (at < {}u)", self.columns()));
         }
         let columns = self.columns_at("at");
         body(self, columns);
-        if !exact {
+        if tail {
             self.text.close();
         }
         self.text.close();
@@ -176,7 +185,9 @@ impl Emit<'_> {
             .inputs
             .iter()
             .any(|input| input.picked.is_some());
-        let under_way = if picks { UNDER_WAY / 2 } else { UNDER_WAY };
+        // A comparison for each vector takes registers as well: 602 columns spilled.
+        let halved = picks || self.has_tail();
+        let under_way = if halved { UNDER_WAY / 2 } else { UNDER_WAY };
         let unroll = (under_way / (shape.tiles * shape.vector)).clamp(1, 4);
         self.text.directive(&format!("#pragma unroll {unroll}"));
         self.text.open(match shape.apart {

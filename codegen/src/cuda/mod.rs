@@ -27,7 +27,7 @@ mod prelude;
 pub mod schedule;
 mod text;
 
-pub use schedule::{Hubs, Launch, Parameter, Schedule, Size};
+pub use schedule::{Hubs, Launch, Parameter, Schedule, Size, by_degree};
 
 use crate::verify::{SpecError, verify};
 use gnnc_ir::expr::{Expr, Value};

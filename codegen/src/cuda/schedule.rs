@@ -5,7 +5,10 @@
 use crate::walk::{Walk, result_shape};
 use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
 use gnnc_ir::storage::Storage;
+pub use order::by_degree;
 use std::ops::Range;
+
+mod order;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
@@ -151,6 +154,8 @@ pub enum Parameter {
     Output(u16),
     /// Arcs of the longest row that is no hub.
     HubArcs,
+    /// [`by_degree`] where [`Schedule::ordered`], null for the rows as they are.
+    Order,
     /// [`Hubs::rows`].
     HubRows,
     /// Number of hub rows.
@@ -176,8 +181,8 @@ impl Parameter {
     pub fn of(kernel: &Kernel) -> Vec<Self> {
         use Parameter::{
             Begin, ChunkArcs, ChunkCount, ChunkRows, End, FirstChunks, HubArcs, HubCount, HubRows,
-            Ids, Indices, Indptr, Keys, List, PartialCount, PartialItems, Positions, Scalars,
-            Scratch,
+            Ids, Indices, Indptr, Keys, List, Order, PartialCount, PartialItems, Positions,
+            Scalars, Scratch,
         };
         let mut parameters = vec![
             Indptr, Indices, Positions, Ids, List, Scalars, Keys, Begin, End,
@@ -186,6 +191,7 @@ impl Parameter {
         parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
         parameters.extend_from_slice(match kernel.body {
             Body::Gather { .. } | Body::TypeSum { .. } => &[
+                Order,
                 HubArcs,
                 HubRows,
                 HubCount,
@@ -228,6 +234,7 @@ impl Parameter {
                 element(kernel.outputs.get(usize::from(n)))
             ),
             Self::HubArcs => "u64 hub_arcs".into(),
+            Self::Order => "const u32 *__restrict__ order".into(),
             Self::HubRows => "const u32 *__restrict__ hub_rows".into(),
             Self::HubCount => "u64 hubs".into(),
             Self::FirstChunks => "const u32 *__restrict__ first_chunks".into(),

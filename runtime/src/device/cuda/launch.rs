@@ -10,7 +10,7 @@ use crate::executor::Fault;
 use crate::part::Walkable;
 use crate::sparse;
 use crate::steps::Step;
-use gnnc_codegen::cuda::{Hubs, Parameter, Size};
+use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::memory::ALIGN;
@@ -25,13 +25,15 @@ pub(super) struct Section {
     pub(super) rows: Range<u64>,
     pub(super) size: Size,
     hubs: OnDevice,
+    order: Address,
 }
 
-/// Hubs of sections, by the address of the first arcs of the rows and by the rows.
+/// Hubs and orders of sections, by the address of the first arcs of the rows and by the rows.
 pub(super) struct Tables {
     /// Arcs from which a row is a hub.
     most: u64,
     known: BTreeMap<(Address, u64, u64), (OnDevice, u64, u64)>,
+    orders: BTreeMap<(Address, u64, u64), Address>,
 }
 
 /// Where [`Hubs`] lie.
@@ -104,7 +106,28 @@ impl Tables {
         Self {
             most,
             known: BTreeMap::new(),
+            orders: BTreeMap::new(),
         }
+    }
+
+    /// The order of rows, copied to the device where it is not there yet; null where they stay as they are.
+    fn order(&mut self, gpu: &mut Gpu, indptr: &[u64], rows: &Range<u64>) -> Result<Address, Stop> {
+        let key = (gpu.at(indptr)?, rows.start, rows.end);
+        if let Some(known) = self.orders.get(&key) {
+            return Ok(*known);
+        }
+        let order = bytes(&by_degree(
+            indptr,
+            rows.start as usize..rows.end as usize,
+            self.most,
+        ));
+        let mut at = Address::default();
+        if !order.is_empty() {
+            at = gpu.driver.allocate(order.len() as u64)?;
+            gpu.driver.upload(gpu.main, &order, at)?;
+        }
+        self.orders.insert(key, at);
+        Ok(at)
     }
 
     /// The hubs among rows, copied to the device where they are not there yet; with their number and that
@@ -370,6 +393,7 @@ impl Station {
             Parameter::Input(n) => pointer(&operands.inputs, n),
             Parameter::Output(n) => pointer(&operands.outputs, n),
             Parameter::HubArcs => self.tables.most,
+            Parameter::Order => section.order.0,
             Parameter::HubRows => hubs.rows.0,
             Parameter::HubCount => size.hubs,
             Parameter::FirstChunks => hubs.first_chunks.0,
@@ -430,6 +454,11 @@ fn section(
         true => Default::default(),
         false => tables.of(gpu, arcs.indptr, &rows)?,
     };
+    let ordered = loaded.source.schedule.ordered() && !arcs.indptr.is_empty();
+    let order = match ordered {
+        true => tables.order(gpu, arcs.indptr, &rows)?,
+        false => Address::default(),
+    };
     let size = Size {
         rows: rows.end - rows.start,
         arcs: first(rows.end) - first(rows.start),
@@ -441,5 +470,6 @@ fn section(
         rows,
         size,
         hubs,
+        order,
     })
 }

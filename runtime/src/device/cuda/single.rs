@@ -2,7 +2,7 @@
 //! GPU with the interpreter.
 
 use super::driver::{Address, Driver, DriverError, Event, Function, Launch, Stream, Touched};
-use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, generate, module};
+use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
 use gnnc_codegen::verify::SpecError;
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::kernel::Kernel;
@@ -204,6 +204,7 @@ impl Single {
                     at.0
                 }
                 Parameter::HubArcs => arrays.hub_arcs,
+                Parameter::Order => self.order(driver, source, arrays)?,
                 Parameter::HubRows => self.read(driver, &bytes_of(&hubs.rows))?,
                 Parameter::HubCount => size.hubs,
                 Parameter::FirstChunks => self.read(driver, &bytes_of(&hubs.first_chunks))?,
@@ -226,6 +227,23 @@ impl Single {
             }
         }
         Ok(())
+    }
+
+    /// The order of rows, or null.
+    fn order(
+        &mut self,
+        driver: &mut dyn Driver,
+        source: &Source,
+        arrays: &Arrays,
+    ) -> Result<u64, SingleError> {
+        if !source.schedule.ordered() {
+            return Ok(0);
+        }
+        let order = by_degree(arrays.indptr, 0..arrays.rows as usize, arrays.hub_arcs);
+        match order.is_empty() {
+            true => Ok(0),
+            false => self.read(driver, &bytes_of(&order)),
+        }
     }
 
     /// Memory with these bytes, which kernels read. An empty array has an address too.
