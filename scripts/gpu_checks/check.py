@@ -59,7 +59,7 @@ def do(step, machine, listed, report):
 def run(folder, options):
     """Runs the steps; 0 if all of them passed or were skipped."""
     options.out.mkdir(parents=True, exist_ok=True)
-    report = Report(options.out, options.only)
+    report = Report(options.out, [*options.only, "graphs"])
     machine = Machine(folder, options)
     try:
         listed = {"gpus": [], "libraries": [], "processor": "", "no_gpu": "gnnc devices failed"}
@@ -68,10 +68,15 @@ def run(folder, options):
         except (RuntimeError, OutOfTime) as error:
             report.note("devices", "gnnc devices", "failed", str(error))
         report.about = about(listed)
-        measured = [step for step in options.only if step in ("kernels", "epochs")] if listed["gpus"] else []
-        machine.make_graphs(sorted({graph for step in measured for graph in graphs(machine, step)}, reverse=True))
+        measured = list(STEPS) if options.make_graphs else options.only
+        wanted = {graph: None for step in measured for graph in graphs(step, options)}
+        machine.make_graphs(wanted if listed["gpus"] else [])
         for step in options.only:
             do(step, machine, listed, report)
+        machine.budget(options.seconds)
+        for name in list(machine.background):
+            found, words = outcome(lambda name=name: machine.graph(name) or ("passed", ""))
+            report.note("graphs", name, found, words)
     finally:
         machine.end()
         report.write()

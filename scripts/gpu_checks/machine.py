@@ -26,12 +26,14 @@ class Machine:
         self.gnnc = folder / "gnnc"
         self.last = time.monotonic() + options.seconds - RESERVE
         self.until = self.last
-        self.environment = libraries.environment(options.out / "libraries", options.cuda_libraries)
-        self.environment.setdefault("GNNC_CACHE", str(folder / "cache"))
+        options.keep.mkdir(parents=True, exist_ok=True)
+        self.environment = libraries.environment(options.keep / "libraries", options.cuda_libraries)
+        self.environment.setdefault("GNNC_CACHE", str(options.keep / "cache"))
         self.answers = Answers(folder / "answers.json", self.gnnc)
         self.device = ["--device", f"cuda:{options.gpu}"]
         self.logs = options.out / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.graphs = options.keep / "graphs"
         self.background = {}
 
     def budget(self, seconds):
@@ -86,11 +88,11 @@ class Machine:
         """Generates graphs in the background, each by a process of its own."""
         script = self.folder / "benches" / "gpu" / "graphs.py"
         for name in names:
-            words = [self.options.python, "-B", script, "--folder", self.folder / "graphs", name]
+            words = [self.options.python, "-B", script, "--folder", self.graphs, name]
             self.background[name] = self.start(words, f"graph-{name}")
 
     def graph(self, name):
-        """Waits for a graph of the background."""
+        """Waits for a graph of the background; what is made by no process was made before."""
         child = self.background.pop(name, None)
         if child is None:
             return

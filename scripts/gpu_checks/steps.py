@@ -167,7 +167,7 @@ def benchmark(machine, name, graph):
     machine.graph(graph)
     script = machine.folder / "benches" / "gpu" / f"{name}.py"
     words = [machine.options.python, "-B", script, "--graphs", graph, "--device", machine.device[1]]
-    words += ["--out", machine.options.out / f"gpu-{name}-{graph}", "--folder", machine.folder / "graphs"]
+    words += ["--out", machine.options.out / f"gpu-{name}-{graph}", "--folder", machine.graphs]
     words += ["--quick"] if machine.options.quick else []
     done = machine.run(words, f"{name}-{graph}", machine.options.seconds)
     if done.process.returncode != 0:
@@ -177,21 +177,23 @@ def benchmark(machine, name, graph):
 
 def kernels(machine, listed):
     """Kernels beside PyTorch's."""
-    for graph in graphs(machine, "kernels"):
+    for graph in graphs("kernels", machine.options):
         yield graph, lambda graph=graph: benchmark(machine, "kernels", graph)
 
 
 def epochs(machine, listed):
     """Epochs beside PyTorch and PyTorch Geometric."""
-    for graph in graphs(machine, "epochs"):
+    for graph in graphs("epochs", machine.options):
         yield graph, lambda graph=graph: benchmark(machine, "epochs", graph)
 
 
-def graphs(machine, step):
-    """Graphs of a benchmark, in order of worth."""
-    if machine.options.quick:
+def graphs(step, options):
+    """Graphs of a step, in order of worth."""
+    if step not in ("kernels", "epochs"):
+        return []
+    if options.quick:
         return ["twitter-like"]
-    return {"kernels": ["twitter-like", "reddit-like"], "epochs": ["reddit-like", "twitter-like"]}[step]
+    return ["twitter-like", "reddit-like"] if step == "kernels" else ["reddit-like", "twitter-like"]
 
 
 # Seconds of each step. What belongs together fits into ten minutes: the first three, kernels, epochs, the next three.
