@@ -118,6 +118,42 @@ fn halves_are_rounded_as_they_are_defined() {
     }
 }
 
+/// Sums of products are one instruction a term where the processor has it, and never a call.
+#[test]
+fn sums_of_products_are_fused() {
+    let compiler = Compiler::new(None).unwrap();
+    let mut product = Expr::leaf(Value::Load(0));
+    product.push(Value::Load(1));
+    product.push(Value::Binary(Binary::Mul, 0, 1));
+    let weight = Operand {
+        column_step: 0,
+        ..Operand::dense(At::Edge, 1, 1)
+    };
+    let kernel = Kernel {
+        body: Body::Gather {
+            set: EdgeSet::Plain,
+            to: End::Dst,
+            reduce: Reduce::Sum,
+            value: product,
+            finish: Expr::leaf(Value::Acc),
+        },
+        heads: 1,
+        width: 16,
+        inputs: vec![Operand::dense(At::Src, 1, 16), weight],
+        outputs: vec![Operand::dense(At::Row, 1, 16)],
+        masks: vec![],
+        scalars: 0,
+    };
+    let assembly = compiler.assembly(&kernel).unwrap();
+    #[cfg(target_arch = "x86_64")]
+    let (fused, has) = ("vfmadd", std::arch::is_x86_feature_detected!("fma"));
+    #[cfg(not(target_arch = "x86_64"))]
+    let (fused, has) = ("fmla", cfg!(target_arch = "aarch64"));
+    assert_eq!(assembly.contains(fused), has, "{assembly}");
+    let part = Part::random(&mut Random(5), 9, 4, 40);
+    check(&compiler, "fused", &kernel, &part, 1);
+}
+
 #[test]
 fn graphs_without_arcs_or_rows() {
     let compiler = Compiler::new(None).unwrap();

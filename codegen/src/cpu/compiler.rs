@@ -2,14 +2,15 @@
 
 use super::function::Emit;
 use super::jit::Code;
+use super::target::Target;
 use crate::CodegenError;
 use crate::args::{ArgsError, KernelArgs, RawArgs};
 use crate::cache::Cache;
 use crate::verify::verify;
+use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
-use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::flatten::{elementwise, flatten};
@@ -21,10 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Compiles kernels for the running processor.
 pub struct Compiler {
-    isa: OwnedTargetIsa,
-    fma: bool,
-    /// Everything but the function that determines its code.
-    target: String,
+    target: Target,
     cache: Option<Cache>,
     memo: Mutex<BTreeMap<String, Arc<Compiled>>>,
     compiled: AtomicU64,
@@ -89,38 +87,8 @@ impl Compiled {
 impl Compiler {
     /// A compiler for the running processor that keeps compiled code in a cache, if given.
     pub fn new(cache: Option<Cache>) -> Result<Self, CodegenError> {
-        let mut flags = settings::builder();
-        for (name, value) in [("opt_level", "speed"), ("is_pic", "true")] {
-            flags
-                .set(name, value)
-                .map_err(|e| CodegenError::Target(e.to_string()))?;
-        }
-        let verifier = if cfg!(debug_assertions) {
-            "true"
-        } else {
-            "false"
-        };
-        flags
-            .set("enable_verifier", verifier)
-            .map_err(|e| CodegenError::Target(e.to_string()))?;
-        let isa = cranelift_native::builder()
-            .map_err(|e| CodegenError::Target(e.to_string()))?
-            .finish(settings::Flags::new(flags))
-            .map_err(|e| CodegenError::Target(e.to_string()))?;
-        let isa_flags: Vec<String> = isa.isa_flags().iter().map(ToString::to_string).collect();
-        let x86 = isa.name() == "x64";
-        let fma = !x86 || isa_flags.iter().any(|flag| flag == "has_fma = true");
-        let target = format!(
-            "gnnc-codegen {} cranelift {} {} {}",
-            env!("CARGO_PKG_VERSION"),
-            cranelift_codegen::VERSION,
-            isa.triple(),
-            isa_flags.join(", ")
-        );
         Ok(Self {
-            isa,
-            fma,
-            target,
+            target: Target::native()?,
             cache,
             memo: Mutex::default(),
             compiled: AtomicU64::new(0),
@@ -142,7 +110,7 @@ impl Compiler {
             return Ok(Arc::clone(known));
         }
         let function = self.function(kernel)?;
-        let key = format!("{}\n{}", self.target, function.display());
+        let key = format!("{}\n{}", self.target.key, function.display());
         let stored = self.cache.as_ref().and_then(|cache| cache.load(&key));
         let bytes = match stored {
             Some(bytes) => {
@@ -193,12 +161,12 @@ impl Compiler {
         if elements.is_some() {
             one_long_row(&mut kernel);
         }
-        let mut signature = Signature::new(CallConv::triple_default(self.isa.triple()));
+        let mut signature = Signature::new(CallConv::triple_default(self.target.isa.triple()));
         signature.params.extend([AbiParam::new(types::I64); 3]);
         let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
         let mut context = FunctionBuilderContext::new();
         let builder = FunctionBuilder::new(&mut function, &mut context);
-        let mut emit = Emit::new(builder, &kernel, self.fma);
+        let mut emit = Emit::new(builder, &kernel, self.target.fma);
         match &kernel.body {
             Body::Map { values, .. } => match elements {
                 Some(width) => emit.map_elements(values, width),
@@ -224,14 +192,24 @@ impl Compiler {
             Body::ColReduce { value, .. } => emit.col_reduce(value),
             Body::EdgeSoftmax { value, .. } => emit.edge_softmax(value),
         }
-        emit.finish(self.isa.frontend_config());
+        emit.finish(self.target.isa.frontend_config());
         Ok(function)
     }
 
-    fn machine_code(&self, function: Function) -> Result<Vec<u8>, CodegenError> {
-        let mut context = cranelift_codegen::Context::for_function(function);
+    /// The instructions of the processor that a kernel becomes, one a line.
+    pub fn assembly(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+        let mut context = Context::for_function(self.function(kernel)?);
+        context.set_disasm(true);
         let code = context
-            .compile(&*self.isa, &mut ControlPlane::default())
+            .compile(&*self.target.isa, &mut ControlPlane::default())
+            .map_err(|e| CodegenError::Cranelift(format!("{:?}", e.inner)))?;
+        Ok(code.vcode.clone().unwrap_or_default())
+    }
+
+    fn machine_code(&self, function: Function) -> Result<Vec<u8>, CodegenError> {
+        let mut context = Context::for_function(function);
+        let code = context
+            .compile(&*self.target.isa, &mut ControlPlane::default())
             .map_err(|e| CodegenError::Cranelift(format!("{:?}", e.inner)))?;
         let relocations = code.buffer.relocs().len();
         if relocations > 0 {

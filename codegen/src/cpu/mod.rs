@@ -13,6 +13,7 @@ pub mod jit;
 mod masks;
 mod math;
 mod schedule;
+mod target;
 mod vectors;
 
 pub use compiler::{Compiled, Compiler, Statistics};

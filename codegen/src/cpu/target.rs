@@ -1,0 +1,59 @@
+//! The running processor: what code is generated for, and how the cache tells its code from other code.
+
+use crate::CodegenError;
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+
+/// Increase this when a generator change must not find code that an older generator left in the cache.
+const REVISION: u32 = 2;
+
+/// The processor that code is generated for.
+pub struct Target {
+    /// Its instructions, as Cranelift knows them.
+    pub isa: OwnedTargetIsa,
+    /// Whether it multiplies and adds in one instruction.
+    pub fma: bool,
+    /// Everything but the function that determines its machine code.
+    pub key: String,
+}
+
+impl Target {
+    /// The processor that this process runs on.
+    pub fn native() -> Result<Self, CodegenError> {
+        let refused = |reason: &dyn ToString| CodegenError::Target(reason.to_string());
+        let mut flags = settings::builder();
+        let verifier = cfg!(debug_assertions).to_string();
+        for (name, value) in [
+            ("opt_level", "speed"),
+            ("is_pic", "true"),
+            ("enable_verifier", &verifier),
+        ] {
+            flags.set(name, value).map_err(|e| refused(&e))?;
+        }
+        let isa = cranelift_native::builder()
+            .map_err(|e| refused(&e))?
+            .finish(settings::Flags::new(flags))
+            .map_err(|e| refused(&e))?;
+        let fma = multiplies_and_adds(&*isa);
+        let isa_flags: Vec<String> = isa.isa_flags().iter().map(ToString::to_string).collect();
+        let key = format!(
+            "gnnc-codegen {} revision {REVISION} cranelift {} {} fma={fma} {}",
+            env!("CARGO_PKG_VERSION"),
+            cranelift_codegen::VERSION,
+            isa.triple(),
+            isa_flags.join(", ")
+        );
+        Ok(Self { isa, fma, key })
+    }
+}
+
+/// Whether Cranelift emits one instruction for a multiplication and an addition. On x86 without FMA or AVX it would
+/// call a function for each lane; everywhere else the instruction is part of the base set.
+fn multiplies_and_adds(isa: &dyn TargetIsa) -> bool {
+    let values = isa.isa_flags();
+    let has = |name: &str| {
+        let value = values.iter().find(|value| value.name == name);
+        value.and_then(settings::Value::as_bool) == Some(true)
+    };
+    isa.name() != "x64" || (has("has_fma") && has("has_avx"))
+}
