@@ -1,5 +1,6 @@
 //! The run-time arguments of a compiled kernel.
 
+use crate::checks::{Checks, Memory, MemoryRange};
 use crate::walk::{self, Walk};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::storage::Storage;
@@ -42,6 +43,8 @@ pub struct RawArgs {
     pub scalars: *const f32,
     /// The key of each mask.
     pub keys: *const u64,
+    /// What checked code compares its accesses with; null for other code.
+    pub checks: *const Checks,
 }
 
 /// A buffer of floats that a kernel reads or writes, or of words that hold two elements of 16 bits each.
@@ -98,6 +101,14 @@ pub enum ArgsError {
         needed: u64,
         /// Elements given.
         found: u64,
+    },
+    /// Checked code met an access outside of what it was given.
+    #[error("the kernel reads or writes outside of {memory}, which has {bytes} bytes")]
+    Outside {
+        /// What it was to access.
+        memory: Memory,
+        /// Its length.
+        bytes: u64,
     },
     /// The row offsets are not ascending.
     #[error("row offsets fall after row {row}")]
@@ -160,6 +171,7 @@ impl PackedArgs<'_> {
             outputs: self.outputs.as_ptr(),
             scalars: slices.scalars.as_ptr(),
             keys: slices.keys.as_ptr(),
+            checks: std::ptr::null(),
         }
     }
 }
@@ -181,8 +193,7 @@ impl KernelArgs<'_> {
         if begin > end {
             return Err(ArgsError::Range { begin, end });
         }
-        at_least("inputs", kernel.inputs.len(), self.inputs.len())?;
-        at_least("outputs", kernel.outputs.len(), self.outputs.len())?;
+        self.count(kernel)?;
         at_least("scalars", kernel.scalars.into(), self.scalars.len())?;
         at_least("mask keys", kernel.masks.len(), self.keys.len())?;
         let dense = u64::from(kernel.heads) * u64::from(kernel.width);
@@ -220,6 +231,30 @@ impl KernelArgs<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that there are as many inputs and outputs as the kernel has.
+    pub fn count(&self, kernel: &Kernel) -> Result<(), ArgsError> {
+        at_least("inputs", kernel.inputs.len(), self.inputs.len())?;
+        at_least("outputs", kernel.outputs.len(), self.outputs.len())
+    }
+
+    /// What checked code compares its accesses with.
+    pub fn checks(&self) -> Checks {
+        let lists = [
+            MemoryRange::of(self.indptr),
+            MemoryRange::of(self.indices),
+            MemoryRange::of(self.positions),
+            MemoryRange::of(self.ids),
+            MemoryRange::of(self.list),
+            MemoryRange::of(self.scalars),
+            MemoryRange::of(self.keys),
+        ];
+        let ranges = |buffers: &[Buffer]| -> Vec<MemoryRange> {
+            let range = |buffer: &Buffer| MemoryRange::new(buffer.ptr, buffer.len);
+            buffers.iter().map(range).collect()
+        };
+        Checks::new(lists, &ranges(&self.inputs), &ranges(&self.outputs))
     }
 
     fn fits(

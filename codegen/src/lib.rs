@@ -63,6 +63,7 @@
 
 pub mod args;
 pub mod cache;
+pub mod checks;
 pub mod cpu;
 pub mod cuda;
 pub mod oracle;

@@ -169,6 +169,7 @@ pub(crate) unsafe fn multiply(
         outputs: outputs.as_ptr(),
         scalars: std::ptr::null(),
         keys: std::ptr::null(),
+        checks: std::ptr::null(),
     };
     let width = u64::from(kernel.kernel().width);
     let work = (walkable.csr.indices.len() as u64 + walkable.csr.rows() as u64) * width;

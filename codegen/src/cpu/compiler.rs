@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Compiles kernels for the running processor.
 pub struct Compiler {
     target: Target,
+    checked: bool,
     cache: Option<Cache>,
     memo: Mutex<BTreeMap<String, Arc<Compiled>>>,
     compiled: AtomicU64,
@@ -46,6 +47,7 @@ pub struct Statistics {
 pub struct Compiled {
     kernel: Kernel,
     code: Code,
+    checked: bool,
 }
 
 impl Compiled {
@@ -59,27 +61,43 @@ impl Compiled {
         self.code.bytes().len()
     }
 
+    /// Whether the code compares every access with the bounds in [`RawArgs::checks`].
+    pub fn is_checked(&self) -> bool {
+        self.checked
+    }
+
     /// Runs the kernel over the rows `begin .. end`; calls on disjoint rows may run at once.
     ///
     /// # Safety
     /// Everything that the kernel touches over these rows must lie inside the buffers (see
-    /// [`KernelArgs::check`]), and nothing else may use the outputs' elements meanwhile.
+    /// [`KernelArgs::check`]), and nothing else may use the outputs' elements meanwhile. Checked code
+    /// needs [`RawArgs::checks`] instead of the former.
     pub unsafe fn run(&self, args: &RawArgs, begin: u64, end: u64) {
         // SAFETY: the code was generated for this signature; the caller vouches for `args`.
         unsafe { self.code.entry()(args, begin, end) }
     }
 
-    /// Runs the kernel over `rows`. Debug builds check first that all arguments are large
-    /// enough and return what is wrong.
+    /// Runs the kernel over `rows` and returns what is wrong with its arguments. Checked code notices
+    /// it at the access itself; other code is not run unless [`KernelArgs::check`] accepts the arguments.
     ///
     /// # Safety
-    /// As [`Self::run`].
+    /// Nothing else may use the outputs' elements meanwhile.
     pub unsafe fn run_args(&self, args: &KernelArgs, rows: Range<u64>) -> Result<(), ArgsError> {
-        if cfg!(debug_assertions) {
-            args.check(&self.kernel, rows.clone())?;
+        let packed = args.pack();
+        if self.checked {
+            args.count(&self.kernel)?;
+            let checks = args.checks();
+            let raw = RawArgs {
+                checks: &checks,
+                ..packed.raw()
+            };
+            // SAFETY: the pointers are there, and every access is checked.
+            unsafe { self.run(&raw, rows.start, rows.end) };
+            return checks.result();
         }
-        // SAFETY: as the caller promised.
-        unsafe { self.run(&args.pack().raw(), rows.start, rows.end) };
+        args.check(&self.kernel, rows.clone())?;
+        // SAFETY: what the kernel touches was checked; the caller vouches for the outputs.
+        unsafe { self.run(&packed.raw(), rows.start, rows.end) };
         Ok(())
     }
 }
@@ -89,11 +107,21 @@ impl Compiler {
     pub fn new(cache: Option<Cache>) -> Result<Self, CodegenError> {
         Ok(Self {
             target: Target::native()?,
+            checked: false,
             cache,
             memo: Mutex::default(),
             compiled: AtomicU64::new(0),
             disk_hits: AtomicU64::new(0),
             memory_hits: AtomicU64::new(0),
+        })
+    }
+
+    /// The same, for code that compares every load and store with the bounds of what it accesses: slow, for tests.
+    /// Such code stops at the first access that is outside, and [`Compiled::run_args`] says of what.
+    pub fn checked(cache_dir: Option<PathBuf>) -> Result<Self, CodegenError> {
+        Ok(Self {
+            checked: true,
+            ..Self::new(cache_dir)?
         })
     }
 
@@ -130,6 +158,7 @@ impl Compiler {
         let compiled = Arc::new(Compiled {
             kernel: kernel.clone(),
             code,
+            checked: self.checked,
         });
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(memo.entry(spec).or_insert(compiled)))
@@ -166,7 +195,7 @@ impl Compiler {
         let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
         let mut context = FunctionBuilderContext::new();
         let builder = FunctionBuilder::new(&mut function, &mut context);
-        let mut emit = Emit::new(builder, &kernel, self.target.fma);
+        let mut emit = Emit::new(builder, &kernel, self.target.fma, self.checked);
         match &kernel.body {
             Body::Map { values, .. } => match elements {
                 Some(width) => emit.map_elements(values, width),

@@ -7,8 +7,9 @@
 //! additions as it is. Sums that would be rounded in the output do not wait there: such rows are one block.
 
 use super::exprs::Scope;
-use super::function::{Base, Emit, WindowAt, plain};
+use super::function::{Base, Emit, WindowAt};
 use super::schedule::{Pass, Window, passes, peel};
+use crate::checks::Memory;
 use crate::walk::Walk;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
@@ -249,9 +250,7 @@ impl Emit<'_, '_> {
         let operand = self.kernel.inputs[usize::from(lookahead.input)];
         let later = self.b.ins().iadd_imm_s(k, lookahead.arcs);
         let later = self.b.ins().umin(later, lookahead.last_arc);
-        let offset = self.b.ins().ishl_imm_u(later, 2);
-        let address = self.b.ins().iadd(self.raw.indices, offset);
-        let row = self.b.ins().uload32(plain(), address, 0);
+        let row = self.entry(Memory::Indices, later);
         let start = self.inputs[usize::from(lookahead.input)];
         let pointer = self.row_pointer(start, operand, Some(row), base);
         let last = (heads - 1) * operand.head_step + (self.kernel.width - 1) * operand.column_step;
@@ -260,6 +259,7 @@ impl Emit<'_, '_> {
         for first in lines.take(LINES_OF_ROW) {
             // A load that might trap is not removed although nothing uses it.
             let at = ((operand.offset + first) * element) as i32;
+            self.check(Memory::Input(lookahead.input), pointer, at, 1);
             self.b
                 .ins()
                 .load(types::I8, MemFlagsData::new(), pointer, at);

@@ -3,6 +3,7 @@
 use super::exprs::{Place, Scope};
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
+use crate::checks::Memory;
 use crate::walk::Walk;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use gnnc_ir::expr::Expr;
@@ -15,7 +16,7 @@ impl Emit<'_, '_> {
     /// The scope of arc `k` of the CSR inside the scope of its row.
     pub fn arc_scope(&mut self, row: &Scope, k: Value) -> Scope {
         let mut scope = row.clone();
-        let other = self.entry(self.raw.indices, k);
+        let other = self.entry(Memory::Indices, k);
         let place = &mut scope.place;
         match Walk::of(&self.kernel.body) {
             Walk::Rows => {}
@@ -27,7 +28,7 @@ impl Emit<'_, '_> {
                     .iter()
                     .any(|operand| operand.at == At::Edge)
                 {
-                    place.edge = Some(self.entry(self.raw.positions, k));
+                    place.edge = Some(self.entry(Memory::Positions, k));
                 }
             }
             Walk::ArcsByType => place.edge = Some(other),
@@ -92,7 +93,8 @@ impl Emit<'_, '_> {
         offsets
             .iter_mut()
             .for_each(|offset| *offset += operand.offset);
-        self.store_lanes(pointer, &offsets, vector, operand.storage);
+        let memory = Memory::Output(output as u16);
+        self.store_lanes(memory, pointer, &offsets, vector, operand.storage);
     }
 
     /// Loads a vector from its lanes' places in the first output.
@@ -102,7 +104,7 @@ impl Emit<'_, '_> {
         offsets
             .iter_mut()
             .for_each(|offset| *offset += operand.offset);
-        self.load_lanes(pointer, &offsets, operand.storage)
+        self.load_lanes(Memory::Output(0), pointer, &offsets, operand.storage)
     }
 
     /// `out_i = values_i` for every row or arc.
@@ -138,8 +140,8 @@ impl Emit<'_, '_> {
     pub fn map_elements(&mut self, values: &[Expr], width: u32) {
         let (mut first, mut last) = (self.begin, self.end);
         if Walk::of(&self.kernel.body) == Walk::Arcs {
-            first = self.arc_range(first).0;
-            last = self.arc_range(last).0;
+            first = self.first_arc(first);
+            last = self.first_arc(last);
         }
         let first = self.b.ins().imul_imm_s(first, i64::from(width));
         let last = self.b.ins().imul_imm_s(last, i64::from(width));

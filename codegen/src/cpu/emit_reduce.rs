@@ -3,6 +3,7 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, passes};
+use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use gnnc_ir::expr::Expr;
@@ -200,7 +201,8 @@ impl Emit<'_, '_> {
             }
             for (lanes, &sum) in window.vectors.iter().zip(&sums) {
                 let sum = emit.b.use_var(sum);
-                emit.store_lanes(pointer, &lanes.offsets(width, 1), sum, Storage::F32);
+                let offsets = lanes.offsets(width, 1);
+                emit.store_lanes(Memory::Output(0), pointer, &offsets, sum, Storage::F32);
             }
         });
     }

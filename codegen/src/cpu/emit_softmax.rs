@@ -3,6 +3,7 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
+use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use gnnc_ir::expr::Expr;
@@ -131,10 +132,10 @@ impl Emit<'_, '_> {
         used: usize,
     ) {
         let (pointer, offsets) = self.result_place(k, base, lanes);
-        let score = self.load_lanes(pointer, &offsets, Storage::F32);
+        let score = self.load_lanes(Memory::Output(0), pointer, &offsets, Storage::F32);
         let below = self.b.ins().fsub(score, top);
         let weight = self.exp(below);
-        self.store_lanes(pointer, &offsets, weight, Storage::F32);
+        self.store_lanes(Memory::Output(0), pointer, &offsets, weight, Storage::F32);
         let weight = self.only_lanes(Reduce::Sum, weight, used);
         let acc = self.b.use_var(sum);
         let acc = self.b.ins().fadd(acc, weight);
@@ -143,9 +144,9 @@ impl Emit<'_, '_> {
 
     fn scale(&mut self, k: Value, base: Base, lanes: &Lanes, inverse: Value) {
         let (pointer, offsets) = self.result_place(k, base, lanes);
-        let weight = self.load_lanes(pointer, &offsets, Storage::F32);
+        let weight = self.load_lanes(Memory::Output(0), pointer, &offsets, Storage::F32);
         let result = self.b.ins().fmul(weight, inverse);
-        self.store_lanes(pointer, &offsets, result, Storage::F32);
+        self.store_lanes(Memory::Output(0), pointer, &offsets, result, Storage::F32);
     }
 
     /// Address of the arc's row of results and the floats that the lanes stand for: heads,

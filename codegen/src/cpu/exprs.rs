@@ -1,7 +1,8 @@
 //! Expressions of a kernel on vectors.
 
-use super::function::{Base, Emit, plain};
+use super::function::{Base, Emit};
 use super::schedule::Lanes;
+use crate::checks::Memory;
 use crate::walk;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::expr::{Expr, Value as Term};
@@ -175,7 +176,7 @@ impl Emit<'_, '_> {
             At::One => None,
             At::List => {
                 if scope.listed.is_none() {
-                    scope.listed = scope.place.row.map(|row| self.entry(self.raw.list, row));
+                    scope.listed = scope.place.row.map(|row| self.entry(Memory::List, row));
                 }
                 scope.listed
             }
@@ -211,7 +212,7 @@ impl Emit<'_, '_> {
                 pointer
             }
         };
-        let value = self.load_lanes(pointer, &offsets, operand.storage);
+        let value = self.load_lanes(Memory::Input(input), pointer, &offsets, operand.storage);
         scope.loads.push((input, offsets, value));
         value
     }
@@ -223,13 +224,13 @@ impl Emit<'_, '_> {
         let start = self.inputs[usize::from(by)];
         let pointer = self.row_pointer(start, operand, row, Base::default());
         let offset = (operand.offset * operand.storage.bytes() as u32) as i32;
-        let number = self.b.ins().load(types::F32, plain(), pointer, offset);
+        let number = self.read(Memory::Input(by), types::F32, pointer, offset);
         self.b.ins().fcvt_to_sint_sat(types::I64, number)
     }
 
     fn id_of(&mut self, vertex: Option<Value>) -> Value {
         match vertex {
-            Some(vertex) => self.entry(self.raw.ids, vertex),
+            Some(vertex) => self.entry(Memory::Ids, vertex),
             None => self.int(0),
         }
     }

@@ -1,6 +1,8 @@
 //! The function under construction: its arguments, loops and constants.
 
+use super::memory::{Checks, plain};
 use super::schedule::{Pass, Window};
+use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
@@ -29,6 +31,8 @@ pub struct Emit<'a, 'f> {
     pub scalars: Vec<Value>,
     /// Low and high half of each mask's key.
     pub keys: Vec<(Value, Value)>,
+    /// In checked code: what each access is compared with.
+    pub checks: Option<Checks>,
 }
 
 /// The pointers of [`crate::args::RawArgs`].
@@ -64,66 +68,81 @@ pub struct WindowAt {
     pub first_of: Option<u32>,
 }
 
-/// Flags of all memory accesses: they cannot trap, alignment is that of a float.
-pub fn plain() -> MemFlagsData {
-    MemFlagsData::new().with_notrap()
-}
-
 impl<'a, 'f> Emit<'a, 'f> {
     /// Starts the function: reads its arguments.
-    pub fn new(mut b: FunctionBuilder<'f>, kernel: &'a Kernel, fma: bool) -> Self {
+    pub fn new(mut b: FunctionBuilder<'f>, kernel: &'a Kernel, fma: bool, checked: bool) -> Self {
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
         let [args, begin, end] = [0, 1, 2].map(|i| b.block_params(entry)[i]);
-        let field =
-            |b: &mut FunctionBuilder, n: i32| b.ins().load(types::I64, plain(), args, 8 * n);
-        let raw = Raw {
-            indptr: field(&mut b, 0),
-            indices: field(&mut b, 1),
-            positions: field(&mut b, 2),
-            ids: field(&mut b, 3),
-            list: field(&mut b, 4),
-        };
-        let mut pointers = |n: i32, count: usize| -> Vec<Value> {
-            let table = field(&mut b, n);
-            (0..count as i32)
-                .map(|i| b.ins().load(types::I64, plain(), table, 8 * i))
-                .collect()
-        };
-        let inputs = pointers(5, kernel.inputs.len());
-        let outputs = pointers(6, kernel.outputs.len());
-        let scalars = field(&mut b, 7);
-        let scalars = (0..i32::from(kernel.scalars))
-            .map(|i| {
-                let scalar = b.ins().load(types::F32, plain(), scalars, 4 * i);
-                b.ins().splat(types::F32X4, scalar)
-            })
-            .collect();
-        let keys = field(&mut b, 8);
-        let keys = (0..kernel.masks.len() as i32)
-            .map(|i| {
-                let low = b.ins().load(types::I32, plain(), keys, 8 * i);
-                (low, b.ins().load(types::I32, plain(), keys, 8 * i + 4))
-            })
-            .collect();
-        Self {
-            b,
-            kernel,
-            fma,
-            raw,
-            begin,
-            end,
+        let fields: [Value; 10] =
+            std::array::from_fn(|n| b.ins().load(types::I64, plain(), args, 8 * n as i32));
+        let [
+            indptr,
+            indices,
+            positions,
+            ids,
+            list,
             inputs,
             outputs,
             scalars,
             keys,
+            table,
+        ] = fields;
+        let mut pointers = |table: Value, count: usize| -> Vec<Value> {
+            (0..count as i32)
+                .map(|i| b.ins().load(types::I64, plain(), table, 8 * i))
+                .collect()
+        };
+        let inputs = pointers(inputs, kernel.inputs.len());
+        let outputs = pointers(outputs, kernel.outputs.len());
+        let mut emit = Self {
+            b,
+            kernel,
+            fma,
+            raw: Raw {
+                indptr,
+                indices,
+                positions,
+                ids,
+                list,
+            },
+            begin,
+            end,
+            inputs,
+            outputs,
+            scalars: Vec::new(),
+            keys: Vec::new(),
+            checks: None,
+        };
+        if checked {
+            emit.begin_checks(table);
+        }
+        emit.read_scalars(scalars);
+        emit.read_keys(keys);
+        emit
+    }
+
+    fn read_scalars(&mut self, table: Value) {
+        for i in 0..i32::from(self.kernel.scalars) {
+            let scalar = self.read(Memory::Scalars, types::F32, table, 4 * i);
+            let lanes = self.b.ins().splat(types::F32X4, scalar);
+            self.scalars.push(lanes);
+        }
+    }
+
+    fn read_keys(&mut self, table: Value) {
+        for i in 0..self.kernel.masks.len() as i32 {
+            let low = self.read(Memory::Keys, types::I32, table, 8 * i);
+            let high = self.read(Memory::Keys, types::I32, table, 8 * i + 4);
+            self.keys.push((low, high));
         }
     }
 
     /// Ends the function.
     pub fn finish(mut self, config: TargetFrontendConfig) {
         self.b.ins().return_(&[]);
+        self.report_failures();
         self.b.seal_all_blocks();
         self.b.finalize(config);
     }
@@ -291,16 +310,29 @@ impl<'a, 'f> Emit<'a, 'f> {
 
     /// First and one past the last arc of a row.
     pub fn arc_range(&mut self, row: Value) -> (Value, Value) {
+        let first = self.first_arc(row);
+        let next = self.b.ins().iadd_imm_s(row, 1);
+        (first, self.first_arc(next))
+    }
+
+    /// First arc of a row, or one past the last arc of the row before it.
+    pub fn first_arc(&mut self, row: Value) -> Value {
         let offset = self.b.ins().ishl_imm_u(row, 3);
         let address = self.b.ins().iadd(self.raw.indptr, offset);
-        let first = self.b.ins().load(types::I64, plain(), address, 0);
-        (first, self.b.ins().load(types::I64, plain(), address, 8))
+        self.read(Memory::Indptr, types::I64, address, 0)
     }
 
     /// Entry `index` of a list of 32-bit numbers, as `i64`.
-    pub fn entry(&mut self, list: Value, index: Value) -> Value {
+    pub fn entry(&mut self, memory: Memory, index: Value) -> Value {
+        let list = match memory {
+            Memory::Positions => self.raw.positions,
+            Memory::Ids => self.raw.ids,
+            Memory::List => self.raw.list,
+            _ => self.raw.indices,
+        };
         let offset = self.b.ins().ishl_imm_u(index, 2);
         let address = self.b.ins().iadd(list, offset);
+        self.check(memory, address, 0, 4);
         self.b.ins().uload32(plain(), address, 0)
     }
 }

@@ -1,7 +1,9 @@
 //! Vectors of four floats to and from 16 bits in memory, as [`gnnc_ir::storage`] does it bit for bit.
 
-use super::function::{Emit, plain};
+use super::function::Emit;
+use super::memory::plain;
 use super::vectors::{Pattern, pattern};
+use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::storage::Storage;
@@ -12,8 +14,14 @@ fn bytes(element: u32) -> i32 {
 
 impl Emit<'_, '_> {
     /// Loads elements `pointer[offsets]`; lanes without an offset hold some finite number.
-    pub fn load_halves(&mut self, pointer: Value, offsets: &[u32], storage: Storage) -> Value {
-        let bits = self.load_bits(pointer, offsets);
+    pub fn load_halves(
+        &mut self,
+        memory: Memory,
+        pointer: Value,
+        offsets: &[u32],
+        storage: Storage,
+    ) -> Value {
+        let bits = self.load_bits(memory, pointer, offsets);
         match storage {
             Storage::F16 => self.f16_number(bits),
             Storage::F32 | Storage::Bf16 => {
@@ -26,6 +34,7 @@ impl Emit<'_, '_> {
     /// Stores the lanes of `vector` to elements `pointer[offsets]`.
     pub fn store_halves(
         &mut self,
+        memory: Memory,
         pointer: Value,
         offsets: &[u32],
         vector: Value,
@@ -35,20 +44,26 @@ impl Emit<'_, '_> {
             Storage::F16 => self.f16_bits(vector),
             Storage::F32 | Storage::Bf16 => self.bf16_bits(vector),
         };
-        self.store_bits(pointer, offsets, bits);
+        self.store_bits(memory, pointer, offsets, bits);
     }
 
     /// 16 bits in each lane of 32.
-    fn load_bits(&mut self, pointer: Value, offsets: &[u32]) -> Value {
+    fn load_bits(&mut self, memory: Memory, pointer: Value, offsets: &[u32]) -> Value {
         let one = |emit: &mut Self, element: u32| {
             let at = bytes(element);
-            emit.b.ins().uload16(types::I32, plain(), pointer, at)
+            emit.check(memory, pointer, at, 2);
+            let flags = emit.flags(memory);
+            emit.b.ins().uload16(types::I32, flags, pointer, at)
         };
         let first = bytes(offsets[0]);
         match (pattern(offsets), offsets.len()) {
-            (Pattern::Contiguous, 4) => self.b.ins().uload16x4(plain(), pointer, first),
+            (Pattern::Contiguous, 4) => {
+                self.check(memory, pointer, first, 8);
+                let flags = self.flags(memory);
+                self.b.ins().uload16x4(flags, pointer, first)
+            }
             (Pattern::Contiguous, 2) => {
-                let pair = self.b.ins().load(types::I32, plain(), pointer, first);
+                let pair = self.read(memory, types::I32, pointer, first);
                 let vector = self.b.ins().scalar_to_vector(types::I32X4, pair);
                 let elements = self.cast(types::I16X8, vector);
                 self.b.ins().uwiden_low(elements)
@@ -69,7 +84,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn store_bits(&mut self, pointer: Value, offsets: &[u32], bits: Value) {
+    fn store_bits(&mut self, memory: Memory, pointer: Value, offsets: &[u32], bits: Value) {
         let first = bytes(offsets[0]);
         let contiguous = pattern(offsets) == Pattern::Contiguous;
         if contiguous && matches!(offsets.len(), 2 | 4) {
@@ -80,11 +95,12 @@ impl Emit<'_, '_> {
             };
             let packed = self.cast(packed, narrow);
             let packed = self.b.ins().extractlane(packed, 0);
-            self.b.ins().store(plain(), packed, pointer, first);
+            self.write(memory, packed, pointer, first);
             return;
         }
         for (lane, &offset) in offsets.iter().enumerate() {
             let element = self.b.ins().extractlane(bits, lane as u8);
+            self.check(memory, pointer, bytes(offset), 2);
             self.b
                 .ins()
                 .istore16(plain(), element, pointer, bytes(offset));

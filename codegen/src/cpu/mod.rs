@@ -12,6 +12,7 @@ mod halves;
 pub mod jit;
 mod masks;
 mod math;
+mod memory;
 mod schedule;
 mod target;
 mod vectors;

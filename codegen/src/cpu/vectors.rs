@@ -1,6 +1,7 @@
 //! Vectors of four floats: loads and stores of 1 to 4 lanes, and reductions over lanes.
 
-use super::function::{Emit, plain};
+use super::function::Emit;
+use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::Reduce;
@@ -34,35 +35,38 @@ fn bytes(float: u32) -> i32 {
 
 impl Emit<'_, '_> {
     /// Loads elements `pointer[offsets]`; lanes without an offset hold some finite number.
-    pub fn load_lanes(&mut self, pointer: Value, offsets: &[u32], storage: Storage) -> Value {
+    pub fn load_lanes(
+        &mut self,
+        memory: Memory,
+        pointer: Value,
+        offsets: &[u32],
+        storage: Storage,
+    ) -> Value {
         if !storage.is_f32() {
-            return self.load_halves(pointer, offsets, storage);
+            return self.load_halves(memory, pointer, offsets, storage);
         }
         let first = bytes(offsets[0]);
         match (pattern(offsets), offsets.len()) {
-            (Pattern::Contiguous, 4) => self.b.ins().load(types::F32X4, plain(), pointer, first),
-            (Pattern::Contiguous, 2) => self.load_pair(pointer, first),
+            (Pattern::Contiguous, 4) => self.read(memory, types::F32X4, pointer, first),
+            (Pattern::Contiguous, 2) => self.load_pair(memory, pointer, first),
             (Pattern::Contiguous, 3) => {
-                let pair = self.load_pair(pointer, first);
-                let third = self.b.ins().load(types::F32, plain(), pointer, first + 8);
+                let pair = self.load_pair(memory, pointer, first);
+                let third = self.read(memory, types::F32, pointer, first + 8);
                 self.b.ins().insertlane(pair, third, 2)
             }
             (Pattern::Contiguous, _) => {
-                let scalar = self.b.ins().load(types::F32, plain(), pointer, first);
+                let scalar = self.read(memory, types::F32, pointer, first);
                 self.b.ins().scalar_to_vector(types::F32X4, scalar)
             }
             (Pattern::Same, _) => {
-                let scalar = self.b.ins().load(types::F32, plain(), pointer, first);
+                let scalar = self.read(memory, types::F32, pointer, first);
                 self.b.ins().splat(types::F32X4, scalar)
             }
             (Pattern::Scattered, _) => {
-                let scalar = self.b.ins().load(types::F32, plain(), pointer, first);
+                let scalar = self.read(memory, types::F32, pointer, first);
                 let mut vector = self.b.ins().scalar_to_vector(types::F32X4, scalar);
                 for (lane, &offset) in offsets.iter().enumerate().skip(1) {
-                    let scalar = self
-                        .b
-                        .ins()
-                        .load(types::F32, plain(), pointer, bytes(offset));
+                    let scalar = self.read(memory, types::F32, pointer, bytes(offset));
                     vector = self.b.ins().insertlane(vector, scalar, lane as u8);
                 }
                 vector
@@ -70,8 +74,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn load_pair(&mut self, pointer: Value, at: i32) -> Value {
-        let pair = self.b.ins().load(types::F64, plain(), pointer, at);
+    fn load_pair(&mut self, memory: Memory, pointer: Value, at: i32) -> Value {
+        let pair = self.read(memory, types::F64, pointer, at);
         let vector = self.b.ins().scalar_to_vector(types::F64X2, pair);
         self.cast(types::F32X4, vector)
     }
@@ -79,30 +83,31 @@ impl Emit<'_, '_> {
     /// Stores the lanes of `vector` to `pointer[offsets]`.
     pub fn store_lanes(
         &mut self,
+        memory: Memory,
         pointer: Value,
         offsets: &[u32],
         vector: Value,
         storage: Storage,
     ) {
         if !storage.is_f32() {
-            return self.store_halves(pointer, offsets, vector, storage);
+            return self.store_halves(memory, pointer, offsets, vector, storage);
         }
         let first = bytes(offsets[0]);
         let contiguous = pattern(offsets) == Pattern::Contiguous;
         if contiguous && offsets.len() == 4 {
-            self.b.ins().store(plain(), vector, pointer, first);
+            self.write(memory, vector, pointer, first);
             return;
         }
         let mut stored = 0;
         if contiguous && offsets.len() >= 2 {
             let pairs = self.cast(types::F64X2, vector);
             let pair = self.b.ins().extractlane(pairs, 0);
-            self.b.ins().store(plain(), pair, pointer, first);
+            self.write(memory, pair, pointer, first);
             stored = 2;
         }
         for (lane, &offset) in offsets.iter().enumerate().skip(stored) {
             let scalar = self.b.ins().extractlane(vector, lane as u8);
-            self.b.ins().store(plain(), scalar, pointer, bytes(offset));
+            self.write(memory, scalar, pointer, bytes(offset));
         }
     }
 

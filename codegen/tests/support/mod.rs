@@ -7,13 +7,14 @@ mod part;
 pub use part::{Part, TYPES};
 
 use gnnc_codegen::args::{Buffer, KernelArgs};
-use gnnc_codegen::cpu::Compiler;
+use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_codegen::oracle::{self, OracleArgs};
 use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Mask, Operand};
 use gnnc_ir::op::{Binary, Unary};
 use gnnc_ir::storage::Storage;
+use std::sync::LazyLock;
 
 /// SplitMix64.
 #[derive(Clone)]
@@ -240,7 +241,10 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Compares compiled code with the oracle, for all rows and for rows in several calls.
+/// Makes code that checks every access.
+static CHECKED: LazyLock<Compiler> = LazyLock::new(|| Compiler::checked(None).unwrap());
+
+/// Compares compiled code with the oracle, for all rows, for rows in several calls, and with every access checked.
 pub fn check(compiler: &Compiler, name: &str, kernel: &Kernel, part: &Part, seed: u64) {
     check_case(
         compiler,
@@ -267,12 +271,13 @@ pub fn check_with(
 fn check_case(compiler: &Compiler, name: &str, case: &Case) {
     let (kernel, part) = (case.kernel, case.part);
     let (indptr, indices) = case.arcs();
-    let compiled = compiler
-        .compile(kernel)
-        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let compile = |compiler: &Compiler| {
+        let compiled = compiler.compile(kernel);
+        compiled.unwrap_or_else(|e| panic!("{name}: {e}"))
+    };
     let inputs = kernel.inputs.iter().zip(&case.inputs);
     let inputs: Vec<Vec<f32>> = inputs.map(|(o, x)| packed(o, x)).collect();
-    let run = |ranges: &[(usize, usize)]| {
+    let run = |compiled: &Compiled, ranges: &[(usize, usize)]| {
         let before = case.outputs();
         let outputs = kernel.outputs.iter().zip(&before);
         let mut outputs: Vec<Vec<f32>> = outputs.map(|(o, x)| packed(o, x)).collect();
@@ -299,15 +304,22 @@ fn check_case(compiler: &Compiler, name: &str, case: &Case) {
         numbers.collect::<Vec<_>>()
     };
     let rows = part.rows(kernel);
-    let found = run(&[(0, rows)]);
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let compiled = compile(compiler);
+    let found = run(&compiled, &[(0, rows)]);
     case.compare(name, &found);
+    // Code that checks every access finds nothing wrong, and computes the same.
+    let checked = run(&compile(&CHECKED), &[(0, rows)]);
+    for (found, checked) in found.iter().zip(&checked) {
+        let same = bits(found) == bits(checked);
+        assert!(same, "{name}: checked code differs\n{kernel:?}");
+    }
     if matches!(kernel.body, Body::ColReduce { .. }) {
         return;
     }
     let (a, b) = (rows / 3, rows / 3 + rows / 2);
-    let split = run(&[(b, rows), (0, 0), (a, b), (b, b), (0, a)]);
+    let split = run(&compiled, &[(b, rows), (0, 0), (a, b), (b, b), (0, a)]);
     for (whole, split) in found.iter().zip(&split) {
-        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(
             bits(whole),
             bits(split),

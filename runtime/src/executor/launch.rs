@@ -117,6 +117,7 @@ impl Worker {
             outputs: self.memory.outputs.as_ptr(),
             scalars: self.memory.scalars.as_ptr(),
             keys: self.memory.keys.as_ptr(),
+            checks: std::ptr::null(),
         };
         if let Some(set) = spec.body.edge_set() {
             let (walkable, positions) = self.arcs(launch, set, Walk::of(&spec.body))?;

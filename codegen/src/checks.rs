@@ -1,0 +1,144 @@
+//! What checked code compares its accesses with; see [`crate::cpu::Compiler::checked`].
+
+use crate::args::ArgsError;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory that a kernel accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Row offsets.
+    Indptr,
+    /// Neighbours.
+    Indices,
+    /// Positions of edges.
+    Positions,
+    /// Global vertex ids.
+    Ids,
+    /// The row list.
+    List,
+    /// The run-time scalars.
+    Scalars,
+    /// The keys of masks.
+    Keys,
+    /// An input.
+    Input(u16),
+    /// An output.
+    Output(u16),
+}
+
+/// Memory that is neither an input nor an output, in the order of the ranges.
+const LISTS: [Memory; 7] = [
+    Memory::Indptr,
+    Memory::Indices,
+    Memory::Positions,
+    Memory::Ids,
+    Memory::List,
+    Memory::Scalars,
+    Memory::Keys,
+];
+
+impl Memory {
+    /// The position of its range for a kernel with so many inputs.
+    pub(crate) fn number(self, inputs: usize) -> usize {
+        match self {
+            Self::Input(i) => LISTS.len() + usize::from(i),
+            Self::Output(i) => LISTS.len() + inputs + usize::from(i),
+            Self::Indptr => 0,
+            Self::Indices => 1,
+            Self::Positions => 2,
+            Self::Ids => 3,
+            Self::List => 4,
+            Self::Scalars => 5,
+            Self::Keys => 6,
+        }
+    }
+
+    fn of_number(number: usize, inputs: usize) -> Self {
+        match number.checked_sub(LISTS.len()) {
+            None => LISTS[number],
+            Some(operand) if operand < inputs => Self::Input(operand as u16),
+            Some(operand) => Self::Output((operand - inputs) as u16),
+        }
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Indptr => write!(f, "the row offsets"),
+            Self::Indices => write!(f, "the neighbour indices"),
+            Self::Positions => write!(f, "the edge positions"),
+            Self::Ids => write!(f, "the vertex ids"),
+            Self::List => write!(f, "the row list"),
+            Self::Scalars => write!(f, "the scalars"),
+            Self::Keys => write!(f, "the mask keys"),
+            Self::Input(i) => write!(f, "input {i}"),
+            Self::Output(i) => write!(f, "output {i}"),
+        }
+    }
+}
+
+/// Bytes that may be accessed.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MemoryRange {
+    begin: u64,
+    bytes: u64,
+}
+
+impl MemoryRange {
+    /// `len` elements from `first` on.
+    pub fn new<T>(first: *const T, len: usize) -> Self {
+        Self {
+            begin: first as u64,
+            bytes: (len * size_of::<T>()) as u64,
+        }
+    }
+
+    /// The elements of a slice.
+    pub fn of<T>(slice: &[T]) -> Self {
+        Self::new(slice.as_ptr(), slice.len())
+    }
+}
+
+/// The ranges of a launch, and the first access outside of them that a thread met. Machine code reads the first two
+/// fields.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Checks {
+    ranges: *const MemoryRange,
+    /// One more than the number of the memory; 0 if all is well.
+    outside: AtomicU64,
+    inputs: usize,
+    owned: Vec<MemoryRange>,
+}
+
+/// Where machine code finds `Checks::ranges`, in bytes.
+pub(crate) const RANGES: i32 = std::mem::offset_of!(Checks, ranges) as i32;
+/// Where machine code writes `Checks::outside`, in bytes.
+pub(crate) const OUTSIDE: i32 = std::mem::offset_of!(Checks, outside) as i32;
+
+impl Checks {
+    /// Checks for the ranges of the lists, in the order of [`Memory`], of the inputs and of the outputs.
+    pub fn new(lists: [MemoryRange; 7], inputs: &[MemoryRange], outputs: &[MemoryRange]) -> Self {
+        let owned = [&lists, inputs, outputs].concat();
+        Self {
+            ranges: owned.as_ptr(),
+            outside: AtomicU64::new(0),
+            inputs: inputs.len(),
+            owned,
+        }
+    }
+
+    /// What accesses were found to be outside, after all calls are done.
+    pub fn result(&self) -> Result<(), ArgsError> {
+        let Some(number) = self.outside.load(Ordering::Relaxed).checked_sub(1) else {
+            return Ok(());
+        };
+        Err(ArgsError::Outside {
+            memory: Memory::of_number(number as usize, self.inputs),
+            bytes: self.owned[number as usize].bytes,
+        })
+    }
+}
