@@ -5,6 +5,7 @@
 
 mod halves;
 mod skinny;
+mod vectors;
 
 use crate::arena::Span;
 use crate::team::Team;
@@ -123,14 +124,12 @@ impl Multiply {
             self.a.need(end as usize, k);
             self.out.need(end as usize, n);
             if narrow((m, n, k)) {
-                let rows = |at, stride| skinny::Rows { at, stride };
-                skinny::rows(
-                    (m, n, k),
-                    rows(lhs, self.a.stride),
-                    rows(self.b.first(), self.b.stride),
-                    self.product == Product::Nt,
-                    rows(self.out.row(begin, n), self.out.stride),
+                let (a, b, out) = (
+                    self.a.rows_from(begin),
+                    self.b.rows_from(0),
+                    self.out.rows_from(begin),
                 );
+                skinny::rows((m, n, k), a, b, self.product == Product::Nt, out);
                 return;
             }
             let rhs = (self.b.first().cast_const(), rhs_steps.0, rhs_steps.1);
@@ -152,21 +151,17 @@ impl Multiply {
         self.a.need(self.rows as usize, m);
         self.b.need(self.rows as usize, n);
         self.out.need(m, n);
-        let partial = |i: usize, dst: *mut f32, stride: usize| {
+        let partial = |i: usize, dst: skinny::Rows| {
             let begin = i as u64 * block;
             let k = (self.rows - begin).min(block) as usize;
             // SAFETY: spans were checked; blocks have their own results.
             unsafe {
                 if !self.a.storage.is_f32() {
-                    self.half_block((begin, k), dst, stride);
+                    self.half_block((begin, k), dst);
                     return;
                 }
-                let (lhs, rhs) = (self.a.row(begin, m), self.b.row(begin, n));
-                let (a, b) = (
-                    (lhs.cast_const(), self.a.stride),
-                    (rhs.cast_const(), self.b.stride),
-                );
-                block_product((m, n, k), dst, stride, a, b);
+                let (a, b) = (self.a.rows_from(begin), self.b.rows_from(begin));
+                block_product((m, n, k), dst, a, b);
             }
         };
         if blocks <= 1 && !self.adds {
@@ -177,12 +172,18 @@ impl Multiply {
                     multiply((m, n, 0), out, self.out.stride, (out, 1, 0), (out, 0, 1))
                 };
             } else {
-                partial(0, self.out.first(), self.out.stride);
+                partial(0, self.out.rows_from(0));
             }
             return;
         }
         team.each(blocks, work, |i| {
-            partial(i, scratch.part(i * m * n, m * n).ptr, n)
+            let part = scratch.part(i * m * n, m * n);
+            let dst = skinny::Rows {
+                at: part.ptr,
+                stride: n,
+                len: part.len,
+            };
+            partial(i, dst)
         });
         // SAFETY: the blocks are done.
         let partials = unsafe { scratch.part(0, blocks * m * n).read() };
@@ -236,6 +237,16 @@ impl Dense {
         }
     }
 
+    /// The matrix of 32-bit floats from a row on.
+    fn rows_from(&self, row: u64) -> skinny::Rows {
+        let words = self.after(row).words();
+        skinny::Rows {
+            at: words.ptr,
+            stride: self.stride,
+            len: words.len,
+        }
+    }
+
     /// Panics unless the matrix holds `rows` rows of `columns`.
     fn need(&self, rows: usize, columns: usize) {
         let elements = if rows == 0 || columns == 0 {
@@ -271,21 +282,18 @@ fn narrow((m, n, k): (usize, usize, usize)) -> bool {
 /// As [`multiply`].
 unsafe fn block_product(
     (m, n, k): (usize, usize, usize),
-    dst: *mut f32,
-    stride: usize,
-    a: (*const f32, usize),
-    b: (*const f32, usize),
+    dst: skinny::Rows,
+    a: skinny::Rows,
+    b: skinny::Rows,
 ) {
     // SAFETY: as the caller promised.
     unsafe {
         if narrow((m, n, k)) {
-            let rows = |(at, stride): (*const f32, usize)| skinny::Rows {
-                at: at.cast_mut(),
-                stride,
-            };
-            skinny::columns((k, n, m), rows(a), rows(b), rows((dst, stride)));
+            skinny::columns((k, n, m), a, b, dst);
         } else {
-            multiply((m, n, k), dst, stride, (a.0, 1, a.1), (b.0, b.1, 1));
+            let lhs = (a.at.cast_const(), 1, a.stride);
+            let rhs = (b.at.cast_const(), b.stride, 1);
+            multiply((m, n, k), dst.at, dst.stride, lhs, rhs);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Products of factors in 16 bits: some rows at a time in 32-bit floats, results rounded where they are stored so.
 
+use super::skinny::Rows;
 use super::{Dense, Multiply, block_product, panel};
 use crate::arena::Span;
 use crate::team::Team;
@@ -83,12 +84,7 @@ impl Multiply {
     ///
     /// # Safety
     /// Factors have the rows; nothing writes them, or uses the result, meanwhile.
-    pub(super) unsafe fn half_block(
-        &self,
-        (first, rows): (u64, usize),
-        to: *mut f32,
-        stride: usize,
-    ) {
+    pub(super) unsafe fn half_block(&self, (first, rows): (u64, usize), to: Rows) {
         let (m, n) = (self.inner as usize, self.columns as usize);
         let mut room = ROOM.take();
         let [a, b, sums] = &mut room;
@@ -99,14 +95,19 @@ impl Multiply {
             unsafe {
                 let a = self.a.numbers(first + begin as u64, (k, m), a);
                 let b = self.b.numbers(first + begin as u64, (k, n), b);
-                let factors = [a, b].map(|x| (x.first().cast_const(), x.stride));
+                let (a, b) = (a.rows_from(0), b.rows_from(0));
                 if begin == 0 {
-                    block_product((m, n, k), to, stride, factors[0], factors[1]);
+                    block_product((m, n, k), to, a, b);
                     continue;
                 }
-                block_product((m, n, k), sums.as_mut_ptr(), n, factors[0], factors[1]);
+                let partial = Rows {
+                    at: sums.as_mut_ptr(),
+                    stride: n,
+                    len: sums.len(),
+                };
+                block_product((m, n, k), partial, a, b);
                 for row in 0..m {
-                    let to = std::slice::from_raw_parts_mut(to.add(row * stride), n);
+                    let to = std::slice::from_raw_parts_mut(to.at.add(row * to.stride), n);
                     let more = &sums[row * n..][..n];
                     to.iter_mut().zip(more).for_each(|(sum, x)| *sum += x);
                 }

@@ -7,27 +7,45 @@
 //! multiply-adds (of [`CHUNK`] rows in `Tn`), so results depend on neither the processor's vectors
 //! nor the tile that an element falls into.
 
+use super::vectors::{LANES, Vector};
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::*;
+use std::arch::x86_64::{__m256, __m512};
 
 /// The most columns of a result.
 pub(super) const WIDEST: usize = 64;
-/// Floats of a vector, whatever the processor has.
-const LANES: usize = 16;
 /// Rows of a transposed product that are summed by one chain; short chains round less.
 const CHUNK: usize = 32;
 
-/// A matrix: where it begins and the floats from one row to the next.
+/// A matrix: where it begins, the floats from one row to the next, and the floats that belong to it.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) at: *mut f32,
     pub(super) stride: usize,
+    pub(super) len: usize,
+}
+
+impl Rows {
+    /// Panics unless the matrix holds `rows` rows of `columns`.
+    fn need(&self, rows: usize, columns: usize) {
+        let floats = match rows.checked_sub(1) {
+            Some(last) if columns > 0 => last * self.stride + columns,
+            Some(_) | None => 0,
+        };
+        assert!(
+            floats <= self.len,
+            "a matrix of {rows} x {columns} outside of its {} floats",
+            self.len
+        );
+    }
 }
 
 /// `out[m x n] = a[m x k] . b`, with `b` as `k x n`, or as `n x k` if it is `transposed`.
 ///
+/// # Panics
+/// If a matrix is shorter than its size says, or the result wider than [`WIDEST`].
+///
 /// # Safety
-/// The matrices may be read, and `out` written, in these sizes; `n <= WIDEST`.
+/// The floats of the matrices may be read; those of `out` may be written, and nothing else uses them meanwhile.
 pub(super) unsafe fn rows(
     (m, n, k): (usize, usize, usize),
     a: Rows,
@@ -35,6 +53,14 @@ pub(super) unsafe fn rows(
     transposed: bool,
     out: Rows,
 ) {
+    assert!(n <= WIDEST, "a narrow product of {n} columns");
+    a.need(m, k);
+    out.need(m, n);
+    if transposed {
+        b.need(n, k);
+    } else {
+        b.need(k, n);
+    }
     let width = n.next_multiple_of(LANES);
     let mut packed = vec![0.0f32; k * width];
     for i in 0..k {
@@ -44,7 +70,7 @@ pub(super) unsafe fn rows(
             } else {
                 i * b.stride + j
             };
-            // SAFETY: inside of `b`, as the caller promised.
+            // SAFETY: inside of `b`, whose length was checked.
             packed[i * width + j] = unsafe { *b.at.add(at) };
         }
     }
@@ -54,40 +80,48 @@ pub(super) unsafe fn rows(
         packed: &packed,
         out,
     };
-    // SAFETY: as the caller promised.
+    // SAFETY: the lengths were checked; the caller vouches for the memory.
     unsafe { dispatch(task, width / LANES) }
 }
 
 /// `out[k x n] = transposed a[m x k] . b[m x n]`.
 ///
+/// # Panics
+/// If a matrix is shorter than its size says, or the result wider than [`WIDEST`].
+///
 /// # Safety
-/// The matrices may be read, and `out` written, in these sizes; `n <= WIDEST`.
+/// As [`rows`].
 pub(super) unsafe fn columns((m, n, k): (usize, usize, usize), a: Rows, b: Rows, out: Rows) {
+    assert!(n <= WIDEST, "a narrow product of {n} columns");
+    a.need(m, k);
+    b.need(m, n);
+    out.need(k, n);
     let width = n.next_multiple_of(LANES);
     let mut sums = vec![0.0f32; k * width];
     let mut packed = vec![0.0f32; CHUNK * width];
     for begin in (0..m).step_by(CHUNK) {
         let rows = CHUNK.min(m - begin);
         for row in 0..rows {
-            // SAFETY: inside of `b`, as the caller promised.
+            // SAFETY: inside of `b`, whose length was checked.
             let from = unsafe { std::slice::from_raw_parts(b.at.add((begin + row) * b.stride), n) };
             packed[row * width..][..n].copy_from_slice(from);
         }
-        // SAFETY: row `begin` is inside of `a`.
+        // SAFETY: row `begin` is inside of `a`, whose length was checked.
         let at = unsafe { a.at.add(begin * a.stride) };
+        let len = a.len - begin * a.stride;
         let task = Task::Columns {
             rows,
             next: CHUNK.min(m - begin - rows),
             columns: k,
-            a: Rows { at, ..a },
+            a: Rows { at, len, ..a },
             packed: &packed,
             sums: &mut sums,
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: the lengths were checked; the caller vouches for the memory.
         unsafe { dispatch(task, width / LANES) }
     }
     for row in 0..k {
-        // SAFETY: inside of `out`, as the caller promised.
+        // SAFETY: inside of `out`, whose length was checked; nothing else uses it, as the caller promised.
         let to = unsafe { std::slice::from_raw_parts_mut(out.at.add(row * out.stride), n) };
         to.copy_from_slice(&sums[row * width..][..n]);
     }
@@ -136,15 +170,21 @@ fn levels() -> impl Iterator<Item = Level> {
 }
 
 /// Runs a task; `vectors` hold a row of the result.
+///
+/// # Safety
+/// The matrices of the task have their sizes; they may be read, and the result written.
 unsafe fn dispatch(task: Task, vectors: usize) {
     let level = levels().next().unwrap_or(Level::Portable);
-    // SAFETY: the processor has it.
+    // SAFETY: `levels` names only what the processor has; the caller vouches for the memory.
     unsafe { run_at(level, task, vectors) }
 }
 
-/// The same with the vectors of a level that the processor has.
+/// The same with the vectors of a level.
+///
+/// # Safety
+/// As [`dispatch`], and the processor has the level.
 unsafe fn run_at(level: Level, task: Task, vectors: usize) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller vouches for the level and the memory.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
@@ -165,7 +205,7 @@ unsafe fn run_at(level: Level, task: Task, vectors: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(task: Task, vectors: usize) {
-    // SAFETY: as the caller promised.
+    // SAFETY: `run_at` calls this where the processor has the instructions; its caller vouches for the memory.
     unsafe {
         match vectors {
             1 => task.run::<__m512, 16, 1>(),
@@ -180,7 +220,7 @@ unsafe fn avx512(task: Task, vectors: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(task: Task, vectors: usize) {
-    // SAFETY: as the caller promised.
+    // SAFETY: `run_at` calls this where the processor has the instructions; its caller vouches for the memory.
     unsafe {
         match vectors {
             1 => task.run::<[__m256; 2], 6, 1>(),
@@ -191,119 +231,38 @@ unsafe fn avx2(task: Task, vectors: usize) {
     }
 }
 
-/// `LANES` floats.
-trait Vector: Copy {
-    unsafe fn zero() -> Self;
-    unsafe fn load(from: *const f32) -> Self;
-    unsafe fn store(self, to: *mut f32);
-    /// `self + scalar * other`, rounded once.
-    unsafe fn fma(self, scalar: f32, other: Self) -> Self;
-    unsafe fn add(self, other: Self) -> Self;
-    unsafe fn fetch(_from: *const f32) {}
-}
-
-// SAFETY of all methods: the processor has what the type needs, and `LANES` floats are there.
-#[allow(clippy::undocumented_unsafe_blocks)]
-impl Vector for [f32; LANES] {
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        [0.0; LANES]
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        unsafe { from.cast::<Self>().read_unaligned() }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
-        unsafe { to.cast::<Self>().write_unaligned(self) }
-    }
-    #[inline(always)]
-    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
-        std::array::from_fn(|i| scalar.mul_add(other[i], self[i]))
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i] + other[i])
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(clippy::undocumented_unsafe_blocks)]
-impl Vector for __m512 {
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        unsafe { _mm512_setzero_ps() }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        unsafe { _mm512_loadu_ps(from) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
-        unsafe { _mm512_storeu_ps(to, self) }
-    }
-    #[inline(always)]
-    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
-        unsafe { _mm512_fmadd_ps(_mm512_set1_ps(scalar), other, self) }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        unsafe { _mm512_add_ps(self, other) }
-    }
-    #[inline(always)]
-    unsafe fn fetch(from: *const f32) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(clippy::undocumented_unsafe_blocks)]
-impl Vector for [__m256; 2] {
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        unsafe { [_mm256_setzero_ps(); 2] }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
-        unsafe {
-            _mm256_storeu_ps(to, self[0]);
-            _mm256_storeu_ps(to.add(8), self[1]);
-        }
-    }
-    #[inline(always)]
-    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
-        unsafe {
-            let scalar = _mm256_set1_ps(scalar);
-            [
-                _mm256_fmadd_ps(scalar, other[0], self[0]),
-                _mm256_fmadd_ps(scalar, other[1], self[1]),
-            ]
-        }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        unsafe {
-            [
-                _mm256_add_ps(self[0], other[0]),
-                _mm256_add_ps(self[1], other[1]),
-            ]
-        }
-    }
-    #[inline(always)]
-    unsafe fn fetch(from: *const f32) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
-    }
-}
-
 impl Task<'_> {
+    /// Panics unless what was packed, and the sums, have rows of `width` floats for the whole task.
+    fn need(&self, width: usize) {
+        let enough = match self {
+            Task::Rows {
+                sizes: (_, n, k),
+                packed,
+                ..
+            } => *n <= width && packed.len() >= k * width,
+            Task::Columns {
+                rows,
+                columns,
+                packed,
+                sums,
+                ..
+            } => packed.len() >= rows * width && sums.len() >= columns * width,
+        };
+        assert!(enough, "packed memory is too short for rows of {width}");
+    }
+
     /// In tiles of `TALL` rows of the result and of `WIDE` vectors, all that a row has.
+    ///
+    /// # Panics
+    /// If what was packed does not have as many vectors.
+    ///
+    /// # Safety
+    /// As [`dispatch`], and the processor has the vectors.
     #[inline(always)]
     unsafe fn run<V: Vector, const TALL: usize, const WIDE: usize>(self) {
-        // SAFETY: as the callers promised.
+        self.need(WIDE * LANES);
+        // SAFETY: what was packed is long enough, as just checked; the caller vouches for the rest. Tiles begin at
+        // rows and columns of the result that have `TALL` or 1 behind them.
         unsafe {
             match self {
                 Task::Rows {
@@ -345,6 +304,10 @@ impl Task<'_> {
 }
 
 /// Rows `row .. row + TALL` of the result of [`rows`].
+///
+/// # Safety
+/// `a` and `out` have these rows, of `k` and `n` floats; `packed` has `k` rows of `WIDE` vectors, and `n` floats fit into
+/// one. The processor has the vectors.
 #[inline(always)]
 unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     row: usize,
@@ -353,8 +316,8 @@ unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     packed: &[f32],
     out: Rows,
 ) {
-    debug_assert!(packed.len() == k * WIDE * LANES);
-    // SAFETY: as the callers promised; `packed` has `k` rows of `WIDE` vectors.
+    // SAFETY: rows of `a` and `out` and vectors of `packed` are inside of them, as the caller promised. The last vector
+    // of a row of `out` is stored as far as the row has columns.
     unsafe {
         let mut tile = [[V::zero(); WIDE]; TALL];
         let a_row: [*const f32; TALL] =
@@ -373,7 +336,7 @@ unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
         for i in 0..TALL {
             let to = out.at.add((row + i) * out.stride);
             for j in 0..WIDE {
-                let here = n - j * LANES;
+                let here = n.saturating_sub(j * LANES);
                 if here >= LANES {
                     tile[i][j].store(to.add(j * LANES));
                 } else {
@@ -387,6 +350,10 @@ unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
 }
 
 /// Adds a chunk of rows to rows `column .. column + TALL` of the sums of [`columns`].
+///
+/// # Safety
+/// `a` has `rows` rows with these columns; `packed` has `rows` rows of `WIDE` vectors and `sums` has `column + TALL` or
+/// more. The processor has the vectors.
 #[inline(always)]
 unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     column: usize,
@@ -395,10 +362,8 @@ unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     packed: &[f32],
     sums: &mut [f32],
 ) {
-    debug_assert!(packed.len() >= rows * WIDE * LANES);
-    debug_assert!(sums.len() >= (column + TALL) * WIDE * LANES);
-    // SAFETY: as the callers promised; `packed` has `rows` rows of `WIDE` vectors and `sums` has
-    // `column + TALL` or more.
+    // SAFETY: columns of `a` and vectors of `packed` and `sums` are inside of them, as the caller promised. The pointer
+    // that is moved behind the last row is not read.
     unsafe {
         let mut tile = [[V::zero(); WIDE]; TALL];
         let mut a = Rows {
@@ -431,6 +396,7 @@ unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
 mod tests {
     use super::*;
     use crate::init::uniform;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn floats(key: u64, len: usize) -> Vec<f32> {
         (0..len as u64)
@@ -450,9 +416,10 @@ mod tests {
         ] {
             let width = n.next_multiple_of(LANES);
             let (mut a, packed) = (floats(0, m * k), floats(1, m.max(k) * width));
-            let rows = |at: &mut [f32], stride| Rows {
-                at: at.as_mut_ptr(),
+            let rows = |floats: &mut [f32], stride| Rows {
+                at: floats.as_mut_ptr(),
                 stride,
+                len: floats.len(),
             };
             let a = rows(&mut a, k);
             let results: Vec<_> = levels()
@@ -480,5 +447,50 @@ mod tests {
                 .collect();
             assert!(results.windows(2).all(|w| w[0] == w[1]), "{m} {n} {k}");
         }
+    }
+
+    /// In every build, products of matrices that are too short stop before they touch memory.
+    #[test]
+    fn short_matrices_are_refused() {
+        let (m, n, k) = (40, 20, 9);
+        let sizes = [m * k, k * n, m * n];
+        let run = |lens: [usize; 3], product: fn((usize, usize, usize), [Rows; 3])| {
+            let mut memory = sizes.map(|size| vec![0.5f32; size]);
+            let strides = [k, n, n];
+            let mut matrix = |i: usize| Rows {
+                at: memory[i].as_mut_ptr(),
+                stride: strides[i],
+                len: lens[i],
+            };
+            let matrices = [matrix(0), matrix(1), matrix(2)];
+            catch_unwind(|| product((m, n, k), matrices)).is_ok()
+        };
+        let tall: fn((usize, usize, usize), [Rows; 3]) =
+            |(m, n, k), [a, b, out]| unsafe { rows((m, n, k), a, b, false, out) };
+        // `b` of the first is the result of the second, and the other way round.
+        let wide: fn((usize, usize, usize), [Rows; 3]) =
+            |(m, n, k), [a, out, b]| unsafe { columns((m, n, k), a, b, out) };
+        for product in [tall, wide] {
+            assert!(run(sizes, product));
+            for i in 0..3 {
+                let mut short = sizes;
+                short[i] -= 1;
+                assert!(!run(short, product), "matrix {i}");
+            }
+        }
+        let packed = vec![0.0; 15];
+        let floats = Rows {
+            at: std::ptr::null_mut(),
+            stride: 1,
+            len: 0,
+        };
+        let task = Task::Rows {
+            sizes: (0, 1, 1),
+            a: floats,
+            packed: &packed,
+            out: floats,
+        };
+        let refused = catch_unwind(AssertUnwindSafe(|| unsafe { dispatch(task, 1) }));
+        assert!(refused.is_err(), "one vector in 15 floats");
     }
 }

@@ -1,0 +1,129 @@
+//! Vectors of [`LANES`] floats, in as many registers of the processor as that takes.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// Floats of a vector, whatever the processor has.
+pub(super) const LANES: usize = 16;
+
+/// `LANES` floats.
+///
+/// # Safety
+/// All methods need a processor with the instructions of the type. Addresses that are read or written have `LANES`
+/// floats there, aligned as floats; what is fetched ahead may be any address.
+pub(super) trait Vector: Copy {
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// `self + scalar * other`, rounded once.
+    unsafe fn fma(self, scalar: f32, other: Self) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn fetch(_from: *const f32) {}
+}
+
+impl Vector for [f32; LANES] {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        [0.0; LANES]
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for the floats.
+        unsafe { from.cast::<Self>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller vouches for the floats.
+        unsafe { to.cast::<Self>().write_unaligned(self) }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
+        std::array::from_fn(|i| scalar.mul_add(other[i], self[i]))
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] + other[i])
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for __m512 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller vouches for AVX-512F.
+        unsafe { _mm512_setzero_ps() }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for AVX-512F and the floats; the load needs no alignment.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller vouches for AVX-512F and the floats; the store needs no alignment.
+        unsafe { _mm512_storeu_ps(to, self) }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX-512F.
+        unsafe { _mm512_fmadd_ps(_mm512_set1_ps(scalar), other, self) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX-512F.
+        unsafe { _mm512_add_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn fetch(from: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for [__m256; 2] {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        unsafe { [_mm256_setzero_ps(); 2] }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for AVX2 and for 16 floats, two halves of 8; loads need no alignment.
+        unsafe { [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))] }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller vouches for AVX2 and for 16 floats, two halves of 8; stores need no alignment.
+        unsafe {
+            _mm256_storeu_ps(to, self[0]);
+            _mm256_storeu_ps(to.add(8), self[1]);
+        }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, scalar: f32, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX2 and FMA.
+        unsafe {
+            let scalar = _mm256_set1_ps(scalar);
+            [
+                _mm256_fmadd_ps(scalar, other[0], self[0]),
+                _mm256_fmadd_ps(scalar, other[1], self[1]),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        unsafe {
+            [
+                _mm256_add_ps(self[0], other[0]),
+                _mm256_add_ps(self[1], other[1]),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn fetch(from: *const f32) {
+        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+}
