@@ -21,6 +21,8 @@ use std::fmt::Write;
 pub const CLUSTER_VERSION: i64 = 1;
 /// Devices that a cluster has at most.
 pub const MAX_DEVICES: u64 = 65_536;
+/// Bytes of memory that no device and no host has; cluster files hold fewer in a whole number.
+const MAX_MEMORY: u64 = 1_000_000_000_000_000_000;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,8 +202,10 @@ impl Cluster {
     /// The same cluster as a file that [`Cluster::parse`] reads.
     pub fn to_toml(&self) -> String {
         let mut text = format!(
-            "version = {CLUSTER_VERSION}\nname = {:?}\nnodes = {}\ndevices_per_node = {}\n",
-            self.name, self.nodes, self.devices_per_node
+            "version = {CLUSTER_VERSION}\nname = {}\nnodes = {}\ndevices_per_node = {}\n",
+            quoted(&self.name),
+            self.nodes,
+            self.devices_per_node
         );
         let device = &self.device;
         let kind = match device.kind {
@@ -211,9 +215,9 @@ impl Cluster {
         // Writing to a String does not fail.
         let _ = write!(
             text,
-            "\n[device]\nname = {:?}\nkind = \"{kind}\"\nflops = {:e}\nmemory_bandwidth = {:e}\n\
+            "\n[device]\nname = {}\nkind = \"{kind}\"\nflops = {:e}\nmemory_bandwidth = {:e}\n\
              memory_bytes = {}\nlaunch_floor = {:e}\n",
-            device.name,
+            quoted(&device.name),
             device.flops,
             device.memory_bandwidth,
             device.memory.0,
@@ -222,7 +226,7 @@ impl Cluster {
         if !device.tensor_flops.is_empty() {
             text.push_str("\n[device.tensor_flops]\n");
             for (name, flops) in &device.tensor_flops {
-                let _ = writeln!(text, "{name} = {flops:e}");
+                let _ = writeln!(text, "{} = {flops:e}", key(name));
             }
         }
         for (key, link) in [("inside", &self.inside), ("between", &self.between)] {
@@ -232,8 +236,10 @@ impl Cluster {
             };
             let _ = write!(
                 text,
-                "\n[{key}]\nname = {:?}\nbandwidth = {:e}\nlatency = {:e}\nshared_by = \"{shared_by}\"\n",
-                link.name, link.bandwidth, link.latency.0
+                "\n[{key}]\nname = {}\nbandwidth = {:e}\nlatency = {:e}\nshared_by = \"{shared_by}\"\n",
+                quoted(&link.name),
+                link.bandwidth,
+                link.latency.0
             );
         }
         if let Some(host) = &self.host {
@@ -309,6 +315,19 @@ impl Cluster {
                 });
             }
         }
+        let host_memory = self.host.map_or(Bytes(0), |host| host.memory);
+        for (key, Bytes(bytes)) in [
+            ("device.memory_bytes", self.device.memory),
+            ("host.memory_bytes", host_memory),
+        ] {
+            if bytes > MAX_MEMORY {
+                return Err(ClusterError::TooMuchMemory {
+                    key: key.to_owned(),
+                    found: bytes,
+                    limit: MAX_MEMORY,
+                });
+            }
+        }
         let durations = [
             ("device.launch_floor", self.device.launch_floor),
             ("inside.latency", self.inside.latency),
@@ -327,6 +346,30 @@ impl Cluster {
             }
         }
         self.calibration.check()
+    }
+}
+
+/// A text as a string of TOML. Its escapes are not those of Rust.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A key of TOML.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(bare) {
+        name.to_owned()
+    } else {
+        quoted(name)
     }
 }
 

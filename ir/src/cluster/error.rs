@@ -106,6 +106,18 @@ pub enum ClusterError {
         /// Nodes.
         nodes: u32,
     },
+    /// More memory than any machine has.
+    #[error(
+        "`{key}` is {found}, expected at most {limit}; write the bytes of one device, or of one node's processor"
+    )]
+    TooMuchMemory {
+        /// The key.
+        key: String,
+        /// Its value.
+        found: u64,
+        /// The most that it may be.
+        limit: u64,
+    },
     /// A cluster beyond any that can be priced.
     #[error("{found} devices are more than the {limit} that can be planned for")]
     TooManyDevices {

@@ -1,7 +1,7 @@
 //! What a machine was measured to need for what instructions ask of it.
 
-use super::ClusterError;
 use super::parse::Section;
+use super::{ClusterError, quoted};
 use crate::units::Seconds;
 use crate::work::{Demand, GROUPS, MESSAGES, TERMS};
 use serde::{Deserialize, Serialize};
@@ -82,8 +82,9 @@ impl Measured {
     /// The tables of a cluster file.
     pub(super) fn to_toml(&self) -> String {
         let mut text = format!(
-            "\n[calibration.measured]\nmachine = {:?}\ndate = {:?}\ncounts = {COUNTS}\n",
-            self.machine, self.date
+            "\n[calibration.measured]\nmachine = {}\ndate = {}\ncounts = {COUNTS}\n",
+            quoted(&self.machine),
+            quoted(&self.date)
         );
         for Costs {
             ranks,

@@ -64,6 +64,36 @@ fn what_is_written_is_read_back() {
     }
 }
 
+/// Names may hold anything that a string of TOML may.
+#[test]
+fn names_are_written_as_toml() {
+    let described = include_str!("../../../examples/clusters/described.toml");
+    let name = r#""a \"b\" \\ \u0007 \u007F \u200b é \n""#;
+    let odd = described
+        .replace("\"described\"", name)
+        .replace("\"bridge\"", name)
+        .replace("tf32", "\"a b\\u0001\"");
+    let cluster = Cluster::parse(&odd).unwrap();
+    assert_eq!(cluster.name, "a \"b\" \\ \u{7} \u{7f} \u{200b} é \n");
+    assert_eq!(Cluster::parse(&cluster.to_toml()), Ok(cluster));
+}
+
+/// A whole number in a cluster file has 63 bits: what is read can be written and read again.
+#[test]
+fn more_memory_than_there_is_is_refused() {
+    let described = include_str!("../../../examples/clusters/described.toml");
+    let with = |bytes: &str| described.replace("34_359_738_368", bytes);
+    assert_eq!(
+        refused(&with("1e19")),
+        "`device.memory_bytes` is 10000000000000000000, expected at most 1000000000000000000; \
+         write the bytes of one device, or of one node's processor"
+    );
+    let host = "\n[host]\nmemory_bytes = 1e300\nbandwidth = 1e9\nlatency = 0.0\n";
+    assert!(refused(&format!("{described}{host}")).starts_with("`host.memory_bytes` is"));
+    let most = Cluster::parse(&with("1e18")).unwrap();
+    assert_eq!(Cluster::parse(&most.to_toml()), Ok(most));
+}
+
 #[test]
 fn messages_say_what_to_do() {
     let device = "device.profile = 'T4'\n";
