@@ -5,6 +5,7 @@
 //! Device memory is given back before the answer is printed. `DEVICE` is `cpu` or the number of a GPU.
 #![allow(clippy::print_stdout, reason = "answers are lines of the output")]
 
+use gnnc::codegen::cache::Cache;
 use gnnc::device::library_folders;
 use gnnc::runtime::device::cuda::live::LiveOptions;
 use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};
@@ -103,11 +104,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [graph, on] = &words[..] else {
         return Err("expected GRAPH.npz and a device: cpu, or the number of a GPU".into());
     };
+    let folder = std::env::var_os("GNNC_CACHE").map(PathBuf::from);
     let mut bench = Bench {
         graph: graph.into(),
         options: TrainOptions {
             device: device(on)?,
-            cache_dir: std::env::var_os("GNNC_CACHE").map(PathBuf::from),
+            cache: folder.map(|folder| Cache::open(&folder)).transpose()?,
             ..TrainOptions::default()
         },
         loaded: None,

@@ -118,10 +118,10 @@ impl Compiler {
 
     /// The same, for code that compares every load and store with the bounds of what it accesses: slow, for tests.
     /// Such code stops at the first access that is outside, and [`Compiled::run_args`] says of what.
-    pub fn checked(cache_dir: Option<PathBuf>) -> Result<Self, CodegenError> {
+    pub fn checked(cache: Option<Cache>) -> Result<Self, CodegenError> {
         Ok(Self {
             checked: true,
-            ..Self::new(cache_dir)?
+            ..Self::new(cache)?
         })
     }
 
