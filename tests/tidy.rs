@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const MOST_LINES: usize = 500;
 /// Folders of crates; `""` is the root package.
-const CRATES: &[&str] = &["", "ir", "graph", "planner", "codegen", "runtime", "fuzz"];
+const CRATES: &[&str] = &[
+    "", "files", "ir", "graph", "planner", "codegen", "runtime", "fuzz",
+];
 /// Names of folders that hold what tools make.
 const SKIPPED: &[&str] = &[
     "target",

@@ -269,7 +269,8 @@ mod tests {
                 ..crate::Metrics::default()
             },
         };
-        let changes: [(&str, &dyn Fn(&mut Progress)); 9] = [
+        type Change<'a> = (&'a str, &'a dyn Fn(&mut Progress));
+        let changes: [Change; 9] = [
             ("learning rate is -1", &|p| p.learning_rate = -1.0),
             ("learning rate is 0", &|p| p.learning_rate = 0.0),
             ("epoch is 1152921504606846976", &|p| p.epoch = 1 << 60),

@@ -3,6 +3,9 @@
 mod copies;
 mod elsewhere;
 mod host;
+mod options;
+
+pub use options::RunOptions;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::crew::{Crew, Workers};
@@ -12,62 +15,14 @@ use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
-use crate::stop::Stop;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, shards};
-use gnnc_codegen::cache::Cache;
-use gnnc_codegen::cuda::schedule::HUB_ARCS;
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
 use gnnc_ir::trace::{Kind, Phase, Trace};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
-
-/// How to run a program.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// Keys start values and dropout.
-    pub seed: u64,
-    /// Learning rate of the optimizer; see also [`Session::set_learning_rate`].
-    pub learning_rate: f64,
-    /// Threads of each rank, at least 1.
-    pub threads_per_rank: usize,
-    /// Where compiled kernels are kept; `None` keeps none.
-    pub cache: Option<Cache>,
-    /// Whether every instruction's begin and end are written down.
-    pub trace: bool,
-    /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
-    pub model: String,
-    /// What checkpoints know the programs by ([`Programs::hash`]): that of those before some of their tensors
-    /// rested on the host, which is the same under every budget. `None` for the programs as they are.
-    pub program: Option<u64>,
-    /// Bytes of memory that the buffers of all ranks together may take; `None` for what the
-    /// machine has left.
-    pub memory_limit: Option<u64>,
-    /// By what the run is asked to stop; only ranks on the processor look for it within an epoch.
-    pub stop: Stop,
-    /// Arcs from which a GPU gives a row to several blocks.
-    pub hub_arcs: u64,
-}
-
-impl Default for RunOptions {
-    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace, the machine's memory.
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            learning_rate: 0.01,
-            threads_per_rank: 1,
-            cache: None,
-            trace: false,
-            model: String::new(),
-            program: None,
-            memory_limit: None,
-            stop: Stop::default(),
-            hub_arcs: HUB_ARCS,
-        }
-    }
-}
 
 /// A program, or one for each rank, on its data, ready to train.
 pub struct Session {

@@ -130,19 +130,6 @@ impl Live {
         })
     }
 
-    /// Connects this process with those that it trains with, if there are any and they agree on `facts`.
-    ///
-    /// # Errors
-    /// [`DriverError::Missing`] without NCCL; processes that do not come or differ.
-    pub fn connect(&mut self, options: &LiveOptions, facts: &[Fact]) -> Result<(), DriverError> {
-        if let Some(processes) = &options.processes {
-            self.context.enter()?;
-            let connected = Communicator::connect(processes, facts, &options.folders)?;
-            self.communicator = Some(connected);
-        }
-        Ok(())
-    }
-
     /// The GPU.
     pub fn gpu(&self) -> &Gpu {
         &self.context.gpu

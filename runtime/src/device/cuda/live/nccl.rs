@@ -11,6 +11,7 @@
 
 use super::calls::missing;
 use super::rendezvous::{self, Fact, ID, Processes};
+use super::{Live, LiveOptions};
 use crate::device::cuda::driver::{DriverError, Message};
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys::{ncclComm_t, ncclUniqueId};
@@ -89,6 +90,21 @@ pub struct Communicator {
     communicator: ncclComm_t,
     patience: Duration,
     failed: bool,
+}
+
+impl Live {
+    /// Connects this process with those that it trains with, if there are any and they agree on `facts`.
+    ///
+    /// # Errors
+    /// [`DriverError::Missing`] without NCCL; processes that do not come or differ.
+    pub fn connect(&mut self, options: &LiveOptions, facts: &[Fact]) -> Result<(), DriverError> {
+        if let Some(processes) = &options.processes {
+            self.context.enter()?;
+            let connected = Communicator::connect(processes, facts, &options.folders)?;
+            self.communicator = Some(connected);
+        }
+        Ok(())
+    }
 }
 
 impl Communicator {

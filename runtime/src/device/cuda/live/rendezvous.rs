@@ -334,5 +334,4 @@ fn failed(message: String) -> DriverError {
 }
 
 #[cfg(test)]
-#[path = "rendezvous_tests.rs"]
 mod tests;
