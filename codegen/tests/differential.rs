@@ -422,6 +422,7 @@ fn activations_hide_nothing_that_is_not_a_number() {
         let args = KernelArgs {
             inputs: inputs.iter().map(|x| Buffer::input(x)).collect(),
             outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
+            scalars: &[0.0; 3],
             ..KernelArgs::default()
         };
         let compiled = compiler.compile(&kernel).unwrap();
