@@ -353,19 +353,11 @@ impl Driver for Fake {
         )
     }
 
-    /// Some products only, so that the same program has both.
     fn ends(&mut self, _on: Stream, product: &Product) -> Result<bool, DriverError> {
-        Ok(!product.columns.is_multiple_of(4))
+        Ok(work::ends(product))
     }
 
     fn multiply(&mut self, on: Stream, product: &Product) -> Done {
-        let bias = product.end.and_then(|end| end.bias);
-        if bias.is_some_and(|at| at.0 % 16 != 0) {
-            return Err(wrong(
-                "multiply",
-                "a bias that is read by 16 bytes lies between",
-            ));
-        }
         self.put("multiply", on, Work::Multiply(*product))
     }
 

@@ -7,6 +7,11 @@ use gnnc::runtime::device::cuda::driver::{
 };
 use std::fmt::Write;
 
+/// Whether a product is computed with its end: some are, so that the same program has both.
+pub(super) fn ends(product: &Product) -> bool {
+    !product.columns.is_multiple_of(4)
+}
+
 impl Fake {
     pub(super) fn perform(&mut self, on: Stream, work: &Work) -> Result<(), String> {
         let name = self.name(work);
@@ -32,7 +37,13 @@ impl Fake {
             Work::Launch(function, grid, arguments, touched) => {
                 self.launched(on, *function, *grid, arguments, touched)
             }
-            Work::Multiply(product) => self.multiplied(on, product),
+            Work::Multiply(product) => {
+                let bias = product.end.and_then(|end| end.bias);
+                if bias.is_some_and(|at| !at.0.is_multiple_of(16)) {
+                    return Err("a bias that is read by 16 bytes lies between".to_owned());
+                }
+                self.multiplied(on, product)
+            }
             Work::Copy(from, to, bytes) => {
                 if from.0 < to.0 + bytes && to.0 < from.0 + bytes {
                     return Err("what is copied overlaps".to_owned());
