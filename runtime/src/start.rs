@@ -173,7 +173,8 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
         .min(count);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            // Without a thread more there is one less to help.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
