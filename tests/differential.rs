@@ -25,6 +25,8 @@ mod flow;
 mod frozen;
 #[path = "differential/interior.rs"]
 mod interior;
+#[path = "differential/layers.rs"]
+mod layers;
 #[path = "differential/layouts.rs"]
 mod layouts;
 #[path = "differential/messages.rs"]

@@ -1,7 +1,20 @@
 //! Fuzz targets for everything that gnnc reads. Each takes any bytes, and panics if a reader
 //! does, or if what was read breaks a promise of the reader.
 
+pub mod arrays;
+pub mod changes;
+#[allow(dead_code)]
+#[path = "../../tests/differential/data.rs"]
+mod data;
+#[path = "../../tests/differential/layers.rs"]
+mod layers;
+pub mod models;
 pub mod seeds;
+mod session;
+
+pub use session::session;
+
+use changes::{Random, change};
 
 use gnnc_graph::read::{Format, LoadOptions, npy as npy_file, parse_bytes};
 use gnnc_graph::summarise;
@@ -11,6 +24,7 @@ use gnnc_ir::model::GraphFacts;
 use gnnc_ir::plan::Plan;
 use gnnc_ir::{Workload, check, syntax};
 use gnnc_runtime::{Tensor, parse_checkpoint};
+use models::Choices;
 
 /// A target: its name and its body.
 pub type Target = (&'static str, fn(&[u8]));
@@ -18,9 +32,11 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target.
 pub const TARGETS: &[Target] = &[
     ("gir", gir),
+    ("model", model),
     ("npz", npz),
     ("npz_array", npz_array),
     ("npy", npy),
+    ("array", array),
     ("mtx", mtx),
     ("metis", metis),
     ("edges", edges),
@@ -28,7 +44,11 @@ pub const TARGETS: &[Target] = &[
     ("plan", plan),
     ("workload", workload),
     ("checkpoint", checkpoint),
+    ("session", session),
 ];
+
+/// Most diagnostics of a model that are rendered: what printing one of them does does not depend on the others.
+const RENDERED: usize = 12;
 
 /// Model files: parser, printer, checker and the printing of diagnostics. What is printed
 /// parses to what prints the same.
@@ -55,8 +75,26 @@ pub fn gir(data: &[u8]) {
     }
     diagnostics.extend(found);
     assert!(checked || has_errors(&diagnostics), "no model and no error");
+    diagnostics.truncate(RENDERED);
     render(&diagnostics, "fuzz.gir", text, false);
     to_json(&diagnostics, "fuzz.gir", text);
+}
+
+/// Models that follow from the bytes, which are valid, and then with some changes as any text.
+pub fn model(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let changes = choices.below(4);
+    let mut random = Random::new(choices.below(256) as u64);
+    let text = models::model(&mut choices);
+    let (module, diagnostics) = syntax::parse(&text);
+    assert!(!has_errors(&diagnostics), "{diagnostics:#?}\n{text}");
+    let (checked, diagnostics) = check::elaborate(&module, &models::FACTS, &[]);
+    assert!(checked.is_some(), "{diagnostics:#?}\n{text}");
+    let mut changed = text.clone().into_bytes();
+    for _ in 0..changes {
+        change(&mut random, &mut changed, text.as_bytes());
+    }
+    gir(&changed);
 }
 
 /// Graphs as NumPy archives.
@@ -78,6 +116,21 @@ pub fn npy(data: &[u8]) {
     if let Ok(features) = npy_file::parse("features", data) {
         let _ = features.in_best_storage();
     }
+}
+
+/// Arrays that follow from the bytes: matrices are read as what they are, and nothing panics with any of them in an
+/// archive.
+pub fn array(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let place = choices.below(256);
+    let array = arrays::array(choices);
+    let features = npy_file::parse("features", &array.bytes);
+    if let Some([rows, columns]) = array.matrix {
+        let features = features.expect("a valid matrix is read");
+        assert_eq!(features.columns() as usize, columns);
+        assert!(features.rows().is_none_or(|found| found == rows));
+    }
+    npz(&seeds::archive_with(place, &array.bytes));
 }
 
 /// Matrix Market files.

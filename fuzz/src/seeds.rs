@@ -1,5 +1,6 @@
 //! Valid inputs to start from: the examples, and small files in every format.
 
+use crate::changes::Random;
 use gnnc_graph::{GraphData, example, summarise, write};
 use gnnc_runtime::Tensor;
 use std::fs;
@@ -7,7 +8,7 @@ use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use zip::write::SimpleFileOptions;
-use zip::{ZipArchive, ZipWriter};
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 /// Inputs of a target.
 ///
@@ -53,6 +54,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             vec![serde_json::to_vec_pretty(&workload).expect("JSON")]
         }
         "checkpoint" => vec![checkpoint()],
+        "model" | "array" | "session" => bytes(),
         other => panic!("there is no target `{other}`"),
     }
 }
@@ -76,8 +78,9 @@ pub fn archive_with(which: usize, content: &[u8]) -> Vec<u8> {
         } else {
             bytes
         };
-        zip.start_file(name.as_str(), SimpleFileOptions::default())
-            .expect("an entry");
+        // Without compression: inflating is not what is tested, and took most of the time.
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.start_file(name.as_str(), stored).expect("an entry");
         zip.write_all(bytes).expect("memory");
     }
     zip.finish().expect("an archive").into_inner()
@@ -99,6 +102,13 @@ static ARRAYS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
 fn archive(graph: &GraphData) -> Vec<u8> {
     let out = write::npz(graph, Cursor::new(Vec::new()));
     out.expect("memory").into_inner()
+}
+
+/// Bytes that choices are made by.
+fn bytes() -> Vec<Vec<u8>> {
+    let mut random = Random::new(7);
+    let mut bytes = |count: usize| (0..count).map(|_| random.below(256) as u8).collect();
+    (0..32).map(|n| bytes(8 + n)).collect()
 }
 
 fn prefixed(first: u8, bytes: &[u8]) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! Every target on its seeds and on some thousand changed seeds, always the same ones.
 
+use gnnc_fuzz::changes::{Random, changed};
 use gnnc_fuzz::{TARGETS, checkpoint, seeds};
 use gnnc_graph::read::{Format, LoadOptions, parse_bytes};
 use gnnc_ir::cluster::Cluster;
@@ -11,81 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Changed inputs of each target.
 const INPUTS: usize = 3000;
-
-/// What changes put in: numbers at borders, and what means something to one reader or another.
-const TOKENS: &[&str] = &[
-    "0",
-    "-1",
-    "1e999",
-    "1e-999",
-    "nan",
-    "inf",
-    "255",
-    "65536",
-    "4294967295",
-    "18446744073709551616",
-    "\n",
-    "\r\n",
-    "\t",
-    "\0",
-    "\u{e9}",
-    "\u{1f600}",
-    "\"",
-    "#",
-    "%",
-    ",",
-    "{",
-    "}",
-    "(",
-    ")",
-    "[",
-    "]",
-    "null",
-    "[]",
-    "{}",
-    "repeat i in 1..=3 { x = x }",
-    "@src",
-    "@dst",
-    "|> relu",
-    "if true { 1 } else { 2 }",
-];
-
-/// Xorshift (Marsaglia, 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
-}
-
-fn change(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
-    let at = random.below(input.len() + 1);
-    let to = (at + 1 + random.below(32)).min(input.len());
-    match random.below(7) {
-        0 if at < input.len() => input[at] ^= 1 << random.below(8),
-        1 if at < input.len() => input[at] = random.below(256) as u8,
-        2 => drop(input.drain(at.min(to)..to)),
-        3 => {
-            let token = TOKENS[random.below(TOKENS.len())];
-            input.splice(at..at, token.bytes());
-        }
-        4 => {
-            let copy = input[at.min(to)..to].to_vec();
-            let place = random.below(input.len() + 1);
-            input.splice(place..place, copy);
-        }
-        5 => input.truncate(at),
-        _ => {
-            let from = random.below(other.len() + 1);
-            let until = (from + random.below(64)).min(other.len());
-            input.splice(at..at, other[from..until].iter().copied());
-        }
-    }
-}
+/// Changed inputs of the target that trains models.
+const SESSIONS: usize = 60;
 
 #[test]
 fn no_target_fails_on_changed_seeds() {
@@ -95,13 +23,13 @@ fn no_target_fails_on_changed_seeds() {
         for seed in &seeds {
             target(seed);
         }
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        for _ in 0..INPUTS {
-            let mut input = seeds[random.below(seeds.len())].clone();
-            let other = &seeds[random.below(seeds.len())];
-            for _ in 0..=random.below(3) {
-                change(&mut random, &mut input, other);
-            }
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
+        let inputs = match *name {
+            "session" => SESSIONS,
+            _ => INPUTS,
+        };
+        for _ in 0..inputs {
+            let input = changed(&mut random, &seeds);
             let outcome = catch_unwind(AssertUnwindSafe(|| target(&input)));
             let shown = input.escape_ascii();
             assert!(outcome.is_ok(), "{name} fails on b\"{shown}\"");

@@ -2,6 +2,8 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
+pub use crate::layers::LAYERS;
+use crate::layers::{CHEAP, CONVOLUTIONS, FIRST, LAST};
 use gnnc::ir::plan::{Placement, Relaxation};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::placement::TABLE;
@@ -9,129 +11,30 @@ use gnnc::planner::search::relaxations;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// Layers that use what the standard ones do not. Their results are not much larger than
-/// their operands: behind large scores a softmax is all but one-hot, and in its gradient
-/// (`y (g - sum y g)`, as everywhere) f32 cancels.
-pub const LAYERS: &str = "
-layer pool(h, reduce = max) { return gather(h@src |> dropout(0.2), reduce) }
-layer total(h) { return 0.2 * gather(h@src |> dropout(0.2), sum) }
-layer slope(h, reduce = max) on edges + loops { return gather(h@dst - h@src, reduce) }
-layer gate(h) on edges + loops {
-  return gather(sigmoid(h@src + h@dst) * h@src, sum) * recip(in_degree)
-}
-layer back(h) { return gather(h@src * rsqrt(out_degree@src + 1), mean) + 0.1 * out_degree }
-layer attend(h, n) on edges + loops {
-  let q = split_heads(h, n)
-  let share = dot(q@dst, q@src) * 0.3 |> softmax |> dropout(0.2)
-  return merge_heads(gather(share * q@src, sum))
-}
-layer pull(h) {
-  let share = tanh(sum_cols(h))@src |> softmax
-  return gather(share * h@src, sum)
-}
-layer turn(h, k) { return concat(slice(h, k, width(h) - k), slice(h, 0, k)) }
-layer weigh(h) {
-  let near = exp(parameter(1) - 0.1 * dot(h@src - h@dst, h@src - h@dst))
-  return gather(near * (h@src + parameter(width(h))), sum) / (1 + gather(near, sum))
-}
-layer related(h, reduce = sum) {
-  let a = parameter(1, rows = relations, heads = 2, name = \"a\")
-  let weight = tanh(by_relation(a)) * recip(relation_degree)
-  return merge_heads(gather(weight * split_heads(h, 2)@src, reduce))
-}
-layer kinds(h) {
-  let near = tanh(by_relation(parameter(width(h), rows = relations)) * h@src + h@dst)
-  return gather(near |> dropout(0.2), mean) / (1 + gather(recip(relation_degree), sum))
-}
-layer picks(h) {
-  let p = split_heads(linear(h, 6 * relations) |> dropout(0.2), relations)
-  return gather(by_relation(p@src) * recip(relation_degree) * sigmoid(by_relation(p@dst)), mean)
-}
-layer attract(h) {
-  let score = sum_cols(h)@src * by_relation(parameter(1, rows = relations))
-  return gather((score * 0.2 |> softmax) * h@src, sum)
-}
-layer twice(h) on edges + loops {
-  let e = tanh(h@src * h@dst) |> dropout(0.2)
-  return gather(e, sum) * rsqrt(in_degree * out_degree) + gather(relu(e), max)
-}
-layer heads_of(h, n) {
-  let q = split_heads(h, n) * parameter(width(h) / n, heads = n, name = \"scale\")
-  return concat(mean_heads(q), tanh(sum_heads(q)))
-}
-";
-
 /// Columns of the state; divisible by 2 and 3.
 const WIDTH: u32 = 6;
 
 /// A step of a model: from `h` (and `h0`) to a new `h` of the same width.
 fn step() -> impl Strategy<Value = String> {
     prop_oneof![
-        4 => convolution(),
-        2 => cheap(),
+        4 => convolution().prop_map(str::to_owned),
+        2 => cheap().prop_map(str::to_owned),
         2 => combined(),
         1 => repeated(),
     ]
 }
 
 /// Calls on `h` that return `WIDTH` columns, over arcs.
-fn convolution() -> impl Strategy<Value = String> {
-    let calls = vec![
-        format!("gcn_conv({WIDTH})"),
-        format!("gcn_conv({WIDTH}, bias = false)"),
-        format!("sage_conv({WIDTH})"),
-        format!("gat_conv({}, heads = 3, dropout = 0.2)", WIDTH / 3),
-        format!("gat_conv({WIDTH}, heads = 2, concat = false)"),
-        format!("gin_conv({WIDTH})"),
-        "propagate(dropout = 0.2)".to_owned(),
-        "aggregate(max, self_loops = true)".to_owned(),
-        "aggregate(mean)".to_owned(),
-        "aggregate(sum, norm = sym)".to_owned(),
-        "pool".to_owned(),
-        "pool(reduce = mean)".to_owned(),
-        "slope".to_owned(),
-        "slope(reduce = mean)".to_owned(),
-        "gate".to_owned(),
-        "back".to_owned(),
-        "attend(2)".to_owned(),
-        "pull".to_owned(),
-        "weigh".to_owned(),
-        "twice".to_owned(),
-        "related".to_owned(),
-        "related(reduce = mean)".to_owned(),
-        "kinds".to_owned(),
-        "attract".to_owned(),
-        format!("rgcn_conv({WIDTH}, bases = 2)"),
-        format!("rgcn_conv({WIDTH})"),
-        "picks".to_owned(),
-        "total".to_owned(),
-        "matmul(parameter(6, rows = 6)) |> aggregate(mean, self_loops = true)".to_owned(),
-        "gcnii_conv(h0, alpha = 0.2, beta = 0.4)".to_owned(),
-        "res_plus(conv = sage_conv, dropout = 0.2)".to_owned(),
-        "res_plus(dropout = 0.2)".to_owned(),
-    ];
-    prop::sample::select(calls)
+fn convolution() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(CONVOLUTIONS)
 }
 
 /// Calls on `h` that return `WIDTH` columns, row by row.
-fn cheap() -> impl Strategy<Value = String> {
-    let calls = [
-        "elu",
-        "tanh",
-        "sigmoid",
-        "leaky_relu(0.1)",
-        "relu",
-        "dropout(0.3)",
-        "layer_norm",
-        "linear(6) |> relu",
-        "linear(9) |> elu |> linear(6)",
-        "turn(2)",
-        "heads_of(2)",
-    ];
-    prop::sample::select(calls.map(str::to_owned).to_vec())
+fn cheap() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(CHEAP)
 }
 
-fn call() -> impl Strategy<Value = String> {
+fn call() -> impl Strategy<Value = &'static str> {
     prop_oneof![convolution(), cheap()]
 }
 
@@ -171,19 +74,7 @@ fn repeated() -> impl Strategy<Value = String> {
 
 /// A whole body of a model.
 pub fn body() -> impl Strategy<Value = String> {
-    let first = prop::sample::select(vec![
-        "linear(6)",
-        "dropout(0.3) |> linear(6) |> elu",
-        "gcn_conv(6)",
-        "dropout(0.3) |> sage_conv(6)",
-        "gat_conv(3, heads = 2, dropout = 0.2)",
-        "propagate |> linear(6)",
-    ]);
-    let last = prop::sample::select(vec![
-        "linear(classes)",
-        "gcn_conv(classes)",
-        "dropout(0.2) |> gat_conv(classes, heads = 2, concat = false)",
-    ]);
+    let (first, last) = (prop::sample::select(FIRST), prop::sample::select(LAST));
     (first, prop::collection::vec(step(), 1..4), last).prop_map(|(first, steps, last)| {
         let mut text = format!("let h0 = x |> {first}\nlet h = h0\n");
         for step in steps {
