@@ -49,7 +49,7 @@ use std::process::ExitCode;
     propagate_version = true,
     max_term_width = 99,
     after_help = "Exit codes: 0 done, 1 the input is wrong, 2 the machine refused or gnnc has a bug,\n\
-                  3 no candidate of a plan or sweep fits and is allowed.\n\
+                  3 no candidate of a plan or sweep fits and is allowed, 130, 143 and 129 a signal ended the run.\n\
                   Compiled kernels are kept in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc."
 )]
 struct Cli {
