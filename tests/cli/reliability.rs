@@ -182,7 +182,10 @@ fn memory_that_is_refused_ends_with_a_message() {
             );
             if run.code == Some(2) {
                 refused += 1;
-                assert!(run.stderr.contains("memory"), "{}", run.stderr);
+                let told = ["memory", "threads"]
+                    .iter()
+                    .any(|word| run.stderr.contains(word));
+                assert!(run.stderr.starts_with("error: ") && told, "{}", run.stderr);
             }
         }
         assert!(refused > 0, "{args:?} never lacked memory");
