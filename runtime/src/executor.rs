@@ -120,11 +120,13 @@ impl Worker {
         let program = Arc::clone(&self.own.program);
         let stale = self.own.begin(phase, moment)?;
         let mut steps = self.own.steps(&program, phase);
+        // Nothing but an epoch can be given up, and that only before it changes anything.
+        let mut committed = phase != Phase::Step;
         while let Some(step) = steps.next() {
             self.own.at(&step, steps.path());
-            if phase == Phase::Step {
-                let place = steps.path().next().unwrap_or(0);
-                if !self.stop.goes_on(place >= self.first_change) {
+            if !committed {
+                committed = steps.path().next() >= Some(self.first_change);
+                if !self.stop.goes_on(committed) {
                     return Err(Fault::Stopped);
                 }
             }
