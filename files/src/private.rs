@@ -16,9 +16,12 @@ pub fn make(folder: &Path) -> io::Result<()> {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent)?;
         }
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        let made = DirBuilder::new().mode(0o700).create(folder);
+        // Another process may have made it meanwhile.
+        if let Err(error) = made
+            && error.kind() != ErrorKind::AlreadyExists
+        {
+            return Err(error);
         }
     }
     check(folder)

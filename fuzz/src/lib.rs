@@ -3,7 +3,7 @@
 
 pub mod arrays;
 pub mod changes;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the file belongs to other tests too, which use the rest")]
 #[path = "../../tests/differential/data.rs"]
 mod data;
 #[path = "../../tests/differential/layers.rs"]
