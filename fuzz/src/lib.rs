@@ -3,7 +3,10 @@
 
 pub mod arrays;
 pub mod changes;
-#[allow(dead_code, reason = "the file belongs to other tests too, which use the rest")]
+#[allow(
+    dead_code,
+    reason = "the file belongs to other tests too, which use the rest"
+)]
 #[path = "../../tests/differential/data.rs"]
 mod data;
 #[path = "../../tests/differential/layers.rs"]

@@ -2,7 +2,7 @@
 
 use crate::changes::Random;
 use gnnc_graph::{GraphData, example, summarise, write};
-use gnnc_runtime::Tensor;
+use gnnc_runtime::{Tensor, first_checkpoint};
 use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
@@ -135,25 +135,7 @@ fn text(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Vec<u8> {
 
 /// A checkpoint of [`tensors`].
 fn checkpoint() -> Vec<u8> {
-    let mut data = Vec::new();
-    let mut header = serde_json::Map::new();
-    let progress = serde_json::json!({
-        "version": 1, "epoch": 3, "step": 3, "seed": 0, "learning_rate": 0.1,
-        "model": "gcn", "program": 7, "best": null,
-    });
-    let metadata = serde_json::json!({ "gnnc": progress.to_string() });
-    header.insert("__metadata__".to_owned(), metadata);
-    for tensor in tensors() {
-        let start = data.len();
-        data.extend(tensor.values.iter().flat_map(|x| x.to_le_bytes()));
-        let info = serde_json::json!({
-            "dtype": "F32", "shape": tensor.shape, "data_offsets": [start, data.len()],
-        });
-        header.insert(tensor.name, info);
-    }
-    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+    first_checkpoint("gcn", tensors()).expect("tensors of their shapes")
 }
 
 fn root() -> PathBuf {

@@ -3,7 +3,7 @@
 mod format;
 mod progress;
 
-pub use format::parse_checkpoint;
+pub use format::{first_checkpoint, parse_checkpoint};
 pub(crate) use progress::Progress;
 
 use crate::RuntimeError;

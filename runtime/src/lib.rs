@@ -40,7 +40,7 @@ pub mod transport;
 mod verify;
 mod whole;
 
-pub use checkpoint::{Tensor, parse_checkpoint};
+pub use checkpoint::{Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
 pub use gnnc_ir::trace::{Event, Phase, Trace};
 pub use machine::{Copies, available_memory, resident_memory};

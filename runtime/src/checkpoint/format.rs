@@ -32,6 +32,15 @@ pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<T
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
 }
 
+/// The bytes of a checkpoint of some tensors before the first epoch, for tests of readers.
+///
+/// # Errors
+/// A tensor whose values do not fill its shape.
+pub fn first_checkpoint(model: &str, tensors: Vec<Tensor>) -> Result<Vec<u8>, String> {
+    let progress = Progress::first(model);
+    encode(&Checkpoint { progress, tensors }).map_err(|error| error.to_string())
+}
+
 pub(super) fn encode(
     checkpoint: &Checkpoint,
 ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {

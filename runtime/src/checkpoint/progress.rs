@@ -43,6 +43,23 @@ impl Progress {
         VERSION
     }
 
+    /// That of a run which has done nothing yet.
+    pub(super) fn first(model: &str) -> Self {
+        Self {
+            version: VERSION,
+            epoch: 0,
+            step: 0,
+            seed: 0,
+            learning_rate: 0.1,
+            model: model.to_owned(),
+            program: 0,
+            division: None,
+            began: None,
+            best: None,
+            kept: BTreeMap::new(),
+        }
+    }
+
     /// What cannot be true of a run, if anything: a checksum that fits does not make numbers sensible.
     pub(super) fn check(&self) -> Result<(), String> {
         let wrong = |field: &str, found: String, expected: &str| {
