@@ -69,10 +69,7 @@ pub fn render(diagnostics: &[Diagnostic], file: &str, text: &str, colour: bool) 
     let mut source = (file, Source::from(text));
     for diagnostic in &shown {
         match diagnostic.span {
-            Some(span) => {
-                let place = (file, text, span);
-                out.push_str(&with_source(diagnostic, place, &mut source, colour));
-            }
+            Some(span) => out.push_str(&with_source(diagnostic, span, &mut source, colour)),
             None => out.push_str(&without_source(diagnostic)),
         }
     }
@@ -113,12 +110,14 @@ pub fn to_json(diagnostics: &[Diagnostic], file: &str, text: &str) -> Value {
     Value::Array(shown(diagnostics).into_iter().map(entry).collect())
 }
 
-fn with_source<'a>(
+fn with_source(
     d: &Diagnostic,
-    (file, text, span): (&'a str, &str, Span),
-    source: &mut (&'a str, Source<&str>),
+    span: Span,
+    source: &mut (&str, Source<&str>),
     colour: bool,
 ) -> String {
+    let file = source.0;
+    let text = source.1.text();
     let (kind, ink) = match d.severity {
         Severity::Error => (ReportKind::Error, Color::Red),
         Severity::Warning => (ReportKind::Warning, Color::Yellow),
