@@ -1,8 +1,8 @@
 //! The run-time arguments of a compiled kernel.
 
 use crate::checks::{Checks, Memory, MemoryRange};
-use crate::walk::{self, Walk};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
@@ -211,7 +211,7 @@ impl KernelArgs<'_> {
             }
         }
         if !matches!(kernel.body, Body::ColReduce { .. }) {
-            let (heads, width) = walk::result_shape(kernel);
+            let (heads, width) = result_shape(kernel);
             for (index, operand) in kernel.outputs.iter().enumerate() {
                 if let Some(last) = reach.last(operand.at) {
                     let needed = elements(operand, heads, width, last);
@@ -220,7 +220,7 @@ impl KernelArgs<'_> {
             }
         }
         for mask in &kernel.masks {
-            let ends: &[At] = match walk::mask_key(kernel, mask.at) {
+            let ends: &[At] = match mask_row(kernel, mask.at) {
                 At::Edge => &[At::Src, At::Dst],
                 At::Src => &[At::Src],
                 At::Dst => &[At::Dst],

@@ -68,7 +68,6 @@ pub mod cpu;
 pub mod cuda;
 pub mod oracle;
 pub mod verify;
-pub mod walk;
 
 use verify::SpecError;
 

@@ -1,11 +1,11 @@
 //! The oracle: a slow, obvious interpreter of kernels in double precision.
 
 use crate::verify::{SpecError, verify};
-use crate::walk::{self, Walk};
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{
     At, Axis, Body, Kernel, Operand, Picked, Reduce, edge_hash, keep, vertex_hash,
 };
+use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use std::ops::Range;
 
 /// The arguments of [`run`]: those of [`crate::args::KernelArgs`], in double precision.
@@ -90,7 +90,7 @@ pub fn run(
             finish,
             ..
         } => oracle.each(rows, |place| {
-            let (heads, width) = walk::result_shape(kernel);
+            let (heads, width) = result_shape(kernel);
             for (h, c) in elements(heads, width) {
                 let reduced = match axis {
                     Axis::Width => fold(
@@ -283,7 +283,7 @@ impl Oracle<'_> {
     fn mask(&self, index: usize, place: &Place, h: u32, c: u32) -> f64 {
         let (mask, key) = (&self.kernel.masks[index], self.args.keys[index]);
         let id = |local: usize| self.args.ids[local];
-        let hash = match walk::mask_key(self.kernel, mask.at) {
+        let hash = match mask_row(self.kernel, mask.at) {
             At::Src => vertex_hash(key, id(place.src)),
             At::Dst => vertex_hash(key, id(place.dst)),
             At::Edge => edge_hash(key, id(place.src), id(place.dst)),

@@ -1,7 +1,7 @@
 //! Checks that a kernel specification means something, before code is generated.
 
-use crate::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
 use gnnc_ir::storage::Storage;
 
@@ -309,7 +309,7 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
             return Err(SpecError::Probability { index, p: mask.p });
         }
     }
-    let (heads, width) = crate::walk::result_shape(kernel);
+    let (heads, width) = gnnc_ir::kernel::result_shape(kernel);
     let column = matches!(kernel.body, Body::ColReduce { .. });
     for (index, operand) in kernel.outputs.iter().enumerate() {
         let place = if column {

@@ -12,8 +12,8 @@
 mod support;
 
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
-use gnnc_codegen::walk::Walk;
 use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::op::Unary;
 use gnnc_ir::storage::Storage;

@@ -10,6 +10,10 @@ use crate::storage::Storage;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+mod walk;
+
+pub use walk::{Walk, mask_row, result_shape};
+
 /// Which row of an operand an element comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -24,8 +24,10 @@ mod pipeline;
 mod sizes;
 mod skip;
 mod skipping;
+pub mod text;
 mod transfer;
 mod uses;
+pub mod verify;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Passage, Pipeline};
@@ -428,6 +430,11 @@ pub struct Program {
 }
 
 impl Extent {
+    /// Whether these are rows of the whole graph, on every rank.
+    pub fn of_whole_graph(self) -> bool {
+        matches!(self, Self::All | Self::AllEdges(_))
+    }
+
     /// The arcs that a kernel with these rows walks.
     pub fn arcs(self, set: EdgeSet) -> Self {
         match self {
@@ -466,6 +473,14 @@ impl Program {
     /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
+    }
+
+    /// The number of the history that the copies of an exchange lie in.
+    pub fn history(&self, skip: &Skip) -> Option<usize> {
+        match self.buffers.get(skip.copies.buffer.0 as usize)?.role {
+            Role::History(number) => Some(number as usize),
+            _ => None,
+        }
     }
 
     /// Whether a buffer lies in the memory of the rank's host.

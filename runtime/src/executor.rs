@@ -117,7 +117,7 @@ pub(crate) enum Fault {
 impl Worker {
     /// Runs one instruction list.
     pub(crate) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Fault> {
-        let program = Arc::clone(&self.own.program);
+        let program = self.own.program.clone();
         let stale = self.own.begin(phase, moment)?;
         let mut steps = self.own.steps(&program, phase);
         // Nothing but an epoch can be given up, and that only before it changes anything.

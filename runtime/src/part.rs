@@ -5,10 +5,11 @@ mod rows;
 use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
-use crate::whole::{Whole, over_all};
-use gnnc_codegen::walk::Walk;
+use crate::whole::Whole;
 use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -179,6 +180,17 @@ impl Part {
         Ok(part)
     }
 
+    /// What the rank's program depends on of all this.
+    pub(crate) fn facts(&self, rank: u32, data: &GraphData) -> RankData {
+        RankData {
+            rank,
+            sizes: self.sizes,
+            features: data.features.columns(),
+            relations: data.topology.relations(),
+            chunks: self.whole.chunks.count(),
+        }
+    }
+
     /// Bytes of all this but what the ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
@@ -200,7 +212,7 @@ impl Part {
 
     /// The arcs of a set that a kernel over `rows` walks, if there is one.
     pub(crate) fn arcs(&self, rows: Extent, set: EdgeSet) -> Option<&Arcs> {
-        let arcs = match over_all(rows) {
+        let arcs = match rows.of_whole_graph() {
             true => &self.whole.arcs,
             false => &self.arcs,
         };
@@ -214,7 +226,7 @@ impl Part {
 
     /// Global ids of the vertices that a kernel over `rows` runs over.
     pub(crate) fn ids(&self, rows: Extent) -> &[u32] {
-        match over_all(rows) {
+        match rows.of_whole_graph() {
             true => &self.whole.ids,
             false => &self.global,
         }
@@ -382,7 +394,7 @@ impl Needs {
         let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
             return;
         };
-        let all = over_all(launch.rows);
+        let all = launch.rows.of_whole_graph();
         self.ids |= all;
         let of_arcs = launch.chunk.filter(|chunk| chunk.even.is_none());
         self.chunks.count = self.chunks.count.max(of_arcs.map(|chunk| chunk.of));

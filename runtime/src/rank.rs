@@ -2,7 +2,7 @@
 //! earlier epochs.
 
 use crate::error::Failure;
-use crate::exchange::skip::{Clocks, history};
+use crate::exchange::skip::Clocks;
 use crate::executor::Fault;
 use crate::moment::Moment;
 use crate::part::Part;
@@ -12,6 +12,7 @@ use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::memory::{ALIGN, Layout};
+use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
     BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role, Skip,
 };
@@ -20,7 +21,6 @@ use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Sets the order of chunks apart from other draws of a seed.
 const ORDER: u64 = 0x6368_756e_6b73;
@@ -38,7 +38,7 @@ pub(crate) struct Rank {
     pub(crate) number: u32,
     /// Ranks of the session, those of other processes too.
     pub(crate) ranks: u32,
-    pub(crate) program: Arc<Program>,
+    pub(crate) program: VerifiedProgram,
     pub(crate) part: Part,
     pub(crate) layout: Layout,
     pub(crate) events: Option<Vec<Event>>,
@@ -168,7 +168,7 @@ impl Rank {
     pub(crate) fn clock(&self, skip: &Skip, iteration: u32) -> Option<[usize; 2]> {
         let slots = self.program.buffer(skip.copies.buffer).slots;
         let slot = skip.copies.slot(iteration, slots) as usize;
-        Some([history(&self.program, skip)?, slot])
+        Some([self.program.history(skip)?, slot])
     }
 
     /// The rank at the other end of an instruction that passes rows between stages.

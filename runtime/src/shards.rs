@@ -9,7 +9,6 @@ use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::{BufferId, Program, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Parameters and states by name, joined from what the ranks have of them.
 ///
@@ -23,7 +22,7 @@ pub(crate) fn tensors(
     // Whole elements that are there.
     let mut there = BTreeSet::new();
     crew.try_each(|rank| {
-        let program = Arc::clone(&rank.rank().program);
+        let program = rank.rank().program.clone();
         for (buffer, id) in program.buffers.iter().zip(0..) {
             let Some((name, spec)) = named(&program, buffer.role).filter(|_| wanted(buffer.role))
             else {
@@ -62,7 +61,7 @@ pub(crate) fn tensors(
 /// Gives every rank what it has of whole parameters and states of the right names and lengths.
 pub(crate) fn store(crew: &dyn Crew, tensors: &[Tensor]) -> Result<(), Failure> {
     crew.try_each(|rank| {
-        let program = Arc::clone(&rank.rank().program);
+        let program = rank.rank().program.clone();
         for (buffer, id) in program.buffers.iter().zip(0..) {
             let Some((name, spec)) = named(&program, buffer.role) else {
                 continue;
@@ -120,7 +119,7 @@ pub(crate) fn histories(crew: &dyn Crew, vertices: usize) -> Result<Vec<Tensor>,
         tensor.values = vec![0.0; tensor.floats() as usize];
     }
     crew.try_each(|rank| {
-        let program = Arc::clone(&rank.rank().program);
+        let program = rank.rank().program.clone();
         for (id, number, columns) in kept_by(&program) {
             let name = history(number);
             if let Some(tensor) = tensors.iter_mut().find(|t| t.name == name) {
@@ -159,7 +158,7 @@ pub(crate) fn restore(
     epochs: &BTreeMap<String, u64>,
 ) -> Result<(), Failure> {
     crew.try_each(|rank| {
-        let program = Arc::clone(&rank.rank().program);
+        let program = rank.rank().program.clone();
         for (id, number, columns) in kept_by(&program) {
             let name = history(number);
             let tensor = tensors.iter().find(|t| t.name == name);

@@ -5,6 +5,7 @@ use crate::arena::Arena;
 use crate::exchange::skip::Clocks;
 use crate::executor::Worker;
 use crate::features::{columns, stored};
+use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::part::Part;
 use crate::programs::Programs;
@@ -15,15 +16,15 @@ use crate::staleness::Staleness;
 use crate::stop::first_change;
 use crate::team::Team;
 use crate::transport::{Group, Transport};
-use crate::verify::verify;
-use crate::whole::{Whole, over_all};
+use crate::whole::Whole;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_codegen::walk::Walk;
 use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
+use gnnc_ir::kernel::Walk;
 
 use gnnc_ir::memory::layout;
+use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,12 +64,14 @@ pub(crate) fn ranks(
         let program = &all[programs.index(number, count)];
         let degrees = Degrees::new(program, local, &data.topology);
         let part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
-        verify(program, number as u32, &part, data)?;
+        let verified = VerifiedProgram::new(Arc::clone(program), &part.facts(number as u32, data));
+        let verified = verified.map_err(|e| RuntimeError::Program(e.to_string()))?;
+        labels_fit(program, data)?;
         let (clocks, layers) = Clocks::new(program);
         let rank = Rank {
             number: number as u32,
             ranks: count as u32,
-            program: Arc::clone(program),
+            program: verified,
             layout: layout(program, &part.sizes),
             part,
             events: trace.then(Vec::new),
@@ -213,7 +216,7 @@ impl Degrees {
         let types = |types: &[u16]| types.iter().map(|kind| u32::from(*kind)).collect();
         let mut kinds: Vec<((Role, bool), Vec<u32>)> = Vec::new();
         for buffer in &program.buffers {
-            let kind = (buffer.role, over_all(buffer.extent));
+            let kind = (buffer.role, buffer.extent.of_whole_graph());
             if kinds.iter().any(|(known, _)| *known == kind) {
                 continue;
             }
@@ -264,7 +267,7 @@ fn fill(
             }
         }
         Role::Degree(..) | Role::Relation(_) | Role::RelationDegree(_) => {
-            let kind = (buffer.role, over_all(buffer.extent));
+            let kind = (buffer.role, buffer.extent.of_whole_graph());
             if let Some((_, numbers)) = degrees.0.iter().find(|(known, _)| *known == kind) {
                 floats
                     .iter_mut()

@@ -4,7 +4,7 @@ use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Arcs, Needs, Ways, index};
 use gnnc_graph::{GraphError, LocalArcs, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::{Extent, Program};
+use gnnc_ir::program::Program;
 
 /// What kernels over all vertices and redistributions read; empty where a program has neither.
 /// The ranks of one machine share it.
@@ -18,11 +18,6 @@ pub(crate) struct Whole {
     pub(crate) owned: Vec<Vec<u32>>,
     /// The chunks that kernels run over and the rows that are moved with them.
     pub(crate) chunks: ChunkRows,
-}
-
-/// Whether a kernel over these rows runs over the whole graph.
-pub(crate) fn over_all(rows: Extent) -> bool {
-    matches!(rows, Extent::All | Extent::AllEdges(_))
 }
 
 impl Whole {

@@ -1,7 +1,6 @@
 //! `gnnc emit`: the stages between a model and its run, as text.
 
 use super::inputs::{FlowArgs, ModelArgs};
-use super::listing::listing;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output};
 use clap::{Args, ValueEnum};
@@ -9,6 +8,7 @@ use gnnc::codegen::cpu::Compiler;
 use gnnc::codegen::cuda::{generate, module};
 use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::text::Listing;
 use gnnc::runtime::RuntimeError;
 use gnnc::{Error, TrainOptions};
 use serde_json::{Value, json};
@@ -75,9 +75,13 @@ impl Emit {
         };
         let kernels: Vec<Kernel> = programs.iter().flat_map(|p| p.kernels.clone()).collect();
         match (self.stage, &programs[..]) {
-            (Stage::Program, [program]) => out.report(|| listing(program), program),
+            (Stage::Program, [program]) => out.report(|| Listing(program).to_string(), program),
             (Stage::Program, _) => {
-                let texts = || programs.iter().map(listing).collect::<Vec<_>>().join("\n");
+                let texts = || {
+                    let texts: Vec<String> =
+                        programs.iter().map(|p| Listing(p).to_string()).collect();
+                    texts.join("\n")
+                };
                 out.report(texts, &programs)
             }
             (Stage::Cuda, _) => cuda(out, &kernels),

@@ -19,7 +19,6 @@ mod files;
 mod fmt;
 mod graph;
 mod inputs;
-mod listing;
 mod machine;
 mod numbers;
 mod output;

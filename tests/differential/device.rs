@@ -16,6 +16,7 @@ pub mod runs;
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
+use crate::examples::reads_back;
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
 use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
@@ -63,7 +64,11 @@ impl<'a> Again<'a> {
         };
         let train = &case.loaded.model.train;
         Self {
-            programs: case.compiled.programs(&place).unwrap(),
+            programs: {
+                let programs = case.compiled.programs(&place).unwrap();
+                reads_back(&programs);
+                programs
+            },
             partition,
             options: RunOptions {
                 seed: train.seed,

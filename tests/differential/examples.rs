@@ -1,6 +1,7 @@
 //! Every example can be lowered: those with data for a few ranks, the others for many.
 
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::text::Listing;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded, Source};
@@ -16,6 +17,18 @@ fn has_exchange(instr: &Instr) -> bool {
         Instr::Begin(transfer) => has_exchange(&transfer.what),
         Instr::Repeat { body, .. } => body.iter().any(has_exchange),
         _ => false,
+    }
+}
+
+/// The listing of a program says all that there is to it.
+pub fn reads_back(programs: &[Program]) {
+    for program in programs {
+        let text = program.to_string();
+        let read = text.parse::<Program>();
+        let read = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(read, *program);
+        assert_eq!(read.to_string(), text);
+        assert_eq!(Listing(program).to_string().parse::<Program>(), Ok(read));
     }
 }
 
@@ -50,6 +63,7 @@ fn examples_are_lowered() {
                 .program(&Place::new(Placement::Tensor, ranks))
                 .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
             assert!(!exchanges(&cut), "{name} reads halos by columns");
+            reads_back(&[program.clone(), cut]);
             let (loss, logits) = (program.loss, program.logits);
             assert!(loss.is_some() && logits.is_some(), "{name}");
         }

@@ -3,6 +3,7 @@
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
+use crate::examples::reads_back;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::{Candidate, Placement};
@@ -130,7 +131,9 @@ pub fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Ve
         flow,
         ..Place::new(placement, ranks)
     };
-    case.compiled.programs(&place).unwrap()
+    let programs = case.compiled.programs(&place).unwrap();
+    reads_back(&programs);
+    programs
 }
 
 /// Any number of chunks, one at a time or with messages under way: the same bits, and every row is

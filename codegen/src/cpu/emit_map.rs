@@ -4,10 +4,10 @@ use super::exprs::{Place, Scope};
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
 use crate::checks::Memory;
-use crate::walk::Walk;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::At;
+use gnnc_ir::kernel::Walk;
 
 /// Vectors of a window: element-wise code gains nothing from more.
 const TILE: u32 = 4;

@@ -3,9 +3,9 @@
 use super::function::{Base, Emit};
 use super::schedule::Lanes;
 use crate::checks::Memory;
-use crate::walk;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::expr::{Expr, Value as Term};
+use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, Reduce};
 use gnnc_ir::op::Binary;
 
@@ -261,7 +261,7 @@ impl Emit<'_, '_> {
         if let Some(hash) = scope.hashes[mask] {
             return hash;
         }
-        let hash = match walk::mask_key(self.kernel, self.kernel.masks[mask].at) {
+        let hash = match mask_row(self.kernel, self.kernel.masks[mask].at) {
             At::Src => {
                 let id = self.src_id(scope);
                 self.vertex_hash(mask, id)
@@ -284,7 +284,7 @@ impl Emit<'_, '_> {
     /// Computes what the masks need of the vertex that a row stands for, before its arcs.
     pub fn prepare_masks(&mut self, scope: &mut Scope) {
         for mask in 0..self.kernel.masks.len() {
-            match walk::mask_key(self.kernel, self.kernel.masks[mask].at) {
+            match mask_row(self.kernel, self.kernel.masks[mask].at) {
                 At::Dst | At::Edge if scope.place.dst.is_some() => {
                     self.dst_hash(scope, mask);
                 }
@@ -396,7 +396,7 @@ impl Emit<'_, '_> {
                     let by = operand.picked.map(|picked| usize::from(picked.by));
                     known(operand.at) && by.is_none_or(|by| known(self.kernel.inputs[by].at))
                 }
-                Term::Mask(mask) => known(walk::mask_key(
+                Term::Mask(mask) => known(mask_row(
                     self.kernel,
                     self.kernel.masks[usize::from(mask)].at,
                 )),

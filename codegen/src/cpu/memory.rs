@@ -2,9 +2,9 @@
 
 use super::function::Emit;
 use crate::checks::{Memory, OUTSIDE, RANGES};
-use crate::walk::Walk;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, MemFlagsData, Type, Value, types};
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Body};
 
 /// Where checked code finds bounds, and where it goes when an access is outside of them.

@@ -5,8 +5,8 @@
 
 use super::emit::Emit;
 use super::math;
-use crate::walk;
 use gnnc_ir::expr::{Expr, Value as Term};
+use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, drop_threshold};
 use gnnc_ir::storage::Storage;
 
@@ -100,7 +100,7 @@ impl Emit<'_> {
     }
 
     fn keyed_by(&self, mask: u16, at: At) -> bool {
-        match walk::mask_key(self.kernel, self.kernel.masks[usize::from(mask)].at) {
+        match mask_row(self.kernel, self.kernel.masks[usize::from(mask)].at) {
             At::Edge => matches!(at, At::Src | At::Dst),
             key => key == at,
         }
@@ -118,7 +118,7 @@ impl Emit<'_> {
         masks.dedup();
         for mask in masks {
             let at = self.kernel.masks[usize::from(mask)].at;
-            let hash = match walk::mask_key(self.kernel, at) {
+            let hash = match mask_row(self.kernel, at) {
                 At::Edge => format!("gnnc_edge_hash(keys[{mask}], ids[src], ids[dst])"),
                 At::Src => format!("gnnc_vertex_hash(keys[{mask}], ids[src])"),
                 At::Dst => format!("gnnc_vertex_hash(keys[{mask}], ids[dst])"),

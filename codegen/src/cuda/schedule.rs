@@ -2,8 +2,8 @@
 //!
 //! Everything here is a function of the kernel and of the numbers of rows and arcs.
 
-use crate::walk::{Walk, result_shape};
 use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
+use gnnc_ir::kernel::{Walk, result_shape};
 use gnnc_ir::storage::Storage;
 pub use order::by_degree;
 use std::ops::Range;

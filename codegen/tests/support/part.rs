@@ -1,7 +1,7 @@
 //! Random parts of graphs.
 
 use super::Random;
-use gnnc_codegen::walk::Walk;
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Kernel};
 
 /// A part of a graph: arcs into `inner` vertices from those and `halo` others.

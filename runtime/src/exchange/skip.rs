@@ -12,7 +12,7 @@ use crate::part::Part;
 use crate::staleness::LayerStaleness;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
-use gnnc_ir::program::{Program, Role, Rule, Skip};
+use gnnc_ir::program::{Program, Rule};
 use gnnc_ir::storage::Storage;
 use gnnc_ir::traffic::for_each_skip;
 use std::ops::Range;
@@ -45,7 +45,7 @@ impl Clocks {
     pub(crate) fn new(program: &Program) -> (Self, Vec<LayerStaleness>) {
         let (mut of, mut layers) = (Vec::new(), Vec::new());
         for_each_skip(&program.step, &mut |buffer, skip, count| {
-            let Some(number) = history(program, skip) else {
+            let Some(number) = program.history(skip) else {
                 return;
             };
             let clock = Clock {
@@ -77,14 +77,6 @@ impl Clock {
     /// Whether a block was sent in an epoch.
     pub(crate) fn fresh(&self, block: u32, epoch: u64) -> bool {
         self.sent.get(block as usize).copied().flatten() == Some(epoch)
-    }
-}
-
-/// The number of the history that copies are.
-pub(crate) fn history(program: &Program, skip: &Skip) -> Option<usize> {
-    match program.buffers.get(skip.copies.buffer.0 as usize)?.role {
-        Role::History(number) => Some(number as usize),
-        _ => None,
     }
 }
 

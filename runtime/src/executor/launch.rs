@@ -5,9 +5,9 @@ use crate::device::cpu::Call;
 use crate::moment::Moment;
 use crate::part::Walkable;
 use gnnc_codegen::args::RawArgs;
-use gnnc_codegen::walk::Walk;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::op::Site;
 use gnnc_ir::program::{Chunk, Launch, Program, Ref};
 

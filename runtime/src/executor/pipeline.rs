@@ -6,13 +6,12 @@ use crate::moment::Moment;
 use crate::transport::{Transport, TransportError};
 use gnnc_ir::program::{Instr, Passage, Ref, Transfer};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 impl Worker {
     /// Announces the messages that may be under way to other stages at once: those of one run of a list or of its loops
     /// over chunks, which are taken before the next is run.
     pub(crate) fn expect_messages(&mut self) -> Result<(), Fault> {
-        let program = Arc::clone(&self.own.program);
+        let program = self.own.program.clone();
         // By rank: how many, and the floats of the longest.
         let mut expected: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
         for instr in [&program.setup, &program.step, &program.eval]

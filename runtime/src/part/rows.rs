@@ -1,8 +1,8 @@
 //! The rows of a part that an instruction runs over: those of a chunk, or all.
 
 use super::{Part, index, sliced};
-use gnnc_codegen::walk::Walk;
 use gnnc_graph::Csr;
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
 

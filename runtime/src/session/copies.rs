@@ -3,7 +3,6 @@
 use super::Session;
 use crate::Failure;
 use crate::checkpoint::{Progress, Tensor};
-use crate::exchange::skip::history;
 use crate::rank::Rank;
 use crate::staleness::Staleness;
 use crate::{histories, init};
@@ -29,7 +28,10 @@ impl Session {
         let mut active = false;
         self.crew.each(&mut |rank| {
             let rank = rank.rank();
-            let clocks = history(&rank.program, skip).and_then(|n| rank.clocks.of.get(n));
+            let clocks = rank
+                .program
+                .history(skip)
+                .and_then(|n| rank.clocks.of.get(n));
             let clock = clocks.and_then(|clocks| clocks.get(iteration as usize));
             active |= rank.number == block && clock.is_some_and(|clock| clock.active);
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 impl Session {
     /// What each rank runs.
     pub fn programs(&self) -> Vec<Arc<Program>> {
-        self.crew.map(|rank| Arc::clone(&rank.rank().program))
+        self.crew.map(|rank| rank.rank().program.shared().clone())
     }
 
     /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all arcs,

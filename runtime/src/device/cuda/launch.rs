@@ -11,7 +11,7 @@ use crate::part::Walkable;
 use crate::sparse;
 use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
-use gnnc_codegen::walk::Walk;
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::memory::ALIGN;
 use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};

@@ -159,7 +159,7 @@ impl Device {
         let programs: Vec<Arc<Program>> = self
             .stations
             .iter()
-            .map(|station| Arc::clone(&station.own.program))
+            .map(|station| station.own.program.shared().clone())
             .collect();
         let traced = self.stations.iter().any(|s| s.own.events.is_some());
         let ran = self.lists.get(name).is_some_and(|list| list.ran);

@@ -4,8 +4,8 @@
 use super::driver::{Address, Driver, DriverError, Event, Function, Launch, Stream, Touched};
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
 use gnnc_codegen::verify::SpecError;
-use gnnc_codegen::walk::Walk;
 use gnnc_ir::kernel::Kernel;
+use gnnc_ir::kernel::Walk;
 
 /// Kernels of a translation unit: what one compilation takes grows faster than its text.
 const KERNELS: usize = 64;

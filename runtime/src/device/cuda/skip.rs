@@ -14,7 +14,6 @@ use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::program::{Ref, Returned, Skip};
 use gnnc_ir::storage::Storage;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// One exchange.
 struct Exchange {
@@ -58,7 +57,7 @@ impl Station {
         moment: &Moment,
         [begins, finishes]: [bool; 2],
     ) -> Result<Halves, Stop> {
-        let program = Arc::clone(&self.own.program);
+        let program = self.own.program.clone();
         let buffer = program.buffer(at.buffer);
         let exchange = Exchange {
             place: self.own.clock(skip, iteration).ok_or_else(missing)?,

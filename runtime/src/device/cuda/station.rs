@@ -16,7 +16,6 @@ use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// A rank of a device.
 pub(super) struct Station {
@@ -149,7 +148,7 @@ impl Station {
 
     /// Notes what every instruction needs, and copies the hubs of all sections to the device.
     fn needs(&mut self, gpu: &mut Gpu, moments: &mut Moments) -> Result<Needs, RuntimeError> {
-        let program = Arc::clone(&self.own.program);
+        let program = self.own.program.clone();
         let chunks = program.pipeline.as_ref().map_or(0, |p| p.chunks);
         let mut needs = Needs::default();
         for phase in [Phase::Setup, Phase::Step, Phase::Eval] {

@@ -2,8 +2,8 @@
 
 use super::driver::{Address, Touched};
 use super::launch::{Arcs, Operands};
-use gnnc_codegen::walk::{Walk, result_shape};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
+use gnnc_ir::kernel::{Walk, result_shape};
 use std::ops::Range;
 
 /// The rows that a kernel over `rows` uses of its operands.

@@ -3,6 +3,28 @@
 use crate::RuntimeError;
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::op::Loss;
+use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::trace::Phase;
+
+/// Checks that labels are what the losses of a program need.
+///
+/// # Errors
+/// What the labels are, and what they should be.
+pub(crate) fn labels_fit(program: &Program, data: &GraphData) -> Result<(), RuntimeError> {
+    Phase::ALL
+        .iter()
+        .try_for_each(|phase| list_fits(program.list(*phase), data))
+}
+
+fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
+    list.iter().try_for_each(|instr| match instr {
+        Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
+            check_labels(data, *loss, *classes)
+        }
+        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => list_fits(body, data),
+        _ => Ok(()),
+    })
+}
 
 /// Checks that labels are what a loss needs.
 ///

@@ -1,8 +1,7 @@
 //! Checks of exchanges that may be left out.
 
-use crate::exchange::skip::history;
-use gnnc_ir::program::{Extent, Program, Ref, Returned, Skip};
-use gnnc_ir::traffic::{for_each_returned, for_each_skip};
+use crate::program::{Extent, Program, Ref, Returned, Skip};
+use crate::traffic::{for_each_returned, for_each_skip};
 use std::collections::BTreeSet;
 
 /// Checks that every exchange that may be left out stands in `step`, and has copies of
@@ -80,7 +79,7 @@ fn one(
             skip.rule
         ));
     }
-    let Some(number) = history(program, skip) else {
+    let Some(number) = program.history(skip) else {
         return Err("found copies that are no history".to_owned());
     };
     if !numbers.insert(number) {
@@ -122,7 +121,7 @@ fn one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gnnc_ir::program::{Buffer, BufferId, Distance, Instr, Role, Rule};
+    use crate::program::{Buffer, BufferId, Distance, Instr, Role, Rule};
 
     fn program(rule: Rule) -> Program {
         let buffer = |extent, slots, role| Buffer {

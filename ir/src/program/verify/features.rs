@@ -1,10 +1,10 @@
 //! Checks of features and of parameters that ranks have shards of.
 
 use super::Check;
-use crate::features::slice;
-use gnnc_ir::graph::{Element, ParamSpec, Shard};
-use gnnc_ir::op::Slice;
-use gnnc_ir::program::{Buffer, Extent, Ref};
+use crate::graph::{Element, ParamSpec, Shard};
+use crate::kernel::Axis;
+use crate::op::Slice;
+use crate::program::{Buffer, Extent, Ref, Role};
 
 /// Whether a buffer holds one element of a stack if its parameter is one.
 pub(super) fn element(spec: &ParamSpec, buffer: &Buffer) -> bool {
@@ -16,7 +16,7 @@ impl Check<'_> {
     /// Whether a parameter's shard, if it has one, is this rank's and fits its buffer.
     pub(super) fn shard(&self, spec: &ParamSpec, extent: Extent) -> bool {
         spec.shard.is_none_or(|Shard { blocks, slice }| {
-            let own = Slice::new(slice.axis, slice.of, self.program.ranks, self.rank);
+            let own = Slice::new(slice.axis, slice.of, self.program.ranks, self.data.rank);
             slice == own && extent == Extent::Fixed(blocks * slice.len)
         })
     }
@@ -25,17 +25,21 @@ impl Check<'_> {
     pub(super) fn sparse(&self, values: Ref) -> Result<(u64, u64), String> {
         self.at_least("values", values, 0)?;
         let extent = self.program.buffer(values.buffer).extent;
-        if self.part.features(extent).is_none() {
+        let sliced = |extent| extent == Extent::SliceNonzeros;
+        let known = self.program.buffers.iter().any(|buffer| {
+            buffer.role == Role::FeatureValues && sliced(buffer.extent) == sliced(extent)
+        });
+        if !known || !self.program.sparse_features {
             return Err("sparse features in a program that declares dense ones".to_owned());
         }
         self.at_least("values", values, self.stored(values))?;
-        let rows = self.part.sizes.rows(self.program.sparse_rows(values));
+        let rows = self.data.sizes.rows(self.program.sparse_rows(values));
         Ok((rows, self.feature_columns(extent)?))
     }
 
     /// Non-zeros of the sparse features whose values a buffer holds.
     pub(super) fn stored(&self, values: Ref) -> u64 {
-        let sizes = &self.part.sizes;
+        let sizes = &self.data.sizes;
         match self.program.sparse_rows(values) {
             Extent::All => sizes.slice_nonzeros,
             _ => sizes.feature_nonzeros,
@@ -44,16 +48,18 @@ impl Check<'_> {
 
     /// Columns of the features in rows of an extent.
     pub(super) fn feature_columns(&self, extent: Extent) -> Result<u64, String> {
-        let features = &self.data.features;
         match extent {
-            Extent::All | Extent::SliceNonzeros if self.program.rank == self.rank => {
-                Ok(slice(self.program, features).len.into())
+            Extent::All | Extent::SliceNonzeros if self.program.rank == self.data.rank => {
+                let (features, ranks) = (self.data.features, self.program.ranks);
+                Ok(Slice::new(Axis::Width, features, ranks, self.data.rank)
+                    .len
+                    .into())
             }
             Extent::All | Extent::SliceNonzeros => Err(format!(
                 "rank {} has rank {}'s columns of the features",
-                self.rank, self.program.rank
+                self.data.rank, self.program.rank
             )),
-            _ => Ok(features.columns().into()),
+            _ => Ok(self.data.features.into()),
         }
     }
 }

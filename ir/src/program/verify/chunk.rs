@@ -1,9 +1,9 @@
 //! Checks of chunks.
 
 use super::{Check, Checked};
-use crate::whole::over_all;
-use gnnc_ir::kernel::{Body, End, Kernel};
-use gnnc_ir::program::{BufferId, Chunk, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
+use crate::kernel::{Body, End, Kernel, Walk};
+use crate::program::{BufferId, Chunk, Even, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
+use crate::trace::Phase;
 
 impl Check<'_> {
     /// A launch over a chunk writes rows of its own: of the whole graph, or of a cut of its rows.
@@ -21,7 +21,7 @@ impl Check<'_> {
             return self.cut(Some(chunk), launch.rows);
         }
         self.known(chunk)?;
-        match over_all(launch.rows) && !kernel.body.sums_rows() {
+        match launch.rows.of_whole_graph() && !kernel.body.sums_rows() {
             true => Ok(()),
             false => Err(format!(
                 "a {} over {:?} rows in chunks, expected rows of the whole graph, each with a result",
@@ -103,7 +103,7 @@ impl Check<'_> {
         if index >= of || chunk.reach().is_some() && of != 2 {
             return Err(format!("chunk {index} of {of}"));
         }
-        if cut == Some(rows) && self.part.rows_of_chunk(chunk).is_none() {
+        if cut == Some(rows) && !even.is_some_and(|even| self.walks(even)) {
             return Err(format!(
                 "chunks of the arcs {:?}, which no kernel of the program walks",
                 even.and_then(|even| even.arcs)
@@ -117,14 +117,59 @@ impl Check<'_> {
         }
     }
 
+    /// Whether some kernel walks the edges by which rows are cut, so that ranks know where they begin.
+    pub(super) fn walks(&self, even: Even) -> bool {
+        let Some(Grouped { set, by }) = even.arcs else {
+            return true;
+        };
+        let whole = even.rows.extent().of_whole_graph();
+        let mut found = false;
+        for phase in Phase::ALL {
+            each_launch(self.program.list(phase), &mut |launch| {
+                let kernel = self.program.kernels.get(launch.kernel.0 as usize);
+                let body = kernel.map(|kernel| &kernel.body);
+                found |= launch.rows.of_whole_graph() == whole
+                    && body.and_then(Body::edge_set) == Some(set)
+                    && (by == End::Dst || body.map(Walk::of) == Some(Walk::ArcsBySource));
+            });
+        }
+        found
+    }
+
     fn known(&self, chunk: Chunk) -> Checked {
         let Chunk { index, of, .. } = chunk;
-        let count = self.part.whole.chunks.count();
+        let count = self.data.chunks;
         match of == count && index < count && chunk.even.is_none() {
             true => Ok(()),
             false => Err(format!(
                 "chunk {index} of {of}, where the graph is cut into {count} chunks"
             )),
+        }
+    }
+}
+
+/// Visits the launches of a list, those that finish products and those of loops too.
+fn each_launch(list: &[Instr], visit: &mut dyn FnMut(&Launch)) {
+    for instr in list {
+        match instr {
+            Instr::Launch(launch) => visit(launch),
+            Instr::MatMul { finish, .. } => finish.iter().for_each(&mut *visit),
+            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => each_launch(body, visit),
+            Instr::SparseMatMul { .. }
+            | Instr::SparseDropout { .. }
+            | Instr::Densify { .. }
+            | Instr::HaloExchange { .. }
+            | Instr::HaloReduce { .. }
+            | Instr::AllReduce { .. }
+            | Instr::Redistribute { .. }
+            | Instr::Begin(_)
+            | Instr::Finish(_)
+            | Instr::Loss { .. }
+            | Instr::Metrics { .. }
+            | Instr::Send(_)
+            | Instr::Receive(_)
+            | Instr::Move { .. }
+            | Instr::Remember { .. } => {}
         }
     }
 }

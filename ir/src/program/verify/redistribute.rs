@@ -1,10 +1,10 @@
 //! Checks of redistributions.
 
 use super::{Check, Checked};
-use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::program::{Extent, Matrix, Ref};
-use gnnc_ir::traffic::share;
+use crate::kernel::Axis;
+use crate::op::{Redistribute, Slice};
+use crate::program::{Extent, Matrix, Ref};
+use crate::traffic::share;
 
 impl Check<'_> {
     /// A redistribution of a tensor of `heads x width` columns by rows.
@@ -15,7 +15,7 @@ impl Check<'_> {
         to: Ref,
         (heads, width): (u32, u32),
     ) -> Checked {
-        let sizes = &self.part.sizes;
+        let sizes = &self.data.sizes;
         let whole = u64::from(heads) * u64::from(width);
         let ((own, all), to_all) = match how {
             Redistribute::Split(slice) => ((whole, self.slice(slice, heads, width)?), true),
@@ -63,13 +63,13 @@ impl Check<'_> {
             Axis::Heads => (heads, width),
             Axis::Width => (width, heads),
         };
-        let expected = Slice::new(slice.axis, of, self.program.ranks, self.rank);
+        let expected = Slice::new(slice.axis, of, self.program.ranks, self.data.rank);
         // Where a slice begins is known from the rank: one program serves ranks whose slices are equal.
         match (slice.of, slice.len) == (of, expected.len) {
             true => Ok(u64::from(slice.len) * u64::from(other)),
             false => Err(format!(
                 "rank {}'s slice is {} of {} {:?}, expected {} of {}",
-                self.rank, slice.len, slice.of, slice.axis, expected.len, expected.of
+                self.data.rank, slice.len, slice.of, slice.axis, expected.len, expected.of
             )),
         }
     }

@@ -1,6 +1,6 @@
 //! How a kernel's body walks rows and arcs.
 
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Over};
+use super::{At, Axis, Body, End, Kernel, Over};
 
 /// The outer loops of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +55,8 @@ pub fn result_shape(kernel: &Kernel) -> (u32, u32) {
     }
 }
 
-/// What a mask is keyed by: `Row` (the vertex id of a plain row), `Src`, `Dst` or `Edge`.
-pub(crate) fn mask_key(kernel: &Kernel, at: At) -> At {
+/// The row whose ids key a mask: `Row` (the vertex id of a plain row), `Src`, `Dst` or `Edge`.
+pub fn mask_row(kernel: &Kernel, at: At) -> At {
     match (at, Walk::of(&kernel.body)) {
         (At::Row, Walk::Arcs) => At::Edge,
         (At::Row, Walk::ArcsByDestination) => At::Dst,

@@ -1,21 +1,21 @@
 //! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
 
-use super::{Check, Checked};
-use crate::whole::over_all;
-use gnnc_ir::program::{Extent, Instr, Passage, Product, Program, Ref, Role};
-use gnnc_ir::trace::Phase;
+use super::{Check, Checked, ProgramError};
+use crate::program::{Extent, Instr, Passage, Product, Program, Ref, Role};
+use crate::trace::Phase;
 
 /// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
 /// bodies of chunks hold only what can be done for some rows.
 ///
 /// # Errors
 /// The first instruction that is out of place.
-pub(super) fn verify(program: &Program) -> Checked {
+pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     for phase in Phase::ALL {
         for (index, instr) in program.list(phase).iter().enumerate() {
             let place = format!("{phase} {index}");
+            let at = |what: String| ProgramError::new(what).at(&place, instr, program);
             if program.pipeline.is_some() {
-                by_rows(program, instr).map_err(|e| format!("{place}: {e}"))?;
+                by_rows(program, instr).map_err(at)?;
             }
             match instr {
                 Instr::Chunks { body, .. } if program.pipeline.is_some() => {
@@ -23,11 +23,14 @@ pub(super) fn verify(program: &Program) -> Checked {
                         by_rows(program, instr)
                             .and_then(|()| some_rows(program, instr))
                             .and_then(|()| anywhere(instr, phase, program))
-                            .map_err(|e| format!("{place} {index}: {e}"))?;
+                            .map_err(|what| {
+                                let place = format!("{place}.{index}");
+                                ProgramError::new(what).at(&place, instr, program)
+                            })?;
                     }
                 }
                 Instr::Chunks { .. } => {
-                    return Err(format!("{place}: chunks in a program of no stage"));
+                    return Err(at("chunks in a program of no stage".to_owned()));
                 }
                 Instr::Repeat { body, .. } => {
                     let inside = |instr: &&Instr| {
@@ -39,10 +42,10 @@ pub(super) fn verify(program: &Program) -> Checked {
                     };
                     if let Some(instr) = body.iter().find(inside) {
                         let name = instr.name(program);
-                        return Err(format!("{place}: {name} in a loop, expected outside"));
+                        return Err(at(format!("{name} in a loop, expected outside")));
                     }
                 }
-                _ => anywhere(instr, phase, program).map_err(|e| format!("{place}: {e}"))?,
+                _ => anywhere(instr, phase, program).map_err(at)?,
             }
         }
     }
@@ -69,8 +72,8 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
 /// Stages hold tensors by rows.
 fn by_rows(program: &Program, instr: &Instr) -> Checked {
     let whole = match instr {
-        Instr::Launch(launch) => over_all(launch.rows),
-        Instr::MatMul { rows, .. } => over_all(*rows),
+        Instr::Launch(launch) => launch.rows.of_whole_graph(),
+        Instr::MatMul { rows, .. } => rows.of_whole_graph(),
         Instr::Begin(transfer) | Instr::Finish(transfer) => {
             return by_rows(program, &transfer.what);
         }
@@ -91,7 +94,7 @@ fn by_rows(program: &Program, instr: &Instr) -> Checked {
 
 /// What can be done for some rows.
 fn some_rows(program: &Program, instr: &Instr) -> Checked {
-    let kernel = |id: &gnnc_ir::program::KernelId| program.kernels.get(id.0 as usize);
+    let kernel = |id: &crate::program::KernelId| program.kernels.get(id.0 as usize);
     let reduces = |id| kernel(id).is_some_and(|k| k.body.sums_rows());
     let fits = match instr {
         Instr::Launch(launch) => !reduces(&launch.kernel) && launch.chunk.is_none(),

@@ -1,7 +1,9 @@
 //! Checks of communications in halves: what is under way is left alone.
 
-use gnnc_ir::access::{Access, accesses, ordered};
-use gnnc_ir::program::{Instr, Program, Transfer};
+use super::{ProgramError, inside};
+use crate::access::{Access, accesses, ordered};
+use crate::program::{Instr, Program, Transfer};
+use crate::trace::Phase;
 use std::collections::BTreeSet;
 
 /// Checks that every half has its other half in the same list, and that nothing in between writes
@@ -9,14 +11,10 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// The first half that is alone or is disturbed.
-pub(super) fn verify(program: &Program) -> Result<(), String> {
+pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let mut tags = BTreeSet::new();
-    for (phase, instrs) in [
-        ("setup", &program.setup),
-        ("step", &program.step),
-        ("eval", &program.eval),
-    ] {
-        list(program, phase, instrs, &mut tags)?;
+    for phase in Phase::ALL {
+        list(program, phase.name(), program.list(phase), &mut tags)?;
     }
     Ok(())
 }
@@ -24,6 +22,7 @@ pub(super) fn verify(program: &Program) -> Result<(), String> {
 /// What is under way.
 struct Flight<'a> {
     place: String,
+    instr: &'a Instr,
     transfer: &'a Transfer,
     uses: Vec<Access>,
 }
@@ -33,42 +32,44 @@ fn list(
     place: &str,
     instrs: &[Instr],
     tags: &mut BTreeSet<u32>,
-) -> Result<(), String> {
+) -> Result<(), ProgramError> {
     let mut flights: Vec<Flight> = Vec::new();
     for (index, instr) in instrs.iter().enumerate() {
-        let place = format!("{place} {index}");
+        let place = inside(place, index);
+        let at = |what: String| ProgramError::new(what).at(&place, instr, program);
         let name = instr.name(program);
         if let Instr::Finish(transfer) = instr {
             let begun = flights.iter().position(|f| f.transfer == transfer);
             let Some(begun) = begun else {
                 let tag = transfer.tag;
-                return Err(format!(
-                    "{place}: the end of a {name} with tag {tag} that did not begin in the same list"
-                ));
+                return Err(at(format!(
+                    "the end of a {name} with tag {tag} that did not begin in the same list"
+                )));
             };
             flights.remove(begun);
         }
         let uses = accesses(instr, program);
         if let Some(flight) = flights.iter().find(|f| ordered(&f.uses, &uses, program)) {
-            return Err(format!(
-                "{place}: a {name} uses what the {} that began at {} still needs; finish it before",
+            return Err(at(format!(
+                "a {name} uses what the {} that began at {} still needs; finish it before",
                 flight.transfer.what.name(program),
                 flight.place
-            ));
+            )));
         }
         match instr {
             Instr::Begin(transfer) => {
                 if !transfer.what.has_halves() {
-                    return Err(format!("{place}: half of a {name}, which sends nothing"));
+                    return Err(at(format!("half of a {name}, which sends nothing")));
                 }
                 if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {
-                    return Err(format!(
-                        "{place}: a {name} with tag {}, expected one that nothing else has",
+                    return Err(at(format!(
+                        "a {name} with tag {}, expected one that nothing else has",
                         transfer.tag
-                    ));
+                    )));
                 }
                 flights.push(Flight {
                     place,
+                    instr,
                     transfer,
                     uses,
                 });
@@ -79,18 +80,18 @@ fn list(
     }
     match flights.first() {
         None => Ok(()),
-        Some(flight) => Err(format!(
-            "{}: the {} that begins here does not end in the same list",
-            flight.place,
-            flight.transfer.what.name(program)
-        )),
+        Some(flight) => {
+            let name = flight.transfer.what.name(program);
+            let what = format!("the {name} that begins here does not end in the same list");
+            Err(ProgramError::new(what).at(&flight.place, flight.instr, program))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gnnc_ir::program::{Buffer, BufferId, Extent, Ref, Role};
+    use crate::program::{Buffer, BufferId, Extent, Ref, Role};
 
     fn program(step: Vec<Instr>) -> Program {
         let buffer = Buffer {
@@ -135,7 +136,7 @@ mod tests {
         let other = vec![begin(1, 0), begin(2, 1), finish(1, 0), finish(2, 1)];
         assert_eq!(check(other), Ok(()));
         let refused = |step, part: &str| {
-            let error = check(step).unwrap_err();
+            let error = check(step).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         };
         refused(vec![begin(1, 0)], "step 0: the halo-exchange that begins");
@@ -160,8 +161,8 @@ mod tests {
     /// rows when sums are added to them.
     #[test]
     fn sums_are_under_way_without_own_rows() {
-        use gnnc_ir::op::Redistribute;
-        use gnnc_ir::program::{Chunk, Even, Grain, Matrix, Moved, Product, Vertices};
+        use crate::op::Redistribute;
+        use crate::program::{Chunk, Even, Grain, Matrix, Moved, Product, Vertices};
         let at = |id| Ref::first(BufferId(id));
         let matrix = |id| Matrix {
             at: at(id),
@@ -223,7 +224,7 @@ mod tests {
                 finish.clone(),
                 Instr::Finish(read.clone()),
             ];
-            let error = check(step).unwrap_err();
+            let error = check(step).unwrap_err().to_string();
             assert!(
                 error.contains(name) && error.contains("still needs"),
                 "{error}"

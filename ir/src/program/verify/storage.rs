@@ -1,8 +1,8 @@
 //! Checks of how tensors lie in memory.
 
 use super::{Check, Checked};
-use gnnc_ir::program::{Ref, Role};
-use gnnc_ir::storage::Storage;
+use crate::program::{Ref, Role};
+use crate::storage::Storage;
 
 /// Whether a buffer of this role has to be of 32-bit floats.
 pub(super) fn always_floats(role: Role) -> bool {

@@ -1,10 +1,10 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
 mod chunk;
+mod error;
 mod features;
 mod flight;
 mod host;
-mod labels;
 mod pipeline;
 mod reach;
 mod redistribute;
@@ -13,60 +13,97 @@ mod storage;
 mod window;
 
 use self::features::element;
-pub use self::labels::check_labels;
 use self::reach::Reach;
 use self::storage::always_floats;
-use crate::RuntimeError;
-use crate::part::Part;
-use gnnc_codegen::walk::{Walk, result_shape};
-use gnnc_graph::GraphData;
-use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::Body;
-use gnnc_ir::program::{
-    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, Ref, Returned,
-    Role,
+use super::{
+    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, RankSizes, Ref,
+    Returned, Role,
 };
+use crate::kernel::{Body, Walk, result_shape};
+use crate::trace::Phase;
+use crate::types::EdgeSet;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// Checks everything that the executor relies on, for one rank.
-pub(crate) fn verify(
-    program: &Program,
-    rank: u32,
-    part: &Part,
-    data: &GraphData,
-) -> Result<(), RuntimeError> {
-    let check = Check {
-        program,
-        rank,
-        part,
-        data,
-    };
-    check.hosted().map_err(RuntimeError::Program)?;
-    check.buffers().map_err(RuntimeError::Program)?;
-    for (phase, instrs) in [
-        ("setup", &program.setup),
-        ("step", &program.step),
-        ("eval", &program.eval),
-    ] {
-        check.list(phase, instrs)?;
+pub use error::ProgramError;
+
+/// What one rank has of the data graph, as far as its program depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankData {
+    /// The rank.
+    pub rank: u32,
+    /// How many rows of each kind it has.
+    pub sizes: RankSizes,
+    /// Columns of the input features.
+    pub features: u32,
+    /// Types of edges; 0 where edges have none.
+    pub relations: u32,
+    /// Chunks by edges that the whole graph is cut into; 0 where it is not.
+    pub chunks: u32,
+}
+
+/// A program that was found to fit the data of one rank: running it there touches only its own memory. Sessions take
+/// nothing else.
+#[derive(Clone, Debug)]
+pub struct VerifiedProgram(Arc<Program>);
+
+impl VerifiedProgram {
+    /// Checks a program.
+    ///
+    /// # Errors
+    /// The first thing that does not fit, and the instruction that it is about.
+    pub fn new(program: Arc<Program>, data: &RankData) -> Result<Self, ProgramError> {
+        verify(&program, data)?;
+        Ok(Self(program))
     }
-    skip::verify(program).map_err(RuntimeError::Program)?;
-    pipeline::verify(program).map_err(RuntimeError::Program)?;
-    window::verify(program).map_err(RuntimeError::Program)?;
-    flight::verify(program).map_err(RuntimeError::Program)
+
+    /// The program, to share.
+    pub fn shared(&self) -> &Arc<Program> {
+        &self.0
+    }
+}
+
+impl Deref for VerifiedProgram {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
+    }
+}
+
+/// Checks everything that executors rely on, for one rank.
+///
+/// # Errors
+/// The first thing that does not fit, and the instruction that it is about.
+pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
+    let check = Check { program, data };
+    check.hosted()?;
+    check.buffers()?;
+    for phase in Phase::ALL {
+        check.list(phase.name(), program.list(phase))?;
+    }
+    skip::verify(program)?;
+    pipeline::verify(program)?;
+    window::verify(program)?;
+    flight::verify(program)
 }
 
 struct Check<'a> {
     program: &'a Program,
-    rank: u32,
-    part: &'a Part,
-    data: &'a GraphData,
+    data: &'a RankData,
 }
 
 type Checked = Result<(), String>;
 
+/// The place of an instruction of a list, behind that of the list: `step 3.1`.
+fn inside(above: &str, index: usize) -> String {
+    let separator = if above.contains(' ') { '.' } else { ' ' };
+    format!("{above}{separator}{index}")
+}
+
 impl Check<'_> {
     fn buffers(&self) -> Checked {
-        let sizes = &self.part.sizes;
+        let sizes = &self.data.sizes;
         let mut total = 0u128;
         for buffer in &self.program.buffers {
             let name = &buffer.name;
@@ -95,7 +132,7 @@ impl Check<'_> {
                     buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
                 }
                 Role::Relation(count) | Role::RelationDegree(count) => {
-                    let found = self.data.topology.relations();
+                    let found = self.data.relations;
                     if found != count {
                         return Err(format!(
                             "it is for a graph with {count} types of arcs, this one has {found}; make a plan for this graph"
@@ -148,21 +185,13 @@ impl Check<'_> {
         }
     }
 
-    fn list(&self, place: &str, instrs: &[Instr]) -> Result<(), RuntimeError> {
+    fn list(&self, above: &str, instrs: &[Instr]) -> Result<(), ProgramError> {
         for (index, instr) in instrs.iter().enumerate() {
-            let place = format!("{place} {index}");
-            match instr {
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
-                    self.list(&place, body)?;
-                }
-                Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
-                    check_labels(self.data, *loss, *classes)?;
-                    self.one(instr)
-                        .map_err(|e| RuntimeError::Program(format!("{place}: {e}")))?;
-                }
-                _ => self
-                    .one(instr)
-                    .map_err(|e| RuntimeError::Program(format!("{place}: {e}")))?,
+            let place = inside(above, index);
+            let at = |what| ProgramError::new(what).at(&place, instr, self.program);
+            self.one(instr).map_err(at)?;
+            if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+                self.list(&place, body)?;
             }
         }
         Ok(())
@@ -170,7 +199,7 @@ impl Check<'_> {
 
     fn one(&self, instr: &Instr) -> Checked {
         self.here(instr)?;
-        let sizes = &self.part.sizes;
+        let sizes = &self.data.sizes;
         match instr {
             Instr::Launch(launch) => self.launch(launch),
             Instr::MatMul {
@@ -381,7 +410,7 @@ impl Check<'_> {
     /// Rows of a buffer that holds a chunk at a time.
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
-        matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.part.sizes.rows(extent))
+        matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.data.sizes.rows(extent))
     }
 
     fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {
@@ -429,7 +458,7 @@ impl Check<'_> {
                 self.program.buffers.len()
             ));
         };
-        let found = buffer.slot_elements(&self.part.sizes);
+        let found = buffer.slot_elements(&self.data.sizes);
         match found >= floats {
             true => Ok(()),
             false => Err(format!(

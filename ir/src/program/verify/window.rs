@@ -1,31 +1,32 @@
 //! Checks of buffers that hold the rows of a chunk at a time: what reads them finds the chunk that it means.
 
-use gnnc_codegen::walk::Walk;
-use gnnc_ir::kernel::At;
-use gnnc_ir::program::{Chunk, Extent, Instr, Launch, Matrix, Product, Program, Ref};
+use super::ProgramError;
+use crate::kernel::At;
+use crate::kernel::Walk;
+use crate::program::{Chunk, Extent, Instr, Launch, Matrix, Product, Program, Ref};
+use crate::trace::Phase;
 use std::collections::BTreeMap;
 
 /// Checks the instructions of all lists.
 ///
 /// # Errors
 /// The first that reads rows that are not here.
-pub(super) fn verify(program: &Program) -> Result<(), String> {
-    let runs = |buffer: &gnnc_ir::program::Buffer| {
+pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
+    let runs = |buffer: &crate::program::Buffer| {
         matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..))
     };
     if !program.buffers.iter().any(runs) {
         return Ok(());
     }
     let windows = Windows { program };
-    for (phase, instrs) in [
-        ("setup", &program.setup),
-        ("step", &program.step),
-        ("eval", &program.eval),
-    ] {
+    for phase in Phase::ALL {
         let mut held = BTreeMap::new();
-        for (index, instr) in instrs.iter().enumerate() {
+        for (index, instr) in program.list(phase).iter().enumerate() {
             let checked = windows.one(instr, &mut held);
-            checked.map_err(|e| format!("{phase} {index}: a {} {e}", instr.name(program)))?;
+            checked.map_err(|what| {
+                let what = format!("a {} {what}", instr.name(program));
+                ProgramError::new(what).at(&format!("{phase} {index}"), instr, program)
+            })?;
         }
     }
     Ok(())
@@ -186,7 +187,7 @@ impl Windows<'_> {
         let all = inputs
             .map(|pair| (pair, false))
             .chain(outputs.map(|pair| (pair, true)));
-        let one = |((at, operand), writes): ((&Ref, &gnnc_ir::kernel::Operand), bool)| Use {
+        let one = |((at, operand), writes): ((&Ref, &crate::kernel::Operand), bool)| Use {
             at: *at,
             writes,
             by_rows: by_rows(*at, operand.at),

@@ -1,10 +1,9 @@
 //! How much of their operands launches touch.
 
 use super::{Check, Checked};
-use crate::whole::over_all;
-use gnnc_codegen::walk::Walk;
-use gnnc_ir::kernel::{At, Body, Kernel, Operand};
-use gnnc_ir::program::{Extent, Launch, Role};
+use crate::kernel::Walk;
+use crate::kernel::{At, Body, Kernel, Operand};
+use crate::program::{Extent, Launch, Role};
 
 /// Rows of each kind.
 #[derive(Default)]
@@ -84,8 +83,8 @@ impl Check<'_> {
 
     /// How many rows of each kind a launch touches.
     pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
-        let sizes = &self.part.sizes;
-        let (inner, local) = match over_all(launch.rows) {
+        let sizes = &self.data.sizes;
+        let (inner, local) = match launch.rows.of_whole_graph() {
             true => (sizes.vertices, sizes.vertices),
             false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
         };
@@ -112,7 +111,7 @@ impl Check<'_> {
             Body::TypeSum { types, .. } => types,
             _ => 0,
         };
-        let relations = self.data.topology.relations();
+        let relations = self.data.relations;
         if walk == Walk::ArcsByType && types != relations {
             return Err(format!(
                 "a sum over {types} types of arcs, the graph has {relations}"

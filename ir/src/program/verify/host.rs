@@ -1,7 +1,7 @@
 //! Checks of what lies in the memory of the host.
 
 use super::{Check, Checked};
-use gnnc_ir::program::{BufferId, Chunk, Even, Extent, Instr, Ref, Role, Vertices};
+use crate::program::{BufferId, Chunk, Even, Extent, Instr, Ref, Role, Vertices};
 
 impl Check<'_> {
     /// The list of buffers on the host is in order and names what may lie there.
@@ -110,7 +110,7 @@ impl Check<'_> {
 
     /// The rows of a chunk are copied whole.
     fn host_chunk(&self, ends: [Ref; 2], chunk: Chunk) -> Checked {
-        let known = chunk.index < chunk.of && self.part.rows_of_chunk(chunk).is_some();
+        let known = chunk.index < chunk.of && chunk.even.is_some_and(|even| self.walks(even));
         let Some(even) = chunk.even.filter(|_| known) else {
             return Err(format!(
                 "a move of chunk {} of {}, expected a chunk of rows or of their arcs",
@@ -120,7 +120,7 @@ impl Check<'_> {
         for at in ends {
             let buffer = self.program.buffer(at.buffer);
             let halves = !buffer.columns.is_multiple_of(buffer.storage.in_word());
-            let sizes = &self.part.sizes;
+            let sizes = &self.data.sizes;
             let whole = even.rows.extent();
             let rows = match buffer.extent {
                 Extent::Run(..) | Extent::ArcRun(..) => true,

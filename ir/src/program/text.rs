@@ -1,0 +1,50 @@
+//! Programs as text: printed by [`Program`]'s `Display`, read by its `FromStr`. Reading what was printed gives
+//! the same program.
+//!
+//! A listing has a head and five sections, of which empty ones are left out:
+//!
+//! ```text
+//! program 2 ranks, rank 0
+//! logits b2
+//!
+//! params
+//!   p0 "w" [4 x 2] uniform(0.5)
+//!
+//! buffers
+//!   b0 local x 4 features "x"
+//!   b1 4 x 2 param(0) "w"
+//!
+//! kernels
+//!   k0 spmm edges sum 1 x 2 {
+//!     in src
+//!     out row
+//!     value %0 = in0
+//!     finish %0 = acc
+//!   }
+//!
+//! step
+//!   halo-exchange b0
+//!   gemm nn b0 . b1 -> b2, local x 4 x 2
+//!   repeat 3 {
+//!     spmm k0 over inner: b2[i] -> b2[i+1]
+//!   }
+//! ```
+//!
+//! `b2` is slot 0 of buffer 2, `b2[1]` slot 1, and `b2[i+1]` the slot after that of the loop's index. A matrix that
+//! does not fill its slot is `b2@OFFSET/STRIDE`. `#` begins a comment. An instruction may stand behind its place in the
+//! list, as [`Listing`] prints it and as traces and errors name it.
+
+mod instr;
+mod kernel;
+mod launch;
+mod lex;
+mod parse;
+mod print;
+mod rows;
+mod words;
+
+pub use lex::TextError;
+pub use print::{Listing, instruction};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! Reads a listing.
+
+use super::lex::{TextError, Token, tokens};
+use super::words::Text;
+use crate::graph::{Element, Init, ParamSpec, Shard};
+use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
+use crate::storage::Storage;
+use crate::types::Type;
+use std::str::FromStr;
+
+/// Loops in loops, and halves of halves, that a text may have.
+const DEPTH: u32 = 16;
+
+/// The tokens of a listing, and what was read of it.
+pub(super) struct Reader<'a> {
+    tokens: Vec<(usize, Token<'a>)>,
+    at: usize,
+    depth: u32,
+    /// The program as far as it was read.
+    pub(super) program: Program,
+}
+
+impl FromStr for Program {
+    type Err = TextError;
+
+    /// Reads a listing; what it says is not checked to make sense.
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let mut reader = Reader {
+            tokens: tokens(text)?,
+            at: 0,
+            depth: 0,
+            program: Self::default(),
+        };
+        reader.head()?;
+        reader.sections()?;
+        Ok(reader.program)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn next(&self) -> Option<Token<'a>> {
+        self.tokens.get(self.at).map(|(_, token)| *token)
+    }
+
+    /// Passes over a token.
+    pub(super) fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// That something else should stand at the next token.
+    pub(super) fn wrong(&self, expected: &str) -> TextError {
+        self.wrong_at(self.at, expected)
+    }
+
+    /// That something else should stand in place of the token before.
+    pub(super) fn wrong_before(&self, expected: &str) -> TextError {
+        self.wrong_at(self.at.saturating_sub(1), expected)
+    }
+
+    fn wrong_at(&self, at: usize, expected: &str) -> TextError {
+        let found = self.tokens.get(at);
+        let last = self.tokens.last().map_or(1, |(line, _)| *line);
+        TextError {
+            line: found.map_or(last, |(line, _)| *line),
+            found: found.map_or("the end".to_owned(), |(_, token)| token.to_string()),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// Passes over a word or mark if it stands here.
+    pub(super) fn skip(&mut self, text: &str) -> bool {
+        let here =
+            matches!(self.next(), Some(Token::Word(found) | Token::Mark(found)) if found == text);
+        self.at += usize::from(here);
+        here
+    }
+
+    /// Passes over a word or mark that has to stand here.
+    pub(super) fn expect(&mut self, text: &str) -> Result<(), TextError> {
+        match self.skip(text) {
+            true => Ok(()),
+            false => Err(self.wrong(&format!("`{text}`"))),
+        }
+    }
+
+    /// The word that stands here.
+    pub(super) fn next_word(&self) -> Option<&'a str> {
+        match self.next() {
+            Some(Token::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Reads a word.
+    pub(super) fn word(&mut self, expected: &str) -> Result<&'a str, TextError> {
+        let word = self.next_word().ok_or_else(|| self.wrong(expected))?;
+        self.at += 1;
+        Ok(word)
+    }
+
+    /// Reads one of several words, for what it stands for.
+    pub(super) fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, TextError> {
+        let word = self.next_word();
+        let found = names.iter().find(|(name, _)| Some(*name) == word);
+        let Some((_, value)) = found else {
+            let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            return Err(self.wrong(&names.join(", ")));
+        };
+        self.at += 1;
+        Ok(*value)
+    }
+
+    /// Whether a number stands here.
+    pub(super) fn at_number(&self) -> bool {
+        matches!(self.next(), Some(Token::Number(_)))
+    }
+
+    /// Reads a number's text.
+    pub(super) fn digits(&mut self, expected: &str) -> Result<&'a str, TextError> {
+        let digits = match self.next() {
+            Some(Token::Number(digits)) => digits,
+            Some(Token::Word(word @ ("inf" | "NaN"))) => word,
+            _ => return Err(self.wrong(expected)),
+        };
+        self.at += 1;
+        Ok(digits)
+    }
+
+    /// Reads a number.
+    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, TextError> {
+        const EXPECTED: &str = "a number that fits here";
+        let number = self.digits("a number")?.parse();
+        number.map_err(|_| self.wrong_before(EXPECTED))
+    }
+
+    /// Reads a text in quotes.
+    pub(super) fn quoted(&mut self) -> Result<String, TextError> {
+        let Some(Token::Quoted(text)) = self.next() else {
+            return Err(self.wrong("a text in quotes"));
+        };
+        self.at += 1;
+        let mut plain = String::with_capacity(text.len());
+        let mut escaped = false;
+        for c in text.chars() {
+            if c == '\\' && !escaped {
+                escaped = true;
+                continue;
+            }
+            let newline = escaped && c == 'n';
+            plain.push(if newline { '\n' } else { c });
+            escaped = false;
+        }
+        Ok(plain)
+    }
+
+    /// Reads a word that is a letter and a number.
+    pub(super) fn numbered(&mut self, letter: &str, expected: &str) -> Result<u32, TextError> {
+        let word = self.word(expected)?;
+        let number = word.strip_prefix(letter).and_then(|n| n.parse().ok());
+        number.ok_or_else(|| self.wrong_before(expected))
+    }
+
+    /// Whether a word that is a letter and a number stands here.
+    pub(super) fn at_numbered(&self, letter: &str) -> bool {
+        let number = self.next_word().and_then(|word| word.strip_prefix(letter));
+        number.is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
+    /// Reads what stands in round brackets.
+    pub(super) fn in_brackets<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, TextError>,
+    ) -> Result<T, TextError> {
+        self.expect("(")?;
+        let inside = read(self)?;
+        self.expect(")")?;
+        Ok(inside)
+    }
+
+    /// Reads what is one level deeper.
+    pub(super) fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, TextError>,
+    ) -> Result<T, TextError> {
+        if self.depth == DEPTH {
+            return Err(self.wrong(&format!(
+                "at most {DEPTH} instructions inside of each other"
+            )));
+        }
+        self.depth += 1;
+        let inside = read(self);
+        self.depth -= 1;
+        inside
+    }
+
+    /// Reads instructions up to a brace or to the next section.
+    pub(super) fn instructions(&mut self) -> Result<Vec<Instr>, TextError> {
+        let mut list = Vec::new();
+        loop {
+            match self.next() {
+                None | Some(Token::Mark("}")) => return Ok(list),
+                Some(Token::Word(word)) if SECTIONS.contains(&word) => return Ok(list),
+                Some(_) => list.push(Instr::parse(self)?),
+            }
+        }
+    }
+
+    fn head(&mut self) -> Result<(), TextError> {
+        self.expect("program")?;
+        self.program.ranks = self.number()?;
+        self.expect("ranks")?;
+        self.expect(",")?;
+        self.expect("rank")?;
+        self.program.rank = self.number()?;
+        if self.skip("halo") {
+            self.program.halo = Halo::parse(self)?;
+        }
+        self.program.sparse_features = self.skip("sparse-features");
+        if self.skip("pipeline") {
+            self.program.pipeline = Some(self.pipeline()?);
+        }
+        if self.skip("loss") {
+            self.program.loss = Some(BufferId::parse(self)?);
+        }
+        if self.skip("metrics") {
+            self.program.metrics = Some(BufferId::parse(self)?);
+        }
+        if self.skip("logits") {
+            self.program.logits = Some(Ref::parse(self)?);
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self) -> Result<Pipeline, TextError> {
+        self.expect("stage")?;
+        let stage = self.number()?;
+        self.expect("/")?;
+        let stages = self.number()?;
+        self.expect("chunks")?;
+        let chunks = self.number()?;
+        self.expect("interval")?;
+        let interval = self.number()?;
+        let shuffle = self.skip("shuffled");
+        Ok(Pipeline {
+            stages,
+            stage,
+            chunks,
+            shuffle,
+            interval,
+        })
+    }
+
+    fn sections(&mut self) -> Result<(), TextError> {
+        while self.next().is_some() {
+            match self.next_word() {
+                Some("params") => self.list("p", |from| {
+                    let param = from.param()?;
+                    from.program.params.push(param);
+                    Ok(from.program.params.len())
+                })?,
+                Some("buffers") => self.list("b", |from| {
+                    from.buffer()?;
+                    Ok(from.program.buffers.len())
+                })?,
+                Some("tables") => self.list("t", |from| {
+                    let mut table = Vec::new();
+                    while matches!(from.next(), Some(Token::Number(_)))
+                        || matches!(from.next_word(), Some("inf" | "NaN"))
+                    {
+                        table.push(from.number()?);
+                    }
+                    from.program.tables.push(table);
+                    Ok(from.program.tables.len())
+                })?,
+                Some("kernels") => self.list("k", |from| {
+                    let kernel = Text::parse(from)?;
+                    from.program.kernels.push(kernel);
+                    Ok(from.program.kernels.len())
+                })?,
+                Some("setup") => {
+                    self.advance();
+                    self.program.setup = self.instructions()?;
+                }
+                Some("step") => {
+                    self.advance();
+                    self.program.step = self.instructions()?;
+                }
+                Some("eval") => {
+                    self.advance();
+                    self.program.eval = self.instructions()?;
+                }
+                _ => return Err(self.wrong(&SECTIONS.join(", "))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a section of numbered things, whose numbers count up; `read` appends one and says how many there are.
+    fn list(
+        &mut self,
+        letter: &str,
+        read: impl Fn(&mut Self) -> Result<usize, TextError>,
+    ) -> Result<(), TextError> {
+        self.advance();
+        while self.at_numbered(letter) {
+            let number = self.numbered(letter, letter)?;
+            let line = self.at;
+            let count = read(self)?;
+            if number as usize + 1 != count {
+                let expected = format!("`{letter}{}`", count - 1);
+                return Err(self.wrong_at(line.saturating_sub(1), &expected));
+            }
+        }
+        Ok(())
+    }
+
+    fn param(&mut self) -> Result<ParamSpec, TextError> {
+        let name = self.quoted()?;
+        let ty = Type::parse(self)?;
+        let init = Init::parse(self)?;
+        let decay = match self.skip("decay") {
+            true => Some(self.number()?),
+            false => None,
+        };
+        let shard = match self.next_word() {
+            Some("shard") => Some(Shard::parse(self)?),
+            _ => None,
+        };
+        let element = match self.next_word() {
+            Some("element") => Some(Element::parse(self)?),
+            _ => None,
+        };
+        Ok(ParamSpec {
+            name,
+            ty,
+            init,
+            decay,
+            shard,
+            element,
+        })
+    }
+
+    fn buffer(&mut self) -> Result<(), TextError> {
+        let extent = Extent::parse(self)?;
+        self.expect("x")?;
+        let columns = self.number()?;
+        let mut slots = 1;
+        if self.skip("*") {
+            slots = self.number()?;
+        }
+        let storage = match self.next_word() {
+            Some("bf16" | "f16") => Storage::parse(self)?,
+            _ => Storage::F32,
+        };
+        let role = Role::parse(self)?;
+        if self.skip("hosted") {
+            let id = BufferId(self.program.buffers.len() as u32);
+            self.program.hosted.push(id);
+        }
+        let name = self.quoted()?;
+        self.program.buffers.push(Buffer {
+            name,
+            extent,
+            columns,
+            slots,
+            role,
+            storage,
+        });
+        Ok(())
+    }
+}
+
+const SECTIONS: &[&str] = &[
+    "params", "buffers", "tables", "kernels", "setup", "step", "eval",
+];

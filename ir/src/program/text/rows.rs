@@ -1,0 +1,238 @@
+//! Rows, chunks and buffers of a listing.
+
+use super::TextError;
+use super::parse::Reader;
+use super::words::{Named, Text};
+use crate::kernel::End;
+use crate::program::{BufferId, Chunk, Even, Extent, Grouped, KernelId, Ref, Role};
+use crate::types::EdgeSet;
+
+impl Text for BufferId {
+    fn print(&self, out: &mut String) {
+        *out += &format!("b{}", self.0);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.numbered("b", "a buffer, such as b0").map(Self)
+    }
+}
+
+impl Text for KernelId {
+    fn print(&self, out: &mut String) {
+        *out += &format!("k{}", self.0);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.numbered("k", "a kernel, such as k0").map(Self)
+    }
+}
+
+impl Text for Ref {
+    fn print(&self, out: &mut String) {
+        self.buffer.print(out);
+        match (self.in_loop, self.base) {
+            (false, 0) => {}
+            (false, base) => *out += &format!("[{base}]"),
+            (true, 0) => out.push_str("[i]"),
+            (true, base) => *out += &format!("[i+{base}]"),
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let mut at = Self::first(BufferId::parse(from)?);
+        if !from.skip("[") {
+            return Ok(at);
+        }
+        if let Some(index) = from.next_word().filter(|word| word.starts_with('i')) {
+            at.in_loop = true;
+            let base = index[1..].strip_prefix('+').unwrap_or("0");
+            at.base = base
+                .parse()
+                .map_err(|_| from.wrong("`i`, or `i+` and a slot"))?;
+            from.advance();
+        } else {
+            at.base = from.number()?;
+        }
+        from.expect("]")?;
+        Ok(at)
+    }
+}
+
+impl Text for Even {
+    fn print(&self, out: &mut String) {
+        self.rows.print(out);
+        out.push('.');
+        self.grain.print(out);
+        if let Some(Grouped { set, by }) = self.arcs {
+            *out += &format!(".{}.{}", set.text(), by.text());
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        const EXPECTED: &str =
+            "a cut such as inner.lines or local.sums.edges.src: rows, grain, edges and their end";
+        let word = from.word(EXPECTED)?;
+        let parts: Vec<&str> = word.split('.').collect();
+        let wrong = || from.wrong_before(EXPECTED);
+        let (rows, grain, arcs) = match parts[..] {
+            [rows, grain] => (rows, grain, None),
+            [rows, grain, set, by] => (rows, grain, Some((set, by))),
+            _ => return Err(wrong()),
+        };
+        let grouped = |(set, by)| {
+            Some(Grouped {
+                set: value(set)?,
+                by: value(by)?,
+            })
+        };
+        Ok(Self {
+            rows: value(rows).ok_or_else(wrong)?,
+            grain: value(grain).ok_or_else(wrong)?,
+            arcs: match arcs {
+                Some(arcs) => Some(grouped(arcs).ok_or_else(wrong)?),
+                None => None,
+            },
+        })
+    }
+}
+
+/// The value that a word stands for.
+fn value<T: Named>(word: &str) -> Option<T> {
+    let found = T::NAMES.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value)
+}
+
+impl Text for Chunk {
+    fn print(&self, out: &mut String) {
+        *out += &format!("chunk {}/{}", self.index, self.of);
+        if let Some(even) = self.even {
+            *out += &format!(" of {}", even.text());
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.expect("chunk")?;
+        let index = from.number()?;
+        from.expect("/")?;
+        let of = from.number()?;
+        let even = match from.skip("of") {
+            true => Some(Even::parse(from)?),
+            false => None,
+        };
+        Ok(Self { index, of, even })
+    }
+}
+
+impl Text for Extent {
+    fn print(&self, out: &mut String) {
+        let plain = match self {
+            Self::Fixed(rows) => return *out += &rows.to_string(),
+            Self::Edges(set) => return set.print(out),
+            Self::AllEdges(set) => return *out += &format!("all-{}", set.text()),
+            Self::Run(even, of) => return *out += &format!("run({}, {of})", even.text()),
+            Self::ArcRun(even, of) => return *out += &format!("edge-run({}, {of})", even.text()),
+            Self::Inner => "inner",
+            Self::Local => "local",
+            Self::Halo => "halo",
+            Self::All => "all",
+            Self::FeatureNonzeros => "nonzeros",
+            Self::SliceNonzeros => "slice-nonzeros",
+        };
+        out.push_str(plain);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        if from.at_number() {
+            return from.number().map(Self::Fixed);
+        }
+        Ok(match from.word("rows")? {
+            "inner" => Self::Inner,
+            "local" => Self::Local,
+            "halo" => Self::Halo,
+            "all" => Self::All,
+            "nonzeros" => Self::FeatureNonzeros,
+            "slice-nonzeros" => Self::SliceNonzeros,
+            "edges" => Self::Edges(EdgeSet::Plain),
+            "edges+loops" => Self::Edges(EdgeSet::Looped),
+            "all-edges" => Self::AllEdges(EdgeSet::Plain),
+            "all-edges+loops" => Self::AllEdges(EdgeSet::Looped),
+            "run" => from
+                .in_brackets(run)
+                .map(|(even, of)| Self::Run(even, of))?,
+            "edge-run" => from
+                .in_brackets(run)
+                .map(|(even, of)| Self::ArcRun(even, of))?,
+            _ => {
+                return Err(from.wrong_before(
+                    "rows: a number, inner, local, halo, edges, all, nonzeros, run(CUT, N)",
+                ));
+            }
+        })
+    }
+}
+
+fn run(from: &mut Reader<'_>) -> Result<(Even, u32), TextError> {
+    let even = Even::parse(from)?;
+    from.expect(",")?;
+    Ok((even, from.number()?))
+}
+
+impl Text for Role {
+    fn print(&self, out: &mut String) {
+        *out += &match self {
+            Self::Features => "features".to_owned(),
+            Self::FeatureValues => "feature-values".to_owned(),
+            Self::Degree(set, end) => format!("degree({}, {})", set.text(), end.text()),
+            Self::ArcEnds(Grouped { set, by }) => {
+                format!("edge-ends({}, {})", set.text(), by.text())
+            }
+            Self::ArcPlaces(set) => format!("edge-places({})", set.text()),
+            Self::Relation(types) => format!("relation({types})"),
+            Self::RelationDegree(types) => format!("relation-degree({types})"),
+            Self::Table(number) => format!("table({number})"),
+            Self::Param(number) => format!("param({number})"),
+            Self::State(number, param) => format!("state({number}, {param})"),
+            Self::Static => "static".to_owned(),
+            Self::History(number) => format!("history({number})"),
+            Self::Result => "result".to_owned(),
+            Self::Temp => "temp".to_owned(),
+        };
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let edges = |from: &mut Reader<'_>| {
+            let set = EdgeSet::parse(from)?;
+            from.expect(",")?;
+            let by = End::parse(from)?;
+            Ok(Grouped { set, by })
+        };
+        Ok(match from.word("what the buffer is for")? {
+            "features" => Self::Features,
+            "feature-values" => Self::FeatureValues,
+            "degree" => {
+                let Grouped { set, by } = from.in_brackets(edges)?;
+                Self::Degree(set, by)
+            }
+            "edge-ends" => Self::ArcEnds(from.in_brackets(edges)?),
+            "edge-places" => Self::ArcPlaces(from.in_brackets(EdgeSet::parse)?),
+            "relation" => Self::Relation(from.in_brackets(Reader::number)?),
+            "relation-degree" => Self::RelationDegree(from.in_brackets(Reader::number)?),
+            "table" => Self::Table(from.in_brackets(Reader::number)?),
+            "param" => Self::Param(from.in_brackets(Reader::number)?),
+            "state" => from.in_brackets(|from| {
+                let number = from.number()?;
+                from.expect(",")?;
+                Ok(Self::State(number, from.number()?))
+            })?,
+            "static" => Self::Static,
+            "history" => Self::History(from.in_brackets(Reader::number)?),
+            "result" => Self::Result,
+            "temp" => Self::Temp,
+            _ => {
+                return Err(from.wrong_before(
+                    "what the buffer is for: features, param(N), state(N, K), static, result, temp ..",
+                ));
+            }
+        })
+    }
+}

@@ -1,0 +1,403 @@
+//! The parts of a line, each with how it is written and how it is read.
+
+use super::TextError;
+use super::parse::Reader;
+use crate::graph::{Element, Init, Shard};
+use crate::kernel::{At, Axis, End, Reduce};
+use crate::op::{Binary, Loss, Redistribute, Site, Slice, Unary};
+use crate::program::{Chunk, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices};
+use crate::storage::Storage;
+use crate::types::{EdgeSet, Rows, Type};
+
+/// What has a text form.
+pub(super) trait Text: Sized {
+    /// Appends the text.
+    fn print(&self, out: &mut String);
+
+    /// Reads what [`Text::print`] wrote.
+    ///
+    /// # Errors
+    /// The first token that does not fit.
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError>;
+
+    /// The text.
+    fn text(&self) -> String {
+        let mut out = String::new();
+        self.print(&mut out);
+        out
+    }
+}
+
+/// Values that are one word each.
+pub(super) trait Named: Copy + PartialEq + 'static {
+    /// All of them with their words.
+    const NAMES: &'static [(&'static str, Self)];
+}
+
+impl<T: Named> Text for T {
+    fn print(&self, out: &mut String) {
+        let found = T::NAMES.iter().find(|(_, value)| value == self);
+        out.push_str(found.map_or("?", |(name, _)| name));
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.named(T::NAMES)
+    }
+}
+
+impl Named for EdgeSet {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("edges", Self::Plain), ("edges+loops", Self::Looped)];
+}
+
+impl Named for End {
+    const NAMES: &'static [(&'static str, Self)] = &[("src", Self::Src), ("dst", Self::Dst)];
+}
+
+impl Named for Reduce {
+    const NAMES: &'static [(&'static str, Self)] = &[("sum", Self::Sum), ("max", Self::Max)];
+}
+
+impl Named for Axis {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("width", Self::Width), ("heads", Self::Heads)];
+}
+
+impl Named for Product {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("nn", Self::Nn), ("nt", Self::Nt), ("tn", Self::Tn)];
+}
+
+impl Named for Storage {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("f32", Self::F32), ("bf16", Self::Bf16), ("f16", Self::F16)];
+}
+
+impl Named for Vertices {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("inner", Self::Inner),
+        ("local", Self::Local),
+        ("all", Self::All),
+    ];
+}
+
+impl Named for Grain {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("lines", Self::Lines),
+        ("sums", Self::Sums),
+        ("products", Self::Products),
+        ("reach", Self::Reach),
+    ];
+}
+
+impl Named for Neighbour {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("next", Self::Next), ("previous", Self::Previous)];
+}
+
+impl Named for Halo {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("boundary", Self::Boundary),
+        ("everything", Self::Everything),
+    ];
+}
+
+impl Named for Loss {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("cross-entropy", Self::CrossEntropy),
+        ("binary-cross-entropy", Self::BinaryCrossEntropy),
+    ];
+}
+
+impl Named for At {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("row", Self::Row),
+        ("src", Self::Src),
+        ("dst", Self::Dst),
+        ("edge", Self::Edge),
+        ("one", Self::One),
+        ("list", Self::List),
+    ];
+}
+
+impl Named for Binary {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("add", Self::Add),
+        ("sub", Self::Sub),
+        ("mul", Self::Mul),
+        ("div", Self::Div),
+        ("max", Self::Max),
+        ("eq", Self::Eq),
+    ];
+}
+
+/// The functions of one number, those with a slope at 0.
+const UNARY: &[Unary] = &[
+    Unary::Neg,
+    Unary::Relu,
+    Unary::Step,
+    Unary::LeakyRelu(0.0),
+    Unary::LeakyStep(0.0),
+    Unary::Elu,
+    Unary::EluStep,
+    Unary::Exp,
+    Unary::Log,
+    Unary::Sigmoid,
+    Unary::Tanh,
+    Unary::Sqrt,
+    Unary::Rsqrt,
+    Unary::Recip,
+];
+
+impl Text for Unary {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+        if let Self::LeakyRelu(slope) | Self::LeakyStep(slope) = self {
+            *out += &format!("({slope:?})");
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let word = from.word("a function of one number")?;
+        let found = UNARY.iter().find(|unary| unary.name() == word);
+        let found = *found.ok_or_else(|| from.wrong_before("a function of one number"))?;
+        Ok(match found {
+            Self::LeakyRelu(_) => Self::LeakyRelu(from.in_brackets(Reader::number)?),
+            Self::LeakyStep(_) => Self::LeakyStep(from.in_brackets(Reader::number)?),
+            plain => plain,
+        })
+    }
+}
+
+impl Text for Slice {
+    fn print(&self, out: &mut String) {
+        let Self {
+            axis,
+            of,
+            start,
+            own,
+            len,
+        } = self;
+        let axis = axis.text();
+        *out += &format!("{axis} of {of} start {start} own {own} len {len}");
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let axis = Axis::parse(from)?;
+        let mut field = |name| {
+            from.expect(name)?;
+            from.number()
+        };
+        Ok(Self {
+            axis,
+            of: field("of")?,
+            start: field("start")?,
+            own: field("own")?,
+            len: field("len")?,
+        })
+    }
+}
+
+impl Text for Redistribute {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+        if let Self::Split(slice) | Self::Join(slice) = self {
+            *out += &format!("({})", slice.text());
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(match from.word("a redistribution")? {
+            "split" => Self::Split(from.in_brackets(Slice::parse)?),
+            "join" => Self::Join(from.in_brackets(Slice::parse)?),
+            "replicate" => Self::Replicate,
+            "reduce-rows" => Self::Reduce,
+            "own-rows" => Self::Own,
+            _ => return Err(from.wrong_before("a redistribution")),
+        })
+    }
+}
+
+impl Text for Moved {
+    fn print(&self, out: &mut String) {
+        *out += &match self {
+            Self::All => "all rows".to_owned(),
+            Self::Rows(chunk) => format!("rows of {}", chunk.text()),
+            Self::New(end, chunk) => format!("rows new by {} to {}", end.text(), chunk.text()),
+        };
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        if from.skip("all") {
+            from.expect("rows")?;
+            return Ok(Self::All);
+        }
+        from.expect("rows")?;
+        if from.skip("of") {
+            return Chunk::parse(from).map(Self::Rows);
+        }
+        from.expect("new")?;
+        from.expect("by")?;
+        let end = End::parse(from)?;
+        from.expect("to")?;
+        Ok(Self::New(end, Chunk::parse(from)?))
+    }
+}
+
+impl Text for ScalarRef {
+    fn print(&self, out: &mut String) {
+        *out += &match self {
+            Self::LearningRate => "learning-rate".to_owned(),
+            Self::BiasCorrection(beta) => format!("bias-correction({beta:?})"),
+        };
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        match from.word("a number that is known at run time")? {
+            "learning-rate" => Ok(Self::LearningRate),
+            "bias-correction" => from.in_brackets(Reader::number).map(Self::BiasCorrection),
+            _ => Err(from.wrong_before("learning-rate or bias-correction(BETA)")),
+        }
+    }
+}
+
+impl Text for Site {
+    fn print(&self, out: &mut String) {
+        *out += &format!("s{self}");
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        const EXPECTED: &str = "a dropout site, such as s2, or s2.1 of iteration 1";
+        let word = from.word(EXPECTED)?;
+        let text = word.strip_prefix('s').unwrap_or("");
+        let (number, iteration) = text.split_once('.').unwrap_or((text, "0"));
+        match (number.parse(), iteration.parse()) {
+            (Ok(number), Ok(iteration)) => Ok(Self { number, iteration }),
+            _ => Err(from.wrong_before(EXPECTED)),
+        }
+    }
+}
+
+impl Text for Rule {
+    fn print(&self, out: &mut String) {
+        *out += &format!("\"{self}\"");
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let text = from.quoted()?;
+        let rule = text.parse::<Self>();
+        rule.map_err(|_| from.wrong_before("a rule, such as \"adaptive:1\""))
+    }
+}
+
+impl Text for Rows {
+    fn print(&self, out: &mut String) {
+        match self {
+            Self::Fixed(rows) => *out += &rows.to_string(),
+            Self::Vertices => out.push_str("vertices"),
+            Self::Edges(set) => set.print(out),
+            Self::All => out.push_str("all"),
+            Self::AllEdges(set) => *out += &format!("all-{}", set.text()),
+        }
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        if from.at_number() {
+            return from.number().map(Self::Fixed);
+        }
+        from.named(&[
+            ("vertices", Self::Vertices),
+            ("all", Self::All),
+            ("edges", Self::Edges(EdgeSet::Plain)),
+            ("edges+loops", Self::Edges(EdgeSet::Looped)),
+            ("all-edges", Self::AllEdges(EdgeSet::Plain)),
+            ("all-edges+loops", Self::AllEdges(EdgeSet::Looped)),
+        ])
+    }
+}
+
+impl Text for Type {
+    fn print(&self, out: &mut String) {
+        if self.stack != 0 {
+            *out += &format!("{} * ", self.stack);
+        }
+        *out += &format!("[{} x {} x {}]", self.rows.text(), self.heads, self.width);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let mut stack = 0;
+        if from.at_number() {
+            stack = from.number()?;
+            from.expect("*")?;
+        }
+        from.expect("[")?;
+        let rows = Rows::parse(from)?;
+        from.expect("x")?;
+        let heads = from.number()?;
+        from.expect("x")?;
+        let width = from.number()?;
+        from.expect("]")?;
+        Ok(Self {
+            stack,
+            rows,
+            heads,
+            width,
+        })
+    }
+}
+
+impl Text for Init {
+    fn print(&self, out: &mut String) {
+        *out += &match self {
+            Self::Zeros => "zeros".to_owned(),
+            Self::Ones => "ones".to_owned(),
+            Self::Constant(value) => format!("constant({value:?})"),
+            Self::Uniform(bound) => format!("uniform({bound:?})"),
+        };
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        match from.word("a start value")? {
+            "zeros" => Ok(Self::Zeros),
+            "ones" => Ok(Self::Ones),
+            "constant" => from.in_brackets(Reader::number).map(Self::Constant),
+            "uniform" => from.in_brackets(Reader::number).map(Self::Uniform),
+            _ => Err(from.wrong_before("zeros, ones, constant(X) or uniform(BOUND)")),
+        }
+    }
+}
+
+impl Text for Shard {
+    fn print(&self, out: &mut String) {
+        *out += &format!("shard({} blocks, {})", self.blocks, self.slice.text());
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.expect("shard")?;
+        from.in_brackets(|from| {
+            let blocks = from.number()?;
+            from.expect("blocks")?;
+            from.expect(",")?;
+            let slice = Slice::parse(from)?;
+            Ok(Self { blocks, slice })
+        })
+    }
+}
+
+impl Text for Element {
+    fn print(&self, out: &mut String) {
+        *out += &format!("element({}/{})", self.index, self.of);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.expect("element")?;
+        from.in_brackets(|from| {
+            let index = from.number()?;
+            from.expect("/")?;
+            Ok(Self {
+                index,
+                of: from.number()?,
+            })
+        })
+    }
+}
