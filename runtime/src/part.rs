@@ -185,9 +185,9 @@ impl Part {
         RankData {
             rank,
             sizes: self.sizes,
-            features: data.features.columns(),
+            features: Some(data.features.columns()),
             relations: data.topology.relations(),
-            chunks: self.whole.chunks.count(),
+            chunks: Some(self.whole.chunks.count()),
         }
     }
 

@@ -45,6 +45,7 @@ mod words;
 
 pub use lex::TextError;
 pub use print::{Listing, instruction};
+pub(crate) use words::Text;
 
 #[cfg(test)]
 mod tests;

@@ -34,12 +34,55 @@ pub struct RankData {
     pub rank: u32,
     /// How many rows of each kind it has.
     pub sizes: RankSizes,
-    /// Columns of the input features.
-    pub features: u32,
+    /// Columns of the input features; as many as the program says, where that is not known.
+    pub features: Option<u32>,
     /// Types of edges; 0 where edges have none.
     pub relations: u32,
-    /// Chunks by edges that the whole graph is cut into; 0 where it is not.
-    pub chunks: u32,
+    /// Chunks by edges that the whole graph is cut into; as many as the program says, where that is not known.
+    pub chunks: Option<u32>,
+}
+
+impl RankData {
+    /// A rank of some graph, whose features have so many columns if that is known. What a program does must fit the data of every graph;
+    /// this one has no two sizes alike, but for those that one rank alone has to have.
+    pub fn typical(program: &Program, features: Option<u32>) -> Self {
+        let relations = program.buffers.iter().find_map(|buffer| match buffer.role {
+            Role::Relation(types) | Role::RelationDegree(types) => Some(types),
+            _ => None,
+        });
+        let parts = program
+            .pipeline
+            .map_or(program.ranks, |p| p.width(program.ranks));
+        let alone = parts <= 1;
+        let (inner, edges, nonzeros) = (101, 1009, 397);
+        let of_part = |alone_there_are: u64, else_there_are: u64| match alone {
+            true => alone_there_are,
+            false => else_there_are,
+        };
+        let sizes = RankSizes {
+            inner,
+            train: 53,
+            halo: of_part(0, 83),
+            edges,
+            feature_nonzeros: nonzeros,
+            slice_nonzeros: of_part(nonzeros, 409),
+            vertices: of_part(inner, 401),
+            all_edges: of_part(edges, 4001),
+            max_degree: 37,
+            reach: super::Reach {
+                interior: of_part(inner, 61),
+                interior_edges: of_part(edges, 211),
+                halo_edges: of_part(0, 307),
+            },
+        };
+        Self {
+            rank: program.rank,
+            sizes,
+            features,
+            relations: relations.unwrap_or(0),
+            chunks: None,
+        }
+    }
 }
 
 /// A program that was found to fit the data of one rank: running it there touches only its own memory. Sessions take
@@ -112,7 +155,10 @@ impl Check<'_> {
                 * u128::from(buffer.columns)
                 * u128::from(buffer.slots);
             total += floats;
-            let columns = |extent| self.feature_columns(extent) == Ok(buffer.columns.into());
+            let columns = |extent| match self.feature_columns(extent) {
+                Ok(columns) => columns.is_none_or(|columns| columns == u64::from(buffer.columns)),
+                Err(_) => false,
+            };
             let fits = match buffer.role {
                 Role::Features => match buffer.extent {
                     Extent::Inner | Extent::Local | Extent::All => columns(buffer.extent),
@@ -163,7 +209,7 @@ impl Check<'_> {
             let fits = fits && !(rounded && always_floats(buffer.role));
             if !fits || buffer.slots == 0 {
                 return Err(format!(
-                    "buffer `{name}` ({:?} x {} {}) does not fit its role {:?}",
+                    "buffer `{name}` ({} x {} {}) does not fit its role {}",
                     buffer.extent, buffer.columns, buffer.storage, buffer.role
                 ));
             }
@@ -259,7 +305,7 @@ impl Check<'_> {
             } => {
                 let (vertices, features) = self.sparse(*values)?;
                 let (inner, columns) = (u64::from(*inner), u64::from(*columns));
-                if inner != features {
+                if let Some(features) = features.filter(|features| *features != inner) {
                     return Err(format!("{inner} features, the rank has {features}"));
                 }
                 match product {
@@ -289,7 +335,7 @@ impl Check<'_> {
             Instr::Densify { values, out } => {
                 let (rows, features) = self.sparse(*values)?;
                 self.floats("out", *out)?;
-                self.at_least("out", *out, rows.saturating_mul(features))
+                self.at_least("out", *out, rows.saturating_mul(features.unwrap_or(0)))
             }
             Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
                 if let Instr::HaloReduce {
@@ -306,9 +352,7 @@ impl Check<'_> {
                 self.moved_rows("buffer", *buffer)?;
                 match self.program.buffer(buffer.buffer).extent {
                     Extent::Local => Ok(()),
-                    other => Err(format!(
-                        "an exchange of {other:?} rows, expected local ones"
-                    )),
+                    other => Err(format!("an exchange of {other} rows, expected local ones")),
                 }
             }
             Instr::AllReduce { buffers } => buffers.iter().try_for_each(|&id| {
@@ -317,7 +361,7 @@ impl Check<'_> {
                 match self.program.buffer(id).extent {
                     Extent::Fixed(_) => Ok(()),
                     other => Err(format!(
-                        "an all-reduction of {other:?} rows, expected fixed ones"
+                        "an all-reduction of {other} rows, expected fixed ones"
                     )),
                 }
             }),

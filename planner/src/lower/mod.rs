@@ -8,6 +8,7 @@
 pub mod analysis;
 pub mod blocks;
 mod canonical;
+pub(crate) mod checked;
 pub mod chunks;
 mod copies;
 mod embeddings;

@@ -31,6 +31,7 @@ mod tries;
 mod uses;
 mod widen;
 
+use super::checked::check;
 use gnnc_ir::memory::{Lives, begins, positions};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
 use gnnc_ir::trace::Phase;
@@ -111,6 +112,14 @@ pub fn offload_counted(
     rooms: &[Room],
     looks: &mut u32,
 ) -> Result<Vec<Program>, Short> {
+    let programs = fitted(programs, rooms, looks)?;
+    for (program, room) in programs.iter().zip(rooms) {
+        check(program, None, Some(room.sizes), "offloading");
+    }
+    Ok(programs)
+}
+
+fn fitted(programs: &[Program], rooms: &[Room], looks: &mut u32) -> Result<Vec<Program>, Short> {
     let counts = stream::counts(programs, rooms);
     let mut tries = Tries::new(programs, rooms, looks);
     let means = |style, chunks, lists| Means {

@@ -12,6 +12,7 @@ mod tensor;
 pub use pipeline::Stages;
 
 use crate::layout::{Layouts, Ranks};
+use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
@@ -229,7 +230,16 @@ pub fn names() -> Vec<&'static str> {
 /// If the model uses something that a program cannot express, or the placement has no lowering yet.
 pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     match row(place.placement).map(|row| &row.lower) {
-        Some(Lower::Stages(lower)) => Ok(store(lower(training, place)?, place.storage)),
+        Some(Lower::Stages(lower)) => {
+            let features = Some(training.form.features);
+            let programs = lower(training, place)?;
+            let lowered = programs.iter();
+            lowered.for_each(|program| check(program, features, None, "lowering"));
+            let programs = store(programs, place.storage);
+            let stored = programs.iter();
+            stored.for_each(|program| check(program, features, None, "storage"));
+            Ok(programs)
+        }
         _ => Ok(vec![on_rank(training, place, 0)?]),
     }
 }
@@ -257,7 +267,8 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         };
         return Ok(stored(one_rank::lower(&training)?, place.storage));
     }
-    let program = in_words(training, place, rank)?;
+    let features = Some(training.form.features);
+    let program = checked(in_words(training, place, rank)?, features, "lowering");
     let slices = row(place.placement).is_some_and(|row| row.slices);
     let program = match slices && !place.storage.is_f32() {
         true => {
@@ -268,7 +279,8 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
         }
         false => stored(program, place.storage),
     };
-    Ok(arrange(program, place.flow))
+    let program = checked(program, features, "storage");
+    Ok(arrange(program, place.flow, features))
 }
 
 /// The program of one of several ranks with all tensors in 32 bits.
@@ -294,17 +306,16 @@ fn stored(program: Program, storage: Storage) -> Program {
 }
 
 /// Cuts a program into chunks and by what needs other ranks, and overlaps what can be.
-fn arrange(program: Program, flow: Flow) -> Program {
-    let program = match flow.chunks {
-        0 | 1 => program,
-        count => chunks(program, count.min(MOST_CHUNKS)),
-    };
-    let program = match flow.interior {
-        true => interior(program),
-        false => program,
-    };
-    match flow.overlap {
-        true => overlap(program),
-        false => program,
+fn arrange(mut program: Program, flow: Flow, features: Option<u32>) -> Program {
+    if flow.chunks > 1 {
+        let count = flow.chunks.min(MOST_CHUNKS);
+        program = checked(chunks(program, count), features, "chunks");
     }
+    if flow.interior {
+        program = checked(interior(program), features, "interior");
+    }
+    if flow.overlap {
+        program = checked(overlap(program), features, "overlap");
+    }
+    program
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 const DEPTH: u32 = 16;
 
 /// The tokens of a listing, and what was read of it.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     tokens: Vec<(usize, Token<'a>)>,
     at: usize,
     depth: u32,

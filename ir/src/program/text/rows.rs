@@ -6,6 +6,7 @@ use super::words::{Named, Text};
 use crate::kernel::End;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, KernelId, Ref, Role};
 use crate::types::EdgeSet;
+use std::fmt;
 
 impl Text for BufferId {
     fn print(&self, out: &mut String) {
@@ -234,5 +235,29 @@ impl Text for Role {
                 ));
             }
         })
+    }
+}
+
+impl fmt::Display for Ref {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Display for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
     }
 }

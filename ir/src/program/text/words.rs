@@ -10,7 +10,7 @@ use crate::storage::Storage;
 use crate::types::{EdgeSet, Rows, Type};
 
 /// What has a text form.
-pub(super) trait Text: Sized {
+pub(crate) trait Text: Sized {
     /// Appends the text.
     fn print(&self, out: &mut String);
 
@@ -29,7 +29,7 @@ pub(super) trait Text: Sized {
 }
 
 /// Values that are one word each.
-pub(super) trait Named: Copy + PartialEq + 'static {
+pub(crate) trait Named: Copy + PartialEq + 'static {
     /// All of them with their words.
     const NAMES: &'static [(&'static str, Self)];
 }

@@ -24,7 +24,7 @@ impl Check<'_> {
         match launch.rows.of_whole_graph() && !kernel.body.sums_rows() {
             true => Ok(()),
             false => Err(format!(
-                "a {} over {:?} rows in chunks, expected rows of the whole graph, each with a result",
+                "a {} over {} rows in chunks, expected rows of the whole graph, each with a result",
                 kernel.body.name(),
                 launch.rows
             )),
@@ -49,8 +49,11 @@ impl Check<'_> {
         let known = launch.lists.len() <= if by == End::Src { 2 } else { 1 };
         if !known || cut.and_then(|even| even.arcs) != Some(arcs) {
             return Err(format!(
-                "{} lists of {arcs:?} over {cut:?}, expected a chunk of these arcs, their ends and, by source, places",
-                launch.lists.len()
+                "{} lists over {}, expected a chunk of the edges that it walks, their ends and, by source, places",
+                launch.lists.len(),
+                launch
+                    .chunk
+                    .map_or("all rows".to_owned(), |chunk| chunk.to_string())
             ));
         }
         for (at, role) in launch.lists.iter().zip(roles) {
@@ -79,7 +82,7 @@ impl Check<'_> {
             let allowed = matches!(what, Instr::Move { from, .. } if right(from));
             if writes.iter().any(|at| at.buffer == id) && !allowed {
                 return Err(format!(
-                    "`{}`, by which a kernel finds rows, is written by a {}; expected copies of {role:?}",
+                    "`{}`, by which a kernel finds rows, is written by a {}; expected copies of {role}",
                     self.program.buffer(id).name,
                     what.name(self.program)
                 ));
@@ -105,14 +108,13 @@ impl Check<'_> {
         }
         if cut == Some(rows) && !even.is_some_and(|even| self.walks(even)) {
             return Err(format!(
-                "chunks of the arcs {:?}, which no kernel of the program walks",
-                even.and_then(|even| even.arcs)
+                "{chunk}, by edges that no kernel of the program walks"
             ));
         }
         match cut == Some(rows) {
             true => Ok(()),
             false => Err(format!(
-                "{rows:?} rows in chunks of {cut:?}, expected chunks of the rows that it runs over"
+                "{rows} rows over {chunk}, expected a chunk of the rows that it runs over"
             )),
         }
     }
@@ -138,7 +140,7 @@ impl Check<'_> {
 
     fn known(&self, chunk: Chunk) -> Checked {
         let Chunk { index, of, .. } = chunk;
-        let count = self.data.chunks;
+        let count = self.data.chunks.unwrap_or(of);
         match of == count && index < count && chunk.even.is_none() {
             true => Ok(()),
             false => Err(format!(

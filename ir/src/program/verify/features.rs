@@ -21,8 +21,8 @@ impl Check<'_> {
         })
     }
 
-    /// Rows and columns of the sparse features whose values a buffer holds.
-    pub(super) fn sparse(&self, values: Ref) -> Result<(u64, u64), String> {
+    /// Rows of the sparse features whose values a buffer holds, and their columns if these are known.
+    pub(super) fn sparse(&self, values: Ref) -> Result<(u64, Option<u64>), String> {
         self.at_least("values", values, 0)?;
         let extent = self.program.buffer(values.buffer).extent;
         let sliced = |extent| extent == Extent::SliceNonzeros;
@@ -46,20 +46,22 @@ impl Check<'_> {
         }
     }
 
-    /// Columns of the features in rows of an extent.
-    pub(super) fn feature_columns(&self, extent: Extent) -> Result<u64, String> {
-        match extent {
+    /// Columns of the features in rows of an extent; none where that is not known.
+    pub(super) fn feature_columns(&self, extent: Extent) -> Result<Option<u64>, String> {
+        let whole = self.data.features;
+        let columns = match extent {
             Extent::All | Extent::SliceNonzeros if self.program.rank == self.data.rank => {
-                let (features, ranks) = (self.data.features, self.program.ranks);
-                Ok(Slice::new(Axis::Width, features, ranks, self.data.rank)
-                    .len
-                    .into())
+                let ranks = self.program.ranks;
+                whole.map(|of| Slice::new(Axis::Width, of, ranks, self.data.rank).len)
             }
-            Extent::All | Extent::SliceNonzeros => Err(format!(
-                "rank {} has rank {}'s columns of the features",
-                self.data.rank, self.program.rank
-            )),
-            _ => Ok(self.data.features.into()),
-        }
+            Extent::All | Extent::SliceNonzeros => {
+                return Err(format!(
+                    "rank {} has rank {}'s columns of the features",
+                    self.data.rank, self.program.rank
+                ));
+            }
+            _ => whole,
+        };
+        Ok(columns.map(u64::from))
     }
 }

@@ -97,7 +97,7 @@ impl Check<'_> {
         match shape[0] == shape[1] {
             true => Ok(()),
             false => Err(format!(
-                "a move of {:?} x {} in {} to {:?} x {} in {}, expected the same rows, columns and storage",
+                "a move of {} x {} in {} to {} x {} in {}, expected the same rows, columns and storage",
                 ends[0].extent,
                 ends[0].columns,
                 ends[0].storage,
@@ -134,8 +134,12 @@ impl Check<'_> {
             };
             if halves || !rows {
                 return Err(format!(
-                    "a move of rows of {:?} of `{}`, which has {:?} x {} in {}",
-                    even.rows, buffer.name, buffer.extent, buffer.columns, buffer.storage
+                    "a move of {} rows of `{}`, which has {} x {} in {}",
+                    even.rows.extent(),
+                    buffer.name,
+                    buffer.extent,
+                    buffer.columns,
+                    buffer.storage
                 ));
             }
         }

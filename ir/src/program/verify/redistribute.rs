@@ -3,6 +3,7 @@
 use super::{Check, Checked};
 use crate::kernel::Axis;
 use crate::op::{Redistribute, Slice};
+use crate::program::text::Text;
 use crate::program::{Extent, Matrix, Ref};
 use crate::traffic::share;
 
@@ -68,8 +69,13 @@ impl Check<'_> {
         match (slice.of, slice.len) == (of, expected.len) {
             true => Ok(u64::from(slice.len) * u64::from(other)),
             false => Err(format!(
-                "rank {}'s slice is {} of {} {:?}, expected {} of {}",
-                self.data.rank, slice.len, slice.of, slice.axis, expected.len, expected.of
+                "rank {}'s slice is {} of {} {}, expected {} of {}",
+                self.data.rank,
+                slice.len,
+                slice.of,
+                slice.axis.text(),
+                expected.len,
+                expected.of
             )),
         }
     }
@@ -78,8 +84,8 @@ impl Check<'_> {
     pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
         match (self.program.buffer(at.buffer).extent, all) {
             (Extent::All, true) | (Extent::Inner | Extent::Local, false) => Ok(()),
-            (found, true) => Err(format!("{what} has {found:?} rows, expected all vertices")),
-            (found, false) => Err(format!("{what} has {found:?} rows, expected own ones")),
+            (found, true) => Err(format!("{what} has {found} rows, expected all vertices")),
+            (found, false) => Err(format!("{what} has {found} rows, expected own ones")),
         }
     }
 }

@@ -101,7 +101,8 @@ impl Windows<'_> {
         }
         if chunk.map(|chunk| chunk.at(0)) != self.run(one.at) || one.at.in_loop {
             return Err(format!(
-                "over {chunk:?} uses `{name}`, which holds rows of {:?}; expected a chunk of these",
+                "over {} uses `{name}`, which holds rows of {}; expected a chunk of these",
+                chunk.map_or("all rows".to_owned(), |chunk| chunk.to_string()),
                 buffer.extent
             ));
         }

@@ -1,0 +1,338 @@
+//! Passes over programs: text in, text out.
+//!
+//! Each file of `tests/filetests/PASS` is a model (`.gir`) or a listing (`.prog`) behind lines `# KEY: VALUE` that say
+//! how the pass is run, then a line `----` and what the pass makes of it. Of a model that is the sections of the
+//! listing that `show` names, all if it names none; of a listing the sections that the pass changed. A program
+//! is verified before the pass and after it. `GNNC_BLESS=1 cargo test --test filetests` writes what passes make now.
+
+use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::program::verify::{RankData, verify};
+use gnnc::ir::program::{Program, RankSizes, Reach};
+use gnnc::ir::storage::Storage;
+use gnnc::planner::layout::Layouts;
+use gnnc::planner::lower::chunks::chunks;
+use gnnc::planner::lower::interior::interior;
+use gnnc::planner::lower::offload::{Room, offload};
+use gnnc::planner::lower::overlap::overlap;
+use gnnc::planner::lower::storage::store;
+use gnnc::planner::parts::{Messages, Parts};
+use gnnc::planner::placement::{Flow, Place, Stages};
+use gnnc::planner::simulate::{Estimate, simulate};
+use gnnc::{LoadOptions, Loaded, Source};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const BETWEEN: &str = "----\n";
+
+/// What the first lines of a file say.
+struct Keys(BTreeMap<String, String>);
+
+impl Keys {
+    fn of(text: &str) -> Self {
+        let lines = text.lines().map_while(|line| line.strip_prefix("# "));
+        let pairs = lines.filter_map(|line| line.split_once(": "));
+        Self(
+            pairs
+                .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+                .collect(),
+        )
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        let value = self.get(key)?;
+        let number = value.replace('_', "").parse();
+        Some(number.unwrap_or_else(|_| panic!("`{key}: {value}` is no number that fits")))
+    }
+
+    /// A typical rank, or what `sizes`, a list of `NAME=NUMBER`, says of it.
+    fn data(&self, program: &Program) -> RankData {
+        let mut data = RankData::typical(program, self.number("features"));
+        data.chunks = self.number("graph-chunks");
+        if let Some(text) = self.get("sizes") {
+            data.sizes = sizes(text);
+        }
+        data
+    }
+}
+
+fn sizes(text: &str) -> RankSizes {
+    let (mut sizes, mut reach) = (RankSizes::default(), Reach::default());
+    for pair in text.split_whitespace() {
+        let (name, number) = pair.split_once('=').unwrap();
+        let field = match name {
+            "inner" => &mut sizes.inner,
+            "train" => &mut sizes.train,
+            "halo" => &mut sizes.halo,
+            "edges" => &mut sizes.edges,
+            "nonzeros" => &mut sizes.feature_nonzeros,
+            "slice-nonzeros" => &mut sizes.slice_nonzeros,
+            "vertices" => &mut sizes.vertices,
+            "all-edges" => &mut sizes.all_edges,
+            "max-degree" => &mut sizes.max_degree,
+            "interior" => &mut reach.interior,
+            "interior-edges" => &mut reach.interior_edges,
+            "halo-edges" => &mut reach.halo_edges,
+            _ => panic!("there are no sizes `{name}`"),
+        };
+        *field = number.parse().unwrap();
+    }
+    RankSizes { reach, ..sizes }
+}
+
+/// What a pass makes of a file.
+fn run(pass: &str, text: &str) -> Result<String, String> {
+    let keys = Keys::of(text);
+    let programs = match pass {
+        "lower" | "layouts" | "stages" => lowered(&keys, text)?,
+        _ => return on_program(pass, &keys, text),
+    };
+    programs
+        .iter()
+        .try_for_each(|program| checked(&keys, program))?;
+    let shown = |name: &str| match keys.get("show") {
+        Some(names) => names.split(' ').any(|one| one == name),
+        None => true,
+    };
+    let texts = programs.iter().map(|program| {
+        let sections = sections(program).into_iter();
+        let shown = sections.filter(|section| shown(section.split('\n').next().unwrap_or("")));
+        shown.collect::<Vec<_>>().join("\n")
+    });
+    Ok(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// The head of a listing, then its sections, each of which begins with its name.
+fn sections(program: &Program) -> Vec<String> {
+    let text = program.to_string();
+    let sections = text.split("\n\n");
+    sections
+        .map(|section| format!("{}\n", section.trim_end()))
+        .collect()
+}
+
+fn checked(keys: &Keys, program: &Program) -> Result<(), String> {
+    let found = verify(program, &keys.data(program));
+    found.map_err(|error| error.to_string())
+}
+
+fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
+    let program: Program = text.parse().map_err(|error| format!("{error}"))?;
+    if pass == "verify" {
+        return checked(keys, &program).map(|()| "verified\n".to_owned());
+    }
+    checked(keys, &program).map_err(|error| format!("before the pass: {error}"))?;
+    let of = || keys.number("chunks").unwrap_or(2);
+    let before = sections(&program);
+    let program = match pass {
+        "chunks" => chunks(program, of()),
+        "interior" => interior(program),
+        "overlap" => overlap(program),
+        "storage" => {
+            let storage = keys.get("storage").unwrap_or("bf16");
+            let storage = Storage::ALL.iter().find(|one| one.name() == storage);
+            store(vec![program], *storage.unwrap()).remove(0)
+        }
+        "offload" => {
+            let room = Room {
+                sizes: keys.data(&program).sizes,
+                bytes: keys.number("bytes").unwrap_or(0),
+                lacking: 0,
+                lists: keys.get("lists") == Some("yes"),
+            };
+            let fitted = offload(&[program], &[room]);
+            fitted
+                .map_err(|short| format!("{} bytes short", short.bytes))?
+                .remove(0)
+        }
+        "simulate" => return priced(keys, &program),
+        _ => panic!("there is no pass `{pass}`"),
+    };
+    checked(keys, &program).map_err(|error| format!("{program}\nafter the pass: {error}"))?;
+    let mut after = sections(&program);
+    after.retain(|section| !before.contains(section));
+    match after.is_empty() {
+        true => Ok("unchanged\n".to_owned()),
+        false => Ok(after.join("\n")),
+    }
+}
+
+/// The programs of a model: `placement`, `workers`, `storage`, `skip`, `layouts`, `stages`, `rank`.
+fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
+    let loaded = Loaded::new(
+        &Source::new("model.gir", text.to_owned()),
+        &LoadOptions::default(),
+    );
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).map_err(|e| e.to_string())?;
+    let workers = keys.number("workers").unwrap_or(2);
+    let placement = keys.get("placement").unwrap_or("graph");
+    let placement = Placement::ALL.iter().find(|one| one.name() == placement);
+    let mut place = Place::new(*placement.expect("a placement"), workers);
+    place.flow = Flow {
+        overlap: false,
+        ..Flow::default()
+    };
+    if let Some(storage) = keys.get("storage") {
+        let storage = Storage::ALL.iter().find(|one| one.name() == storage);
+        place.storage = *storage.unwrap();
+    }
+    place.skip = keys.get("skip").map(|rule| rule.parse().unwrap());
+    if let Some(count) = keys.number("stages") {
+        let mut stages = Stages::new(count);
+        stages.chunks = keys.number("chunks").unwrap_or(2);
+        stages.turns = keys.number("turns").unwrap_or(1);
+        stages.layers = match keys.get("layers") {
+            Some(layers) => layers.split(' ').map(|n| n.parse().unwrap()).collect(),
+            None => Vec::new(),
+        };
+        place.stages = Some(stages);
+    }
+    if let Some(layouts) = keys.get("layouts") {
+        let named = |name: &str| match name {
+            "rows" => Layout::Rows,
+            "columns" => Layout::Columns,
+            _ => panic!("there is no layout `{name}`"),
+        };
+        let all = |text: &str| -> Vec<Layout> { text.split(' ').map(named).collect() };
+        place.layouts = Layouts {
+            epoch: all(layouts),
+            eval: all(keys.get("eval-layouts").unwrap_or(layouts)),
+            ..Layouts::default()
+        };
+    }
+    let programs = compiled
+        .programs(&place)
+        .map_err(|error| error.to_string())?;
+    Ok(match keys.number::<usize>("rank") {
+        Some(rank) => vec![programs[rank].clone()],
+        None if place.stages.is_some() => programs,
+        None => programs.into_iter().take(1).collect(),
+    })
+}
+
+/// What an epoch takes on a cluster: bytes, messages and kernels exactly, seconds to three digits.
+fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
+    let data = keys.data(program);
+    let parts = Parts {
+        partitioner: gnnc::ir::plan::Partitioner::Metis,
+        sizes: vec![data.sizes; program.ranks as usize],
+        messages: Messages::Uniform,
+        alpha: 1.0,
+        alpha_basis: gnnc::ir::plan::AlphaBasis::Measured,
+        alpha_spread: 1.0,
+        edge_imbalance: 1.0,
+        edge_imbalance_basis: gnnc::ir::plan::AlphaBasis::Measured,
+        basis: gnnc::ir::cluster::Basis::Measured,
+        degrees: Default::default(),
+        chunks: Default::default(),
+    };
+    let cluster = Cluster::named(keys.get("cluster").unwrap_or("t4x1"));
+    let cluster = cluster.and_then(|c| c.resized(Some(program.ranks), Some(program.ranks)));
+    let cluster = cluster.map_err(|error| error.to_string())?;
+    let estimate = simulate(program, &cluster, &parts).map_err(|error| error.to_string())?;
+    Ok(report(&estimate))
+}
+
+fn report(estimate: &Estimate) -> String {
+    let mut text = String::new();
+    let phases = [
+        ("setup", &estimate.setup),
+        ("step", &estimate.epoch),
+        ("eval", &estimate.eval),
+    ];
+    for (name, cost) in phases
+        .into_iter()
+        .filter(|(_, cost)| !cost.breakdown.is_empty())
+    {
+        let (seconds, exposed) = (cost.seconds.0, cost.exposed_communication_seconds.0);
+        writeln!(
+            text,
+            "{name}: {seconds:.2e} s, exposed {exposed:.2e} s, {} bytes",
+            cost.bytes.0
+        )
+        .unwrap();
+        for kind in &cost.breakdown {
+            writeln!(
+                text,
+                "  {} x {}: {:.2e} s",
+                kind.count, kind.name, kind.seconds.0
+            )
+            .unwrap();
+        }
+    }
+    writeln!(text, "peak memory: {} bytes", estimate.peak_memory_bytes.0).unwrap();
+    text
+}
+
+fn files() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let mut files: Vec<PathBuf> = entries(&root)
+        .iter()
+        .flat_map(|folder| entries(folder))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The first line in which two texts differ.
+fn difference(found: &str, expected: &str) -> Option<String> {
+    let (mut one, mut other) = (found.lines(), expected.lines());
+    let mut line = 0;
+    loop {
+        line += 1;
+        match (one.next(), other.next()) {
+            (None, None) => return None,
+            (a, b) if a == b => {}
+            (a, b) => {
+                let [a, b] = [a, b].map(|text| text.unwrap_or("the end"));
+                return Some(format!(
+                    "line {line} of the result is\n  {a}\nexpected\n  {b}"
+                ));
+            }
+        }
+    }
+}
+
+#[test]
+fn passes_make_what_the_files_say() {
+    let bless = std::env::var_os("GNNC_BLESS").is_some();
+    let (mut failures, mut count) = (Vec::new(), 0);
+    for path in files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (input, expected) = text.split_once(BETWEEN).unwrap_or((&text, ""));
+        let pass = path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        let found = run(pass, input).unwrap_or_else(|error| format!("error: {error}\n"));
+        count += 1;
+        if found.contains("before the pass: ") || found.contains("after the pass: ") {
+            failures.push(format!("{}: {found}", path.display()));
+            continue;
+        }
+        let Some(difference) = difference(&found, expected) else {
+            continue;
+        };
+        if bless {
+            let input = input.trim_end();
+            std::fs::write(&path, format!("{input}\n{BETWEEN}{found}")).unwrap();
+        } else {
+            failures.push(format!("{}: {difference}", path.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(count > 0, "there are no files");
+}
