@@ -7,8 +7,8 @@
 
 Python 3.9 or newer, no packages. The build has a folder of its own, target/asan, and needs what the compiler ships for
 sanitizers, which stable compilers have too (RUSTC_BOOTSTRAP=1 permits the option). Code of Rust and what it calls is
-checked; generated kernels are not, for which codegen/tests has a mode of its own. Prints a line for each case, and the
-number of reports; exit code 1 if there are any, or if a case fails otherwise.
+checked; generated kernels are not: tests/differential/checked.rs trains with kernels that check themselves. Prints a line
+for each case, and the number of reports; exit code 1 if there are any, or if a case fails otherwise.
 """
 
 import argparse

@@ -72,6 +72,8 @@ pub struct TrainOptions {
     pub evaluate_every: u32,
     /// Whether to record what every rank did when.
     pub trace: bool,
+    /// Whether generated kernels check each access; see [`RunOptions::checked`].
+    pub checked: bool,
     /// By what the run is asked to stop. Then it writes a checkpoint if one is wanted, and ends with what it has.
     pub stop: Stop,
 }
@@ -100,6 +102,7 @@ impl Default for TrainOptions {
             resume: None,
             evaluate_every: 1,
             trace: false,
+            checked: false,
             stop: Stop::default(),
         }
     }
@@ -207,6 +210,7 @@ impl Trainer {
             threads_per_rank: options.threads,
             cache: options.cache.clone(),
             trace: options.trace,
+            checked: options.checked,
             model: loaded.model.name.clone(),
             program: Some(program),
             stop: options.stop.clone(),

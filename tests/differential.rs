@@ -9,6 +9,8 @@ mod beginnings;
 mod blocks;
 #[path = "differential/check.rs"]
 mod check;
+#[path = "differential/checked.rs"]
+mod checked;
 #[path = "differential/clip.rs"]
 mod clip;
 #[path = "differential/data.rs"]

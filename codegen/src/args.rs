@@ -1,6 +1,6 @@
 //! The run-time arguments of a compiled kernel.
 
-use crate::checks::{Checks, Memory, MemoryRange};
+use crate::checks::{Checks, Lists, Memory, MemoryRange};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use gnnc_ir::storage::Storage;
@@ -241,20 +241,20 @@ impl KernelArgs<'_> {
 
     /// What checked code compares its accesses with.
     pub fn checks(&self) -> Checks {
-        let lists = [
-            MemoryRange::of(self.indptr),
-            MemoryRange::of(self.indices),
-            MemoryRange::of(self.positions),
-            MemoryRange::of(self.ids),
-            MemoryRange::of(self.list),
-            MemoryRange::of(self.scalars),
-            MemoryRange::of(self.keys),
-        ];
+        let lists = Lists {
+            indptr: MemoryRange::of(self.indptr),
+            indices: MemoryRange::of(self.indices),
+            positions: MemoryRange::of(self.positions),
+            ids: MemoryRange::of(self.ids),
+            list: MemoryRange::of(self.list),
+            scalars: MemoryRange::of(self.scalars),
+            keys: MemoryRange::of(self.keys),
+        };
         let ranges = |buffers: &[Buffer]| -> Vec<MemoryRange> {
             let range = |buffer: &Buffer| MemoryRange::new(buffer.ptr, buffer.len);
             buffers.iter().map(range).collect()
         };
-        Checks::new(lists, &ranges(&self.inputs), &ranges(&self.outputs))
+        Checks::new(&lists, &ranges(&self.inputs), &ranges(&self.outputs))
     }
 
     fn fits(

@@ -27,7 +27,7 @@ pub enum Memory {
     Output(u16),
 }
 
-/// Memory that is neither an input nor an output, in the order of the ranges.
+/// Memory that is neither an input nor an output, in the order of the ranges; see [`Lists::in_order`].
 const LISTS: [Memory; 7] = [
     Memory::Indptr,
     Memory::Indices,
@@ -79,8 +79,8 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Bytes that may be accessed.
-#[derive(Clone, Copy, Debug)]
+/// Bytes that may be accessed; none by default.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct MemoryRange {
     begin: u64,
@@ -102,6 +102,39 @@ impl MemoryRange {
     }
 }
 
+/// The ranges of what is neither an input nor an output.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lists {
+    /// Of the row offsets.
+    pub indptr: MemoryRange,
+    /// Of the neighbours.
+    pub indices: MemoryRange,
+    /// Of the positions of edges.
+    pub positions: MemoryRange,
+    /// Of the global vertex ids.
+    pub ids: MemoryRange,
+    /// Of the row list.
+    pub list: MemoryRange,
+    /// Of the run-time scalars.
+    pub scalars: MemoryRange,
+    /// Of the keys of masks.
+    pub keys: MemoryRange,
+}
+
+impl Lists {
+    fn in_order(&self) -> [MemoryRange; LISTS.len()] {
+        [
+            self.indptr,
+            self.indices,
+            self.positions,
+            self.ids,
+            self.list,
+            self.scalars,
+            self.keys,
+        ]
+    }
+}
+
 /// The ranges of a launch, and the first access outside of them that a thread met. Machine code reads the first two
 /// fields.
 #[derive(Debug)]
@@ -120,14 +153,32 @@ pub(crate) const RANGES: i32 = std::mem::offset_of!(Checks, ranges) as i32;
 pub(crate) const OUTSIDE: i32 = std::mem::offset_of!(Checks, outside) as i32;
 
 impl Checks {
-    /// Checks for the ranges of the lists, in the order of [`Memory`], of the inputs and of the outputs.
-    pub fn new(lists: [MemoryRange; 7], inputs: &[MemoryRange], outputs: &[MemoryRange]) -> Self {
-        let owned = [&lists, inputs, outputs].concat();
+    /// Checks for the ranges of the lists, of the inputs and of the outputs.
+    pub fn new(lists: &Lists, inputs: &[MemoryRange], outputs: &[MemoryRange]) -> Self {
+        let owned = [&lists.in_order(), inputs, outputs].concat();
+        Self::of_ranges(owned, inputs.len())
+    }
+
+    fn of_ranges(owned: Vec<MemoryRange>, inputs: usize) -> Self {
         Self {
             ranges: owned.as_ptr(),
             outside: AtomicU64::new(0),
-            inputs: inputs.len(),
+            inputs,
             owned,
+        }
+    }
+
+    /// The same for a call that has other outputs.
+    pub fn with_outputs(&self, outputs: &[MemoryRange]) -> Self {
+        let others = &self.owned[..LISTS.len() + self.inputs];
+        Self::of_ranges([others, outputs].concat(), self.inputs)
+    }
+
+    /// Takes over what a call found that had checks of its own.
+    pub fn include(&self, call: &Self) {
+        let found = call.outside.load(Ordering::Relaxed);
+        if found != 0 {
+            self.outside.store(found, Ordering::Relaxed);
         }
     }
 

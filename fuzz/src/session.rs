@@ -25,10 +25,12 @@ const PLACEMENTS: &[Placement] = &[
     Placement::PushPull,
 ];
 
-/// Trains a model that follows from the bytes on a graph that does, on one rank and on several.
+/// Trains a model that follows from the bytes on a graph that does, on one rank and on several, these with kernels that
+/// check each access.
 ///
 /// # Panics
-/// If the losses differ, or if bytes sent are not those that were predicted, which a trainer checks.
+/// If the losses differ, if an access is outside, or if bytes sent are not those that were predicted, which a trainer
+/// checks.
 pub fn session(data: &[u8]) {
     let mut choices = Choices::new(data);
     let options = TrainOptions {
@@ -36,6 +38,7 @@ pub fn session(data: &[u8]) {
         workers: 2 + choices.below(4) as u32,
         partitioner: choices.pick(&["metis", "hash", "range"]).to_owned(),
         threads: 1 + choices.below(2),
+        checked: true,
         ..TrainOptions::default()
     };
     let vertices = 20 + choices.below(50) as u32;

@@ -1,5 +1,7 @@
 //! Memory of the host, which buffers and messages lie in.
 
+use gnnc_codegen::checks::MemoryRange;
+
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A block of floats that starts as zeros and that pages are given to when it is touched.
@@ -115,6 +117,11 @@ impl Span {
     pub(crate) unsafe fn write<'a>(self) -> &'a mut [f32] {
         // SAFETY: as the caller promised.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
+    }
+
+    /// What checked kernels may access of them.
+    pub(crate) fn range(self) -> MemoryRange {
+        MemoryRange::new(self.ptr, self.len)
     }
 
     /// A part of the floats.

@@ -1,5 +1,7 @@
 //! Runs the instructions of a program on one rank.
 
+#[cfg(test)]
+mod checked;
 mod communicate;
 mod launch;
 mod pipeline;
@@ -17,6 +19,7 @@ use crate::stop::Stop;
 use crate::team::Team;
 use crate::transport::{Transport, TransportError};
 use communicate::Half;
+use gnnc_codegen::args::ArgsError;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
 use gnnc_ir::trace::Phase;
@@ -67,6 +70,9 @@ pub(crate) enum Fault {
     /// The run was asked to stop.
     #[error("the run was asked to stop")]
     Stopped,
+    /// Found by a checked kernel.
+    #[error(transparent)]
+    Outside(#[from] ArgsError),
     /// Found by the checks of a session before anything runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
@@ -235,18 +241,18 @@ impl Worker {
                         adds: chunk.is_some_and(|chunk| chunk.index > 0),
                     };
                     let skipped = [a, b, out].map(|m| self.own.skipped(m.at, *chunk));
-                    let args = match finish {
+                    let finish = match finish {
                         None => None,
-                        Some(launch) => Some((
-                            launch.kernel,
-                            self.args(program, launch, iteration, moment)?,
-                        )),
+                        Some(launch) => {
+                            let args = self.args(program, launch, iteration, moment)?;
+                            let checks = self.checks(program, launch, iteration)?;
+                            Some((launch.kernel, args, checks))
+                        }
                     };
                     let mut ranges = std::mem::take(&mut self.memory.ranges);
                     self.own.rows_of(*rows, *chunk, &mut ranges)?;
-                    let call = args.map(|(kernel, args)| Call {
-                        kernel: &self.kernels[kernel.0 as usize],
-                        args,
+                    let call = finish.as_ref().map(|(kernel, args, checks)| {
+                        Call::new(&self.kernels[kernel.0 as usize], *args, checks.as_ref())
                     });
                     for range in &ranges {
                         let first = range.start;
@@ -257,7 +263,9 @@ impl Worker {
                         let finish = finish.as_ref().map(|f| f as &(dyn Fn(u64, u64) + Sync));
                         multiply.run(&self.team, self.scratch(), finish);
                     }
+                    let outcome = call.map_or(Ok(()), |call| call.result());
                     self.memory.ranges = ranges;
+                    outcome?;
                 }
                 Instr::SparseMatMul {
                     product,
@@ -276,8 +284,7 @@ impl Worker {
                             .sparse
                             .get(key)
                             .ok_or(Fault::Missing("a sparse kernel"))?;
-                        sparse::multiply(&self.team, kernel, features, *product, values, b, out)
-                            .ok_or(Fault::Missing("features by column"))?;
+                        sparse::multiply(&self.team, kernel, features, *product, values, b, out)?;
                     }
                 }
                 Instr::SparseDropout {

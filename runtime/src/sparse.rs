@@ -3,9 +3,11 @@
 use crate::RuntimeError;
 use crate::arena::Span;
 use crate::device::cpu::Call;
+use crate::executor::Fault;
 use crate::features::FeatureRows;
 use crate::team::Team;
 use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::Csr;
 use gnnc_ir::Binary;
@@ -148,11 +150,12 @@ pub(crate) unsafe fn multiply(
     values: Span,
     b: Span,
     out: Span,
-) -> Option<()> {
+) -> Result<(), Fault> {
     let features = some.features;
     let (walkable, positions, pieces) = match product {
         Product::Tn => {
-            let (walkable, positions) = features.by_column.as_ref()?;
+            let by_column = features.by_column.as_ref();
+            let (walkable, positions) = by_column.ok_or(Fault::Missing("features by column"))?;
             (walkable, &positions[..], walkable.pieces.clone())
         }
         Product::Nn | Product::Nt => (&features.by_row, &[][..], some.pieces()),
@@ -173,9 +176,19 @@ pub(crate) unsafe fn multiply(
     };
     let width = u64::from(kernel.kernel().width);
     let work = (walkable.csr.indices.len() as u64 + walkable.csr.rows() as u64) * width;
+    let checks = kernel.is_checked().then(|| {
+        let lists = Lists {
+            indptr: MemoryRange::of(&walkable.csr.indptr),
+            indices: MemoryRange::of(&walkable.csr.indices),
+            positions: MemoryRange::of(positions),
+            ..Lists::default()
+        };
+        Checks::new(&lists, &[values.range(), b.range()], &[out.range()])
+    });
+    let call = Call::new(kernel, args, checks.as_ref());
     // SAFETY: as the caller promised.
-    unsafe { Call { kernel, args }.run(team, &pieces, work) };
-    Some(())
+    unsafe { call.run(team, &pieces, work) };
+    Ok(call.result()?)
 }
 
 /// Dropout of feature values, keyed by vertex and column.

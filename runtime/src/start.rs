@@ -104,8 +104,12 @@ pub(crate) fn workers(
     let count = transports.len();
     let ranks = ranks(programs, data, partition, options.trace, (0..count, count))?;
     let began = Instant::now();
-    let compiler = Compiler::new(options.cache.clone())
-        .map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
+    let cache = options.cache.clone();
+    let compiler = match options.checked {
+        true => Compiler::checked(cache),
+        false => Compiler::new(cache),
+    };
+    let compiler = compiler.map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
     // The compiler keeps what it has compiled, so that programs share equal kernels.
     let mut compiled = Vec::with_capacity(programs.all().len());
     for program in programs.all() {

@@ -290,6 +290,7 @@ impl Train {
             resume: self.resume.clone(),
             evaluate_every: self.evaluate_every,
             trace: self.trace.is_some() || self.profile,
+            checked: false,
             stop,
         })
     }

@@ -65,6 +65,8 @@ pub struct Case {
     pub blocks: Option<f32>,
     /// Whether sessions run on a device, which computes on the processor.
     pub device: bool,
+    /// Whether kernels check each access.
+    pub checked: bool,
 }
 
 impl Case {
@@ -102,6 +104,7 @@ impl Case {
             flow: Flow::default(),
             blocks: None,
             device: false,
+            checked: false,
         }
     }
 
@@ -144,6 +147,7 @@ impl Case {
             flow: self.flow,
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
+            checked: self.checked,
             partitioner: way.partitioner.to_owned(),
             // What is computed from old copies is not the model; gradients that stop at those that are not old are.
             skip: row(way.placement)

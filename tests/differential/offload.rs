@@ -115,6 +115,7 @@ fn shrink(mut again: Again, shares: &[u32], device: bool, what: &str) -> (u32, u
     };
     let (expected, before) = found(&again);
     assert_eq!((before.host_bytes(), before.bytes_moved()), (0, 0));
+    again.options.checked = true;
     let (mut least, mut beside) = (100, 0);
     let sizes = before.sizes();
     for &percent in shares {

@@ -15,7 +15,7 @@ use gnnc::ir::storage::Storage;
 use gnnc::ir::traffic::{Reads, traffic};
 use gnnc::planner::placement::Stages;
 use gnnc::runtime::Session;
-use gnnc::{TrainOptions, Trainer};
+use gnnc::{Compiled, TrainOptions, Trainer};
 use std::sync::Arc;
 
 const EPOCHS: usize = 4;
@@ -52,20 +52,20 @@ fn case(body: &str, sparse: bool) -> Case {
 
 /// Every placement that the model has a form for with 4 ranks (a pipeline as many as there are layers, up to 4),
 /// and one rank.
-fn placements(case: &Case) -> Vec<(Placement, u32)> {
+pub fn placements(compiled: &Compiled) -> Vec<(Placement, u32)> {
     let all = gnnc::planner::placement::TABLE.iter();
     let several = all.map(|row| match row.placement {
-        Placement::Pipeline => (row.placement, case.compiled.layers().min(4)),
+        Placement::Pipeline => (row.placement, compiled.layers().min(4)),
         placement => (placement, 4),
     });
     let formed = several.filter(|(placement, _)| match placement {
-        Placement::Pipeline | Placement::Hybrid => case.compiled.layers() > 1,
-        placement => case.compiled.training(*placement).is_ok(),
+        Placement::Pipeline | Placement::Hybrid => compiled.layers() > 1,
+        placement => compiled.training(*placement).is_ok(),
     });
     formed.chain([(Placement::Graph, 1)]).collect()
 }
 
-fn options(placement: Placement, ranks: u32, storage: Storage) -> TrainOptions {
+pub fn options(placement: Placement, ranks: u32, storage: Storage) -> TrainOptions {
     let staged = matches!(placement, Placement::Pipeline | Placement::Hybrid);
     let stages = if placement == Placement::Hybrid {
         2
@@ -136,7 +136,7 @@ fn close(found: &Found, expected: &Found, storage: Storage, what: &str) {
 
 fn check(body: &str, sparse: bool) {
     let case = case(body, sparse);
-    for (placement, ranks) in placements(&case) {
+    for (placement, ranks) in placements(&case.compiled) {
         let whole = options(placement, ranks, Storage::F32);
         let expected = train(&case, &whole);
         for storage in [Storage::Bf16, Storage::F16] {
@@ -204,7 +204,7 @@ fn runs_of_layers_train_in_16_bits() {
 #[test]
 fn what_lies_in_16_bits() {
     let case = case(GCN, false);
-    for (placement, ranks) in placements(&case) {
+    for (placement, ranks) in placements(&case.compiled) {
         let of = |storage| Again::new(&case, &options(placement, ranks, storage)).programs;
         for (whole, halves) in of(Storage::F32).iter().zip(&of(Storage::Bf16)) {
             assert!(whole.buffers.iter().all(|b| b.storage.is_f32()));
@@ -258,7 +258,7 @@ fn exchanged_rows_are_half_as_long() {
 fn device_halves_agree_with_the_processor() {
     for (n, body) in [GCN, SAGE, GAT, GCNII].into_iter().enumerate() {
         let case = case(body, n % 2 == 0);
-        for (place, (placement, ranks)) in placements(&case).into_iter().enumerate() {
+        for (place, (placement, ranks)) in placements(&case.compiled).into_iter().enumerate() {
             let storage = [Storage::Bf16, Storage::F16][(n + place) % 2];
             let options = options(placement, ranks, storage);
             let again = Again::new(&case, &options);

@@ -88,6 +88,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
         (run(&mut session, epochs), session)
     };
     let (expected, before) = found(&again);
+    again.options.checked = true;
     let sizes = before.sizes();
     let mut seen = Seen {
         whole: 100,

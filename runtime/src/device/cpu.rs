@@ -2,7 +2,8 @@
 
 use crate::arena::Span;
 use crate::team::Team;
-use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::args::{ArgsError, RawArgs};
+use gnnc_codegen::checks::Checks;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::{COLUMN_BLOCK, Operand};
 use std::ops::Range;
@@ -10,8 +11,17 @@ use std::ops::Range;
 /// A kernel with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) kernel: &'a Compiled,
-    pub(crate) args: RawArgs,
+    kernel: &'a Compiled,
+    args: RawArgs,
+    checks: Option<&'a Checks>,
+}
+
+/// Arguments with checks, if there are any.
+fn checked(args: RawArgs, checks: Option<&Checks>) -> RawArgs {
+    RawArgs {
+        checks: checks.map_or(std::ptr::null(), std::ptr::from_ref),
+        ..args
+    }
 }
 
 // SAFETY: the pointers are only read as addresses; the executor gives concurrent calls
@@ -20,7 +30,21 @@ unsafe impl Sync for Call<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Call<'_> {}
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A kernel with its arguments; a checked one has what it compares its accesses with.
+    pub(crate) fn new(kernel: &'a Compiled, args: RawArgs, checks: Option<&'a Checks>) -> Self {
+        Self {
+            kernel,
+            args: checked(args, checks),
+            checks,
+        }
+    }
+
+    /// What the runs so far found to be outside; nothing of a kernel without checks.
+    pub(crate) fn result(&self) -> Result<(), ArgsError> {
+        self.checks.map_or(Ok(()), Checks::result)
+    }
+
     /// Runs the kernel over the rows between consecutive `bounds`, any number at once.
     ///
     /// # Safety
@@ -75,14 +99,18 @@ impl Call<'_> {
         let block = COLUMN_BLOCK as u64;
         let blocks = (rows.end - rows.start).div_ceil(block) as usize;
         team.each(blocks, accesses, |i| {
-            let partial = [scratch.part(i * columns, columns).ptr];
+            let partial = scratch.part(i * columns, columns);
+            let checks = (self.checks).map(|checks| checks.with_outputs(&[partial.range()]));
             let args = RawArgs {
-                outputs: partial.as_ptr(),
-                ..self.args
+                outputs: &raw const partial.ptr,
+                ..checked(self.args, checks.as_ref())
             };
             let begin = rows.start + i as u64 * block;
             // SAFETY: every block has its own partial row; the caller vouches for the rest.
             unsafe { self.kernel.run(&args, begin, (begin + block).min(rows.end)) };
+            if let (Some(checks), Some(own)) = (self.checks, &checks) {
+                checks.include(own);
+            }
         });
         // SAFETY: the blocks are done.
         let (partials, out) = unsafe { (scratch.part(0, blocks * columns).read(), out.write()) };

@@ -5,6 +5,7 @@ use crate::device::cpu::Call;
 use crate::moment::Moment;
 use crate::part::Walkable;
 use gnnc_codegen::args::RawArgs;
+use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::kernel::Walk;
@@ -27,13 +28,12 @@ impl Worker {
         moment: &Moment,
     ) -> Result<(), Fault> {
         let args = self.args(program, launch, iteration, moment)?;
-        let call = Call {
-            kernel: &self.kernels[launch.kernel.0 as usize],
-            args,
-        };
+        let checks = self.checks(program, launch, iteration)?;
         let mut ranges = std::mem::take(&mut self.memory.ranges);
         let mut bounds = std::mem::take(&mut self.memory.bounds);
         self.own.fill_ranges(launch, &mut ranges)?;
+        let kernel = &self.kernels[launch.kernel.0 as usize];
+        let call = Call::new(kernel, args, checks.as_ref());
         let spec = program.kernel(launch.kernel);
         let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let columns = u64::from(spec.heads) * u64::from(spec.width);
@@ -71,8 +71,9 @@ impl Worker {
                 }
             }
         }
+        let outcome = call.result();
         (self.memory.ranges, self.memory.bounds) = (ranges, bounds);
-        Ok(())
+        Ok(outcome?)
     }
 
     /// The arguments of a launch; valid until the next one.
@@ -133,6 +134,37 @@ impl Worker {
             }
         }
         Ok(args)
+    }
+
+    /// What the kernel of a launch compares its accesses with, if it does: the lists and slots that its arguments,
+    /// the latest ones, point to.
+    pub(super) fn checks(
+        &self,
+        program: &Program,
+        launch: &Launch,
+        iteration: u32,
+    ) -> Result<Option<Checks>, Fault> {
+        if !self.kernels[launch.kernel.0 as usize].is_checked() {
+            return Ok(None);
+        }
+        let slot = |at: &Ref| self.slot(*at, iteration).range();
+        let slots = |refs: &[Ref]| -> Vec<MemoryRange> { refs.iter().map(slot).collect() };
+        let mut lists = Lists {
+            ids: MemoryRange::of(self.own.part.ids(launch.rows)),
+            scalars: MemoryRange::of(&self.memory.scalars),
+            keys: MemoryRange::of(&self.memory.keys),
+            ..Lists::default()
+        };
+        let body = &program.kernel(launch.kernel).body;
+        if let Some(set) = body.edge_set() {
+            let (walkable, positions) = self.arcs(launch, set, Walk::of(body))?;
+            let or = |list: Option<&Ref>, kept| list.map_or(MemoryRange::of(kept), slot);
+            lists.indptr = MemoryRange::of(&walkable.csr.indptr);
+            lists.indices = or(launch.lists.first(), &walkable.csr.indices);
+            lists.positions = or(launch.lists.get(1), positions);
+        }
+        let (inputs, outputs) = (slots(&launch.inputs), slots(&launch.outputs));
+        Ok(Some(Checks::new(&lists, &inputs, &outputs)))
     }
 
     /// Where row 0 of a buffer is, or would be, were the rows before those that it holds there too.

@@ -17,6 +17,9 @@ pub struct RunOptions {
     pub cache: Option<Cache>,
     /// Whether every instruction's begin and end are written down.
     pub trace: bool,
+    /// Whether generated kernels compare each access with the bounds of what they access, and a rank fails at the first
+    /// that is outside: slow, for tests, and on the processor only.
+    pub checked: bool,
     /// What the model is, for checkpoints: one of another model is refused. Empty for unknown.
     pub model: String,
     /// What checkpoints know the programs by ([`crate::Programs::hash`]): that of those before some of their tensors
@@ -32,7 +35,7 @@ pub struct RunOptions {
 }
 
 impl Default for RunOptions {
-    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace, the machine's memory.
+    /// Seed 0, learning rate 0.01, one thread a rank, no cache, no trace, no checks, the machine's memory.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -40,6 +43,7 @@ impl Default for RunOptions {
             threads_per_rank: 1,
             cache: None,
             trace: false,
+            checked: false,
             model: String::new(),
             program: None,
             memory_limit: None,

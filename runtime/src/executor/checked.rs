@@ -1,0 +1,123 @@
+//! Checked kernels find what a session's other checks were kept from: buffers that are too short.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../tests/network/mod.rs"]
+mod network;
+
+use crate::crew::{Crew, Workers};
+use crate::moment::Moment;
+use crate::programs::Programs;
+use crate::session::RunOptions;
+use crate::start;
+use crate::transport::threads::Threads;
+use gnnc_graph::{Partition, example};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Operand, Over};
+use gnnc_ir::program::{Extent, Instr, Program, Role};
+use gnnc_ir::trace::Phase;
+use network::Network;
+use network::builder::{Builder, at, launch};
+use std::sync::Arc;
+
+/// Prepares and evaluates a program of one rank, or trains an epoch; the buffer of that name, if any, has a row less
+/// than the program was checked with.
+fn run(program: Program, short: Option<&str>, last: Phase) -> Result<(), String> {
+    let mut data = example::g8();
+    if program.sparse_features {
+        data.features = data.features.to_sparse();
+    }
+    let options = RunOptions {
+        checked: true,
+        ..RunOptions::default()
+    };
+    let programs = Programs::from(program);
+    let whole = Partition::whole(data.vertices());
+    let ends = Threads::connect(1).into_iter();
+    let ends = ends.map(|end| Box::new(end) as _).collect();
+    let mut workers = start::workers(&programs, &data, &whole, &options, ends).unwrap();
+    let own = &mut workers[0].own;
+    let program = Arc::make_mut(&mut own.program);
+    if let Some(name) = short {
+        let mut named = program.buffers.iter_mut().filter(|b| b.name == name);
+        let buffer = named.next().unwrap();
+        let rows = own.part.sizes.rows(buffer.extent);
+        buffer.extent = Extent::Fixed(rows as u32 - 1);
+    }
+    let moment = Moment {
+        seed: options.seed,
+        epoch: 0,
+        step: 1,
+        learning_rate: options.learning_rate,
+    };
+    let mut crew = Workers::new(workers).unwrap();
+    let prepared = crew.run(Phase::Setup, moment);
+    let done = prepared.and_then(|()| crew.run(last, moment));
+    done.map_err(|failure| failure.to_string())
+}
+
+/// An epoch of a small network.
+fn epoch(sparse: bool, short: Option<&str>) -> Result<(), String> {
+    let network = Network {
+        ranks: 1,
+        features: 4,
+        hidden: 5,
+        classes: 2,
+        sparse,
+        dropout: true,
+    };
+    run(network.program(), short, Phase::Step)
+}
+
+/// The sum of the features' rows.
+fn sum(short: Option<&str>) -> Result<(), String> {
+    let program = Program {
+        ranks: 1,
+        ..Program::default()
+    };
+    let mut b = Builder { program };
+    let x = b.buffer("x", Extent::Inner, 4, 1, Role::Features);
+    let out = b.buffer("sum", Extent::Fixed(1), 4, 1, Role::Temp);
+    let body = Body::ColReduce {
+        over: Over::Rows,
+        value: Expr::leaf(Value::Load(0)),
+    };
+    let [row, one] = [At::Row, At::One].map(|at| Operand::dense(at, 1, 4));
+    let kernel = b.kernel(body, 4, vec![row], vec![one]);
+    let launch = launch(kernel, Extent::Inner, &[at(x)], &[at(out)]);
+    b.program.eval.push(Instr::Launch(launch));
+    run(b.program, short, Phase::Eval)
+}
+
+/// Fails unless that kernel is caught outside of that memory, and only where a buffer is short.
+fn caught(run: impl Fn(Option<&str>) -> Result<(), String>, short: &str, at: &str, memory: &str) {
+    run(None).unwrap();
+    let error = run(Some(short)).unwrap_err();
+    let expected = format!("{at}: the kernel reads or writes outside of {memory} bytes");
+    assert!(error.contains(&expected), "{short}: {error}");
+}
+
+#[test]
+fn launches_beyond_a_short_buffer_are_caught() {
+    let caught = |short, at, memory| caught(|short| epoch(false, short), short, at, memory);
+    caught("degree", "setup 0 (map)", "input 0, which has 28");
+    caught("scale", "setup 0 (map)", "output 0, which has 28");
+    caught("b", "step 2 (spmm)", "input 3, which has 0");
+    caught("hs", "step 2 (spmm)", "output 0, which has 140");
+    caught("dropped", "step 4 (map)", "output 0, which has 140");
+    caught("d hw", "step 9 (spmm-t)", "output 0, which has 56");
+}
+
+#[test]
+fn sparse_products_beyond_a_short_buffer_are_caught() {
+    let at = "step 0 (sparse-gemm)";
+    let caught = |short, memory| caught(|short| epoch(true, short), short, at, memory);
+    caught("values", "input 0, which has 104");
+    caught("w1", "input 1, which has 60");
+    caught("xw", "output 0, which has 140");
+}
+
+/// Each of its blocks of rows has checks of its own.
+#[test]
+fn sums_of_columns_beyond_a_short_buffer_are_caught() {
+    caught(sum, "x", "eval 0 (col-reduce)", "input 0, which has 112");
+}

@@ -1,0 +1,139 @@
+//! Whole runs with kernels that check each access: none is outside, and the numbers are those of other runs.
+
+use crate::data::{Shape, planted};
+use crate::storage::{options, placements};
+use gnnc::codegen::cache::Cache;
+use gnnc::graph::summarise;
+use gnnc::ir::program::{Instr, Program};
+use gnnc::ir::storage::Storage;
+use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
+use std::path::{Path, PathBuf};
+
+/// Layers of examples that have a number of them.
+const DEPTH: f64 = 4.0;
+
+fn paths() -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "gir"));
+    paths.sort();
+    paths
+}
+
+/// An example on a small graph in place of its own.
+fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
+    let data = planted(Shape {
+        vertices: 90,
+        arcs: 500,
+        directed: sparse,
+        sparse,
+        seed: 3,
+    });
+    let source = Source::read(path).unwrap();
+    let depth = source.text.contains("depth = ");
+    let set: &[_] = match depth {
+        true => &[("depth".to_owned(), DEPTH)],
+        false => &[],
+    };
+    let workload = summarise(&data, &[]).unwrap();
+    let (model, diagnostics) = source.check(&workload.facts(), set);
+    let loaded = Loaded {
+        model: model.unwrap_or_else(|| panic!("{diagnostics:#?}")),
+        workload,
+        data: Some(data),
+        not_used: Vec::new(),
+        diagnostics,
+    };
+    let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
+    (loaded, compiled)
+}
+
+/// Losses and logits as bits.
+fn run(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> (Vec<u64>, Vec<u32>) {
+    let failed = |error: gnnc::Error| -> ! { panic!("{}: {error}", options.placement) };
+    let mut trainer = Trainer::new(loaded, compiled, options).unwrap_or_else(|error| failed(error));
+    let mut epoch = || trainer.epoch().unwrap_or_else(|error| failed(error)).loss;
+    let losses = (0..2).map(|_| epoch().to_bits()).collect();
+    trainer.evaluate().unwrap_or_else(|error| failed(error));
+    let logits = trainer.session.logits().unwrap();
+    (losses, logits.iter().map(|x| x.to_bits()).collect())
+}
+
+fn sparse_products(programs: &[Program]) -> usize {
+    let instrs = programs.iter().flat_map(|program| &program.step);
+    let sparse = instrs.filter(|instr| matches!(instr, Instr::SparseMatMul { .. }));
+    sparse.count()
+}
+
+/// Every third of the examples, in every placement that it has a form for.
+fn examples(first: usize) {
+    let (mut trained, mut sparse) = (0, 0);
+    for (n, path) in paths().into_iter().enumerate().skip(first).step_by(3) {
+        let (loaded, compiled) = small(&path, n % 2 == 1);
+        for (at, (placement, ranks)) in placements(&compiled).into_iter().enumerate() {
+            let storage = [Storage::F32, Storage::Bf16, Storage::F16][(n + at) % 3];
+            let options = options(placement, ranks, storage);
+            let place = gnnc::place(&loaded, &compiled, &options).unwrap();
+            sparse += sparse_products(&compiled.programs(&place).unwrap());
+            let expected = run(&loaded, &compiled, &options);
+            let checked = TrainOptions {
+                checked: true,
+                threads: 2,
+                ..options
+            };
+            let found = run(&loaded, &compiled, &checked);
+            assert!(
+                found == expected,
+                "{}, {placement} x {ranks} in {storage}: {:?}, not {:?}",
+                path.display(),
+                found.0,
+                expected.0
+            );
+            trained += 1;
+        }
+    }
+    assert!(
+        trained > 40 && sparse > 10,
+        "{trained} runs, {sparse} sparse products"
+    );
+}
+
+#[test]
+fn checked_examples_find_nothing() {
+    examples(0);
+}
+
+#[test]
+fn more_checked_examples_find_nothing() {
+    examples(1);
+}
+
+#[test]
+fn all_checked_examples_find_nothing() {
+    examples(2);
+}
+
+/// The same kernels become other code.
+#[test]
+fn checked_runs_have_code_of_their_own() {
+    let (loaded, compiled) = small(&paths()[0], false);
+    let name = format!("checked-{}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let files = |checked| {
+        let options = TrainOptions {
+            checked,
+            cache: Some(Cache::open(&folder).unwrap()),
+            ..TrainOptions::default()
+        };
+        Trainer::new(&loaded, &compiled, &options).unwrap();
+        std::fs::read_dir(&folder).unwrap().count()
+    };
+    let (unchecked, both) = (files(false), files(true));
+    assert!(
+        unchecked > 0 && both == 2 * unchecked,
+        "{unchecked} and {both}"
+    );
+    assert_eq!(files(true), both);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
