@@ -15,13 +15,23 @@ pub(crate) struct ChunkNeeds {
     sets: [bool; 3],
 }
 
-/// What a set of rows is, in the order of [`ChunkNeeds::sets`].
-fn kind(moved: Moved) -> Option<usize> {
-    match moved {
-        Moved::All => None,
-        Moved::Rows(_) => Some(0),
-        Moved::New(End::Dst, _) => Some(1),
-        Moved::New(End::Src, _) => Some(2),
+/// A set of rows: of which kind, in the order of [`ChunkNeeds::sets`], and of which chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Set {
+    kind: usize,
+    chunk: u32,
+}
+
+impl Set {
+    /// The rows that are moved, if not all are.
+    pub(crate) fn of(moved: Moved) -> Option<Self> {
+        let (kind, chunk) = match moved {
+            Moved::All => return None,
+            Moved::Rows(chunk) => (0, chunk.index),
+            Moved::New(End::Dst, chunk) => (1, chunk.index),
+            Moved::New(End::Src, chunk) => (2, chunk.index),
+        };
+        Some(Self { kind, chunk })
     }
 }
 
@@ -29,8 +39,8 @@ impl ChunkNeeds {
     /// Adds rows that are moved.
     pub(crate) fn moved(&mut self, moved: Moved) {
         self.count = self.count.max(moved.chunk().map(|chunk| chunk.of));
-        if let Some(kind) = kind(moved) {
-            self.sets[kind] = true;
+        if let Some(set) = Set::of(moved) {
+            self.sets[set.kind] = true;
         }
     }
 
@@ -46,8 +56,7 @@ impl ChunkNeeds {
 #[derive(Debug, Default)]
 pub(crate) struct ChunkRows {
     rows: Vec<Range<u32>>,
-    /// By kind of set and chunk.
-    sets: BTreeMap<(usize, u32), SetRows>,
+    sets: BTreeMap<Set, SetRows>,
 }
 
 /// A set of vertices, by the rank that owns them.
@@ -92,7 +101,7 @@ impl ChunkRows {
                         chunks.new_to(to, chunk).iter().copied().for_each(&mut add);
                     }
                 }
-                sets.insert((kind, chunk), found);
+                sets.insert(Set { kind, chunk }, found);
             }
         }
         Self {
@@ -112,19 +121,14 @@ impl ChunkRows {
         u64::from(rows.start)..u64::from(rows.end)
     }
 
-    /// The rows that are moved, if not all are.
-    pub(crate) fn moved(&self, moved: Moved) -> Option<&SetRows> {
-        let chunk = moved.chunk()?;
-        self.sets.get(&(kind(moved)?, chunk.index))
+    /// The rows of a set, if programs move it.
+    pub(crate) fn set(&self, set: Set) -> Option<&SetRows> {
+        self.sets.get(&set)
     }
 
-    /// The lists of all sets.
-    pub(crate) fn lists(&self) -> impl Iterator<Item = &[u32]> {
-        let lists = self
-            .sets
-            .values()
-            .flat_map(|set| set.ids.iter().chain(&set.rows));
-        lists.map(|list| &list[..])
+    /// All sets that programs move.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = Set> {
+        self.sets.keys().copied()
     }
 
     /// Bytes of all this.

@@ -6,6 +6,7 @@ pub(crate) mod skip;
 
 use crate::arena::Span;
 use crate::part::Part;
+use crate::part::rows::Sent;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
 use gnnc_ir::storage::Storage;
@@ -51,8 +52,8 @@ pub(crate) unsafe fn send_own(
     let Exchanged {
         matrix, columns, ..
     } = rows;
-    for (other, rows) in part.sent(rows.chunk, wire.rank()) {
-        wire.send(other, rows.len() * columns, &mut |message| {
+    for Sent { to, rows, .. } in part.sent(rows.chunk, wire.rank()) {
+        wire.send(to, rows.len() * columns, &mut |message| {
             // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
             unsafe { pack(team, matrix, rows, columns, message) };
         })?;
@@ -117,9 +118,9 @@ pub(crate) unsafe fn add_own(
         storage,
         chunk,
     } = rows;
-    wire.wait_for(&mut part.sent(chunk, 0).map(|(other, _)| other))?;
-    for (other, rows) in part.sent(chunk, 0) {
-        wire.recv(other, rows.len() * columns, &mut |message| {
+    wire.wait_for(&mut part.sent(chunk, 0).map(|sent| sent.to))?;
+    for Sent { to, rows, .. } in part.sent(chunk, 0) {
+        wire.recv(to, rows.len() * columns, &mut |message| {
             team.each(
                 rows.len().div_ceil(ROWS),
                 2 * message.len() as u64,

@@ -12,6 +12,7 @@ use crate::exchange::Reduction;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::moment::Moment;
+use crate::part::lists::Over;
 use crate::rank::{Rank, Run};
 use crate::sparse::{self, SomeRows, SparseKernels};
 use crate::steps::Step;
@@ -295,7 +296,7 @@ impl Worker {
                 } => {
                     let features = self.features(program, *values)?;
                     let key = site.key(moment.seed, moment.epoch as u32, iteration);
-                    let ids = self.own.part.ids(program.sparse_rows(*values));
+                    let ids = self.own.part.ids(Over::of(program.sparse_rows(*values)));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
                 }

@@ -1,6 +1,7 @@
 //! A rank's share of the data.
 
-mod rows;
+pub(crate) mod lists;
+pub(crate) mod rows;
 
 use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
@@ -11,6 +12,7 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
+use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -210,25 +212,16 @@ impl Part {
         own as u64
     }
 
-    /// The arcs of a set that a kernel over `rows` walks, if there is one.
-    pub(crate) fn arcs(&self, rows: Extent, set: EdgeSet) -> Option<&Arcs> {
-        let arcs = match rows.of_whole_graph() {
-            true => &self.whole.arcs,
-            false => &self.arcs,
-        };
-        arcs[index(set)].as_ref()
-    }
-
     /// The places of the non-zeros whose values lie in a buffer of this extent.
     pub(crate) fn features(&self, values: Extent) -> Option<&FeatureRows> {
         self.features[sliced(values)].as_ref()
     }
 
-    /// Global ids of the vertices that a kernel over `rows` runs over.
-    pub(crate) fn ids(&self, rows: Extent) -> &[u32] {
-        match rows.of_whole_graph() {
-            true => &self.whole.ids,
-            false => &self.global,
+    /// Global ids of the vertices that a kernel runs over.
+    pub(crate) fn ids(&self, over: Over) -> &[u32] {
+        match over {
+            Over::All => &self.whole.ids,
+            Over::Own => &self.global,
         }
     }
 }
@@ -269,19 +262,6 @@ impl Arcs {
             .sum();
         let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
         self.by_destination.bytes() + other_way(&self.by_source) + by_type - fetched
-    }
-
-    /// The arcs as a kernel walks them, and their positions by destination where it reads others.
-    pub(crate) fn by(&self, walk: Walk) -> Option<(&Walkable, &[u32])> {
-        match walk {
-            Walk::Rows => None,
-            Walk::Arcs | Walk::ArcsByDestination => Some((&self.by_destination, &[])),
-            Walk::ArcsByType => self.by_type.as_ref().map(|arcs| (arcs, &[][..])),
-            Walk::ArcsBySource => self
-                .by_source
-                .as_ref()
-                .map(|(walkable, positions)| (walkable, &positions[..])),
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::features::{columns, stored};
 use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::part::Part;
+use crate::part::lists::Table;
 use crate::programs::Programs;
 use crate::rank::Rank;
 use crate::session::RunOptions;
@@ -280,14 +281,14 @@ fn fill(
             }
         }
         Role::ArcEnds(Grouped { set, by }) => {
-            let arcs = rank.part.arcs(buffer.extent, set);
-            if let Some((walkable, _)) = arcs.and_then(|arcs| arcs.by(Walk::by(by))) {
+            let table = Table::arcs(buffer.extent, set, Walk::by(by));
+            if let Some((walkable, _)) = table.and_then(|table| rank.part.table(table)) {
                 integers(&walkable.csr.indices, floats);
             }
         }
         Role::ArcPlaces(set) => {
-            let arcs = rank.part.arcs(buffer.extent, set);
-            if let Some((_, places)) = arcs.and_then(|arcs| arcs.by(Walk::ArcsBySource)) {
+            let table = Table::arcs(buffer.extent, set, Walk::ArcsBySource);
+            if let Some((_, places)) = table.and_then(|table| rank.part.table(table)) {
                 integers(places, floats);
             }
         }

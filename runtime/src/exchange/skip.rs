@@ -9,6 +9,7 @@ use super::{Exchanged, add_own, pack, send_halo};
 use crate::arena::Span;
 use crate::executor::Fault;
 use crate::part::Part;
+use crate::part::rows::Sent;
 use crate::staleness::LayerStaleness;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
@@ -251,13 +252,13 @@ impl Exchange<'_> {
         };
         clock.active = self.timing.sends(clock, wire.rank(), gap);
         clock.gap = gap;
-        for (other, rows) in self.part.sent(None, wire.rank()) {
+        for Sent { to, rows, .. } in self.part.sent(None, wire.rank()) {
             if let Some(gap) = gap {
                 let flag = if clock.active { SENT } else { gap };
-                wire.send(other, 1, &mut |message| message[0] = flag)?;
+                wire.send(to, 1, &mut |message| message[0] = flag)?;
             }
             if clock.active {
-                wire.send(other, rows.len() * self.columns, &mut |message| {
+                wire.send(to, rows.len() * self.columns, &mut |message| {
                     // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
                     unsafe { pack(self.team, self.rows, rows, self.columns, message) };
                 })?;

@@ -4,6 +4,7 @@ use super::{Fault, Worker};
 use crate::device::cpu::Call;
 use crate::moment::Moment;
 use crate::part::Walkable;
+use crate::part::lists::{Over, Table};
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
 use gnnc_ir::EdgeSet;
@@ -112,7 +113,7 @@ impl Worker {
             indptr: std::ptr::null(),
             indices: std::ptr::null(),
             positions: std::ptr::null(),
-            ids: self.own.part.ids(launch.rows).as_ptr(),
+            ids: self.own.part.ids(Over::of(launch.rows)).as_ptr(),
             list: std::ptr::null(),
             inputs: self.memory.inputs.as_ptr(),
             outputs: self.memory.outputs.as_ptr(),
@@ -181,8 +182,8 @@ impl Worker {
         set: EdgeSet,
         walk: Walk,
     ) -> Result<(&Walkable, &[u32]), Fault> {
-        let arcs = self.own.part.arcs(launch.rows, set);
-        arcs.and_then(|arcs| arcs.by(walk))
-            .ok_or(Fault::Missing("arcs"))
+        let table = Table::arcs(launch.rows, set, walk);
+        let arcs = table.and_then(|table| self.own.part.table(table));
+        arcs.ok_or(Fault::Missing("arcs"))
     }
 }

@@ -1,41 +1,24 @@
 //! The rows of a part that an instruction runs over: those of a chunk, or all.
 
+use super::lists::{List, Table};
 use super::{Part, index, sliced};
+use crate::chunks::Set;
 use gnnc_graph::Csr;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
 
-impl Part {
-    /// All lists of rows and of ids that it keeps, with those that all ranks keep, and all lists of places in
-    /// these.
-    pub(crate) fn lists(&self) -> (Vec<&[u32]>, Vec<&[u64]>) {
-        let mut rows: Vec<&[u32]> = vec![&self.global, &self.whole.ids];
-        rows.extend(self.send.iter().map(|(_, rows)| &rows[..]));
-        rows.extend(self.whole.owned.iter().map(|ids| &ids[..]));
-        rows.extend(self.whole.chunks.lists());
-        let mut places: Vec<&[u64]> = Vec::new();
-        let arcs = self.arcs.iter().chain(&self.whole.arcs).flatten();
-        for by_type in arcs.clone().filter_map(|arcs| arcs.by_type.as_ref()) {
-            rows.push(&by_type.csr.indices);
-            places.push(&by_type.csr.indptr);
-        }
-        let by_end = arcs.map(|arcs| (&arcs.by_destination, &arcs.by_source, arcs.kept));
-        let features = self.features.iter().flatten();
-        let by_axis =
-            features.map(|features| (&features.by_row, &features.by_column, [true, true]));
-        for (one, other, kept) in by_end.chain(by_axis) {
-            rows.extend(kept[0].then_some(&one.csr.indices[..]));
-            places.push(&one.csr.indptr);
-            if let Some((other, positions)) = other {
-                let both = [&other.csr.indices[..], positions];
-                rows.extend(both.into_iter().filter(|_| kept[1]));
-                places.push(&other.csr.indptr);
-            }
-        }
-        (rows, places)
-    }
+/// Own rows that another rank reads.
+pub(crate) struct Sent<'a> {
+    /// Who reads them.
+    pub(crate) to: u32,
+    pub(crate) rows: &'a [u32],
+    /// The list that they are a part of, and the place of the first of them there.
+    pub(crate) list: List,
+    pub(crate) first: usize,
+}
 
+impl Part {
     /// Where the chunks of rows that a program's instructions run over begin and end.
     pub(super) fn cuts(&self, program: &Program) -> Vec<(Even, u32, Vec<u64>)> {
         let mut found: Vec<(Even, u32, Vec<u64>)> = Vec::new();
@@ -63,7 +46,8 @@ impl Part {
     /// The first arc of each row of a cut.
     fn first_arcs(&self, even: Even) -> Option<&[u64]> {
         let Grouped { set, by } = even.arcs?;
-        let (walkable, _) = self.arcs(even.rows.extent(), set)?.by(Walk::by(by))?;
+        let table = Table::arcs(even.rows.extent(), set, Walk::by(by))?;
+        let (walkable, _) = self.table(table)?;
         Some(&walkable.csr.indptr)
     }
 
@@ -142,26 +126,24 @@ impl Part {
         &self,
         chunk: Option<u32>,
         first: u32,
-    ) -> impl Iterator<Item = (u32, &[u32])> {
-        let peers = self.sent_places(chunk, first);
-        peers.map(|(i, places)| (self.send[i].0, &self.send[i].1[places]))
-    }
-
-    /// The same as places in [`Part::send`].
-    pub(crate) fn sent_places(
-        &self,
-        chunk: Option<u32>,
-        first: u32,
-    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'_> {
-        let rows = move |i: usize| (i, within(&self.chunks.send[i], chunk));
+    ) -> impl Iterator<Item = Sent<'_>> + use<'_> {
+        let rows = move |i: usize| {
+            let ((to, rows), places) = (&self.send[i], within(&self.chunks.send[i], chunk));
+            Sent {
+                to: *to,
+                list: List::Sent(i as u32),
+                first: places.start,
+                rows: &rows[places],
+            }
+        };
         let peers = from(first, &self.send).map(rows);
-        peers.filter(|(_, places)| !places.is_empty())
+        peers.filter(|sent| !sent.rows.is_empty())
     }
 
     /// The rows that a redistribution moves: for each rank the ids of its vertices among them, and the places
     /// of the own ones among a rank's rows; the first of them if none.
     pub(crate) fn moved(&self, moved: Moved, rank: usize) -> (&[Vec<u32>], Option<&[u32]>) {
-        match self.whole.chunks.moved(moved) {
+        match Set::of(moved).and_then(|set| self.whole.chunks.set(set)) {
             None => (&self.whole.owned, None),
             Some(set) => (&set.ids, set.rows.get(rank).map(|rows| &rows[..])),
         }

@@ -7,10 +7,13 @@ use super::mail::{Landing, Round};
 use super::moves::Rows;
 use super::skip::Hearing;
 use super::station::Station;
+use crate::chunks::Set;
 use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
 use crate::exchange::{own_chunk, owners, pieces};
 use crate::executor::Fault;
 use crate::moment::Moment;
+use crate::part::lists::{List, Numbers};
+use crate::part::rows::Sent;
 use crate::steps::Step;
 use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Transfer};
 use gnnc_ir::storage::Storage;
@@ -201,12 +204,13 @@ impl Station {
         at: Address,
         columns: u64,
     ) -> Result<Vec<(u32, Vec<Rows>)>, Fault> {
-        let rows = |(other, list): (u32, &[u32])| {
+        let rows = |sent: Sent| {
+            let list = self.list(gpu, sent.list)?.plus(4 * sent.first as u64);
             let rows = Rows {
-                list: Some((gpu.at(list)?, self.shown(gpu, list))),
-                ..Rows::dense(at, list.len() as u64, columns)
+                list: Some((list, shown(gpu, sent.rows))),
+                ..Rows::dense(at, sent.rows.len() as u64, columns)
             };
-            Ok((self.absolute(other), vec![rows]))
+            Ok((self.absolute(sent.to), vec![rows]))
         };
         self.own.part.sent(chunk, order).map(rows).collect()
     }
@@ -393,19 +397,23 @@ impl Station {
     /// The rows of a block of a matrix, which is counted in words.
     fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Result<Rows, Fault> {
         let rank = self.in_group() as usize;
-        let (ids, own) = self.own.part.moved(moved, rank);
+        let set = Set::of(moved);
         let (list, of) = match block.rows {
-            Side::Own => (own, rank),
-            Side::Of(other) => (Some(&ids[other][..]), other),
+            Side::Own => (set.map(|set| List::Places(set, rank as u32)), rank),
+            Side::Of(other) => (Some(List::Moved(set, other as u32)), other),
         };
         let columns = Columns {
             offset: 0,
             ..block.columns
         };
         let list = match list {
-            Some(list) => Some((gpu.at(list)?, self.shown(gpu, list))),
+            Some(list) => {
+                let rows = self.own.part.list(list).and_then(Numbers::rows);
+                Some((self.list(gpu, list)?, shown(gpu, rows.unwrap_or(&[]))))
+            }
             None => None,
         };
+        let (ids, _) = self.own.part.moved(moved, rank);
         Ok(Rows {
             at: at.plus(4 * block.columns.offset as u64),
             list,
@@ -414,14 +422,6 @@ impl Station {
             columns,
             storage: Storage::F32,
         })
-    }
-
-    /// A list as drivers that check want it.
-    fn shown(&self, gpu: &Gpu, list: &[u32]) -> Vec<u32> {
-        match gpu.checks {
-            true => list.to_vec(),
-            false => Vec::new(),
-        }
     }
 
     /// The rank at the other end and the own rows at hand of the tensors of a passage.
@@ -462,6 +462,14 @@ impl Station {
     /// A rank of the stage among all.
     pub(super) fn absolute(&self, other: u32) -> u32 {
         self.own.group.first + other
+    }
+}
+
+/// A list as drivers that check want it.
+fn shown(gpu: &Gpu, list: &[u32]) -> Vec<u32> {
+    match gpu.checks {
+        true => list.to_vec(),
+        false => Vec::new(),
     }
 }
 

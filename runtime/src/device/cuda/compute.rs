@@ -5,23 +5,17 @@ use super::gpu::{Gpu, read, written};
 use super::launch::{Operands, Stop};
 use super::moments::Moments;
 use super::moves::Rows;
-use super::station::Station;
+use super::station::{Station, Targets};
 use crate::exchange::moves::Write;
 use crate::executor::Fault;
 use crate::moment::Moment;
+use crate::part::lists::{List, Over};
 use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
-use gnnc_graph::Labels;
 use gnnc_ir::kernel::drop_threshold;
 use gnnc_ir::op::{Loss, Site};
 use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
 use std::ops::Range;
-
-/// Where labels lie: classes, or rows of numbers.
-struct Targets {
-    labels: u64,
-    values: u64,
-}
 
 /// What is begun and finished is a message or a copy.
 const NO_COPY: Fault = Fault::Missing("two halves of an instruction that has none");
@@ -251,13 +245,14 @@ impl Station {
         let arcs = self.sparse_arcs(Product::Nn, values)?;
         let extent = self.own.program.buffer(values.buffer).extent;
         let first = self.own.part.features(extent).map_or(0, |f| f.first);
-        let ids = self.own.part.ids(self.own.program.sparse_rows(values));
+        let over = Over::of(self.own.program.sparse_rows(values));
+        let [first_entries, ends] = self.entries(gpu, &arcs)?;
         let scale = (1.0 / (1.0 - f64::from(p))) as f32;
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
-            gpu.at(arcs.indptr)?.0,
-            gpu.at(arcs.indices)?.0,
-            gpu.at(ids)?.0,
+            first_entries.0,
+            ends.0,
+            self.list(gpu, List::Ids(over))?.0,
             moments.keys(&[site], iteration).0,
             rows.start,
             rows.end,
@@ -282,10 +277,11 @@ impl Station {
         let extent = self.own.program.buffer(values.buffer).extent;
         let features = self.own.part.features(extent);
         let columns = features.map_or(0, |f| u64::from(f.columns));
+        let [first_entries, ends] = self.entries(gpu, &arcs)?;
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
-            gpu.at(arcs.indptr)?.0,
-            gpu.at(arcs.indices)?.0,
+            first_entries.0,
+            ends.0,
             rows.start,
             rows.end,
             from.0,
@@ -327,15 +323,19 @@ impl Station {
             Loss::CrossEntropy => train,
             Loss::BinaryCrossEntropy => train * u64::from(classes),
         };
-        let Targets { labels, values } = self.targets(gpu)?;
+        let Targets {
+            sets,
+            labels,
+            values,
+        } = self.targets;
         let arguments = [
             logits.0.0,
             logits.1,
             grad.0.0,
             grad.1,
-            gpu.at(&self.sets)?.0,
-            labels,
-            values,
+            sets.0,
+            labels.0,
+            values.0,
             rows.start,
             rows.end,
             classes.into(),
@@ -372,13 +372,17 @@ impl Station {
         let rows = self.rows_at_hand();
         let stride = u64::from(self.own.program.buffer(logits.buffer).columns);
         let at = self.slot(logits, iteration);
-        let Targets { labels, values } = self.targets(gpu)?;
+        let Targets {
+            sets,
+            labels,
+            values,
+        } = self.targets;
         let arguments = [
             at.0,
             stride,
-            gpu.at(&self.sets)?.0,
-            labels,
-            values,
+            sets.0,
+            labels.0,
+            values.0,
             rows.start,
             rows.end,
             classes.into(),
@@ -409,15 +413,6 @@ impl Station {
             written(out, 4 * columns),
         ];
         Ok(gpu.library(self.streams.compute, Entry::Sum, 1, &arguments, &touched)?)
-    }
-
-    fn targets(&self, gpu: &Gpu) -> Result<Targets, Fault> {
-        let (labels, values) = match &self.own.part.labels {
-            Labels::None => (0, 0),
-            Labels::Single(labels) => (gpu.at(labels)?.0, 0),
-            Labels::Multi { values, .. } => (0, gpu.at(values)?.0),
-        };
-        Ok(Targets { labels, values })
     }
 
     fn remember(

@@ -4,6 +4,7 @@ use super::code::Code;
 use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
 use crate::RuntimeError;
 use crate::executor::Fault;
+use crate::part::lists::{List, Numbers};
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_codegen::cuda::schedule::BLOCK;
 use std::collections::BTreeMap;
@@ -16,30 +17,23 @@ pub(super) struct Gpu {
     /// Where ranks begin and end together.
     pub(super) main: Stream,
     pub(super) code: Code,
-    mirror: Mirror,
+    lists: Lists,
 }
 
-/// Lists of the processor's memory that lie on the device too, by their addresses. Ranks keep them unchanged
-/// for as long as the device.
+/// Where lists lie, by their names: of each rank its own ones, and once those that all have.
 #[derive(Default)]
-struct Mirror(BTreeMap<usize, Copied>);
-
-struct Copied {
-    end: usize,
-    at: Address,
-}
+struct Lists(BTreeMap<(Option<u32>, List), Address>);
 
 const NOT_THERE: Fault = Fault::Missing("a list on the device that was never copied there");
 
-impl Mirror {
-    /// Where a list that is not empty lies, if it does.
-    fn find<T: Plain>(&self, list: &[T]) -> Option<Address> {
-        let begin = list.as_ptr() as usize;
-        let end = begin + size_of_val(list);
-        let (first, copied) = self.0.range(..=begin).next_back()?;
-        let offset = (begin - first) as u64;
-        (end <= copied.end).then(|| copied.at.plus(offset))
+impl Lists {
+    fn find(&self, rank: u32, list: List) -> Option<Address> {
+        self.0.get(&key(rank, list)).copied()
     }
+}
+
+fn key(rank: u32, list: List) -> (Option<u32>, List) {
+    ((!list.shared()).then_some(rank), list)
 }
 
 /// Numbers that are copied as they are.
@@ -74,33 +68,45 @@ impl Gpu {
             driver,
             main,
             code,
-            mirror: Mirror::default(),
+            lists: Lists::default(),
         })
     }
 
-    /// Copies a list to the device, unless it is there.
-    pub(super) fn keep<T: Plain>(&mut self, list: &[T]) -> Result<(), DriverError> {
-        if list.is_empty() || self.mirror.find(list).is_some() {
-            return Ok(());
+    /// Copies numbers to memory of their own; to address 0 if there are none, of which nothing is read.
+    pub(super) fn put_list<T: Plain>(&mut self, numbers: &[T]) -> Result<Address, DriverError> {
+        if numbers.is_empty() {
+            return Ok(Address::default());
         }
-        let bytes = bytes(list);
+        let bytes = bytes(numbers);
         let at = self.driver.allocate(bytes.len() as u64)?;
         self.driver.upload(self.main, &bytes, at)?;
-        let begin = list.as_ptr() as usize;
-        let end = begin + bytes.len();
-        self.mirror.0.insert(begin, Copied { end, at });
+        Ok(at)
+    }
+
+    /// Copies a list of a rank, unless it is there.
+    pub(super) fn keep(
+        &mut self,
+        rank: u32,
+        list: List,
+        numbers: Numbers,
+    ) -> Result<(), DriverError> {
+        if self.lists.find(rank, list).is_some() {
+            return Ok(());
+        }
+        let at = match numbers {
+            Numbers::Rows(rows) => self.put_list(rows)?,
+            Numbers::Places(places) => self.put_list(places)?,
+        };
+        self.lists.0.insert(key(rank, list), at);
         Ok(())
     }
 
-    /// Where a list, or a part of one, lies on the device; 0 for an empty one, of which nothing is read.
+    /// Where a list of a rank lies.
     ///
     /// # Errors
     /// The list was never copied.
-    pub(super) fn at<T: Plain>(&self, list: &[T]) -> Result<Address, Fault> {
-        if list.is_empty() {
-            return Ok(Address::default());
-        }
-        self.mirror.find(list).ok_or(NOT_THERE)
+    pub(super) fn at(&self, rank: u32, list: List) -> Result<Address, Fault> {
+        self.lists.find(rank, list).ok_or(NOT_THERE)
     }
 
     /// Launches an entry point of the library over so many items.
@@ -147,20 +153,19 @@ pub(super) fn written(at: Address, bytes: u64) -> Touched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::lists::Over;
 
     #[test]
-    fn parts_of_lists_are_found_and_others_are_not() {
-        let (list, other) = ([1u32, 2, 3, 4, 5], [1u32, 2]);
-        let mut mirror = Mirror::default();
-        let begin = list.as_ptr() as usize;
-        let copied = Copied {
-            end: begin + size_of_val(&list),
-            at: Address(1024),
-        };
-        mirror.0.insert(begin, copied);
-        assert_eq!(mirror.find(&list), Some(Address(1024)));
-        assert_eq!(mirror.find(&list[2..4]), Some(Address(1032)));
-        // Not address 0, which a kernel would read.
-        assert_eq!(mirror.find(&other), None);
+    fn lists_are_found_by_rank_and_name() {
+        let mut lists = Lists::default();
+        let (own, all) = (List::Ids(Over::Own), List::Ids(Over::All));
+        lists.0.insert(key(1, own), Address(256));
+        lists.0.insert(key(1, all), Address(512));
+        assert_eq!(lists.find(1, own), Some(Address(256)));
+        // Not that of another rank, nor address 0, which a kernel would read.
+        assert_eq!(lists.find(0, own), None);
+        assert_eq!(lists.find(1, List::Sent(0)), None);
+        // Copied once for all ranks.
+        assert_eq!(lists.find(0, all), Some(Address(512)));
     }
 }

@@ -2,12 +2,13 @@
 
 use super::code::Loaded;
 use super::driver::{Address, DriverError, Launch, Matrix};
-use super::gpu::{Gpu, bytes};
+use super::gpu::Gpu;
 use super::moments::Moments;
 use super::station::Station;
 use super::touched::touched;
 use crate::executor::Fault;
-use crate::part::Walkable;
+use crate::part::Part;
+use crate::part::lists::{List, Over, Table};
 use crate::sparse;
 use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
@@ -28,12 +29,12 @@ pub(super) struct Section {
     order: Address,
 }
 
-/// Hubs and orders of sections, by the address of the first arcs of the rows and by the rows.
+/// Hubs and orders of sections, by the table that is walked and by the rows.
 pub(super) struct Tables {
     /// Arcs from which a row is a hub.
     most: u64,
-    known: BTreeMap<(Address, u64, u64), (OnDevice, u64, u64)>,
-    orders: BTreeMap<(Address, u64, u64), Address>,
+    known: BTreeMap<(Table, u64, u64), (OnDevice, u64, u64)>,
+    orders: BTreeMap<(Table, u64, u64), Address>,
 }
 
 /// Where [`Hubs`] lie.
@@ -48,6 +49,8 @@ struct OnDevice {
 /// The arcs that a kernel walks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Arcs<'a> {
+    /// Which ones; none where rows are walked.
+    table: Option<Table>,
     pub(super) indptr: &'a [u64],
     pub(super) indices: &'a [u32],
     pub(super) positions: &'a [u32],
@@ -111,21 +114,21 @@ impl Tables {
     }
 
     /// The order of rows, copied to the device where it is not there yet; null where they stay as they are.
-    fn order(&mut self, gpu: &mut Gpu, indptr: &[u64], rows: &Range<u64>) -> Result<Address, Stop> {
-        let key = (gpu.at(indptr)?, rows.start, rows.end);
+    fn order(
+        &mut self,
+        gpu: &mut Gpu,
+        (table, indptr): (Table, &[u64]),
+        rows: &Range<u64>,
+    ) -> Result<Address, Stop> {
+        let key = (table, rows.start, rows.end);
         if let Some(known) = self.orders.get(&key) {
             return Ok(*known);
         }
-        let order = bytes(&by_degree(
+        let at = gpu.put_list(&by_degree(
             indptr,
             rows.start as usize..rows.end as usize,
             self.most,
-        ));
-        let mut at = Address::default();
-        if !order.is_empty() {
-            at = gpu.driver.allocate(order.len() as u64)?;
-            gpu.driver.upload(gpu.main, &order, at)?;
-        }
+        ))?;
         self.orders.insert(key, at);
         Ok(at)
     }
@@ -135,28 +138,23 @@ impl Tables {
     fn of(
         &mut self,
         gpu: &mut Gpu,
-        indptr: &[u64],
+        (table, indptr): (Table, &[u64]),
         rows: &Range<u64>,
     ) -> Result<(OnDevice, u64, u64), Stop> {
-        let key = (gpu.at(indptr)?, rows.start, rows.end);
+        let key = (table, rows.start, rows.end);
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
         let range = rows.start as usize..rows.end as usize;
         let hubs = Hubs::of(indptr, range, self.most);
-        let mut put = |bytes: Vec<u8>| -> Result<Address, DriverError> {
-            if hubs.rows.is_empty() {
-                return Ok(Address::default());
-            }
-            let at = gpu.driver.allocate(bytes.len() as u64)?;
-            gpu.driver.upload(gpu.main, &bytes, at)?;
-            Ok(at)
-        };
-        let there = OnDevice {
-            rows: put(bytes(&hubs.rows))?,
-            first_chunks: put(bytes(&hubs.first_chunks))?,
-            chunk_rows: put(bytes(&hubs.chunk_rows))?,
-            chunk_arcs: put(bytes(&hubs.chunk_arcs))?,
+        let there = match hubs.rows.is_empty() {
+            true => OnDevice::default(),
+            false => OnDevice {
+                rows: gpu.put_list(&hubs.rows)?,
+                first_chunks: gpu.put_list(&hubs.first_chunks)?,
+                chunk_rows: gpu.put_list(&hubs.chunk_rows)?,
+                chunk_arcs: gpu.put_list(&hubs.chunk_arcs)?,
+            },
         };
         let found = (there, hubs.rows.len() as u64, hubs.chunk_rows.len() as u64);
         self.known.insert(key, found);
@@ -165,12 +163,15 @@ impl Tables {
 }
 
 impl<'a> Arcs<'a> {
-    fn of((walkable, positions): (&'a Walkable, &'a [u32])) -> Self {
-        Self {
+    /// Those of a table, if the rank has it.
+    fn of(part: &'a Part, table: Option<Table>) -> Option<Self> {
+        let (walkable, positions) = part.table(table?)?;
+        Some(Self {
+            table,
             indptr: &walkable.csr.indptr,
             indices: &walkable.csr.indices,
             positions,
-        }
+        })
     }
 }
 
@@ -247,9 +248,8 @@ impl Station {
                 _,
             ) => Ok(self.sparse_arcs(*product, *values)?),
             (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {
-                let arcs = self.own.part.arcs(launch.rows, set);
-                let arcs = arcs.and_then(|arcs| arcs.by(walk));
-                Ok(Arcs::of(arcs.ok_or(Fault::Missing("arcs"))?))
+                let arcs = Arcs::of(&self.own.part, Table::arcs(launch.rows, set, walk));
+                Ok(arcs.ok_or(Fault::Missing("arcs"))?)
             }
             _ => Ok(Arcs::default()),
         }
@@ -262,13 +262,19 @@ impl Station {
         values: program::Ref,
     ) -> Result<Arcs<'_>, Fault> {
         let extent = self.own.program.buffer(values.buffer).extent;
-        let features = self.own.part.features(extent);
-        let features = features.ok_or(Fault::Missing("sparse features"))?;
-        match (product, &features.by_column) {
-            (Product::Tn, Some((walkable, positions))) => Ok(Arcs::of((walkable, positions))),
-            (Product::Tn, None) => Err(Fault::Missing("features by column")),
-            _ => Ok(Arcs::of((&features.by_row, &[]))),
-        }
+        let arcs = Arcs::of(&self.own.part, Some(Table::features(extent, product)));
+        arcs.ok_or(Fault::Missing("sparse features"))
+    }
+
+    /// Where the first entries of the rows that are walked lie, and the ends of all entries; 0 where none are.
+    pub(super) fn entries(&self, gpu: &Gpu, arcs: &Arcs) -> Result<[Address; 2], Fault> {
+        let Some(table) = arcs.table else {
+            return Ok(Default::default());
+        };
+        Ok([
+            self.list(gpu, List::First(table))?,
+            self.list(gpu, List::Ends(table))?,
+        ])
     }
 
     /// The rows of sparse features that are at hand.
@@ -296,7 +302,7 @@ impl Station {
             inputs: slots(&launch.inputs),
             outputs: slots(&launch.outputs),
             lists: slots(&launch.lists),
-            ids: gpu.at(self.own.part.ids(launch.rows))?,
+            ids: self.list(gpu, List::Ids(Over::of(launch.rows)))?,
             scalars: moments.scalars(&launch.scalars),
             keys: moments.keys(&launch.sites, iteration),
         })
@@ -372,14 +378,18 @@ impl Station {
         let arcs = self.arcs(loaded, instr)?;
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
-        let listed = |n: usize, kept: &[u32]| match operands.lists.get(n) {
+        let there = |list: fn(Table) -> List| match arcs.table {
+            Some(table) => self.list(gpu, list(table)),
+            None => Ok(Address::default()),
+        };
+        let listed = |n: usize, list: fn(Table) -> List| match operands.lists.get(n) {
             Some(fetched) => Ok(*fetched),
-            None if operands.lists.is_empty() => gpu.at(kept),
+            None if operands.lists.is_empty() => there(list),
             // What a launch reads and the device does not keep is fetched: this is not read.
             None => Ok(Address::default()),
         };
-        let indptr = gpu.at(arcs.indptr)?;
-        let (indices, positions) = (listed(0, arcs.indices)?, listed(1, arcs.positions)?);
+        let indptr = there(List::First)?;
+        let (indices, positions) = (listed(0, List::Ends)?, listed(1, List::Positions)?);
         let argument = |parameter: &Parameter| match *parameter {
             Parameter::Indptr => indptr.0,
             Parameter::Indices => indices.0,
@@ -450,14 +460,15 @@ fn section(
     rows: Range<u64>,
 ) -> Result<Section, Stop> {
     let first = |row: u64| arcs.indptr.get(row as usize).copied().unwrap_or(0);
-    let (hubs, count, chunks) = match arcs.indptr.is_empty() {
-        true => Default::default(),
-        false => tables.of(gpu, arcs.indptr, &rows)?,
+    let (hubs, count, chunks) = match arcs.table {
+        Some(table) => tables.of(gpu, (table, arcs.indptr), &rows)?,
+        None => Default::default(),
     };
-    let ordered = loaded.source.schedule.ordered() && !arcs.indptr.is_empty();
-    let order = match ordered {
-        true => tables.order(gpu, arcs.indptr, &rows)?,
-        false => Address::default(),
+    let order = match arcs.table {
+        Some(table) if loaded.source.schedule.ordered() => {
+            tables.order(gpu, (table, arcs.indptr), &rows)?
+        }
+        _ => Address::default(),
     };
     let size = Size {
         rows: rows.end - rows.start,

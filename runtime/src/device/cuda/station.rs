@@ -7,6 +7,8 @@ use super::mail::Streams;
 use super::moments::Moments;
 use crate::RuntimeError;
 use crate::executor::Fault;
+use crate::part::Part;
+use crate::part::lists::List;
 use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
@@ -36,8 +38,7 @@ pub(super) struct Station {
     pub(super) zeros: Address,
     /// The sections of rows that kernels over arcs are launched over, with their hubs.
     pub(super) tables: Tables,
-    /// For each own vertex a bit for each of the training, validation and test set.
-    pub(super) sets: Vec<u32>,
+    pub(super) targets: Targets,
     /// A number for each time that a history is kept in a run: whether it was not finite.
     pub(super) flags: Address,
     /// Bytes of these.
@@ -52,12 +53,45 @@ pub(super) struct Station {
     pub(super) sent: u64,
 }
 
+/// What losses and metrics compare the own vertices with; address 0 is what there is not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Targets {
+    /// For each vertex a bit for each of the training, validation and test set.
+    pub(super) sets: Address,
+    /// For each vertex its class.
+    pub(super) labels: Address,
+    /// For each vertex a number for each class.
+    pub(super) values: Address,
+}
+
 /// What a rank's instructions need beside buffers.
 #[derive(Default)]
 struct Needs {
     scratch_bytes: u64,
     zero_bytes: u64,
     flags: u64,
+}
+
+impl Targets {
+    /// Copies them to the device.
+    fn new(gpu: &mut Gpu, part: &Part) -> Result<Self, DriverError> {
+        let set = |v: usize| {
+            let bits = part.splits.iter().enumerate();
+            bits.map(|(n, set)| u32::from(set.get(v) == Some(&true)) << n)
+                .sum()
+        };
+        let sets: Vec<u32> = (0..part.inner).map(set).collect();
+        let mut targets = Self {
+            sets: gpu.put_list(&sets)?,
+            ..Self::default()
+        };
+        match &part.labels {
+            Labels::None => {}
+            Labels::Single(labels) => targets.labels = gpu.put_list(labels)?,
+            Labels::Multi { values, .. } => targets.values = gpu.put_list(values)?,
+        }
+        Ok(targets)
+    }
 }
 
 impl Station {
@@ -73,21 +107,11 @@ impl Station {
         moments: &mut Moments,
     ) -> Result<Self, RuntimeError> {
         let rank = &beginning.rank;
-        let set = |v: usize| {
-            let bits = rank.part.splits.iter().enumerate();
-            bits.map(|(n, set)| u32::from(set.get(v) == Some(&true)) << n)
-                .sum()
-        };
-        let sets: Vec<u32> = (0..rank.part.inner).map(set).collect();
-        gpu.keep(&sets)?;
-        match &rank.part.labels {
-            Labels::None => {}
-            Labels::Single(labels) => gpu.keep(labels)?,
-            Labels::Multi { values, .. } => gpu.keep(values)?,
+        for list in rank.part.lists() {
+            let numbers = rank.part.list(list).ok_or(Fault::Missing("a list"));
+            gpu.keep(rank.number, list, numbers.map_err(Stop::from)?)?;
         }
-        let (lists, offsets) = rank.part.lists();
-        lists.into_iter().try_for_each(|list| gpu.keep(list))?;
-        offsets.into_iter().try_for_each(|list| gpu.keep(list))?;
+        let targets = Targets::new(gpu, &rank.part)?;
         let streams = Streams {
             compute: gpu.driver.stream(false)?,
             messages: gpu.driver.stream(true)?,
@@ -102,7 +126,7 @@ impl Station {
             scratch: Address::default(),
             zeros: Address::default(),
             tables: Tables::new(hub_arcs),
-            sets,
+            targets,
             flags: Address::default(),
             flag_bytes: 0,
             flagged: Vec::new(),
@@ -236,6 +260,11 @@ impl Station {
         }
         self.own.place.chunk = None;
         Ok(needs)
+    }
+
+    /// Where a list lies.
+    pub(super) fn list(&self, gpu: &Gpu, list: List) -> Result<Address, Fault> {
+        gpu.at(self.own.number, list)
     }
 
     /// An address in the rank's buffers.

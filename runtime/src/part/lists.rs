@@ -1,0 +1,223 @@
+//! The lists of numbers that instructions read beside buffers, each with a name. The processor reads a list where
+//! the rank keeps it, a device where its copy lies; both say by the same name which one they mean.
+
+use super::{Part, Walkable, index, sliced};
+use crate::chunks::Set;
+use crate::whole::over_all;
+use gnnc_codegen::walk::Walk;
+use gnnc_ir::EdgeSet;
+use gnnc_ir::program::{Extent, Product};
+
+/// A list of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum List {
+    /// Global ids of the vertices of rows.
+    Ids(Over),
+    /// The own rows that another rank reads: the n-th one that reads some.
+    Sent(u32),
+    /// Ids of the vertices of a rank among the rows that are moved.
+    Moved(Option<Set>, u32),
+    /// The places of these among the rows of that rank, where not all rows are moved.
+    Places(Set, u32),
+    /// The first entry of each row of a table, and one past the last.
+    First(Table),
+    /// The other end of each entry.
+    Ends(Table),
+    /// The position of each entry where its values lie, if they lie in another order.
+    Positions(Table),
+}
+
+/// Which vertices rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Over {
+    /// Those of the rank, then its halo.
+    Own,
+    /// All of the graph.
+    All,
+}
+
+/// Entries by rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    Arcs(Over, EdgeSet, By),
+    Features(FeaturesOf, By),
+}
+
+/// Whose features are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FeaturesOf {
+    /// All columns of the own vertices.
+    OwnRows,
+    /// The own columns of all vertices.
+    OwnColumns,
+}
+
+/// What the rows of a table are: ends or types of arcs; vertices have their features like arcs that lead to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum By {
+    Destination,
+    Source,
+    Type,
+}
+
+/// The numbers of a list.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Numbers<'a> {
+    Rows(&'a [u32]),
+    Places(&'a [u64]),
+}
+
+impl List {
+    /// Whether all ranks of a machine have the same one.
+    pub(crate) fn shared(self) -> bool {
+        match self {
+            Self::Ids(over)
+            | Self::First(Table::Arcs(over, ..))
+            | Self::Ends(Table::Arcs(over, ..))
+            | Self::Positions(Table::Arcs(over, ..)) => over == Over::All,
+            Self::Moved(..) | Self::Places(..) => true,
+            Self::Sent(_)
+            | Self::First(Table::Features(..))
+            | Self::Ends(Table::Features(..))
+            | Self::Positions(Table::Features(..)) => false,
+        }
+    }
+}
+
+impl Over {
+    /// The rows of an extent.
+    pub(crate) fn of(rows: Extent) -> Self {
+        match over_all(rows) {
+            true => Self::All,
+            false => Self::Own,
+        }
+    }
+}
+
+impl Table {
+    /// The arcs of a set that a kernel over `rows` walks, if it walks any.
+    pub(crate) fn arcs(rows: Extent, set: EdgeSet, walk: Walk) -> Option<Self> {
+        let by = match walk {
+            Walk::Rows => return None,
+            Walk::Arcs | Walk::ArcsByDestination => By::Destination,
+            Walk::ArcsBySource => By::Source,
+            Walk::ArcsByType => By::Type,
+        };
+        Some(Self::Arcs(Over::of(rows), set, by))
+    }
+
+    /// The non-zeros of features that a product walks, their values in a buffer of this extent.
+    pub(crate) fn features(values: Extent, product: Product) -> Self {
+        let of = match sliced(values) {
+            0 => FeaturesOf::OwnRows,
+            _ => FeaturesOf::OwnColumns,
+        };
+        let by = match product {
+            Product::Tn => By::Source,
+            Product::Nn | Product::Nt => By::Destination,
+        };
+        Self::Features(of, by)
+    }
+}
+
+impl<'a> Numbers<'a> {
+    /// Rows, if it is a list of these.
+    pub(crate) fn rows(self) -> Option<&'a [u32]> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::Places(_) => None,
+        }
+    }
+}
+
+impl Part {
+    /// The numbers of a list, if the rank has it.
+    pub(crate) fn list(&self, list: List) -> Option<Numbers<'_>> {
+        Some(match list {
+            List::Ids(over) => Numbers::Rows(self.ids(over)),
+            List::Sent(reader) => Numbers::Rows(&self.send.get(reader as usize)?.1),
+            List::Moved(set, rank) => {
+                let ids = match set {
+                    None => &self.whole.owned,
+                    Some(set) => &self.whole.chunks.set(set)?.ids,
+                };
+                Numbers::Rows(ids.get(rank as usize)?)
+            }
+            List::Places(set, rank) => {
+                Numbers::Rows(self.whole.chunks.set(set)?.rows.get(rank as usize)?)
+            }
+            List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
+            List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),
+            List::Positions(table) => Numbers::Rows(self.table(table)?.1),
+        })
+    }
+
+    /// A table, with the positions of its entries where they lie in another order.
+    pub(crate) fn table(&self, table: Table) -> Option<(&Walkable, &[u32])> {
+        match table {
+            Table::Arcs(over, set, by) => {
+                let arcs = match over {
+                    Over::All => &self.whole.arcs,
+                    Over::Own => &self.arcs,
+                };
+                let arcs = arcs[index(set)].as_ref()?;
+                match by {
+                    By::Destination => Some((&arcs.by_destination, &[])),
+                    By::Source => arcs.by_source.as_ref().map(both),
+                    By::Type => arcs.by_type.as_ref().map(|arcs| (arcs, &[][..])),
+                }
+            }
+            Table::Features(of, by) => {
+                let features = self.features[of as usize].as_ref()?;
+                match by {
+                    By::Destination => Some((&features.by_row, &[])),
+                    By::Source => features.by_column.as_ref().map(both),
+                    By::Type => None,
+                }
+            }
+        }
+    }
+
+    /// The names of all lists that kernels and messages read where the rank keeps them.
+    pub(crate) fn lists(&self) -> Vec<List> {
+        let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
+        lists.extend((0..self.send.len() as u32).map(List::Sent));
+        let ranks = 0..self.whole.owned.len() as u32;
+        lists.extend(ranks.clone().map(|rank| List::Moved(None, rank)));
+        for set in self.whole.chunks.sets() {
+            let of = |rank| [List::Moved(Some(set), rank), List::Places(set, rank)];
+            lists.extend(ranks.clone().flat_map(of));
+        }
+        for set in [EdgeSet::Plain, EdgeSet::Looped] {
+            for (over, arcs) in [(Over::Own, &self.arcs), (Over::All, &self.whole.arcs)] {
+                let [by_destination, by_source] =
+                    arcs[index(set)].as_ref().map_or([false; 2], |a| a.kept);
+                for (by, kept) in [
+                    (By::Destination, by_destination),
+                    (By::Source, by_source),
+                    (By::Type, true),
+                ] {
+                    lists.extend(self.lists_of(Table::Arcs(over, set, by), kept));
+                }
+            }
+        }
+        for of in [FeaturesOf::OwnRows, FeaturesOf::OwnColumns] {
+            for by in [By::Destination, By::Source] {
+                lists.extend(self.lists_of(Table::Features(of, by), true));
+            }
+        }
+        lists
+    }
+
+    /// The lists of a table that the rank has; of one whose entries are fetched, only where rows begin.
+    fn lists_of(&self, table: Table, kept: bool) -> impl Iterator<Item = List> {
+        let first = self.table(table).map(|_| List::First(table));
+        let entries = [List::Ends(table), List::Positions(table)];
+        let entries = entries.into_iter().filter(move |_| kept && first.is_some());
+        first.into_iter().chain(entries)
+    }
+}
+
+fn both((walkable, positions): &(Walkable, Vec<u32>)) -> (&Walkable, &[u32]) {
+    (walkable, positions)
+}
