@@ -329,6 +329,29 @@ impl Body {
     }
 }
 
+impl Kernel {
+    /// Whether it treats every number of its operands alike, wherever it lies: a map of consecutive numbers, and of
+    /// numbers that are the same everywhere.
+    pub fn is_flat(&self) -> bool {
+        let rows = matches!(
+            self.body,
+            Body::Map {
+                over: Over::Rows,
+                ..
+            }
+        );
+        let consecutive = |operand: &Operand| {
+            let lies = operand.at == At::One || operand.at == At::Row && operand.stride == 1;
+            lies && operand.offset == 0 && operand.picked.is_none()
+        };
+        let mut operands = self.inputs.iter().chain(&self.outputs);
+        rows && self.heads == 1
+            && self.width == 1
+            && self.masks.is_empty()
+            && operands.all(consecutive)
+    }
+}
+
 impl Operand {
     /// A contiguous operand of `heads x width` columns.
     pub fn dense(at: At, heads: u32, width: u32) -> Self {

@@ -25,6 +25,7 @@ mod sizes;
 mod skip;
 mod skipping;
 pub mod text;
+mod together;
 mod transfer;
 mod uses;
 pub mod verify;
@@ -34,6 +35,7 @@ pub use pipeline::{Neighbour, Passage, Pipeline};
 pub use sizes::{RankSizes, Reach};
 pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
 pub use skipping::{RULES, Skipping};
+pub use together::{Once, Together, together};
 pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.

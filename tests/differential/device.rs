@@ -13,6 +13,8 @@ mod finds;
 mod host;
 #[path = "device/runs.rs"]
 pub mod runs;
+#[path = "device/together.rs"]
+mod together;
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};

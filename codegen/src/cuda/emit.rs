@@ -17,6 +17,8 @@ pub struct Emit<'a> {
     pub team: u32,
     /// Whether teams may take rows in another order.
     pub ordered: bool,
+    /// The block among those that share the rows, and how many there are.
+    pub block: [&'static str; 2],
     /// The text so far.
     pub text: Text,
     names: Vec<String>,
@@ -30,6 +32,7 @@ impl<'a> Emit<'a> {
             shape: schedule.shape,
             team: schedule.team,
             ordered: schedule.ordered(),
+            block: ["blockIdx.x", "gridDim.x"],
             text: Text::default(),
             names: schedule.entries().map(str::to_owned).collect(),
         }
@@ -68,8 +71,9 @@ impl<'a> Emit<'a> {
 
     /// Opens the loop of teams over `items`, which the whole block runs equally often.
     pub fn stride(&mut self, teams: u32, items: &str) {
+        let [block, blocks] = self.block;
         self.text.open(format!(
-            "for (u64 base = (u64)blockIdx.x * {teams}u; base < {items}; base += (u64)gridDim.x * {teams}u)"
+            "for (u64 base = (u64){block} * {teams}u; base < {items}; base += (u64){blocks} * {teams}u)"
         ));
     }
 

@@ -8,10 +8,16 @@ impl Emit<'_> {
     /// `out_i[row, h, c] = values_i`. All values of an element are known before one is stored,
     /// because an output may be an input.
     pub fn map(&mut self, values: &[Expr]) {
+        self.entry(0);
+        self.map_rows(values);
+        self.text.close();
+    }
+
+    /// The same inside of an entry point.
+    pub fn map_rows(&mut self, values: &[Expr]) {
         let exprs: Vec<&Expr> = values.iter().collect();
         let vector = self.shape.vector;
         let groups = self.kernel.heads * self.kernel.width / vector;
-        self.entry(0);
         self.items(groups, &exprs, |emit| {
             emit.text.open("if (active)");
             let at = match (groups, vector) {
@@ -34,6 +40,5 @@ impl Emit<'_> {
             }
             emit.text.close();
         });
-        self.text.close();
     }
 }

@@ -26,6 +26,7 @@ pub mod nvrtc;
 mod prelude;
 pub mod schedule;
 mod text;
+pub mod together;
 
 pub use schedule::{Hubs, Launch, Parameter, Schedule, Size, by_degree};
 

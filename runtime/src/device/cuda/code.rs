@@ -6,9 +6,12 @@ use crate::programs::Programs;
 use crate::sparse::{self, Key};
 use gnnc_codegen::CodegenError;
 use gnnc_codegen::cuda::library::{self, Entry};
+use gnnc_codegen::cuda::together::{self, Together};
 use gnnc_codegen::cuda::{Source, generate, module};
 use gnnc_ir::flatten::flatten;
 use gnnc_ir::kernel::{Body, Kernel, Operand};
+use gnnc_ir::program::Program;
+use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +29,14 @@ pub(super) struct Loaded {
     pub(super) kernel: Kernel,
     pub(super) source: Source,
     functions: Vec<Function>,
+    /// For several sets of operands at once, if a program has such launches.
+    pub(super) together: Option<LoadedTogether>,
+}
+
+/// The entry point of a kernel for several sets of operands.
+pub(super) struct LoadedTogether {
+    pub(super) source: Together,
+    pub(super) function: Function,
 }
 
 impl Loaded {
@@ -83,7 +94,23 @@ impl Code {
                 sparse.insert(key, place(&sparse::kernel(key), number)?);
             }
         }
-        let text = module(sources.iter().map(|(_, source)| source)) + "\n" + &library::text();
+        let mut merged: BTreeMap<usize, Together> = BTreeMap::new();
+        for (program, places) in programs.all().iter().zip(&places) {
+            for place in merged_kernels(program).filter_map(|number| places.get(number)) {
+                let (kernel, source) = &sources[*place];
+                let name = format!("{}_together", source.name);
+                let found =
+                    together::together(kernel, &name).map_err(|e| RuntimeError::Kernel {
+                        kernel: *place,
+                        source: CodegenError::Invalid(e),
+                    })?;
+                merged.extend(found.map(|found| (*place, found)));
+            }
+        }
+        let mut text = module(sources.iter().map(|(_, source)| source)) + "\n" + &library::text();
+        merged
+            .values()
+            .for_each(|m| text = [&text[..], &m.text].join("\n"));
         let entries = |source: &Source| -> Vec<(String, usize)> {
             let entries = source.schedule.entries();
             entries
@@ -95,6 +122,10 @@ impl Code {
             names.extend(entries(source));
         }
         names.extend(Entry::ALL.map(|entry| (entry.name().to_owned(), entry.arguments())));
+        let further = merged
+            .values()
+            .map(|m| (m.name.clone(), together::ARGUMENTS));
+        names.extend(further);
         let wanted: Vec<(&str, usize)> = names.iter().map(|(name, n)| (&name[..], *n)).collect();
         let mut functions = driver.load(&text, &wanted)?.into_iter();
         let mut loaded = Vec::with_capacity(sources.len());
@@ -104,13 +135,23 @@ impl Code {
                 kernel,
                 functions: functions.by_ref().take(count).collect(),
                 source,
+                together: None,
             }));
+        }
+        let library = Entry::ALL
+            .into_iter()
+            .zip(functions.by_ref().take(Entry::ALL.len()));
+        let library = library.collect();
+        for ((place, source), function) in merged.into_iter().zip(functions) {
+            if let Some(loaded) = loaded.get_mut(place).and_then(Arc::get_mut) {
+                loaded.together = Some(LoadedTogether { source, function });
+            }
         }
         Ok(Self {
             loaded,
             programs: places,
             sparse,
-            library: Entry::ALL.into_iter().zip(functions).collect(),
+            library,
         })
     }
 
@@ -131,4 +172,12 @@ impl Code {
         let found = self.library.iter().find(|(known, _)| *known == entry);
         found.map_or(Function(u32::MAX), |(_, function)| *function)
     }
+}
+
+/// Numbers of the kernels that a program launches together.
+fn merged_kernels(program: &Program) -> impl Iterator<Item = usize> {
+    let lists = Phase::ALL.into_iter();
+    let all = lists.flat_map(|phase| gnnc_ir::program::together(program.list(phase), program));
+    let launches = all.flat_map(|together| together.launches);
+    launches.map(|once| once.launch.kernel.0 as usize)
 }

@@ -16,6 +16,7 @@ mod gpu;
 mod launch;
 pub mod live;
 mod mail;
+mod merged;
 mod moments;
 mod moves;
 mod run;

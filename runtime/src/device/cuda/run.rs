@@ -51,6 +51,9 @@ struct Turn<'a> {
     acts: VecDeque<Act>,
     begun: Option<(Event, u64)>,
     done: bool,
+    phase: Phase,
+    /// The place in the list up to which instructions were launched together.
+    merged: usize,
     times: Vec<Timed<'a>>,
 }
 
@@ -271,6 +274,8 @@ impl Device {
             acts: VecDeque::new(),
             begun: None,
             done: false,
+            phase,
+            merged: 0,
             times: Vec::new(),
         };
         let mut turns: Vec<Turn> = self.stations.iter().zip(programs).map(begin).collect();
@@ -353,6 +358,14 @@ impl Device {
                 ..
             } = self;
             let station = &mut stations[place];
+            let at = turn.steps.path().next().unwrap_or(0);
+            if at < turn.merged {
+                continue;
+            }
+            if let Some(end) = station.launch_merged(gpu, (turn.phase, at), moments)? {
+                turn.merged = end;
+                continue;
+            }
             match station.acts(gpu, &step, moment)? {
                 Some(acts) => turn.acts = acts.into(),
                 None => station.compute(gpu, &step, moment, moments)?,

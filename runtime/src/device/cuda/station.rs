@@ -4,6 +4,7 @@ use super::driver::{Address, DriverError, Event, HostAddress, Stream};
 use super::gpu::Gpu;
 use super::launch::{Section, Stop, Tables};
 use super::mail::Streams;
+use super::merged::Merged;
 use super::moments::Moments;
 use crate::RuntimeError;
 use crate::executor::Fault;
@@ -45,6 +46,8 @@ pub(super) struct Station {
     pub(super) flag_bytes: u64,
     /// What to say of each of them.
     pub(super) flagged: Vec<crate::Failure>,
+    /// What is launched together, by the list and the place of its first instruction there.
+    pub(super) merged: BTreeMap<(Phase, usize), Merged>,
     /// Recorded where messages may be packed.
     pub(super) computed: Event,
     /// Reached where the messages of a tag are packed.
@@ -130,6 +133,7 @@ impl Station {
             flags: Address::default(),
             flag_bytes: 0,
             flagged: Vec::new(),
+            merged: BTreeMap::new(),
             computed: gpu.driver.event(false)?,
             packed: BTreeMap::new(),
             sent: 0,
@@ -151,6 +155,7 @@ impl Station {
         station.arena = gpu.driver.allocate(station.arena_bytes.max(4))?;
         station.scratch = station.arena.plus(scratch);
         let persistent = layout.persistent_bytes;
+        station.merge(gpu)?;
         if persistent > 0 {
             gpu.driver.clear(gpu.main, station.arena, persistent)?;
         }

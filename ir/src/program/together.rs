@@ -1,0 +1,246 @@
+//! Launches that do not depend on each other and treat every number of their operands alike, one after the other,
+//! such as the updates of all parameters. A device may do them in one launch.
+
+use super::{Extent, Instr, Launch, Program};
+use crate::access::{Access, accesses, ordered};
+use std::ops::Range;
+
+/// Several launches: those of consecutive instructions of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together<'a> {
+    /// The instructions.
+    pub instrs: Range<usize>,
+    /// Their launches, in order.
+    pub launches: Vec<Once<'a>>,
+}
+
+/// A launch in an iteration of the loop around it, or in iteration 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Once<'a> {
+    /// The place of its instruction in the list.
+    pub at: usize,
+    /// What is launched.
+    pub launch: &'a Launch,
+    /// The index of the loop.
+    pub iteration: u32,
+}
+
+impl<'a> Together<'a> {
+    /// The launches of each kernel that read the same numbers of the moment, which can be one.
+    pub fn by_kernel(&self) -> Vec<Vec<Once<'a>>> {
+        let mut found: Vec<Vec<Once>> = Vec::new();
+        for once in &self.launches {
+            let alike = |other: &Once| {
+                let [a, b] = [once.launch, other.launch];
+                (a.kernel, &a.scalars) == (b.kernel, &b.scalars)
+            };
+            match found.iter_mut().find(|same| same.iter().all(alike)) {
+                Some(same) => same.push(*once),
+                None => found.push(vec![*once]),
+            }
+        }
+        found
+    }
+}
+
+/// All of them in a list, loops and chunks in it left out; each has at least two launches.
+pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
+    let mut found: Vec<Together> = Vec::new();
+    let mut before: Vec<Access> = Vec::new();
+    for (at, instr) in list.iter().enumerate() {
+        let Some((launch, count)) = flat(instr, program) else {
+            continue;
+        };
+        let once = |iteration| Once {
+            at,
+            launch,
+            iteration,
+        };
+        let uses = accesses(instr, program);
+        match found.last_mut() {
+            Some(last) if last.instrs.end == at && !ordered(&before, &uses, program) => {
+                last.instrs.end += 1;
+                last.launches.extend((0..count).map(once));
+                before.extend(uses);
+            }
+            _ => {
+                found.push(Together {
+                    instrs: at..at + 1,
+                    launches: (0..count).map(once).collect(),
+                });
+                before = uses;
+            }
+        }
+    }
+    found.retain(|together| together.launches.len() > 1);
+    found
+}
+
+/// The launch of an instruction that treats every number alike, and how often it is run, one time like the other.
+fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
+    let (launch, count) = match instr {
+        Instr::Launch(launch) => (launch, 1),
+        Instr::Repeat { count, body, .. } => match &body[..] {
+            [Instr::Launch(launch)] => (launch, *count),
+            _ => return None,
+        },
+        Instr::MatMul { .. }
+        | Instr::SparseMatMul { .. }
+        | Instr::SparseDropout { .. }
+        | Instr::Densify { .. }
+        | Instr::HaloExchange { .. }
+        | Instr::HaloReduce { .. }
+        | Instr::AllReduce { .. }
+        | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
+        | Instr::Loss { .. }
+        | Instr::Metrics { .. }
+        | Instr::Chunks { .. }
+        | Instr::Send(_)
+        | Instr::Receive(_)
+        | Instr::Move { .. }
+        | Instr::Remember { .. } => return None,
+    };
+    let kernel = program.kernels.get(launch.kernel.0 as usize)?;
+    let fixed = matches!(launch.rows, Extent::Fixed(_)) && launch.chunk.is_none();
+    // Iterations write slots of their own, and what is written is read only where it is.
+    let apart = |out: &super::Ref| {
+        let slots = program.buffers.get(out.buffer.0 as usize);
+        let slots = slots.map_or(0, |buffer| buffer.slots);
+        let mut same = launch.inputs.iter().chain(&launch.outputs);
+        (count == 1 || out.in_loop && slots >= count)
+            && same.all(|other| other.buffer != out.buffer || other == out)
+    };
+    let whole = fixed && kernel.is_flat() && launch.outputs.iter().all(apart);
+    whole.then_some((launch, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Expr, Value};
+    use crate::kernel::{At, Body, Kernel, Operand, Over};
+    use crate::op::Unary;
+    use crate::program::{Buffer, BufferId, KernelId, Ref, Role};
+
+    fn program() -> Program {
+        let flat = Operand::dense(At::Row, 1, 1);
+        let value = Expr {
+            values: vec![Value::Load(0), Value::Unary(Unary::Exp, 0)],
+        };
+        let kernel = Kernel {
+            body: Body::Map {
+                over: Over::Rows,
+                values: vec![value],
+            },
+            heads: 1,
+            width: 1,
+            inputs: vec![flat],
+            outputs: vec![flat],
+            masks: Vec::new(),
+            scalars: 0,
+        };
+        let buffer = |n: u32| Buffer {
+            name: format!("b{n}"),
+            extent: Extent::Fixed(4),
+            columns: 1,
+            slots: 3,
+            storage: Default::default(),
+            role: Role::Temp,
+        };
+        Program {
+            kernels: vec![kernel],
+            buffers: (0..4).map(buffer).collect(),
+            ..Program::default()
+        }
+    }
+
+    fn launch(from: u32, to: u32, in_loop: bool) -> Instr {
+        let at = |buffer| Ref {
+            buffer: BufferId(buffer),
+            base: 0,
+            in_loop,
+        };
+        Instr::Launch(Launch {
+            kernel: KernelId(0),
+            rows: Extent::Fixed(4),
+            inputs: vec![at(from)],
+            outputs: vec![at(to)],
+            scalars: Vec::new(),
+            sites: Vec::new(),
+            lists: Vec::new(),
+            chunk: None,
+        })
+    }
+
+    fn repeat(count: u32, body: Instr) -> Instr {
+        Instr::Repeat {
+            count,
+            reverse: false,
+            body: vec![body],
+        }
+    }
+
+    fn found(list: &[Instr], program: &Program) -> Vec<(Range<usize>, usize)> {
+        let found = together(list, program).into_iter();
+        found.map(|t| (t.instrs, t.launches.len())).collect()
+    }
+
+    #[test]
+    fn updates_in_place_and_of_stacks_are_together() {
+        let updates = [
+            launch(0, 0, false),
+            repeat(3, launch(1, 1, true)),
+            launch(2, 2, false),
+        ];
+        assert_eq!(found(&updates, &program()), [(0..3, 5)]);
+        let iterations: Vec<u32> = together(&updates, &program())[0]
+            .launches
+            .iter()
+            .map(|once| once.iteration)
+            .collect();
+        assert_eq!(iterations, [0, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn what_reads_a_result_begins_anew() {
+        let list = [
+            launch(0, 1, false),
+            launch(2, 3, false),
+            launch(1, 2, false),
+            launch(0, 1, false),
+        ];
+        // The third reads what the first wrote, the fourth writes what the third reads.
+        assert_eq!(found(&list, &program()), [(0..2, 2)]);
+        let apart = [
+            launch(0, 0, false),
+            Instr::AllReduce {
+                buffers: Vec::new(),
+            },
+            launch(1, 1, false),
+        ];
+        assert_eq!(found(&apart, &program()), []);
+    }
+
+    #[test]
+    fn iterations_that_meet_and_other_kernels_stay_apart() {
+        // One slot for all iterations, and fewer slots than iterations.
+        assert_eq!(found(&[repeat(3, launch(0, 0, false))], &program()), []);
+        assert_eq!(found(&[repeat(4, launch(0, 0, true))], &program()), []);
+        assert_eq!(
+            found(&[repeat(3, launch(0, 0, true))], &program()),
+            [(0..1, 3)]
+        );
+        let both = [launch(0, 0, false), launch(1, 1, false)];
+        let changed = |change: &dyn Fn(&mut Kernel)| {
+            let mut program = program();
+            change(&mut program.kernels[0]);
+            found(&both, &program).len()
+        };
+        assert_eq!(changed(&|_| ()), 1);
+        assert_eq!(changed(&|kernel| kernel.width = 2), 0);
+        assert_eq!(changed(&|kernel| kernel.inputs[0].stride = 2), 0);
+        assert_eq!(changed(&|kernel| kernel.inputs[0].offset = 1), 0);
+    }
+}

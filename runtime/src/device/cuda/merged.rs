@@ -1,0 +1,130 @@
+//! Launches that do not depend on each other in one launch a kernel: the updates of all parameters.
+
+use super::driver::{Address, Function, Launch, Touched};
+use super::gpu::{Gpu, read};
+use super::launch::{Arcs, Operands, Stop};
+use super::moments::Moments;
+use super::station::Station;
+use super::touched::touched;
+use crate::RuntimeError;
+use crate::executor::Fault;
+use gnnc_codegen::cuda::schedule::BLOCK;
+use gnnc_codegen::cuda::together::Set;
+use gnnc_ir::program::{Once, ScalarRef, together};
+use gnnc_ir::trace::Phase;
+use std::sync::Arc;
+
+/// What consecutive instructions of a list do, for all of them.
+pub(super) struct Merged {
+    /// One past the last of them.
+    pub(super) end: usize,
+    launches: Vec<Kept>,
+}
+
+/// A launch for several ones of the same kernel.
+struct Kept {
+    function: Function,
+    table: Address,
+    sets: u64,
+    blocks: u32,
+    scalars: Vec<ScalarRef>,
+    touched: Vec<Touched>,
+}
+
+impl Station {
+    /// Finds what is launched together, and copies its tables to the device; buffers lie where they stay.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(super) fn merge(&mut self, gpu: &mut Gpu) -> Result<(), RuntimeError> {
+        let program = Arc::clone(&self.own.program);
+        for phase in Phase::ALL {
+            for found in together(program.list(phase), &program) {
+                let mut launches = Vec::new();
+                for same in found.by_kernel() {
+                    launches.extend(self.kept(gpu, &same)?);
+                }
+                let end = found.instrs.end;
+                let merged = Merged { end, launches };
+                self.merged.insert((phase, found.instrs.start), merged);
+            }
+        }
+        Ok(())
+    }
+
+    /// One launch for several ones of the same kernel; none where all of them are over no rows.
+    fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<Kept>, RuntimeError> {
+        let missing = || Stop::Fault(Fault::Missing("a kernel"));
+        let [first, ..] = same else {
+            return Ok(None);
+        };
+        let number = first.launch.kernel.0 as usize;
+        let loaded = gpu.code.kernel(self.program, number).ok_or_else(missing)?;
+        let together = loaded.together.as_ref().ok_or_else(missing)?;
+        let (mut sets, mut used) = (Vec::new(), Vec::new());
+        for Once {
+            launch, iteration, ..
+        } in same
+        {
+            let place = |list: &[gnnc_ir::program::Ref]| -> Vec<Address> {
+                list.iter().map(|at| self.slot(*at, *iteration)).collect()
+            };
+            let operands = Operands {
+                inputs: place(&launch.inputs),
+                outputs: place(&launch.outputs),
+                ..Operands::default()
+            };
+            let rows = self.own.part.sizes.rows(launch.rows);
+            let numbers = |list: &[Address]| list.iter().map(|at| at.0).collect();
+            sets.push(Set {
+                rows,
+                inputs: numbers(&operands.inputs),
+                outputs: numbers(&operands.outputs),
+            });
+            if gpu.checks {
+                let arcs = Arcs::default();
+                used.extend(touched(&loaded.kernel, arcs, &(0..rows), &operands));
+            }
+        }
+        let table = together.source.table(&sets);
+        let blocks = u32::try_from(table.blocks).map_err(|_| missing())?;
+        let at = gpu.put_list(&table.numbers)?;
+        used.push(read(at, 8 * table.numbers.len() as u64));
+        Ok((blocks > 0).then(|| Kept {
+            function: together.function,
+            table: at,
+            sets: sets.len() as u64,
+            blocks,
+            scalars: first.launch.scalars.clone(),
+            touched: used,
+        }))
+    }
+
+    /// Launches what instructions from a place of a list on do together, and says where the list goes on; nothing where
+    /// none begin there.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(super) fn launch_merged(
+        &self,
+        gpu: &mut Gpu,
+        place: (Phase, usize),
+        moments: &Moments,
+    ) -> Result<Option<usize>, Stop> {
+        let Some(merged) = self.merged.get(&place) else {
+            return Ok(None);
+        };
+        for kept in &merged.launches {
+            let scalars = moments.scalars(&kept.scalars);
+            let launch = Launch {
+                function: kept.function,
+                grid: [kept.blocks, 1],
+                block: BLOCK,
+                arguments: &[kept.table.0, kept.sets, scalars.0],
+                touched: &kept.touched,
+            };
+            gpu.driver.launch(self.streams.compute, &launch)?;
+        }
+        Ok(Some(merged.end))
+    }
+}
