@@ -3,6 +3,7 @@
 mod exchange;
 mod host;
 mod lines;
+mod merged;
 mod messages;
 
 use super::fabric::Fabric;
@@ -189,7 +190,8 @@ impl<'a> Compiler<'a> {
     /// The steps, and the names that they refer to.
     pub fn compile(mut self, instrs: &'a [Instr]) -> (Vec<Step>, Vec<Name>) {
         let lines = lines(self.program, instrs, "", &mut self.names);
-        let steps = self.list(&lines);
+        let mut steps = self.list(&lines);
+        self.merge(instrs, &lines, &mut steps);
         (steps, self.names)
     }
 
@@ -307,12 +309,17 @@ impl<'a> Compiler<'a> {
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)`.
     fn kernel(&self, work: &Work) -> f64 {
+        self.busy(work).max(self.cluster.device.launch_floor.0)
+    }
+
+    /// `max(operations / rate, bytes / bandwidth)`.
+    fn busy(&self, work: &Work) -> f64 {
         let device = &self.cluster.device;
         let efficiency = self.cluster.calibration.of(work.class);
         let compute = work.flops.0 / (device.flops * efficiency.compute);
         let bytes = (work.read.0 + work.written.0) as f64;
         let memory = bytes / (device.memory_bandwidth * efficiency.memory);
-        compute.max(memory).max(device.launch_floor.0)
+        compute.max(memory)
     }
 
     /// Passing over `read` and `written` bytes; no time at all if there are none, or if the

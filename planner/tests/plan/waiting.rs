@@ -2,10 +2,13 @@
 
 use crate::model::{HIDDEN, at, program, workload};
 use crate::simulate::{SHAPE, calibrated, cluster, cost, measured, near};
-use gnnc_ir::cluster::Cluster;
+use gnnc_ir::cluster::{Cluster, DeviceKind};
+use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::{
-    Buffer, Extent, Instr, Matrix, Neighbour, Passage, Pipeline, Product, Program, Role, Transfer,
+    Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Passage, Pipeline,
+    Product, Program, Ref, Role, Transfer,
 };
 use gnnc_ir::units::Seconds;
 use gnnc_ir::work::TERMS;
@@ -281,4 +284,72 @@ fn what_lay_for_a_while_is_read_from_farther_memory() {
     let lay = 2.0 * epoch.exposed_communication_seconds.0 / one;
     assert!((lay - lay.round()).abs() < 1e-6, "{lay} messages");
     assert!((1.0..2.0 * f64::from(chunks)).contains(&lay), "{lay}");
+}
+
+/// Launches of few numbers that do not depend on each other take the floor once on a GPU, which makes one of them.
+#[test]
+fn updates_wait_for_one_floor() {
+    let mut program = program(1, SHAPE);
+    let first = program.buffers.len() as u32;
+    for n in 0..3 {
+        program.buffers.push(Buffer {
+            name: format!("p{n}"),
+            extent: Extent::Fixed(4),
+            columns: 1,
+            slots: 5,
+            role: Role::Temp,
+            storage: Default::default(),
+        });
+    }
+    let flat = Operand::dense(At::Row, 1, 1);
+    program.kernels.push(Kernel {
+        body: Body::Map {
+            over: Over::Rows,
+            values: vec![Expr::leaf(Value::Load(0))],
+        },
+        heads: 1,
+        width: 1,
+        inputs: vec![flat],
+        outputs: vec![flat],
+        masks: Vec::new(),
+        scalars: 0,
+    });
+    let kernel = KernelId(program.kernels.len() as u32 - 1);
+    let update = |from: u32, to: u32, in_loop: bool| {
+        let at = |buffer| Ref {
+            buffer: BufferId(first + buffer),
+            base: 0,
+            in_loop,
+        };
+        Instr::Launch(Launch {
+            kernel,
+            rows: Extent::Fixed(4),
+            inputs: vec![at(from)],
+            outputs: vec![at(to)],
+            scalars: Vec::new(),
+            sites: Vec::new(),
+            lists: Vec::new(),
+            chunk: None,
+        })
+    };
+    let stacked = Instr::Repeat {
+        count: 5,
+        reverse: false,
+        body: vec![update(2, 2, true)],
+    };
+    let parts = measured(vec![vec![0]], &[1]);
+    let mut floors = |kind, step: Vec<Instr>| {
+        let mut cluster = cluster(1, 1);
+        cluster.device.kind = kind;
+        program.step = step;
+        let seconds = cost(&program, &cluster, &parts).epoch.seconds.0;
+        seconds / cluster.device.launch_floor.0
+    };
+    let updates = vec![update(0, 0, false), update(1, 1, false), stacked.clone()];
+    assert!(near(floors(DeviceKind::Gpu, updates.clone()), 1.0));
+    assert!(near(floors(DeviceKind::Cpu, updates), 7.0));
+    // The second reads what the first wrote.
+    let chain = vec![update(0, 1, false), update(1, 2, false)];
+    assert!(near(floors(DeviceKind::Gpu, chain), 2.0));
+    assert!(near(floors(DeviceKind::Gpu, vec![stacked]), 1.0));
 }

@@ -1,0 +1,53 @@
+//! Launches that a GPU makes as one.
+
+use super::lines::Line;
+use super::{Compiler, Step};
+use gnnc_ir::cluster::DeviceKind;
+use gnnc_ir::program::{Instr, RankSizes, together};
+
+impl Compiler<'_> {
+    /// Gives the first of several instructions that a GPU launches together what one launch for each kernel takes, the
+    /// others nothing. What was measured stays as it is.
+    pub(super) fn merge(&self, instrs: &[Instr], lines: &[Line], steps: &mut [Step]) {
+        if self.cluster.device.kind != DeviceKind::Gpu || self.costs.is_some() {
+            return;
+        }
+        for found in together(instrs, self.program) {
+            let kernels = found.by_kernel();
+            let of_class = |sizes: &RankSizes| -> f64 {
+                let busy = |at: usize| {
+                    let line = &lines[at];
+                    let work = line.body.first().unwrap_or(line).counts.work(sizes);
+                    work.map_or(0.0, |work| self.busy(&work))
+                };
+                let kernel = |at: &mut dyn Iterator<Item = usize>| -> f64 {
+                    let all: f64 = at.map(busy).sum();
+                    all.max(self.cluster.device.launch_floor.0)
+                };
+                let kernels = kernels.iter();
+                kernels
+                    .map(|same| kernel(&mut same.iter().map(|once| once.at)))
+                    .sum()
+            };
+            let all: Vec<f64> = self.shares.iter().map(of_class).collect();
+            for (n, step) in steps[found.instrs].iter_mut().enumerate() {
+                let share = if n == 0 { 1.0 } else { 0.0 };
+                set(step, &all, share);
+            }
+        }
+    }
+}
+
+/// Sets the seconds of computing, of a loop those of all its iterations, to a share of some.
+fn set(step: &mut Step, all: &[f64], share: f64) {
+    match step {
+        Step::Compute { seconds, .. } => {
+            *seconds = all.iter().map(|seconds| share * seconds).collect();
+        }
+        Step::Loop { count, body, .. } => {
+            let share = share / f64::from((*count).max(1));
+            body.iter_mut().for_each(|step| set(step, all, share));
+        }
+        Step::Transfer { .. } | Step::Move { .. } | Step::Chunks { .. } | Step::Passage { .. } => {}
+    }
+}
