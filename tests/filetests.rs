@@ -5,6 +5,8 @@
 //! listing that `show` names, all if it names none; of a listing the sections that the pass changed. A program
 //! is verified before the pass and after it. `GNNC_BLESS=1 cargo test --test filetests` writes what passes make now.
 
+#![allow(clippy::unwrap_used)]
+
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::verify::{RankData, verify};

@@ -100,6 +100,14 @@ impl VerifiedProgram {
         Ok(Self(program))
     }
 
+    /// A program that was not checked, for tests of what stands behind these checks.
+    ///
+    /// # Safety
+    /// Whoever runs it stops at the first access outside of its memory.
+    pub unsafe fn new_unchecked(program: Arc<Program>) -> Self {
+        Self(program)
+    }
+
     /// The program, to share.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0

@@ -151,7 +151,7 @@ impl Worker {
         let slot = |at: &Ref| self.slot(*at, iteration).range();
         let slots = |refs: &[Ref]| -> Vec<MemoryRange> { refs.iter().map(slot).collect() };
         let mut lists = Lists {
-            ids: MemoryRange::of(self.own.part.ids(launch.rows)),
+            ids: MemoryRange::of(self.own.part.ids(Over::of(launch.rows))),
             scalars: MemoryRange::of(&self.memory.scalars),
             keys: MemoryRange::of(&self.memory.keys),
             ..Lists::default()

@@ -3,9 +3,9 @@
 
 use super::{Part, Walkable, index, sliced};
 use crate::chunks::Set;
-use crate::whole::over_all;
-use gnnc_codegen::walk::Walk;
+
 use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Extent, Product};
 
 /// A list of a rank.
@@ -87,7 +87,7 @@ impl List {
 impl Over {
     /// The rows of an extent.
     pub(crate) fn of(rows: Extent) -> Self {
-        match over_all(rows) {
+        match rows.of_whole_graph() {
             true => Self::All,
             false => Self::Own,
         }

@@ -12,7 +12,6 @@ use gnnc_codegen::cuda::schedule::BLOCK;
 use gnnc_codegen::cuda::together::Set;
 use gnnc_ir::program::{Once, ScalarRef, together};
 use gnnc_ir::trace::Phase;
-use std::sync::Arc;
 
 /// What consecutive instructions of a list do, for all of them.
 pub(super) struct Merged {
@@ -37,7 +36,7 @@ impl Station {
     /// # Errors
     /// The device fails.
     pub(super) fn merge(&mut self, gpu: &mut Gpu) -> Result<(), RuntimeError> {
-        let program = Arc::clone(&self.own.program);
+        let program = self.own.program.clone();
         for phase in Phase::ALL {
             for found in together(program.list(phase), &program) {
                 let mut launches = Vec::new();
