@@ -11,10 +11,12 @@ pub mod changes;
 mod data;
 #[path = "../../tests/differential/layers.rs"]
 mod layers;
+mod listing;
 pub mod models;
 pub mod seeds;
 mod session;
 
+pub use listing::listing;
 pub use session::session;
 
 use changes::{Random, change};
@@ -48,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("workload", workload),
     ("checkpoint", checkpoint),
     ("session", session),
+    ("listing", listing),
 ];
 
 /// Most diagnostics of a model that are rendered: what printing one of them does does not depend on the others.

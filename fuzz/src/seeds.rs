@@ -55,6 +55,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         }
         "checkpoint" => vec![checkpoint()],
         "model" | "array" | "session" => bytes(),
+        "listing" => crate::listing::seeds(),
         other => panic!("there is no target `{other}`"),
     }
 }

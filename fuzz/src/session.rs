@@ -70,7 +70,7 @@ pub fn session(data: &[u8]) {
     }
 }
 
-fn compiled(text: &str, graph: GraphData) -> (Loaded, Compiled) {
+pub(crate) fn compiled(text: &str, graph: GraphData) -> (Loaded, Compiled) {
     let workload = summarise(&graph, &[]).expect("a valid graph has a summary");
     let (model, diagnostics) = Source::new("m.gir", text.to_owned()).check(&workload.facts(), &[]);
     let model = model.unwrap_or_else(|| panic!("a model is refused: {diagnostics:#?}\n{text}"));

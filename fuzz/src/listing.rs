@@ -1,0 +1,114 @@
+//! Programs as text: what verifies runs within its memory.
+
+use crate::session::compiled;
+use gnnc::graph::partition::{Partitioner, Range};
+use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::Place;
+use gnnc::runtime::{RunOptions, Session};
+use gnnc_graph::{Partition, example};
+use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::trace::Phase;
+
+/// Ranks that programs are run on at most.
+const RANKS: u32 = 3;
+/// Instructions that a list of a program that is run executes at most, and columns of its kernels.
+const MOST: u64 = 2000;
+/// Bytes that the buffers of a program that is run take at most.
+const MEMORY: u64 = 16 << 20;
+
+/// Listings: what is read prints to what reads the same, and what also fits the graph of the examples is run on it
+/// for two epochs and an evaluation by kernels that check each access.
+///
+/// # Panics
+/// If an access of a program that was verified is outside of its buffers.
+pub fn listing(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(program) = text.parse::<Program>() else {
+        return;
+    };
+    let printed = program.to_string();
+    let again = printed.parse::<Program>();
+    let again = again.unwrap_or_else(|error| panic!("{error}\n{printed}"));
+    // As text, since a number of a listing may be none and then is not equal to itself.
+    assert_eq!(again.to_string(), printed, "printing is not stable");
+    if is_small(&program) {
+        run(program, &printed);
+    }
+}
+
+fn is_small(program: &Program) -> bool {
+    let wide = |kernel: &gnnc_ir::kernel::Kernel| {
+        u64::from(kernel.heads).saturating_mul(kernel.width.into()) > MOST
+    };
+    let long = |phase: &Phase| executed(program.list(*phase)) > MOST;
+    (1..=RANKS).contains(&program.ranks)
+        && program.pipeline.is_none()
+        && !program.kernels.iter().any(wide)
+        && !Phase::ALL.iter().any(long)
+}
+
+/// Instructions that a list executes.
+fn executed(list: &[Instr]) -> u64 {
+    let counts = list.iter().map(|instr| match instr {
+        Instr::Repeat { count, body, .. } => executed(body).saturating_mul((*count).into()),
+        _ => 1,
+    });
+    counts.fold(1, u64::saturating_add)
+}
+
+fn run(program: Program, text: &str) {
+    let mut data = example::g8();
+    if program.sparse_features {
+        data.features = data.features.to_sparse();
+    }
+    let partition = match program.ranks {
+        1 => Partition::whole(data.vertices()),
+        ranks => Range.partition(&data.topology, ranks).expect("parts of eight vertices"),
+    };
+    let options = RunOptions {
+        checked: true,
+        memory_limit: Some(MEMORY),
+        ..RunOptions::default()
+    };
+    let mut session = match Session::new(program, &data, &partition, options) {
+        Ok(session) => session,
+        Err(error) => return within(&error.to_string(), text),
+    };
+    for _ in 0..2 {
+        if let Err(error) = session.epoch() {
+            return within(&error.to_string(), text);
+        }
+    }
+    if let Err(error) = session.evaluate() {
+        within(&error.to_string(), text);
+    }
+}
+
+/// A run may fail, but not because a kernel left its memory.
+fn within(error: &str, text: &str) {
+    assert!(!error.contains("reads or writes outside"), "{error}\n{text}");
+}
+
+/// Programs of small models on the graph of the examples, on one rank and on two.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let bodies = [
+        "loss cross_entropy(x |> gcn_conv(3) |> relu |> gcn_conv(classes), labels, on = train)",
+        "loss cross_entropy(x |> dropout(0.5) |> sage_conv(classes), labels, on = train)",
+        "loss cross_entropy(x |> gat_conv(2, heads = 2) |> linear(classes), labels, on = train)",
+    ];
+    let mut seeds = Vec::new();
+    for body in bodies {
+        let text = format!(
+            "graph g = \"g.npz\"\nmodel m() on g {{\n{body}\n}}\ntrain {{ optimizer = adam(lr = 0.01) }}\n"
+        );
+        let (_, compiled) = compiled(&text, example::g8());
+        for ranks in [1, 2] {
+            let program = compiled.program(&Place::new(Placement::Graph, ranks));
+            let program = program.unwrap_or_else(|error| panic!("{error}\n{text}"));
+            seeds.push(program.to_string().into_bytes());
+        }
+    }
+    seeds
+}
