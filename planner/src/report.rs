@@ -169,7 +169,7 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     };
     let parameters = &choice.parameters;
     if let (Some(alpha), Some(alpha_basis)) = (parameters.alpha, parameters.alpha_basis) {
-        let _ = write!(basis, "; replication {alpha:.3} ({alpha_basis})");
+        let _ = write!(basis, "; replication factor {alpha:.3} ({alpha_basis})");
     }
     if let (Some(imbalance), Some(how)) =
         (parameters.edge_imbalance, parameters.edge_imbalance_basis)

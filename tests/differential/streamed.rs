@@ -294,7 +294,7 @@ fn streamed_is_checked() {
                 launch.chunk = None;
             }
         },
-        "expected a chunk of these arcs",
+        "expected a chunk of the edges",
     );
     refused(
         &|program| {
@@ -313,7 +313,7 @@ fn streamed_is_checked() {
                 .filter(ends)
                 .for_each(|b| b.role = Role::Static);
         },
-        "expected copies of ArcEnds",
+        "expected copies of edge-ends",
     );
     refused(
         &|program| {
