@@ -1,7 +1,7 @@
 """The least time of a training epoch on a machine: compulsory bytes at copy speed, operations at
 GEMM speed, the larger of the two for each operator, added up. docs/benchmarks.md has the formula.
 
-Rows that are gathered count once an arc, as without a cache, so a graph that fits into the cache
+Rows that are gathered count once an edge, as without a cache, so a graph that fits into the cache
 can be faster than its bound.
 """
 
@@ -39,55 +39,55 @@ class Bound:
         for _ in range(3):
             self.add(FLOAT * v * (inner + width), 2 * v * inner * width)
 
-    def aggregate(self, arcs, width, passes=2):
-        """Reduction over the arcs at a width: forward, and with the arcs reversed backward."""
+    def aggregate(self, edges, width, passes=2):
+        """Reduction over the edges at a width: forward, and with the edges reversed backward."""
         v = self.graph["vertices"]
-        moved = arcs * (FLOAT * width + INDEX) + v * (FLOAT * width + OFFSET)
+        moved = edges * (FLOAT * width + INDEX) + v * (FLOAT * width + OFFSET)
         for _ in range(passes):
-            self.add(moved, 2 * arcs * width)
+            self.add(moved, 2 * edges * width)
 
     def adam(self, parameters):
         """Adam: reads weight, gradient and two moments, writes all but the gradient."""
         self.add(7 * FLOAT * parameters, 0)
 
-    def attend(self, arcs, heads, width):
-        """Attention over the arcs. `width` is of all heads together.
+    def attend(self, edges, heads, width):
+        """Attention over the edges. `width` is of all heads together.
 
         Forward gathers the rows and one source score a head. Backward, by source, gathers the
         gradient's rows and three numbers a head (score, logarithm of the sum, product of gradient
-        and result of the destination), writes a number an arc and head, and reads it again by
+        and result of the destination), writes a number an edge and head, and reads it again by
         destination.
         """
         v = self.graph["vertices"]
         rows = v * (FLOAT * width + OFFSET)
-        self.add(arcs * (FLOAT * width + FLOAT * heads + INDEX) + rows, 2 * arcs * width)
+        self.add(edges * (FLOAT * width + FLOAT * heads + INDEX) + rows, 2 * edges * width)
         numbers = 3 * FLOAT * heads + 2 * FLOAT * heads + INDEX
-        self.add(arcs * (FLOAT * width + INDEX + numbers) + 2 * rows, 4 * arcs * width)
+        self.add(edges * (FLOAT * width + INDEX + numbers) + 2 * rows, 4 * edges * width)
 
 
 def bound(model, hidden, graph, machine, heads=8):
     """(seconds, bytes, operations) of an epoch of the two-layer model."""
     total = Bound(graph, machine)
-    arcs, features, classes = graph["edges"], graph["features"], graph["classes"]
+    edges, features, classes = graph["edges"], graph["features"], graph["classes"]
     if model != "sage":
-        arcs += graph["vertices"]  # self loops
+        edges += graph["vertices"]  # self loops
     if model == "gat":
         total.input_product(hidden)
-        total.attend(arcs, heads, hidden)
+        total.attend(edges, heads, hidden)
         total.product(hidden, classes)
-        total.attend(arcs, 1, classes)
+        total.attend(edges, 1, classes)
         total.adam(hidden * (features + classes))
     else:
         maps = 2 if model == "sage" else 1  # of the vertex itself, and of its neighbours
         # X needs no gradient: aggregating it first costs a forward pass only.
         first, later = Bound(graph, machine), Bound(graph, machine)
-        first.aggregate(arcs, hidden)
-        later.aggregate(arcs, features, passes=1)
+        first.aggregate(edges, hidden)
+        later.aggregate(edges, features, passes=1)
         best = min(first, later, key=lambda b: b.seconds)
         for field in ("bytes", "flops", "seconds"):
             setattr(total, field, getattr(best, field))
         total.input_product(maps * hidden)
         total.product(hidden, maps * classes)
-        total.aggregate(arcs, min(hidden, classes))
+        total.aggregate(edges, min(hidden, classes))
         total.adam(maps * hidden * (features + classes))
     return total.seconds, total.bytes, total.flops

@@ -96,7 +96,7 @@ pub struct Measurement {
 #[derive(Clone, Copy)]
 struct Case {
     vertices: u32,
-    arcs: u64,
+    edges: u64,
     features: u32,
     /// Of how many features one is not 0; 1 for dense features.
     sparsity: u32,
@@ -115,12 +115,12 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 /// Sizes between those of a few kilobytes and those of hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { vertices: 2_000, arcs: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
-    Case { vertices: 3_000, arcs: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.03, widths: ALL, epochs: 8 },
-    Case { vertices: 10_000, arcs: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
-    Case { vertices: 16_000, arcs: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
-    Case { vertices: 60_000, arcs: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
-    Case { vertices: 150_000, arcs: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
+    Case { vertices: 2_000, edges: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
+    Case { vertices: 3_000, edges: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.03, widths: ALL, epochs: 8 },
+    Case { vertices: 10_000, edges: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
+    Case { vertices: 16_000, edges: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
+    Case { vertices: 60_000, edges: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
+    Case { vertices: 150_000, edges: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
 ];
 /// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
 /// measured once may be measured then.
@@ -129,9 +129,9 @@ const ROUNDS: usize = 6;
 const QUICK_ROUNDS: usize = 2;
 /// How often rounds are doubled where repeated measurements differ, before that is given up.
 const REPEATS: usize = 2;
-/// Cases with fewer arcs are quick.
+/// Cases with fewer edges are quick.
 const QUICK: u64 = 30_000;
-/// Arcs of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
+/// Edges of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
 /// and larger ones take long to be cut into chunks.
 const STAGED: RangeInclusive<u64> = 100_000..=500_000;
 /// Chunks in stages: messages of one length of a small model and of a large one, which lie in caches and in memory.
@@ -177,7 +177,7 @@ pub fn calibrate<E: From<Error>>(
 ) -> Result<Calibrated, E> {
     let cases: Vec<&Case> = CASES
         .iter()
-        .filter(|case| !options.quick || case.arcs <= QUICK)
+        .filter(|case| !options.quick || case.edges <= QUICK)
         .collect();
     let mut heaps = vec![Heap::new(1)];
     if options.ranks > 1 {
@@ -211,9 +211,9 @@ pub fn calibrate<E: From<Error>>(
 }
 
 impl Case {
-    /// What measuring it takes, about, in units of an arc in an epoch.
+    /// What measuring it takes, about, in units of an edge in an epoch.
     fn work(&self) -> f64 {
-        self.arcs as f64 * self.epochs as f64 + 1e5
+        self.edges as f64 * self.epochs as f64 + 1e5
     }
 
     /// Measures all models on the graph, which is that of a number, in a round.
@@ -234,7 +234,7 @@ impl Case {
         for (name, body, placements) in self.models() {
             for (place, &width) in self.widths.iter().enumerate() {
                 let heads = HEADS[(number + place) % HEADS.len()];
-                let what = format!("{name} of width {width} on {} arcs", self.arcs);
+                let what = format!("{name} of width {width} on {} edges", self.edges);
                 let loaded = self.model(body, (width, heads), &data)?;
                 let compiled = crate::compile(&loaded.model, &loaded.workload)?;
                 for heap in heaps.iter_mut() {
@@ -266,18 +266,18 @@ impl Case {
     ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static [Placement])> {
         let deep = |placements: &[Placement]| placements.contains(&Placement::Pipeline);
         let models = MODELS.iter();
-        models.filter(move |(_, _, placements)| !deep(placements) || self.arcs <= *STAGED.end())
+        models.filter(move |(_, _, placements)| !deep(placements) || self.edges <= *STAGED.end())
     }
 
     /// Whether the graph is cut into chunks for stages.
     fn is_staged(&self, quick: bool) -> bool {
-        STAGED.contains(&self.arcs) || self.arcs <= QUICK && quick
+        STAGED.contains(&self.edges) || self.edges <= QUICK && quick
     }
 
     fn graph(&self) -> Result<GraphData, Error> {
         let rmat = Rmat {
             vertices: self.vertices,
-            arcs: self.arcs,
+            edges: self.edges,
             attributes: Attributes {
                 features: self.features,
                 classes: self.classes,

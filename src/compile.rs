@@ -15,7 +15,7 @@ use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form};
 
 /// Rules that compute scores of attention for vertices, and leave the order of products and aggregations alone.
-/// All are linear in what arcs take: what a pipeline keeps as history is the same before and after them.
+/// All are linear in what edges take: what a pipeline keeps as history is the same before and after them.
 const SCORES: [&str; 4] = ["attention-split", "scale-take", "sum-take", "slice-slice"];
 
 /// A model in the form that was chosen for a workload, with its derivative.

@@ -1,11 +1,11 @@
 //! Aggregations by themselves on a GPU: how long they take, and whether they are right.
 //!
-//! The kernels are those that models become: a weighted sum over in-arcs (`spmm`), a product of the
-//! two ends of each arc (`sddmm`), and attention with heads (`softmax` over the arcs of a vertex,
+//! The kernels are those that models become: a weighted sum over in-edges (`spmm`), a product of the
+//! two ends of each edge (`sddmm`), and attention with heads (`softmax` over the edges of a vertex,
 //! then `attend`, a sum weighted by head).
 
 use crate::Error;
-use gnnc_codegen::cuda::schedule::HUB_ARCS;
+use gnnc_codegen::cuda::schedule::HUB_EDGES;
 use gnnc_graph::Topology;
 use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
@@ -15,7 +15,7 @@ use gnnc_runtime::device::cuda::driver::Driver;
 use gnnc_runtime::device::cuda::single::{Arrays, Loaded, SingleError};
 use serde::{Deserialize, Serialize};
 
-/// Rows (or arcs) whose results are computed again in double precision.
+/// Rows (or edges) whose results are computed again in double precision.
 const CHECKED: usize = 300;
 /// The slope of attention's scores below 0.
 const SLOPE: f32 = 0.2;
@@ -26,13 +26,13 @@ const COPIED: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregation {
-    /// Weighted sums over in-arcs.
+    /// Weighted sums over in-edges.
     Spmm,
-    /// Products of the rows at both ends of each arc.
+    /// Products of the rows at both ends of each edge.
     Sddmm,
-    /// Scores of arcs, normalised over the in-arcs of each vertex, by head.
+    /// Scores of edges, normalised over the in-edges of each vertex, by head.
     Softmax,
-    /// Sums over in-arcs, weighted by head.
+    /// Sums over in-edges, weighted by head.
     Attend,
 }
 
@@ -57,7 +57,7 @@ pub struct Request {
 pub struct Answer {
     /// Seconds of one run, by measurement.
     pub seconds: Vec<f64>,
-    /// Bytes that a run has to move if rows of sources are read once for each arc.
+    /// Bytes that a run has to move if rows of sources are read once for each edge.
     pub bytes: u64,
     /// Bytes on the device.
     pub memory_bytes: u64,
@@ -165,9 +165,9 @@ pub fn measure(
     let kernel = kernel(request)?;
     let ids: Vec<u32> = (0..topology.vertices()).collect();
     let rows = topology.vertices() as usize;
-    let arcs = topology.indices().len();
+    let edges = topology.indices().len();
     let length = |operand: &Operand| match operand.at {
-        At::Edge => arcs * operand.stride as usize,
+        At::Edge => edges * operand.stride as usize,
         _ => rows * operand.stride as usize,
     };
     let inputs: Vec<Vec<f32>> = kernel
@@ -176,8 +176,8 @@ pub fn measure(
         .zip(0..)
         .map(|(operand, seed)| floats(length(operand), seed))
         .collect();
-    let by_arcs = matches!(request.kernel, Aggregation::Sddmm | Aggregation::Softmax);
-    let count = if by_arcs { arcs } else { rows };
+    let by_edges = matches!(request.kernel, Aggregation::Sddmm | Aggregation::Softmax);
+    let count = if by_edges { edges } else { rows };
     let output = vec![0.0; count * kernel.outputs[0].stride as usize];
     let arrays = Arrays {
         indptr: topology.indptr(),
@@ -186,7 +186,7 @@ pub fn measure(
         inputs: inputs.iter().map(Vec::as_slice).collect(),
         outputs: vec![&output],
         rows: rows as u64,
-        hub_arcs: HUB_ARCS,
+        hub_edges: HUB_EDGES,
         ..Arrays::default()
     };
     let loaded = Loaded::new(driver, std::slice::from_ref(&kernel)).map_err(single)?;
@@ -208,7 +208,7 @@ pub fn measure(
     };
     Ok(Answer {
         seconds,
-        bytes: bytes(request, rows as u64, arcs as u64),
+        bytes: bytes(request, rows as u64, edges as u64),
         memory_bytes,
         error: check.error(found),
     })
@@ -255,14 +255,14 @@ fn floats(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(float).collect()
 }
 
-fn bytes(request: &Request, rows: u64, arcs: u64) -> u64 {
+fn bytes(request: &Request, rows: u64, edges: u64) -> u64 {
     let (width, heads) = (u64::from(request.width), u64::from(request.heads));
-    let index = arcs * 4 + rows * 8;
+    let index = edges * 4 + rows * 8;
     index
         + 4 * match request.kernel {
-            Aggregation::Spmm | Aggregation::Attend => arcs * (width + heads) + rows * width,
-            Aggregation::Sddmm => arcs * (width + 1) + rows * width,
-            Aggregation::Softmax => arcs * 2 * heads + rows * heads,
+            Aggregation::Spmm | Aggregation::Attend => edges * (width + heads) + rows * width,
+            Aggregation::Sddmm => edges * (width + 1) + rows * width,
+            Aggregation::Softmax => edges * 2 * heads + rows * heads,
         }
 }
 
@@ -303,32 +303,33 @@ impl Check<'_> {
 
     fn row(&self, v: usize) -> Vec<(usize, f64)> {
         let indptr = self.topology.indptr();
-        let arcs = indptr[v] as usize..indptr[v + 1] as usize;
+        let edges = indptr[v] as usize..indptr[v + 1] as usize;
         let (width, heads) = (self.request.width as usize, self.request.heads as usize);
-        let source = |arc: usize| self.topology.indices()[arc] as usize;
+        let source = |edge: usize| self.topology.indices()[edge] as usize;
         let load = |input: usize, place: usize| f64::from(self.inputs[input][place]);
         match self.request.kernel {
             Aggregation::Spmm | Aggregation::Attend => {
                 let per_head = width / heads;
                 let column = |c: usize| {
-                    let weight = |arc: usize| load(1, arc * heads + c / per_head);
-                    let term = |arc: usize| load(0, source(arc) * width + c) * weight(arc);
-                    (v * width + c, arcs.clone().map(term).sum())
+                    let weight = |edge: usize| load(1, edge * heads + c / per_head);
+                    let term = |edge: usize| load(0, source(edge) * width + c) * weight(edge);
+                    (v * width + c, edges.clone().map(term).sum())
                 };
                 (0..width).map(column).collect()
             }
             Aggregation::Sddmm => {
-                let product = |arc: usize| {
-                    let term = |c: usize| load(0, source(arc) * width + c) * load(1, v * width + c);
-                    (arc, (0..width).map(term).sum())
+                let product = |edge: usize| {
+                    let term =
+                        |c: usize| load(0, source(edge) * width + c) * load(1, v * width + c);
+                    (edge, (0..width).map(term).sum())
                 };
-                arcs.map(product).collect()
+                edges.map(product).collect()
             }
             Aggregation::Softmax => {
                 let mut found = Vec::new();
                 for head in 0..heads {
-                    let score = |arc: usize| {
-                        let sum = load(0, source(arc) * heads + head) + load(1, v * heads + head);
+                    let score = |edge: usize| {
+                        let sum = load(0, source(edge) * heads + head) + load(1, v * heads + head);
                         (if sum > 0.0 {
                             sum
                         } else {
@@ -336,9 +337,9 @@ impl Check<'_> {
                         })
                         .exp()
                     };
-                    let total: f64 = arcs.clone().map(score).sum();
-                    let share = |arc: usize| (arc * heads + head, score(arc) / total);
-                    found.extend(arcs.clone().map(share));
+                    let total: f64 = edges.clone().map(score).sum();
+                    let share = |edge: usize| (edge * heads + head, score(edge) / total);
+                    found.extend(edges.clone().map(share));
                 }
                 found
             }

@@ -171,9 +171,9 @@ pub fn best(
     }
 }
 
-/// Arcs up to which a graph is cut into the chunks of pipelines to plan; beyond, that takes seconds, and chunks
+/// Edges up to which a graph is cut into the chunks of pipelines to plan; beyond, that takes seconds, and chunks
 /// are taken to be even.
-const CHUNKED_ARCS: u64 = 4_000_000;
+const CHUNKED_EDGES: u64 = 4_000_000;
 
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
@@ -351,8 +351,8 @@ impl<'a> Planner<'a> {
         let partitioners = candidates.iter().map(|s| s.partitioner);
         let grows = partitioners.filter(|p| *p != Partitioner::Range);
         wanted.extend(grows.flat_map(|p| [(node, p), (all, p)]));
-        // How much of the arcs each chunk of a pipeline has.
-        if data.topology.edges() <= CHUNKED_ARCS {
+        // How much of the edges each chunk of a pipeline has.
+        if data.topology.edges() <= CHUNKED_EDGES {
             let chunks = candidates.iter().filter_map(|s| s.stages.as_ref());
             wanted.extend(chunks.map(|stages| (stages.chunks, Partitioner::Metis)));
         }

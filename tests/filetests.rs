@@ -15,7 +15,7 @@ use gnnc::ir::storage::Storage;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::chunks::chunks;
 use gnnc::planner::lower::interior::interior;
-use gnnc::planner::lower::offload::{Room, offload};
+use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::lower::overlap::overlap;
 use gnnc::planner::lower::storage::store;
 use gnnc::planner::parts::{Messages, Parts};
@@ -141,13 +141,13 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
             store(vec![program], *storage.unwrap()).remove(0)
         }
         "offload" => {
-            let room = Room {
+            let budget = MemoryBudget {
                 sizes: keys.data(&program).sizes,
                 bytes: keys.number("bytes").unwrap_or(0),
                 lacking: 0,
                 lists: keys.get("lists") == Some("yes"),
             };
-            let fitted = offload(&[program], &[room]);
+            let fitted = offload(&[program], &[budget]);
             fitted
                 .map_err(|short| format!("{} bytes short", short.bytes))?
                 .remove(0)

@@ -4,8 +4,8 @@
     python3 benches/gpu/kernels.py           # every width; --quick for a look at the small graph
 
 gnnc and PyTorch take turns on the same GPU; what is printed are the medians of one run, their
-ratio, the bytes a second that gnnc's time means if rows of sources are read once an arc, and that as
-a share of a copy on this GPU. Attention is the softmax of scores over the arcs of a vertex, and the
+ratio, the bytes a second that gnnc's time means if rows of sources are read once an edge, and that as
+a share of a copy on this GPU. Attention is the softmax of scores over the edges of a vertex, and the
 sum weighted by head, 8 heads; PyTorch computes it with gathers and scatters, or with a sparse
 product for each head, whichever is faster. PyTorch keeps no unused memory while gnnc runs. Needs PyTorch
 with CUDA; writes OUT.md and OUT.json after every row.
@@ -34,7 +34,7 @@ class Torch:
         self.torch = torch
         with np.load(file) as arrays:
             indptr, indices = arrays["indptr"], arrays["indices"]
-        self.n, self.arcs = len(indptr) - 1, len(indices)
+        self.n, self.edges = len(indptr) - 1, len(indices)
         self.rows = torch.from_numpy(indptr.astype(np.int32)).cuda()
         self.src = torch.from_numpy(indices.astype(np.int32)).cuda()
         degrees = torch.from_numpy(np.diff(indptr).astype(np.int64)).cuda()
@@ -46,7 +46,7 @@ class Torch:
         return self.torch.rand(*shape, device="cuda", generator=self.random) - 0.5
 
     def matrix(self, values):
-        """The arcs as a sparse matrix."""
+        """The edges as a sparse matrix."""
         return self.torch.sparse_csr_tensor(self.rows, self.src, values, size=(self.n, self.n))
 
     def variants(self, kernel, width):
@@ -54,10 +54,10 @@ class Torch:
         torch, n, src, dst = self.torch, self.n, self.src.long(), self.dst
         x = self.draw(n, width)
         if kernel == "spmm":
-            a = self.matrix(self.draw(self.arcs))
+            a = self.matrix(self.draw(self.edges))
             return {"csr": lambda: torch.sparse.mm(a, x)}
         if kernel == "sddmm":
-            pattern = self.matrix(torch.zeros(self.arcs, device="cuda"))
+            pattern = self.matrix(torch.zeros(self.edges, device="cuda"))
             other = self.draw(width, n)
             return {"csr": lambda: torch.sparse.sampled_addmm(pattern, x, other, beta=0)}
         left, right = self.draw(n, HEADS), self.draw(n, HEADS)

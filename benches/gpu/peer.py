@@ -62,7 +62,7 @@ def graph_of(file):
     return loaded["graph"]
 
 
-def arcs_of(graph, model):
+def edges_of(graph, model):
     """Sources, destinations and weights on the GPU."""
     src, dst = (graph.src, graph.dst) if model == "sage" else graph.with_loops()
     src, dst = src.cuda(), dst.cuda()
@@ -134,7 +134,7 @@ def build(graph, model, hidden, layers, variant):
     """The layers as functions of rows."""
     widths = [graph.features] + [hidden] * (layers - 1) + [graph.classes]
     steps = list(zip(widths, widths[1:]))
-    src, dst, weight = arcs_of(graph, model)
+    src, dst, weight = edges_of(graph, model)
     n = graph.vertices
     if variant == "torch scatter":
         heads = [HEADS] * (layers - 1) + [1]

@@ -49,7 +49,7 @@ def arguments(description):
 def limit_memory(share):
     """Makes a variant that is too large for the machine fail by itself, instead of something else.
 
-    PyG's attention on `edge_index` holds several values for each arc and column.
+    PyG's attention on `edge_index` holds several values for each edge and column.
     """
     try:
         with open("/proc/meminfo") as file:
@@ -60,7 +60,7 @@ def limit_memory(share):
 
 
 class Graph:
-    """A graph file as torch tensors. Arcs run from `src` to `dst`, sorted by destination."""
+    """A graph file as torch tensors. Edges run from `src` to `dst`, sorted by destination."""
 
     def __init__(self, path):
         import numpy as np

@@ -1,7 +1,7 @@
 //! How fast compiled kernels are, beside plain Rust loops that the compiler vectorises.
 //!
 //! `cargo bench -p gnnc-codegen --bench spmm [-- NAME]` prints medians of one thread on a random graph
-//! with heavy-tailed degrees (R-MAT), 100 K vertices and 2 M arcs. The two sides of a line run in
+//! with heavy-tailed degrees (R-MAT), 100 K vertices and 2 M edges. The two sides of a line run in
 //! turns, so that other load on the machine meets both.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -13,7 +13,7 @@ use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
 use gnnc_ir::op::{Binary, Unary};
 use gnnc_ir::types::EdgeSet;
 use harness::{
-    ARCS, Bench, VERTICES, agree, expr, floats, graph, plain_spmm, report, spmm_bytes, time,
+    Bench, EDGES, VERTICES, agree, expr, floats, graph, plain_spmm, report, spmm_bytes, time,
 };
 
 impl Bench {
@@ -104,7 +104,7 @@ impl Bench {
         report(&name, spmm_bytes(width), times);
     }
 
-    /// Attention-weighted sum; to the source, weights are found through arc positions.
+    /// Attention-weighted sum; to the source, weights are found through edge positions.
     fn weighted(&self, to: End, heads: usize, width: usize) {
         let name = format!("weighted {to:?} {heads} x {width}");
         if self.skips(&name) {
@@ -143,7 +143,7 @@ impl Bench {
             masks: vec![],
             scalars: 0,
         };
-        let (weights, x) = (floats(ARCS * heads), floats(VERTICES * columns));
+        let (weights, x) = (floats(EDGES * heads), floats(VERTICES * columns));
         let (mut ours, mut plain) = (floats(VERTICES * columns), floats(VERTICES * columns));
         let run = self.run(&kernel, &[&weights, &x], &mut [&mut ours], VERTICES);
         let graph = &self.graph;
@@ -153,13 +153,13 @@ impl Bench {
                 out.fill(0.0);
                 for k in graph.indptr[v] as usize..graph.indptr[v + 1] as usize {
                     let u = graph.indices[k] as usize;
-                    let arc = if to == End::Dst {
+                    let edge = if to == End::Dst {
                         k
                     } else {
                         graph.positions[k] as usize
                     };
                     let row = &x[u * columns..(u + 1) * columns];
-                    let weights = &weights[arc * heads..(arc + 1) * heads];
+                    let weights = &weights[edge * heads..(edge + 1) * heads];
                     for (h, weight) in weights.iter().enumerate() {
                         let span = h * width..(h + 1) * width;
                         out[span.clone()]
@@ -173,7 +173,7 @@ impl Bench {
         agree(&ours, &plain);
         report(
             &name,
-            spmm_bytes(columns) + (ARCS * heads * 4) as f64,
+            spmm_bytes(columns) + (EDGES * heads * 4) as f64,
             times,
         );
     }
@@ -204,7 +204,7 @@ impl Bench {
             scalars: 0,
         };
         let (x, y) = (floats(VERTICES * columns), floats(VERTICES * columns));
-        let (mut ours, mut plain) = (floats(ARCS * heads), floats(ARCS * heads));
+        let (mut ours, mut plain) = (floats(EDGES * heads), floats(EDGES * heads));
         let run = self.run(&kernel, &[&x, &y], &mut [&mut ours], VERTICES);
         let graph = &self.graph;
         let times = time(run, || {
@@ -227,7 +227,7 @@ impl Bench {
         agree(&ours, &plain);
         report(
             &name,
-            spmm_bytes(columns) + (ARCS * heads * 4) as f64,
+            spmm_bytes(columns) + (EDGES * heads * 4) as f64,
             times,
         );
     }
@@ -256,31 +256,31 @@ impl Bench {
             scalars: 0,
         };
         let (x, y) = (floats(VERTICES * heads), floats(VERTICES * heads));
-        let (mut ours, mut plain) = (floats(ARCS * heads), floats(ARCS * heads));
+        let (mut ours, mut plain) = (floats(EDGES * heads), floats(EDGES * heads));
         let run = self.run(&kernel, &[&x, &y], &mut [&mut ours], VERTICES);
         let graph = &self.graph;
         let times = time(run, || {
             for v in 0..VERTICES {
-                let arcs = graph.indptr[v] as usize..graph.indptr[v + 1] as usize;
+                let edges = graph.indptr[v] as usize..graph.indptr[v + 1] as usize;
                 for h in 0..heads {
                     let (mut top, mut sum) = (f32::NEG_INFINITY, 0.0);
-                    for k in arcs.clone() {
+                    for k in edges.clone() {
                         let s = x[graph.indices[k] as usize * heads + h] + y[v * heads + h];
                         let s = if s > 0.0 { s } else { 0.2 * s };
                         plain[k * heads + h] = s;
                         top = s.max(top);
                     }
-                    for k in arcs.clone() {
+                    for k in edges.clone() {
                         let e = (plain[k * heads + h] - top).exp();
                         plain[k * heads + h] = e;
                         sum += e;
                     }
-                    arcs.clone().for_each(|k| plain[k * heads + h] /= sum);
+                    edges.clone().for_each(|k| plain[k * heads + h] /= sum);
                 }
             }
         });
         agree(&ours, &plain);
-        report(&name, (ARCS * (8 * heads + 4)) as f64, times);
+        report(&name, (EDGES * (8 * heads + 4)) as f64, times);
     }
 
     fn map(&self, width: usize) {

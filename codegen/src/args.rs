@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The arguments that machine code reads; the layout is part of the calling convention.
 ///
 /// A compiled kernel is `extern "C" fn(args: *const RawArgs, begin: u64, end: u64)` over the
-/// rows `begin .. end`: destination vertices for kernels over arcs, local source vertices for
+/// rows `begin .. end`: destination vertices for kernels over edges, local source vertices for
 /// a gather to the source, types for sums by type, plain rows otherwise. Pointers that the kernel has no use for may
 /// be null.
 ///
@@ -23,13 +23,13 @@ use std::ops::Range;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawArgs {
-    /// First arc of each row, one more than rows: the in-neighbour CSR, or the
+    /// First edge of each row, one more than rows: the in-neighbour CSR, or the
     /// out-neighbour CSR for a gather to the source.
     pub indptr: *const u64,
-    /// The local vertex at the other end of each arc; for sums by type the position of each arc of a type in the
+    /// The local vertex at the other end of each edge; for sums by type the position of each edge of a type in the
     /// in-neighbour CSR.
     pub indices: *const u32,
-    /// For the out-neighbour CSR: each arc's position in the in-neighbour CSR.
+    /// For the out-neighbour CSR: each edge's position in the in-neighbour CSR.
     pub positions: *const u32,
     /// Global id of each local row; the key of dropout masks.
     pub ids: *const u32,
@@ -187,7 +187,7 @@ impl KernelArgs<'_> {
     }
 
     /// Checks that everything a verified kernel touches over `rows` lies inside the slices.
-    /// Reads the topology: it takes time proportional to rows and arcs.
+    /// Reads the topology: it takes time proportional to rows and edges.
     pub fn check(&self, kernel: &Kernel, rows: Range<u64>) -> Result<(), ArgsError> {
         let Range { start: begin, end } = rows;
         if begin > end {
@@ -312,19 +312,19 @@ impl KernelArgs<'_> {
             .iter()
             .max()
             .map(|&v| u64::from(v));
-        if walk == Walk::ArcsByType {
+        if walk == Walk::EdgesByType {
             reach.edge = other;
-        } else if walk == Walk::ArcsBySource {
-            let uses_arcs = kernel.inputs.iter().any(|operand| operand.at == At::Edge);
-            if uses_arcs {
-                at_least("arc positions", last, self.positions.len())?;
+        } else if walk == Walk::EdgesBySource {
+            let uses_edges = kernel.inputs.iter().any(|operand| operand.at == At::Edge);
+            if uses_edges {
+                at_least("edge positions", last, self.positions.len())?;
                 reach.edge = self.positions[first..last].iter().max().map(|&v| v.into());
             }
             (reach.src, reach.dst) = (reach.row, other);
         } else {
             reach.edge = (last > first).then(|| last as u64 - 1);
             (reach.src, reach.dst) = (other, reach.row);
-            if walk == Walk::Arcs {
+            if walk == Walk::Edges {
                 reach.row = reach.edge;
             }
         }

@@ -9,7 +9,7 @@
 //!
 //! # Compiling and running a kernel
 //!
-//! The mean of the neighbours' features, `out[v] = sum of x[u] over arcs u -> v, times inverse
+//! The mean of the neighbours' features, `out[v] = sum of x[u] over edges u -> v, times inverse
 //! degree of v`, two columns wide:
 //!
 //! ```

@@ -13,11 +13,11 @@ use std::ops::Range;
 /// Inputs and outputs are apart: a kernel that works in place is given a copy.
 #[derive(Clone, Debug, Default)]
 pub struct OracleArgs<'a> {
-    /// First arc of each row.
+    /// First edge of each row.
     pub indptr: &'a [u64],
-    /// The local vertex at the other end of each arc.
+    /// The local vertex at the other end of each edge.
     pub indices: &'a [u32],
-    /// In-neighbour CSR position of each arc of the out-neighbour CSR.
+    /// In-neighbour CSR position of each edge of the out-neighbour CSR.
     pub positions: &'a [u32],
     /// Global id of each local row.
     pub ids: &'a [u32],
@@ -68,8 +68,8 @@ pub fn run(
             for row in rows {
                 for (h, c) in elements(kernel.heads, kernel.width) {
                     let terms = oracle
-                        .arcs(row)
-                        .map(|arc| oracle.eval(value, &arc, h, c, 0.0));
+                        .edges(row)
+                        .map(|edge| oracle.eval(value, &edge, h, c, 0.0));
                     let reduced = fold(*reduce, terms);
                     let place = Place {
                         row,
@@ -119,8 +119,8 @@ pub fn run(
             for row in rows {
                 for (h, c) in elements(kernel.heads, kernel.width) {
                     let terms = oracle
-                        .arcs(row)
-                        .map(|arc| oracle.eval(value, &arc, h, c, 0.0));
+                        .edges(row)
+                        .map(|edge| oracle.eval(value, &edge, h, c, 0.0));
                     let sum: f64 = terms.sum();
                     let place = Place {
                         row,
@@ -137,13 +137,13 @@ pub fn run(
             for row in rows {
                 for h in 0..kernel.heads {
                     let scores: Vec<f64> = oracle
-                        .arcs(row)
-                        .map(|arc| oracle.eval(value, &arc, h, 0, 0.0))
+                        .edges(row)
+                        .map(|edge| oracle.eval(value, &edge, h, 0, 0.0))
                         .collect();
                     let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                     let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
-                    for (arc, score) in oracle.arcs(row).zip(&scores) {
-                        outputs[0][arc.address(&kernel.outputs[0], h, 0)] =
+                    for (edge, score) in oracle.edges(row).zip(&scores) {
+                        outputs[0][edge.address(&kernel.outputs[0], h, 0)] =
                             (score - top).exp() / total;
                     }
                 }
@@ -168,14 +168,14 @@ struct Oracle<'a> {
 }
 
 impl Oracle<'_> {
-    /// The arcs of a row, in storage order.
-    fn arcs(&self, row: usize) -> impl Iterator<Item = Place> {
+    /// The edges of a row, in storage order.
+    fn edges(&self, row: usize) -> impl Iterator<Item = Place> {
         let walk = Walk::of(&self.kernel.body);
         let args = self.args;
         (args.indptr[row] as usize..args.indptr[row + 1] as usize).map(move |k| {
             let other = args.indices[k] as usize;
             match walk {
-                Walk::ArcsBySource => {
+                Walk::EdgesBySource => {
                     let edge = args.positions.get(k).map_or(usize::MAX, |&p| p as usize);
                     Place {
                         row,
@@ -185,21 +185,21 @@ impl Oracle<'_> {
                         list: None,
                     }
                 }
-                Walk::ArcsByDestination => Place {
+                Walk::EdgesByDestination => Place {
                     row,
                     src: other,
                     dst: row,
                     edge: k,
                     list: None,
                 },
-                Walk::ArcsByType => Place {
+                Walk::EdgesByType => Place {
                     row,
                     src: usize::MAX,
                     dst: usize::MAX,
                     edge: other,
                     list: None,
                 },
-                Walk::Arcs | Walk::Rows => Place {
+                Walk::Edges | Walk::Rows => Place {
                     row: k,
                     src: other,
                     dst: row,
@@ -210,7 +210,7 @@ impl Oracle<'_> {
         })
     }
 
-    /// Visits the rows, or the arcs of the rows.
+    /// Visits the rows, or the edges of the rows.
     fn each(&self, rows: Range<usize>, mut visit: impl FnMut(&Place)) {
         for row in rows {
             if Walk::of(&self.kernel.body) == Walk::Rows {
@@ -223,7 +223,7 @@ impl Oracle<'_> {
                     list,
                 });
             } else {
-                self.arcs(row).for_each(|arc| visit(&arc));
+                self.edges(row).for_each(|edge| visit(&edge));
             }
         }
     }
@@ -251,7 +251,7 @@ impl Oracle<'_> {
         values[usize::from(expr.result())]
     }
 
-    /// Adds what the arcs of a row bring at the places that they name, from 0.
+    /// Adds what the edges of a row bring at the places that they name, from 0.
     fn places(&self, row: usize, picked: Picked, value: &Expr, out: &mut [f64]) {
         let output = &self.kernel.outputs[0];
         let own = Place {
@@ -265,8 +265,8 @@ impl Oracle<'_> {
         for (h, c) in elements(heads, width) {
             let first = own.address(output, h, c);
             (0..picked.count).for_each(|n| out[first + (n * picked.step) as usize] = 0.0);
-            for arc in self.arcs(row) {
-                out[first + self.picked(output, &arc)] += self.eval(value, &arc, h, c, 0.0);
+            for edge in self.edges(row) {
+                out[first + self.picked(output, &edge)] += self.eval(value, &edge, h, c, 0.0);
             }
         }
     }

@@ -122,9 +122,9 @@ pub enum SpecError {
         /// The width.
         width: u32,
     },
-    /// A place of an operand that is not named by one number of each arc.
+    /// A place of an operand that is not named by one number of each edge.
     #[error(
-        "input {index} is picked by input {by}, expected one number of each arc in 32 bits, and a place"
+        "input {index} is picked by input {by}, expected one number of each edge in 32 bits, and a place"
     )]
     Picked {
         /// Which input.
@@ -132,9 +132,9 @@ pub enum SpecError {
         /// The input that should hold the numbers.
         by: u16,
     },
-    /// A result with places that is no plain sum over arcs.
+    /// A result with places that is no plain sum over edges.
     #[error(
-        "output {index} of a {body} has places that arcs name, expected a sum over arcs without a last step, in 32 bits"
+        "output {index} of a {body} has places that edges name, expected a sum over edges without a last step, in 32 bits"
     )]
     Places {
         /// Which output.
@@ -248,12 +248,12 @@ fn check_expr(kernel: &Kernel, at: usize, expr: &Expr, finish: bool) -> Result<(
 fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     let body = kernel.body.name();
     let walk = Walk::of(&kernel.body);
-    let arcs = walk != Walk::Rows;
+    let edges = walk != Walk::Rows;
     let exists = |at: At| match at {
         At::Row | At::One => true,
-        At::Src | At::Dst => arcs && walk != Walk::ArcsByType,
-        At::Edge => arcs,
-        At::List => !arcs,
+        At::Src | At::Dst => edges && walk != Walk::EdgesByType,
+        At::Edge => edges,
+        At::List => !edges,
     };
     for (index, operand) in kernel.inputs.iter().enumerate() {
         if !exists(operand.at) {
@@ -289,7 +289,7 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
         }
     }
     for (index, mask) in kernel.masks.iter().enumerate() {
-        let keyed = !matches!(mask.at, At::One | At::List) && walk != Walk::ArcsByType;
+        let keyed = !matches!(mask.at, At::One | At::List) && walk != Walk::EdgesByType;
         if !exists(mask.at) || !keyed {
             return Err(SpecError::Place {
                 what: "mask",
@@ -315,7 +315,7 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
         let place = if column {
             operand.at == At::One
         } else {
-            operand.at == At::Row || (operand.at == At::Edge && walk == Walk::Arcs)
+            operand.at == At::Row || (operand.at == At::Edge && walk == Walk::Edges)
         };
         if !place {
             return Err(SpecError::Place {
@@ -353,7 +353,7 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Whether a kernel does nothing but add what arcs bring.
+/// Whether a kernel does nothing but add what edges bring.
 fn sums_alone(body: &Body) -> bool {
     match body {
         Body::Gather { reduce, finish, .. } => *reduce == Reduce::Sum && finish.is_acc(),
@@ -361,7 +361,7 @@ fn sums_alone(body: &Body) -> bool {
     }
 }
 
-/// What picks a place of an operand is one number of each arc.
+/// What picks a place of an operand is one number of each edge.
 fn check_picked(kernel: &Kernel, index: usize, operand: &Operand) -> Result<(), SpecError> {
     let Some(picked) = operand.picked else {
         return Ok(());
@@ -405,15 +405,15 @@ fn check_steps(
     Ok(())
 }
 
-/// After the arcs of a vertex are reduced there is no current arc.
+/// After the edges of a vertex are reduced there is no current edge.
 fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> {
-    let own = if Walk::of(&kernel.body) == Walk::ArcsBySource {
+    let own = if Walk::of(&kernel.body) == Walk::EdgesBySource {
         At::Src
     } else {
         At::Dst
     };
     let body = kernel.body.name();
-    let place = " after its arcs are reduced";
+    let place = " after its edges are reduced";
     for value in &finish.values {
         let (what, index, at) = match *value {
             Value::Load(input) => {

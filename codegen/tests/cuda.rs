@@ -76,7 +76,7 @@ impl Host {
             let argument = |(i, parameter): (usize, &Parameter)| match parameter {
                 Parameter::Begin
                 | Parameter::End
-                | Parameter::HubArcs
+                | Parameter::HubEdges
                 | Parameter::HubCount
                 | Parameter::ChunkCount
                 | Parameter::PartialItems
@@ -122,17 +122,17 @@ impl Host {
         Some(Self { library, sources })
     }
 
-    /// Runs kernel `number` over rows; rows with more than `most` arcs are hubs. In reverse, threads run in the other
+    /// Runs kernel `number` over rows; rows with more than `most` edges are hubs. In reverse, threads run in the other
     /// order, and teams take rows by their degrees.
     fn run(&self, number: usize, case: &Case, most: u64, reverse: bool) -> Vec<Vec<f32>> {
         let source = &self.sources[number];
-        let (indptr, indices) = case.arcs();
+        let (indptr, indices) = case.edges();
         let rows = case.part.rows(case.kernel);
         let hubs = Hubs::of(indptr, 0..rows, most);
         let walks = Walk::of(&case.kernel.body) != Walk::Rows;
         let size = Size {
             rows: rows as u64,
-            arcs: if walks { indptr[rows] } else { 0 },
+            edges: if walks { indptr[rows] } else { 0 },
             chunks: hubs.chunk_rows.len() as u64,
             hubs: hubs.rows.len() as u64,
         };
@@ -169,13 +169,13 @@ impl Host {
             Parameter::End => rows as u64,
             Parameter::Input(n) => inputs[usize::from(n)].quads.as_ptr() as u64,
             Parameter::Output(n) => output_starts[usize::from(n)],
-            Parameter::HubArcs => most,
+            Parameter::HubEdges => most,
             Parameter::Order => order,
             Parameter::HubRows => hubs.rows.as_ptr() as u64,
             Parameter::HubCount => size.hubs,
             Parameter::FirstChunks => hubs.first_chunks.as_ptr() as u64,
             Parameter::ChunkRows => hubs.chunk_rows.as_ptr() as u64,
-            Parameter::ChunkArcs => hubs.chunk_arcs.as_ptr() as u64,
+            Parameter::ChunkEdges => hubs.chunk_edges.as_ptr() as u64,
             Parameter::ChunkCount => size.chunks,
             Parameter::Scratch => scratch_start,
             Parameter::PartialItems => schedule.partial_items(&size),
@@ -311,12 +311,12 @@ fn larger_graphs_agree_with_the_oracle() {
 }
 
 #[test]
-fn graphs_without_arcs_or_rows() {
-    for (inner, arcs) in [(3, 0), (0, 0), (5, 1)] {
+fn graphs_without_edges_or_rows() {
+    for (inner, edges) in [(3, 0), (0, 0), (5, 1)] {
         let random = &mut Random(4);
-        let part = Part::random(random, inner, 2, arcs);
+        let part = Part::random(random, inner, 2, edges);
         let kernel = |form| {
-            let name = format!("{form:?} on {inner} vertices, {arcs} arcs");
+            let name = format!("{form:?} on {inner} vertices, {edges} edges");
             (name, random_kernel(random, form, 2, 5, 2))
         };
         let kernels = forms().into_iter().map(kernel).collect();
@@ -324,7 +324,7 @@ fn graphs_without_arcs_or_rows() {
     }
 }
 
-/// Vectors of all sizes, groups that share arcs, several tiles and several slabs.
+/// Vectors of all sizes, groups that share edges, several tiles and several slabs.
 #[test]
 fn contiguous_rows_agree_with_the_oracle() {
     let random = &mut Random(7);

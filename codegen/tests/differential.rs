@@ -70,9 +70,9 @@ fn halves_agree_with_the_oracle() {
     }
 }
 
-/// A row with more neighbours than fit into a block of arcs: its sums must not be rounded in between.
+/// A row with more neighbours than fit into a block of edges: its sums must not be rounded in between.
 #[test]
-fn sums_of_many_arcs_are_rounded_once() {
+fn sums_of_many_edges_are_rounded_once() {
     let compiler = Compiler::new(None).unwrap();
     let random = &mut Random(10);
     let part = Part::random(random, 40, 10, 3000);
@@ -155,16 +155,16 @@ fn sums_of_products_are_fused() {
 }
 
 #[test]
-fn graphs_without_arcs_or_rows() {
+fn graphs_without_edges_or_rows() {
     let compiler = Compiler::new(None).unwrap();
     let random = &mut Random(3);
-    for (inner, arcs) in [(3, 0), (0, 0), (5, 1)] {
-        let part = Part::random(random, inner, 2, arcs);
+    for (inner, edges) in [(3, 0), (0, 0), (5, 1)] {
+        let part = Part::random(random, inner, 2, edges);
         for form in forms() {
             let kernel = random_kernel(random, form, 2, 5, 2);
             check(
                 &compiler,
-                &format!("{form:?} on {inner} vertices, {arcs} arcs"),
+                &format!("{form:?} on {inner} vertices, {edges} edges"),
                 &kernel,
                 &part,
                 5,
@@ -173,7 +173,7 @@ fn graphs_without_arcs_or_rows() {
     }
 }
 
-/// Hubs have more arcs than one block, and wide rows more columns than one window.
+/// Hubs have more edges than one block, and wide rows more columns than one window.
 #[test]
 fn hubs_and_wide_rows() {
     let compiler = Compiler::new(None).unwrap();
@@ -478,10 +478,10 @@ proptest::proptest! {
         width in 1u32..40,
         size in 0usize..7,
         inner in 0usize..12,
-        arcs in 0usize..90,
+        edges in 0usize..90,
     ) {
         let random = &mut Random(seed);
-        let part = Part::random(random, inner, 3, if inner == 0 { 0 } else { arcs });
+        let part = Part::random(random, inner, 3, if inner == 0 { 0 } else { edges });
         let forms = forms();
         let form = forms[form % forms.len()];
         let kernel = random_kernel(random, form, heads, width, size);

@@ -84,7 +84,7 @@ fn each_mistake_has_its_error() {
                 index: 0,
                 at: At::Src,
                 body: "spmm",
-                place: " after its arcs are reduced",
+                place: " after its edges are reduced",
             },
         ),
         (
@@ -94,7 +94,7 @@ fn each_mistake_has_its_error() {
                 index: 0,
                 at: At::Edge,
                 body: "spmm",
-                place: " after its arcs are reduced",
+                place: " after its edges are reduced",
             },
         ),
         (

@@ -195,7 +195,7 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// A graph that is read is valid, with the reverse arcs too, and can be summarised.
+/// A graph that is read is valid, with the reverse edges too, and can be summarised.
 fn graph(format: Format, data: &[u8]) {
     for symmetrise in [false, true] {
         let options = LoadOptions {

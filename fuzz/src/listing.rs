@@ -65,7 +65,9 @@ fn run(program: Program, text: &str) {
     }
     let partition = match program.ranks {
         1 => Partition::whole(data.vertices()),
-        ranks => Range.partition(&data.topology, ranks).expect("parts of eight vertices"),
+        ranks => Range
+            .partition(&data.topology, ranks)
+            .expect("parts of eight vertices"),
     };
     let options = RunOptions {
         checked: true,
@@ -88,7 +90,10 @@ fn run(program: Program, text: &str) {
 
 /// A run may fail, but not because a kernel left its memory.
 fn within(error: &str, text: &str) {
-    assert!(!error.contains("reads or writes outside"), "{error}\n{text}");
+    assert!(
+        !error.contains("reads or writes outside"),
+        "{error}\n{text}"
+    );
 }
 
 /// Programs of small models on the graph of the examples, on one rank and on two.

@@ -44,7 +44,7 @@ pub fn session(data: &[u8]) {
     let vertices = 20 + choices.below(50) as u32;
     let graph = planted(Shape {
         vertices,
-        arcs: u64::from(vertices) * (2 + choices.below(7) as u64),
+        edges: u64::from(vertices) * (2 + choices.below(7) as u64),
         directed: choices.below(2) == 1,
         sparse: choices.below(2) == 1,
         seed: choices.below(256) as u64,

@@ -11,12 +11,12 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
     bounds: Vec<u32>,
-    /// By the end that arcs are grouped by, then by chunk: the vertices that are new to it, ascending.
+    /// By the end that edges are grouped by, then by chunk: the vertices that are new to it, ascending.
     new: [Vec<Vec<u32>>; 2],
 }
 
 impl Chunks {
-    /// Cuts a graph into `count` chunks (at least one) of about equally many arcs into their vertices
+    /// Cuts a graph into `count` chunks (at least one) of about equally many edges into their vertices
     /// and vertices. Some are empty if there are fewer vertices.
     pub fn new(topology: &Topology, count: u32) -> Self {
         let bounds = bounds(topology.indptr(), count.max(1));
@@ -41,8 +41,8 @@ impl Chunks {
         }
     }
 
-    /// The chunk's own vertices, and those at the other end of their arcs, that no chunk before has: the
-    /// arcs into the chunk's vertices if `to` is [`End::Dst`], those out of them if it is [`End::Src`].
+    /// The chunk's own vertices, and those at the other end of their edges, that no chunk before has: the
+    /// edges into the chunk's vertices if `to` is [`End::Dst`], those out of them if it is [`End::Src`].
     pub fn new_to(&self, to: End, chunk: u32) -> &[u32] {
         self.new[end(to)].get(chunk as usize).map_or(&[], |v| v)
     }
@@ -69,7 +69,7 @@ fn end(to: End) -> usize {
     }
 }
 
-/// Bounds of runs of about equally many arcs and vertices.
+/// Bounds of runs of about equally many edges and vertices.
 fn bounds(indptr: &[u64], count: u32) -> Vec<u32> {
     let vertices = indptr.len().saturating_sub(1);
     let work = |v: usize| indptr[v] + v as u64;
@@ -140,11 +140,11 @@ mod tests {
         #[test]
         fn every_vertex_is_new_once_and_in_time(
             vertices in 1u32..40,
-            arcs in prop::collection::vec((0u32..40, 0u32..40), 0..120),
+            edges in prop::collection::vec((0u32..40, 0u32..40), 0..120),
             count in 1u32..20,
         ) {
-            let arcs = arcs.into_iter().filter(|(u, v)| *u < vertices && *v < vertices);
-            let (topology, _) = Topology::from_edges(vertices, arcs).unwrap();
+            let edges = edges.into_iter().filter(|(u, v)| *u < vertices && *v < vertices);
+            let (topology, _) = Topology::from_edges(vertices, edges).unwrap();
             let transposed = topology.transposed();
             let chunks = Chunks::new(&topology, count);
             prop_assert_eq!(chunks.count(), count);

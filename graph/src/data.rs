@@ -3,13 +3,13 @@
 use crate::{Features, Topology};
 use std::fmt;
 
-/// A data graph: arcs, features, labels and the split into training, validation and test
+/// A data graph: edges, features, labels and the split into training, validation and test
 /// vertices. Each mask has one entry a vertex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphData {
     /// Name for people, taken from the file.
     pub name: String,
-    /// The arcs.
+    /// The edges.
     pub topology: Topology,
     /// The input features, one row a vertex.
     pub features: Features,

@@ -194,7 +194,7 @@ pub enum GraphError {
     },
     /// More vertices than the file can reasonably mean, or than an index can name.
     #[error(
-        "{at}: {found} vertices for {arcs} arcs, more than the limit of {limit}; number the vertices \
+        "{at}: {found} vertices for {edges} edges, more than the limit of {limit}; number the vertices \
          consecutively from 0, or save the graph as .npz, which states their number"
     )]
     TooManyVertices {
@@ -202,21 +202,21 @@ pub enum GraphError {
         at: String,
         /// Vertices claimed.
         found: u128,
-        /// Arcs in the file.
-        arcs: u64,
+        /// Edges in the file.
+        edges: u64,
         /// Vertices allowed.
         limit: u64,
     },
-    /// An undirected format meets arcs without their reverse.
+    /// An undirected format meets edges without their reverse.
     #[error(
-        "{at}: the arc {source_vertex} -> {destination} has no reverse, but the format holds undirected graphs; symmetrise the graph first"
+        "{at}: the edge {source_vertex} -> {destination} has no reverse, but the format holds undirected graphs; symmetrise the graph first"
     )]
     NotSymmetric {
         /// The file.
         at: String,
-        /// Source of the arc, from 0.
+        /// Source of the edge, from 0.
         source_vertex: u32,
-        /// Destination of the arc, from 0.
+        /// Destination of the edge, from 0.
         destination: u32,
     },
     /// The graph was read, but its content is wrong.
@@ -301,15 +301,15 @@ pub enum GraphError {
     },
     /// A partitioner gave up.
     #[error(
-        "{partitioner} failed on {vertices} vertices and {arcs} arcs: {reason}; use another partitioner"
+        "{partitioner} failed on {vertices} vertices and {edges} edges: {reason}; use another partitioner"
     )]
     Partitioner {
         /// Its name.
         partitioner: &'static str,
         /// Vertices of the graph.
         vertices: u32,
-        /// Arcs of the symmetrised graph.
-        arcs: u64,
+        /// Edges of the symmetrised graph.
+        edges: u64,
         /// Its reason.
         reason: String,
     },

@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn whatever_differs_is_told_apart() {
-        let graph = |arcs: &[(u32, u32)]| {
-            let (topology, _) = Topology::from_edges(4, arcs.iter().copied()).unwrap();
+        let graph = |edges: &[(u32, u32)]| {
+            let (topology, _) = Topology::from_edges(4, edges.iter().copied()).unwrap();
             GraphData::new("g", topology)
         };
         let one = graph(&[(0, 1), (2, 3)]);

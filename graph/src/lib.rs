@@ -8,7 +8,7 @@
 //! use gnnc_graph::{LoadOptions, load, write};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let graph = PlantedPartition { vertices: 500, arcs: 4000, ..Default::default() }.generate()?;
+//! let graph = PlantedPartition { vertices: 500, edges: 4000, ..Default::default() }.generate()?;
 //! assert_eq!((graph.vertices(), graph.topology.edges(), graph.classes()), (500, 4000, 4));
 //!
 //! let file = std::env::temp_dir().join(format!("planted-{}.npz", std::process::id()));
@@ -34,8 +34,8 @@
 //! assert_eq!(replication(&graph.topology, &halves)?.alpha, 3.0 / 8.0);
 //!
 //! let parts = LocalPart::build_all(&graph.topology, &halves)?;
-//! let arcs = parts[0].arcs(EdgeSet::Looped);
-//! assert_eq!(arcs.in_csr.rows(), parts[0].inner);
+//! let edges = parts[0].edges(EdgeSet::Looped);
+//! assert_eq!(edges.in_csr.rows(), parts[0].inner);
 //! // What one rank sends is what the other keeps in its halo.
 //! let ((reader, sent), (owner, kept)) = (&parts[0].send[0], &parts[1].halo_of[0]);
 //! assert_eq!((*reader, *owner, sent.len()), (1, 0, kept.len()));
@@ -71,7 +71,7 @@ pub use csr::Csr;
 pub use data::{GraphData, Labels, Problem};
 pub use error::GraphError;
 pub use features::{DenseValues, Features};
-pub use local::{LocalArcs, LocalChunks, LocalPart};
+pub use local::{LocalChunks, LocalEdges, LocalPart};
 pub use partition::{Partition, Partitioner};
 pub use read::{LoadOptions, load};
 pub use replication::{Replication, replication};

@@ -13,7 +13,7 @@ use gnnc_ir::program::{Halo, Reach};
 use std::ops::Range;
 
 /// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
-/// sends to whom, and the arcs into its inner vertices.
+/// sends to whom, and the edges into its inner vertices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPart {
     /// The rank that owns the part.
@@ -23,7 +23,7 @@ pub struct LocalPart {
     /// Number of inner vertices; they are local rows `0..inner`.
     pub inner: usize,
     /// Global id of each local row: the inner vertices, chunk after chunk (of a part in one chunk first the interior,
-    /// which no arc from another part leads to), ascending (of a large skewed graph by descending degree, so that
+    /// which no edge from another part leads to), ascending (of a large skewed graph by descending degree, so that
     /// the rows that are read most lie together), then the halo,
     /// grouped by owner in rank order, then by chunk, and ascending within a group.
     pub global: Vec<u32>,
@@ -34,37 +34,37 @@ pub struct LocalPart {
     pub send: Vec<(u32, Vec<u32>)>,
     /// Where the chunks of all these rows lie.
     pub chunks: LocalChunks,
-    /// Arcs into each local row in the whole graph, self loops not counted.
+    /// Edges into each local row in the whole graph, self loops not counted.
     in_degree: Vec<u32>,
-    /// Arcs out of each local row in the whole graph, self loops not counted.
+    /// Edges out of each local row in the whole graph, self loops not counted.
     out_degree: Vec<u32>,
     /// For each inner vertex its sources as local rows, in ascending global id.
-    arcs: Csr,
-    /// The type of each of these arcs; none if they have no types.
+    edges: Csr,
+    /// The type of each of these edges; none if they have no types.
     types: Vec<u16>,
 }
 
-/// The arcs into the inner vertices of a part, seen from both ends.
+/// The edges into the inner vertices of a part, seen from both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalArcs {
+pub struct LocalEdges {
     /// Rows: inner vertices. Entries: sources as local rows, in ascending global id.
     pub in_csr: Csr,
     /// Rows: all local rows as sources. Entries: destinations as local inner rows, ascending.
     pub out_csr: Csr,
-    /// For each entry of `out_csr` the position of the same arc in `in_csr.indices`.
+    /// For each entry of `out_csr` the position of the same edge in `in_csr.indices`.
     pub positions: Vec<u32>,
     /// For each entry of `in_csr` its destination as a local inner row.
     pub destinations: Vec<u32>,
-    /// For each entry of `in_csr` the type of the arc; none if arcs have no types, or self loops are among them.
+    /// For each entry of `in_csr` the type of the edge; none if edges have no types, or self loops are among them.
     pub types: Vec<u16>,
 }
 
 impl LocalPart {
-    /// All parts of a partition, in rank order, in time linear in vertices and arcs (and a
+    /// All parts of a partition, in rank order, in time linear in vertices and edges (and a
     /// sort of each boundary).
     ///
     /// # Errors
-    /// A partition of another graph; a part with 2^32 arcs or more, self loops included.
+    /// A partition of another graph; a part with 2^32 edges or more, self loops included.
     pub fn build_all(topology: &Topology, partition: &Partition) -> Result<Vec<Self>, GraphError> {
         Self::build(topology, partition, Halo::Boundary)
     }
@@ -113,9 +113,9 @@ impl LocalPart {
         let mut built = Vec::with_capacity(parts);
         for (rank, members) in members.into_iter().enumerate() {
             let mut halo = Vec::new();
-            let mut arc_count = members.len() as u64;
+            let mut edge_count = members.len() as u64;
             for &v in &members {
-                arc_count += u64::from(in_degrees[v as usize]);
+                edge_count += u64::from(in_degrees[v as usize]);
                 for &u in topology.in_neighbours(v) {
                     if owner[u as usize] as usize != rank && read_by[u as usize] != rank as u32 {
                         read_by[u as usize] = rank as u32;
@@ -123,10 +123,10 @@ impl LocalPart {
                     }
                 }
             }
-            if arc_count > u64::from(u32::MAX) {
+            if edge_count > u64::from(u32::MAX) {
                 return Err(GraphError::Unsupported {
                     at: format!("part {rank}"),
-                    found: format!("{arc_count} arcs in one part"),
+                    found: format!("{edge_count} edges in one part"),
                     expected: format!("at most {}; make more parts", u32::MAX),
                 });
             }
@@ -155,7 +155,7 @@ impl LocalPart {
                 }
             }
             let mut indptr = Vec::with_capacity(inner + 1);
-            let mut indices = Vec::with_capacity(arc_count as usize - inner);
+            let mut indices = Vec::with_capacity(edge_count as usize - inner);
             let mut types = Vec::new();
             indptr.push(0);
             for &v in &members {
@@ -182,7 +182,7 @@ impl LocalPart {
                 halo_of,
                 send: Vec::new(),
                 chunks: LocalChunks::default(),
-                arcs: Csr { indptr, indices },
+                edges: Csr { indptr, indices },
                 types,
             });
         }
@@ -203,61 +203,61 @@ impl LocalPart {
         self.global.len() - self.inner
     }
 
-    /// What needs nothing of other parts: own rows, the first ones, and arcs.
+    /// What needs nothing of other parts: own rows, the first ones, and edges.
     pub fn reach(&self) -> Reach {
-        let arcs = &self.arcs;
+        let edges = &self.edges;
         let remote = |u: &u32| *u as usize >= self.inner;
-        let near = (0..self.inner).take_while(|&row| !arcs.row(row).iter().any(remote));
+        let near = (0..self.inner).take_while(|&row| !edges.row(row).iter().any(remote));
         let interior = near.count();
         Reach {
             interior: interior as u64,
-            interior_edges: arcs.indptr[interior],
-            halo_edges: arcs.indices.iter().filter(|u| remote(u)).count() as u64,
+            interior_edges: edges.indptr[interior],
+            halo_edges: edges.indices.iter().filter(|u| remote(u)).count() as u64,
         }
     }
 
-    /// For each local row the arcs of `set` into its vertex, in the whole graph.
+    /// For each local row the edges of `set` into its vertex, in the whole graph.
     pub fn in_degrees(&self, set: EdgeSet) -> Vec<u32> {
         with_loops(&self.in_degree, set)
     }
 
-    /// For each local row the arcs of `set` out of its vertex, in the whole graph.
+    /// For each local row the edges of `set` out of its vertex, in the whole graph.
     pub fn out_degrees(&self, set: EdgeSet) -> Vec<u32> {
         with_loops(&self.out_degree, set)
     }
 
-    /// The type of each arc into the inner vertices, self loops not counted; none if arcs have no types.
+    /// The type of each edge into the inner vertices, self loops not counted; none if edges have no types.
     pub fn types(&self) -> &[u16] {
         &self.types
     }
 
-    /// For each of these arcs the number of arcs of its type into its destination.
+    /// For each of these edges the number of edges of its type into its destination.
     pub fn relation_degrees(&self) -> Vec<u32> {
-        relation_degrees(&self.arcs.indptr, &self.types)
+        relation_degrees(&self.edges.indptr, &self.types)
     }
 
-    /// The arcs of `set` into the inner vertices.
-    pub fn arcs(&self, set: EdgeSet) -> LocalArcs {
+    /// The edges of `set` into the inner vertices.
+    pub fn edges(&self, set: EdgeSet) -> LocalEdges {
         let in_csr = match set {
-            EdgeSet::Plain => self.arcs.clone(),
-            EdgeSet::Looped => looped(&self.arcs, |row| self.global[row as usize]),
+            EdgeSet::Plain => self.edges.clone(),
+            EdgeSet::Looped => looped(&self.edges, |row| self.global[row as usize]),
         };
-        LocalArcs::new(in_csr, self.rows(), of_plain(set, &self.types))
+        LocalEdges::new(in_csr, self.rows(), of_plain(set, &self.types))
     }
 }
 
-impl LocalArcs {
-    /// The arcs of `set` of a whole graph; rows are global ids, in order.
+impl LocalEdges {
+    /// The edges of `set` of a whole graph; rows are global ids, in order.
     ///
     /// # Errors
-    /// A graph with 2^32 arcs or more, self loops included.
+    /// A graph with 2^32 edges or more, self loops included.
     pub fn whole(topology: &Topology, set: EdgeSet) -> Result<Self, GraphError> {
         let vertices = topology.vertices() as usize;
         let count = topology.edges() + vertices as u64;
         if count > u64::from(u32::MAX) {
             return Err(GraphError::Unsupported {
                 at: "the whole graph".to_owned(),
-                found: format!("{count} arcs that every rank walks"),
+                found: format!("{count} edges that every rank walks"),
                 expected: format!("at most {}; keep all tensors by rows", u32::MAX),
             });
         }
@@ -287,7 +287,7 @@ impl LocalArcs {
         }
     }
 
-    /// For each of so many types the positions of its arcs in `in_csr`, ascending.
+    /// For each of so many types the positions of its edges in `in_csr`, ascending.
     pub fn by_type(&self, relations: u32) -> Csr {
         let each = Csr {
             indptr: (0..=self.types.len() as u64).collect(),
@@ -297,7 +297,7 @@ impl LocalArcs {
     }
 }
 
-/// Types of arcs where self loops, which have none, are not among them.
+/// Types of edges where self loops, which have none, are not among them.
 fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
     match set {
         EdgeSet::Plain => types.to_vec(),
@@ -305,13 +305,13 @@ fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
     }
 }
 
-/// Stored arcs with a self loop of every row's vertex at its place by global id.
-fn looped(arcs: &Csr, global: impl Fn(u32) -> u32) -> Csr {
-    let mut indptr = Vec::with_capacity(arcs.rows() + 1);
-    let mut indices = Vec::with_capacity(arcs.indices.len() + arcs.rows());
+/// Stored edges with a self loop of every row's vertex at its place by global id.
+fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
+    let mut indptr = Vec::with_capacity(edges.rows() + 1);
+    let mut indices = Vec::with_capacity(edges.indices.len() + edges.rows());
     indptr.push(0);
-    for v in 0..arcs.rows() {
-        let row = arcs.row(v);
+    for v in 0..edges.rows() {
+        let row = edges.row(v);
         let place = row.partition_point(|&u| global(u) < global(v as u32));
         indices.extend_from_slice(&row[..place]);
         indices.push(v as u32);
@@ -330,9 +330,9 @@ const SKEW: u64 = 32;
 /// Whether ordering vertices by degree pays: there are many, and the hubs are large. Graphs
 /// without hubs (meshes) keep their order, whose locality is worth more.
 fn skewed(degrees: &[u32]) -> bool {
-    let arcs: u64 = degrees.iter().map(|d| u64::from(*d)).sum();
+    let edges: u64 = degrees.iter().map(|d| u64::from(*d)).sum();
     let top = degrees.iter().copied().max().unwrap_or(0);
-    degrees.len() >= MANY && u64::from(top) * degrees.len() as u64 >= SKEW * arcs
+    degrees.len() >= MANY && u64::from(top) * degrees.len() as u64 >= SKEW * edges
 }
 
 fn with_loops(degrees: &[u32], set: EdgeSet) -> Vec<u32> {
@@ -372,9 +372,9 @@ mod tests {
         assert_eq!(right.in_degrees(EdgeSet::Plain), [2, 2, 3, 3, 3]);
         assert_eq!(right.out_degrees(EdgeSet::Looped), [3, 3, 4, 4, 4]);
 
-        let plain = right.arcs(EdgeSet::Plain);
+        let plain = right.edges(EdgeSet::Plain);
         assert_eq!(plain.in_csr.row(2), [4, 3, 0]); // 3, 5, 6
-        let looped = right.arcs(EdgeSet::Looped);
+        let looped = right.edges(EdgeSet::Looped);
         assert_eq!(looped.in_csr.row(2), [4, 2, 3, 0]); // 3, 4, 5, 6
         assert_eq!(looped.out_csr.row(4), [2, 3]); // 3 -> 4, 5
         assert_eq!(looped.destinations[..5], [0, 0, 0, 1, 1]);
@@ -393,24 +393,24 @@ mod tests {
         let sources = |row: &[u32]| -> Vec<u32> {
             row.iter().map(|&u| parts[0].global[u as usize]).collect()
         };
-        let arcs = parts[0].arcs(EdgeSet::Looped);
+        let edges = parts[0].edges(EdgeSet::Looped);
         assert_eq!(
-            sources(arcs.in_csr.row(hub)),
+            sources(edges.in_csr.row(hub)),
             (1..vertices).collect::<Vec<_>>()
         );
         assert!(!skewed(&[3; MANY]) && !skewed(&[0, 0, 900]));
     }
 
     #[test]
-    fn arcs_of_the_whole_graph_are_in_order_of_ids() {
+    fn edges_of_the_whole_graph_are_in_order_of_ids() {
         let vertices = MANY as u32;
         let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
         let (topology, _) = Topology::from_edges(vertices, star).unwrap();
-        let plain = LocalArcs::whole(&topology, EdgeSet::Plain).unwrap();
+        let plain = LocalEdges::whole(&topology, EdgeSet::Plain).unwrap();
         assert_eq!(plain.in_csr.indptr, topology.indptr());
         assert_eq!(plain.in_csr.indices, topology.indices());
         assert_eq!(plain.out_csr.row(3), [4, 7]);
-        let looped = LocalArcs::whole(&topology, EdgeSet::Looped).unwrap();
+        let looped = LocalEdges::whole(&topology, EdgeSet::Looped).unwrap();
         for v in [0, 6, 7, 8, vertices - 1] {
             let mut want = topology.in_neighbours(v).to_vec();
             want.push(v);
@@ -448,11 +448,11 @@ mod tests {
                     prop_assert!(received.is_sorted());
                 }
                 for set in [EdgeSet::Plain, EdgeSet::Looped] {
-                    let arcs = part.arcs(set);
-                    prop_assert_eq!(arcs.out_csr.rows(), part.rows());
+                    let edges = part.edges(set);
+                    prop_assert_eq!(edges.out_csr.rows(), part.rows());
                     for v in 0..part.inner {
                         let sources: Vec<u32> =
-                            arcs.in_csr.row(v).iter().map(|&u| part.global[u as usize]).collect();
+                            edges.in_csr.row(v).iter().map(|&u| part.global[u as usize]).collect();
                         let mut want = topology.in_neighbours(part.global[v]).to_vec();
                         if set == EdgeSet::Looped {
                             want.push(part.global[v]);
@@ -464,11 +464,11 @@ mod tests {
                         prop_assert_eq!(sources, want);
                     }
                     for u in 0..part.rows() {
-                        prop_assert!(arcs.out_csr.row(u).is_sorted());
-                        for p in arcs.out_csr.indptr[u]..arcs.out_csr.indptr[u + 1] {
-                            let position = arcs.positions[p as usize] as usize;
-                            prop_assert_eq!(arcs.in_csr.indices[position] as usize, u);
-                            prop_assert_eq!(arcs.destinations[position], arcs.out_csr.indices[p as usize]);
+                        prop_assert!(edges.out_csr.row(u).is_sorted());
+                        for p in edges.out_csr.indptr[u]..edges.out_csr.indptr[u + 1] {
+                            let position = edges.positions[p as usize] as usize;
+                            prop_assert_eq!(edges.in_csr.indices[position] as usize, u);
+                            prop_assert_eq!(edges.destinations[position], edges.out_csr.indices[p as usize]);
                         }
                     }
                 }

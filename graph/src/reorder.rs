@@ -11,7 +11,7 @@ pub struct Reordered {
     pub old_of_new: Vec<u32>,
 }
 
-/// Renumbers the vertices by descending number of arcs at them, both directions counted; of
+/// Renumbers the vertices by descending number of edges at them, both directions counted; of
 /// equal ones the lower number comes first. Rows that are read most then lie together, which
 /// spares cache misses on skewed graphs.
 pub fn by_degree(data: &GraphData) -> Reordered {
@@ -60,9 +60,9 @@ fn renumber(data: &GraphData, old_of_new: Vec<u32>) -> Reordered {
     let topology = match data.topology.relations() {
         0 => Topology::from_sorted_keys(data.vertices(), &keys),
         relations => {
-            let mut arcs: Vec<_> = data.topology.typed_arcs().map(renamed).collect();
-            arcs.sort_unstable();
-            Topology::from_sorted_arcs(data.vertices(), relations, &arcs)
+            let mut edges: Vec<_> = data.topology.typed_edges().map(renamed).collect();
+            edges.sort_unstable();
+            Topology::from_sorted_edges(data.vertices(), relations, &edges)
         }
     };
     let pick = |mask: &[bool]| old_of_new.iter().map(|&old| mask[old as usize]).collect();
@@ -125,7 +125,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn the_way_back_leads_home(seed in 0u64..1000, vertices in 10u32..60) {
-            let mut data = Rmat { vertices, arcs: 40, symmetric: false, seed, ..Rmat::default() }.generate().unwrap();
+            let mut data = Rmat { vertices, edges: 40, symmetric: false, seed, ..Rmat::default() }.generate().unwrap();
             let values = (0..vertices * 2).map(|x| x as f32).collect::<Vec<_>>();
             data.features = crate::Features::dense(vertices as usize, 2, values.clone());
             let there = by_degree(&data);

@@ -88,15 +88,15 @@ pub fn summarise_partition(
         let load = &mut loads[part as usize];
         load.inner += 1;
         let sources = data.topology.in_neighbours(v as u32);
-        let arcs = sources.len() as u64;
-        load.edges += arcs;
+        let edges = sources.len() as u64;
+        load.edges += edges;
         let remote = |u: &&u32| partition.owner()[**u as usize] != part;
         let far = sources.iter().filter(remote).count() as u64;
         let reach = load.reach.get_or_insert_default();
         reach.halo_edges += far;
         if far == 0 {
             reach.interior += 1;
-            reach.interior_edges += arcs;
+            reach.interior_edges += edges;
         }
         load.train += u64::from(data.train.get(v).copied().unwrap_or(false));
         load.feature_nonzeros += data.features.stored_in_row(v);

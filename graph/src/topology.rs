@@ -1,39 +1,39 @@
-//! The data graph's arcs, as rows of in-neighbours.
+//! The data graph's edges, as rows of in-neighbours.
 
 use crate::GraphError;
 use crate::csr::{check_indices, check_indptr, row};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
 
-/// The arcs of a data graph: compressed sparse rows over in-neighbours.
+/// The edges of a data graph: compressed sparse rows over in-neighbours.
 ///
-/// `indices[indptr[v]..indptr[v + 1]]` are the sources `u` of the arcs `u -> v`, strictly
-/// ascending. Self loops are not stored; a model adds them where it wants them. Where arcs have types
-/// (relations), there may be an arc of each type from `u` to `v`, by ascending type.
+/// `indices[indptr[v]..indptr[v + 1]]` are the sources `u` of the edges `u -> v`, strictly
+/// ascending. Self loops are not stored; a model adds them where it wants them. Where edges have types
+/// (relations), there may be an edge of each type from `u` to `v`, by ascending type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     indptr: Vec<u64>,
     indices: Vec<u32>,
-    types: Option<ArcTypes>,
+    types: Option<EdgeTypes>,
 }
 
-/// The types of the arcs.
+/// The types of the edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ArcTypes {
+struct EdgeTypes {
     /// Number of types.
     relations: u32,
-    /// The type of each arc, below `relations`.
+    /// The type of each edge, below `relations`.
     of: Vec<u16>,
 }
 
 /// What was left out of a graph file to make a [`Topology`] of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Arcs from a vertex to itself.
+    /// Edges from a vertex to itself.
     pub self_loops: u64,
-    /// Arcs that were there already.
+    /// Edges that were there already.
     pub repeats: u64,
-    /// Arcs with an explicit weight of zero.
+    /// Edges with an explicit weight of zero.
     pub zero_weights: u64,
     /// What the file has besides and no model can use: weights, types, further arrays.
     pub not_used: Vec<String>,
@@ -75,7 +75,7 @@ impl Topology {
     /// are left out and counted.
     ///
     /// # Errors
-    /// An end of an arc that is not below `vertices`.
+    /// An end of an edge that is not below `vertices`.
     pub fn from_edges(
         vertices: u32,
         edges: impl IntoIterator<Item = (u32, u32)>,
@@ -125,11 +125,11 @@ impl Topology {
         }
     }
 
-    /// A topology whose arcs have types, from `(source, destination, type)` in any order. Repeats and self
+    /// A topology whose edges have types, from `(source, destination, type)` in any order. Repeats and self
     /// loops are left out and counted.
     ///
     /// # Errors
-    /// An end of an arc that is not below `vertices`; a type that is not below `relations`; more than
+    /// An end of an edge that is not below `vertices`; a type that is not below `relations`; more than
     /// [`MAX_RELATIONS`] relations.
     pub fn typed(
         vertices: u32,
@@ -144,7 +144,7 @@ impl Topology {
             });
         }
         let mut dropped = Dropped::default();
-        let mut arcs = Vec::new();
+        let mut kept = Vec::new();
         for (position, (src, dst, kind)) in edges.into_iter().enumerate() {
             let wrong = |at: &str, found: u32, limit: u32| GraphError::IndexOutOfRange {
                 at: at.to_owned(),
@@ -160,64 +160,65 @@ impl Topology {
             }
             match src == dst {
                 true => dropped.self_loops += 1,
-                false => arcs.push((dst, src, kind)),
+                false => kept.push((dst, src, kind)),
             }
         }
-        arcs.par_sort_unstable();
-        let before = arcs.len();
-        arcs.dedup();
-        dropped.repeats = (before - arcs.len()) as u64;
-        Ok((Self::from_sorted_arcs(vertices, relations, &arcs), dropped))
+        kept.par_sort_unstable();
+        let before = kept.len();
+        kept.dedup();
+        dropped.repeats = (before - kept.len()) as u64;
+        Ok((Self::from_sorted_edges(vertices, relations, &kept), dropped))
     }
 
     /// A topology from `(destination, source, type)`, ascending, without repeats or loops, every end below
     /// `vertices`, every type below `relations`.
-    pub(crate) fn from_sorted_arcs(
+    pub(crate) fn from_sorted_edges(
         vertices: u32,
         relations: u32,
-        arcs: &[(u32, u32, u16)],
+        edges: &[(u32, u32, u16)],
     ) -> Self {
-        let keys: Vec<u64> = arcs
+        let keys: Vec<u64> = edges
             .iter()
             .map(|(dst, src, _)| u64::from(*dst) << 32 | u64::from(*src))
             .collect();
         let mut topology = Self::from_sorted_keys(vertices, &keys);
-        topology.types = Some(ArcTypes {
+        topology.types = Some(EdgeTypes {
             relations,
-            of: arcs.iter().map(|(_, _, kind)| *kind).collect(),
+            of: edges.iter().map(|(_, _, kind)| *kind).collect(),
         });
         topology
     }
 
-    /// The arcs as `(source, destination, type)`, in order; none if they have no types.
-    pub fn typed_arcs(&self) -> impl Iterator<Item = (u32, u32, u16)> {
-        let arcs = (0..self.vertices())
+    /// The edges as `(source, destination, type)`, in order; none if they have no types.
+    pub fn typed_edges(&self) -> impl Iterator<Item = (u32, u32, u16)> {
+        let edges = (0..self.vertices())
             .flat_map(|dst| self.in_neighbours(dst).iter().map(move |src| (*src, dst)));
-        arcs.zip(self.types())
+        edges
+            .zip(self.types())
             .map(|((src, dst), kind)| (src, dst, *kind))
     }
 
-    /// Number of types of arcs; 0 if they have none.
+    /// Number of types of edges; 0 if they have none.
     pub fn relations(&self) -> u32 {
         self.types.as_ref().map_or(0, |types| types.relations)
     }
 
-    /// The type of each arc, in order of their destinations; none if they have no types.
+    /// The type of each edge, in order of their destinations; none if they have no types.
     pub fn types(&self) -> &[u16] {
         self.types.as_ref().map_or(&[], |types| &types.of)
     }
 
-    /// For each arc the number of arcs of its type into its destination; none if they have no types.
+    /// For each edge the number of edges of its type into its destination; none if they have no types.
     pub fn relation_degrees(&self) -> Vec<u32> {
         relation_degrees(&self.indptr, self.types())
     }
 
-    /// The same graph without types of arcs, of which several from one vertex to another stay.
+    /// The same graph without types of edges, of which several from one vertex to another stay.
     pub fn without_types(&self) -> Self {
         Self::untyped(self.indptr.clone(), self.indices.clone())
     }
 
-    /// The graph with the reverse of every arc: of an arc of type `r` one of type `relations + r`.
+    /// The graph with the reverse of every edge: of an edge of type `r` one of type `relations + r`.
     ///
     /// # Errors
     /// More than [`MAX_RELATIONS`] relations after that.
@@ -225,7 +226,7 @@ impl Topology {
         let count = self.relations();
         let inverse =
             |(src, dst, kind): (u32, u32, u16)| (dst, src, kind.saturating_add(count as u16));
-        let both = self.typed_arcs().chain(self.typed_arcs().map(inverse));
+        let both = self.typed_edges().chain(self.typed_edges().map(inverse));
         Self::typed(self.vertices(), 2 * count, both).map(|(topology, _)| topology)
     }
 
@@ -234,7 +235,7 @@ impl Topology {
         (self.indptr.len() - 1) as u32
     }
 
-    /// Number of stored arcs; an undirected edge is two.
+    /// Number of stored edges; an undirected edge is two.
     pub fn edges(&self) -> u64 {
         self.indices.len() as u64
     }
@@ -244,17 +245,17 @@ impl Topology {
         &self.indptr
     }
 
-    /// Sources of the arcs, in order of their destinations.
+    /// Sources of the edges, in order of their destinations.
     pub fn indices(&self) -> &[u32] {
         &self.indices
     }
 
-    /// Sources of the arcs into `v`, ascending. Panics if there is no such vertex.
+    /// Sources of the edges into `v`, ascending. Panics if there is no such vertex.
     pub fn in_neighbours(&self, v: u32) -> &[u32] {
         row(&self.indptr, &self.indices, v as usize)
     }
 
-    /// Types of the arcs into `v`, as [`Topology::in_neighbours`] has their sources; none if they have no types.
+    /// Types of the edges into `v`, as [`Topology::in_neighbours`] has their sources; none if they have no types.
     pub fn types_into(&self, v: u32) -> &[u16] {
         match &self.types {
             Some(types) => {
@@ -265,7 +266,7 @@ impl Topology {
         }
     }
 
-    /// For each vertex the number of arcs into it.
+    /// For each vertex the number of edges into it.
     pub fn in_degrees(&self) -> Vec<u32> {
         self.indptr
             .windows(2)
@@ -273,7 +274,7 @@ impl Topology {
             .collect()
     }
 
-    /// For each vertex the number of arcs out of it.
+    /// For each vertex the number of edges out of it.
     pub fn out_degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0u32; self.vertices() as usize];
         for &u in &self.indices {
@@ -282,7 +283,7 @@ impl Topology {
         degrees
     }
 
-    /// The same graph with every arc reversed, without types.
+    /// The same graph with every edge reversed, without types.
     pub fn transposed(&self) -> Self {
         let n = self.vertices() as usize;
         let mut indptr = vec![0u64; n + 1];
@@ -304,7 +305,7 @@ impl Topology {
         Self::untyped(indptr, indices)
     }
 
-    /// The graph with the reverse of every arc added where it is missing, without types.
+    /// The graph with the reverse of every edge added where it is missing, without types.
     pub fn symmetrised(&self) -> Self {
         let reverse = self.transposed();
         let mut indptr = Vec::with_capacity(self.indptr.len());
@@ -321,7 +322,7 @@ impl Topology {
         Self::untyped(indptr, indices)
     }
 
-    /// Whether the reverse of every arc is there too.
+    /// Whether the reverse of every edge is there too.
     pub fn is_symmetric(&self) -> bool {
         let reversed = self.transposed();
         (&self.indptr, &self.indices) == (&reversed.indptr, &reversed.indices)
@@ -352,7 +353,7 @@ pub(crate) fn relation_degrees(indptr: &[u64], types: &[u16]) -> Vec<u32> {
 }
 
 /// The number of vertices as an index type, which also has to leave room for sentinels.
-pub(crate) fn check_vertices(at: &str, found: u128, arcs: u64) -> Result<u32, GraphError> {
+pub(crate) fn check_vertices(at: &str, found: u128, edges: u64) -> Result<u32, GraphError> {
     let limit = u32::MAX - 1;
     u32::try_from(found)
         .ok()
@@ -360,7 +361,7 @@ pub(crate) fn check_vertices(at: &str, found: u128, arcs: u64) -> Result<u32, Gr
         .ok_or_else(|| GraphError::TooManyVertices {
             at: at.to_owned(),
             found,
-            arcs,
+            edges,
             limit: u64::from(limit),
         })
 }
@@ -425,20 +426,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arcs_survive_every_view(edges in prop::collection::vec((0u32..20, 0u32..20), 0..80)) {
+        fn edges_survive_every_view(edges in prop::collection::vec((0u32..20, 0u32..20), 0..80)) {
             let (t, dropped) = Topology::from_edges(20, edges.iter().copied()).unwrap();
             let want: BTreeSet<_> = edges.iter().copied().filter(|(u, v)| u != v).collect();
-            let arcs = |t: &Topology| -> BTreeSet<(u32, u32)> {
+            let found = |t: &Topology| -> BTreeSet<(u32, u32)> {
                 (0..20).flat_map(|v| t.in_neighbours(v).iter().map(move |&u| (u, v))).collect()
             };
-            prop_assert_eq!(&arcs(&t), &want);
+            prop_assert_eq!(&found(&t), &want);
             prop_assert_eq!(t.edges() + dropped.self_loops + dropped.repeats, edges.len() as u64);
             prop_assert_eq!(&Topology::new(t.indptr().to_vec(), t.indices().to_vec()).unwrap(), &t);
             prop_assert_eq!(&t.transposed().transposed(), &t);
             prop_assert_eq!(t.transposed().in_degrees(), t.out_degrees());
             let both = t.symmetrised();
             let want_both: BTreeSet<_> = want.iter().flat_map(|&(u, v)| [(u, v), (v, u)]).collect();
-            prop_assert_eq!(&arcs(&both), &want_both);
+            prop_assert_eq!(&found(&both), &want_both);
             prop_assert!(both.is_symmetric());
             prop_assert_eq!(t.is_symmetric(), want == want_both);
         }

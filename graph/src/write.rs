@@ -89,7 +89,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
 /// Those of `out`.
 pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
     let mut archive = Archive(ZipWriter::new(out));
-    let (n, arcs) = (data.vertices() as usize, data.topology.indices().len());
+    let (n, edges) = (data.vertices() as usize, data.topology.indices().len());
     archive.array(
         "indptr",
         "<i8",
@@ -99,13 +99,13 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
     archive.array(
         "indices",
         index_type(n),
-        &[arcs],
+        &[edges],
         data.topology.indices().iter().map(|u| u.to_le_bytes()),
     )?;
     if data.topology.relations() > 0 {
         let (types, count) = (data.topology.types(), data.topology.relations());
         let each = types.iter().map(|kind| kind.to_le_bytes());
-        archive.array("edge_type", "<u2", &[arcs], each)?;
+        archive.array("edge_type", "<u2", &[edges], each)?;
         archive.array("relations", "<u4", &[1], [count.to_le_bytes()].into_iter())?;
     }
     match &data.features {
@@ -229,7 +229,7 @@ pub fn metis(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
 pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "# vertices {} arcs {}",
+        "# vertices {} edges {}",
         topology.vertices(),
         topology.edges()
     )?;

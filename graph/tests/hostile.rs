@@ -149,7 +149,7 @@ fn an_array_is_there_once() {
 }
 
 #[test]
-fn types_of_arcs() {
+fn types_of_edges() {
     let typed = |types: &[i64]| with(&[("edge_type", i64s(types))]);
     let data = typed(&[0, 1, 2, 1, 0, 5]).unwrap();
     assert_eq!(
@@ -193,17 +193,17 @@ fn types_of_arcs() {
     ));
 }
 
-/// Between two vertices there may be an arc of each type, but only one of each.
+/// Between two vertices there may be an edge of each type, but only one of each.
 #[test]
-fn arcs_of_several_types() {
+fn edges_of_several_types() {
     let data = with(&[
         ("indptr", i64s(&[0, 4, 6])),
         ("indices", i64s(&[1, 1, 0, 1, 0, 0])),
         ("edge_type", i64s(&[2, 0, 1, 2, 1, 0])),
     ]);
     let topology = data.unwrap().topology;
-    let arcs: Vec<_> = topology.typed_arcs().collect();
-    assert_eq!(arcs, [(1, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1)]);
+    let edges: Vec<_> = topology.typed_edges().collect();
+    assert_eq!(edges, [(1, 0, 0), (1, 0, 2), (0, 1, 0), (0, 1, 1)]);
     assert_eq!(topology.relation_degrees(), [1, 1, 1, 1]);
 }
 

@@ -67,7 +67,7 @@ const FACTS: [Facts; 10] = [
     ("photo", 7650, 238_162, 745, 8, [4590, 1530, 1530]),
     ("computers", 13_752, 491_722, 767, 10, [8251, 2750, 2751]),
     ("minesweeper", 10_000, 78_804, 7, 2, [5000, 2500, 2500]),
-    // 29,043 arcs of 45 relations and the reverses of all, each of a relation of its own.
+    // 29,043 edges of 45 relations and the reverses of all, each of a relation of its own.
     ("aifb", 8285, 58_086, 0, 4, [140, 0, 36]),
     ("ego_twitter", 81_306, 2_684_592, 0, 0, [0, 0, 0]),
     ("wiki_vote", 7115, 103_689, 0, 0, [0, 0, 0]),
@@ -77,12 +77,12 @@ const FACTS: [Facts; 10] = [
 #[test]
 fn graphs_are_read_as_documented() {
     on_each(&FACTS.map(|f| f.0), |name, data| {
-        let (_, vertices, arcs, features, classes, split) =
+        let (_, vertices, edges, features, classes, split) =
             *FACTS.iter().find(|f| f.0 == name).unwrap();
         let workload = summarise(&data, &[]).unwrap();
         assert_eq!(
             (data.vertices(), workload.edges),
-            (vertices, arcs),
+            (vertices, edges),
             "{name}"
         );
         assert_eq!(
@@ -233,19 +233,19 @@ fn edges_are_balanced_on_request() {
         max * 8.0 / workload.edges as f64
     };
     let (without, with) = (imbalance(false), imbalance(true));
-    println!("squirrel x 8, most over mean arcs: {without:.2} without, {with:.2} with balance");
+    println!("squirrel x 8, most over mean edges: {without:.2} without, {with:.2} with balance");
     assert!(without > 3.0 && with < 1.2, "{without} {with}");
 }
 
 #[test]
-fn all_parts_of_a_real_graph_hold_all_arcs() {
+fn all_parts_of_a_real_graph_hold_all_edges() {
     let photo = find("photo").unwrap();
     let partition = Metis::default().partition(&photo.topology, 4).unwrap();
     let summary = summarise(&photo, &[(4, &Metis::default())]).unwrap();
     let parts = LocalPart::build_all(&photo.topology, &partition).unwrap();
     for (part, load) in parts.iter().zip(&summary.partitions[&4][0].parts) {
-        let arcs = part.arcs(gnnc_ir::EdgeSet::Plain);
-        assert_eq!(arcs.in_csr.indices.len() as u64, load.edges);
+        let edges = part.edges(gnnc_ir::EdgeSet::Plain);
+        assert_eq!(edges.in_csr.indices.len() as u64, load.edges);
         assert_eq!(
             (part.inner as u64, part.halo() as u64),
             (load.inner, load.halo)

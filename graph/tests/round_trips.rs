@@ -49,10 +49,10 @@ fn read(format: Format, bytes: &[u8]) -> GraphData {
 }
 
 #[test]
-fn types_of_arcs_are_kept_and_inverted() {
-    let arcs = [(0, 1, 2), (0, 1, 0), (2, 1, 2), (1, 0, 2)];
+fn types_of_edges_are_kept_and_inverted() {
+    let edges = [(0, 1, 2), (0, 1, 0), (2, 1, 2), (1, 0, 2)];
     let (topology, dropped) =
-        Topology::typed(3, 4, arcs.into_iter().chain([(2, 2, 1), (2, 1, 2)])).unwrap();
+        Topology::typed(3, 4, edges.into_iter().chain([(2, 2, 1), (2, 1, 2)])).unwrap();
     assert_eq!((dropped.self_loops, dropped.repeats), (1, 1));
     assert_eq!(topology.relation_degrees(), [1, 1, 2, 2]);
     let data = GraphData::new("graph", topology);
@@ -63,7 +63,7 @@ fn types_of_arcs_are_kept_and_inverted() {
         ..LoadOptions::default()
     };
     let both = parse_bytes(Format::Npz, &bytes, &both).unwrap().topology;
-    let found: Vec<_> = both.typed_arcs().collect();
+    let found: Vec<_> = both.typed_edges().collect();
     let expected = [
         (1, 0, 2),
         (1, 0, 4),
@@ -343,14 +343,14 @@ fn a_large_graph_is_generated_in_good_time() {
     };
     let graph = Rmat {
         vertices: 200_000,
-        arcs: 4_000_000,
+        edges: 4_000_000,
         attributes,
         ..Rmat::default()
     }
     .generate()
     .unwrap();
     let elapsed = start.elapsed();
-    println!("200 K vertices, 4 M arcs, 128 features in {elapsed:?}");
+    println!("200 K vertices, 4 M edges, 128 features in {elapsed:?}");
     assert_eq!(graph.topology.edges(), 4_000_000);
     assert!(elapsed.as_secs() < 20, "{elapsed:?}");
 }

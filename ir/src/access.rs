@@ -15,11 +15,11 @@ pub enum Touched {
     Own,
     /// Vertices of other ranks, behind the own ones.
     Halo,
-    /// The vertices of a chunk, or the arcs into them.
+    /// The vertices of a chunk, or the edges into them.
     Rows(Chunk),
     /// Those that are new to a chunk; see [`Moved::New`].
     New(End, Chunk),
-    /// All that a reduction of a chunk's arcs to an end reads.
+    /// All that a reduction of a chunk's edges to an end reads.
     Near(End, Chunk),
 }
 
@@ -113,7 +113,7 @@ fn of_runs(found: &mut [Access], program: &Program) {
     for access in found {
         let buffer = program.buffers.get(access.buffer.0 as usize);
         if buffer
-            .is_some_and(|buffer| matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..)))
+            .is_some_and(|buffer| matches!(buffer.extent, Extent::Run(..) | Extent::EdgeRun(..)))
         {
             access.rows = Touched::All;
         }
@@ -230,14 +230,14 @@ impl Found {
                 reads.iter().for_each(|at| self.read(*at, Touched::All));
                 writes.iter().for_each(|at| self.write(*at, Touched::All));
             }
-            Instr::Send(passage) => {
-                passage
+            Instr::Send(stage_message) => {
+                stage_message
                     .tensors
                     .iter()
                     .for_each(|at| self.read(*at, Touched::Own));
             }
-            Instr::Receive(passage) => {
-                passage
+            Instr::Receive(stage_message) => {
+                stage_message
                     .tensors
                     .iter()
                     .for_each(|at| self.write(*at, Touched::Own));
@@ -321,16 +321,16 @@ impl Found {
 
 /// The rows of an operand that a kernel over `extent` touches.
 fn touched(body: &Body, extent: Extent, at: At) -> Touched {
-    let arcs = body.edge_set().is_some();
+    let edges = body.edge_set().is_some();
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
     let grouped = matches!(body, Body::Gather { .. });
     match at {
         // Of a sum by type a row is a type.
         _ if matches!(body, Body::TypeSum { .. }) => Touched::All,
-        // The row of a kernel over arcs is an arc, unless arcs are reduced.
-        At::Row if !arcs => over(extent),
+        // The row of a kernel over edges is an edge, unless edges are reduced.
+        At::Row if !edges => over(extent),
         At::Row if grouped && !by_source => over(extent),
-        // Kernels over own arcs end in own vertices.
+        // Kernels over own edges end in own vertices.
         At::Dst if by_source => match extent {
             Extent::All | Extent::AllEdges(_) => Touched::All,
             _ => Touched::Own,
@@ -346,7 +346,7 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     let (rows, reach) = (Touched::of(chunk), chunk.reach());
     match at {
         At::Row => rows,
-        // Arcs into rows that need no other rank begin in own rows, and all arcs end in own rows.
+        // Edges into rows that need no other rank begin in own rows, and all edges end in own rows.
         At::Src if !by_source && reach == Some(Vertices::Inner) && chunk.index == 0 => Touched::Own,
         At::Dst if by_source && reach.is_some() => Touched::Own,
         // What is near a chunk of rows is known to nobody.
@@ -356,7 +356,7 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
         At::Dst if by_source => Touched::Near(End::Src, chunk),
         At::Src => Touched::Near(End::Dst, chunk),
         At::Dst => rows,
-        // Arcs lie by destination.
+        // Edges lie by destination.
         At::Edge if !by_source => Touched::Rows(chunk),
         At::Edge | At::One | At::List => Touched::All,
     }

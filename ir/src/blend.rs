@@ -5,7 +5,7 @@ use crate::infer::TypeError;
 use crate::kernel::End;
 use crate::op::{Binary, Input, Op};
 
-/// The same graph without [`Op::Blend`]: where arcs read one, they have a sum of current and earlier
+/// The same graph without [`Op::Blend`]: where edges read one, they have a sum of current and earlier
 /// rows, one of them times 0. Loops have none.
 ///
 /// # Errors

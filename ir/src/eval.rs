@@ -2,13 +2,13 @@
 //!
 //! Slow and obvious on purpose; everything that runs fast is compared with it.
 
-mod arcs;
 mod dense;
+mod edges;
 
 use crate::graph::{Graph, VerifyError};
 use crate::op::{Input, Op, Relations, Scan};
 use crate::types::{EdgeSet, Rows, Type};
-use arcs::Arcs;
+use edges::Edges;
 
 /// A tensor in double precision.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +33,12 @@ pub struct DropoutKey {
 /// The data graph and the parameters that a model is evaluated on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalContext {
-    /// `indptr[v] .. indptr[v + 1]`: the arcs into vertex `v`; one more entry than vertices.
+    /// `indptr[v] .. indptr[v + 1]`: the edges into vertex `v`; one more entry than vertices.
     pub indptr: Vec<u64>,
-    /// Source of every plain arc, sorted within a destination. A looped edge set has one
+    /// Source of every plain edge, sorted within a destination. A looped edge set has one
     /// self loop more in each row, at its sorted place.
     pub indices: Vec<u32>,
-    /// The type of every plain arc, in the same order; empty where arcs have none.
+    /// The type of every plain edge, in the same order; empty where edges have none.
     pub types: Vec<u16>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
@@ -64,7 +64,7 @@ pub enum EvalError {
     /// The graph breaks an invariant.
     #[error("the graph is not valid: {0}")]
     Graph(#[from] VerifyError),
-    /// The arcs are no in-neighbour CSR.
+    /// The edges are no in-neighbour CSR.
     #[error("the topology is no CSR: {0}")]
     Topology(String),
     /// The wrong number of parameters, arguments, labels or mask entries.
@@ -188,17 +188,17 @@ impl Tensor {
     }
 }
 
-/// A context with its arcs spelled out.
+/// A context with its edges spelled out.
 struct Machine<'a> {
     context: &'a EvalContext,
     vertices: usize,
-    plain: Arcs,
-    looped: Arcs,
+    plain: Edges,
+    looped: Edges,
 }
 
 impl<'a> Machine<'a> {
     fn new(graph: &Graph, context: &'a EvalContext) -> Result<Self, EvalError> {
-        let plain = Arcs::plain(&context.indptr, &context.indices)?;
+        let plain = Edges::plain(&context.indptr, &context.indices)?;
         let looped = plain.with_loops();
         let vertices = context.indptr.len() - 1;
         let machine = Self {
@@ -221,16 +221,16 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// Checks that arcs have the types that a graph reads.
+    /// Checks that edges have the types that a graph reads.
     fn check_types(&self, graph: &Graph) -> Result<(), EvalError> {
         let types = &self.context.types;
         for node in &graph.nodes {
             match &node.op {
                 Op::Input(Input::Relation(relations) | Input::RelationDegree(relations)) => {
-                    self.check_count("types of arcs", self.plain.len(), types.len())?;
+                    self.check_count("types of edges", self.plain.len(), types.len())?;
                     if let Some(found) = types.iter().find(|t| u32::from(**t) >= relations.count) {
                         let count = relations.count;
-                        let why = format!("an arc of type {found}, where there are {count} types");
+                        let why = format!("an edge of type {found}, where there are {count} types");
                         return Err(EvalError::Topology(why));
                     }
                 }
@@ -283,7 +283,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn arcs(&self, set: EdgeSet) -> &Arcs {
+    fn edges(&self, set: EdgeSet) -> &Edges {
         match set {
             EdgeSet::Plain => &self.plain,
             EdgeSet::Looped => &self.looped,
@@ -294,7 +294,7 @@ impl<'a> Machine<'a> {
         match rows {
             Rows::Fixed(n) => n as usize,
             Rows::Vertices | Rows::All => self.vertices,
-            Rows::Edges(set) | Rows::AllEdges(set) => self.arcs(set).len(),
+            Rows::Edges(set) | Rows::AllEdges(set) => self.edges(set).len(),
         }
     }
 
@@ -349,8 +349,8 @@ impl<'a> Machine<'a> {
                 let ty = Type::new(Rows::All, 1, slice.len);
                 return Tensor::new(ty, self.vertices, data);
             }
-            Input::InDegree(set) => self.arcs(set).degrees(crate::kernel::End::Dst),
-            Input::OutDegree(set) => self.arcs(set).degrees(crate::kernel::End::Src),
+            Input::InDegree(set) => self.edges(set).degrees(crate::kernel::End::Dst),
+            Input::OutDegree(set) => self.edges(set).degrees(crate::kernel::End::Src),
             Input::History(history) => {
                 let found = self.context.histories.get(history.number as usize);
                 let missing = || {
@@ -359,7 +359,7 @@ impl<'a> Machine<'a> {
                 };
                 return found.cloned().unwrap_or_else(missing);
             }
-            Input::Fresh(set) => return self.arcs(set).fresh(set, &self.context.order),
+            Input::Fresh(set) => return self.edges(set).fresh(set, &self.context.order),
             Input::Relation(relations) => {
                 return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
             }

@@ -188,7 +188,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             arity(2)?;
             let [table, index] = [types[0], types[1]];
             match (table.rows, index.rows.edge_set()) {
-                (_, None) => domain("arc rows that name rows of a table", index),
+                (_, None) => domain("edge rows that name rows of a table", index),
                 (Rows::Fixed(_), _) if table.stack == 0 && index == Type::new(index.rows, 1, 1) => {
                     Ok(Type {
                         rows: index.rows,
@@ -202,7 +202,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             arity(2)?;
             let [x, index] = [types[0], types[1]];
             match (x.rows.edge_set(), op) {
-                (None, _) => domain("arc rows", x),
+                (None, _) => domain("edge rows", x),
                 _ if x.stack != 0 || index != Type::new(x.rows, 1, 1) => range(index),
                 (_, Op::PickSum(rows)) => Ok(Type {
                     rows: Rows::Fixed(*rows),
@@ -377,8 +377,8 @@ fn gather(set: EdgeSet, ty: Type) -> Option<Type> {
 
 fn edges(set: EdgeSet, end: End) -> &'static str {
     match (set, end) {
-        (EdgeSet::Plain, _) => "arc rows (edges)",
-        (EdgeSet::Looped, _) => "arc rows (edges + loops)",
+        (EdgeSet::Plain, _) => "edge rows (edges)",
+        (EdgeSet::Looped, _) => "edge rows (edges + loops)",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kernel specifications: what a kernel computes, never how.
 //!
-//! A [`Kernel`] is a loop nest over rows (and, for some, over the arcs of a row) with
+//! A [`Kernel`] is a loop nest over rows (and, for some, over the edges of a row) with
 //! scalar expressions inside. Code generators choose the schedule; the oracle
 //! interprets the same value in double precision. Widths are constants of the
 //! specification, row counts are not.
@@ -18,13 +18,13 @@ pub use walk::{Walk, mask_row, result_shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
-    /// The row that the kernel computes (a vertex, a fixed row, or an arc for arc kernels).
+    /// The row that the kernel computes (a vertex, a fixed row, or an edge for edge kernels).
     Row,
-    /// The source vertex of the current arc.
+    /// The source vertex of the current edge.
     Src,
-    /// The destination vertex of the current arc.
+    /// The destination vertex of the current edge.
     Dst,
-    /// The current arc, by its position in the in-neighbour CSR.
+    /// The current edge, by its position in the in-neighbour CSR.
     Edge,
     /// Row 0 always: a value shared by all rows (a bias, an attention vector).
     One,
@@ -52,7 +52,7 @@ pub struct Operand {
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
     /// What moves the element on by a number that another input holds. The result of a gather that sums may have
-    /// it too: then what an arc brings is added at the place that it names, all others are 0, and there is no
+    /// it too: then what an edge brings is added at the place that it names, all others are 0, and there is no
     /// `finish` but the sum itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picked: Option<Picked>,
@@ -61,7 +61,7 @@ pub struct Operand {
 /// A place in an operand that a number of another input names: `number * step` elements further on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Picked {
-    /// The input that holds the number: one for each arc (`At::Edge`), a whole number below `count`, in 32 bits.
+    /// The input that holds the number: one for each edge (`At::Edge`), a whole number below `count`, in 32 bits.
     pub by: u16,
     /// How many places there are.
     pub count: u32,
@@ -75,7 +75,7 @@ pub struct Mask {
     /// Probability of dropping.
     pub p: f32,
     /// `Row`, `Src` or `Dst` for a vertex mask (keyed by the vertex's global id), `Edge`
-    /// for an arc mask (keyed by the global ids of source and destination).
+    /// for an edge mask (keyed by the global ids of source and destination).
     pub at: At,
     /// Column of the first element in the masked tensor: 0, or where a rank's slice of it begins.
     pub first: u32,
@@ -85,13 +85,13 @@ pub struct Mask {
     pub column_step: u32,
 }
 
-/// Which vertex a reduction over arcs belongs to.
+/// Which vertex a reduction over edges belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// The destination: arcs by in-neighbour CSR, one result for each inner vertex.
+    /// The destination: edges by in-neighbour CSR, one result for each inner vertex.
     Dst,
-    /// The source: arcs by out-neighbour CSR, one result for each local vertex (inner and halo).
+    /// The source: edges by out-neighbour CSR, one result for each local vertex (inner and halo).
     Src,
 }
 
@@ -109,9 +109,9 @@ pub enum Reduce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// A number of rows given at run time, without arcs.
+    /// A number of rows given at run time, without edges.
     Rows,
-    /// The arcs of an edge set, visited by destination in in-neighbour CSR order.
+    /// The edges of an edge set, visited by destination in in-neighbour CSR order.
     Edges(EdgeSet),
 }
 
@@ -137,16 +137,16 @@ pub enum Body {
         /// One expression for each output.
         values: Vec<Expr>,
     },
-    /// g-SpMM: `out[v, h, c] = finish(reduce over arcs of v of value)`.
+    /// g-SpMM: `out[v, h, c] = finish(reduce over edges of v of value)`.
     Gather {
-        /// The arcs.
+        /// The edges.
         set: EdgeSet,
-        /// The vertex that arcs are grouped by. `Src` walks the out-neighbour CSR, whose
-        /// permutation gives the arc's position for `At::Edge`.
+        /// The vertex that edges are grouped by. `Src` walks the out-neighbour CSR, whose
+        /// permutation gives the edge's position for `At::Edge`.
         to: End,
         /// The reduction.
         reduce: Reduce,
-        /// The message of one arc.
+        /// The message of one edge.
         value: Expr,
         /// Applied to the result; loads are `Row`, `One` (and `Acc`).
         finish: Expr,
@@ -172,22 +172,22 @@ pub enum Body {
         /// The element.
         value: Expr,
     },
-    /// `out[n, h, c] = sum over the arcs of type n of value`. Loads are `Edge`; `Row` stands for the type. A
-    /// kernel is launched over the vertices into which the arcs go, and has a row for each type.
+    /// `out[n, h, c] = sum over the edges of type n of value`. Loads are `Edge`; `Row` stands for the type. A
+    /// kernel is launched over the vertices into which the edges go, and has a row for each type.
     TypeSum {
-        /// The arcs.
+        /// The edges.
         set: EdgeSet,
         /// Number of types.
         types: u32,
-        /// The element of one arc.
+        /// The element of one edge.
         value: Expr,
     },
-    /// `out[arc, h] = softmax over the arcs with the same destination of value`, `width = 1`,
+    /// `out[edge, h] = softmax over the edges with the same destination of value`, `width = 1`,
     /// with the maximum subtracted.
     EdgeSoftmax {
-        /// The arcs.
+        /// The edges.
         set: EdgeSet,
-        /// The score of one arc.
+        /// The score of one edge.
         value: Expr,
     },
 }
@@ -248,7 +248,7 @@ pub const fn vertex_hash(key: u64, vertex: u32) -> u32 {
     mix32(vertex.wrapping_mul(0x9e37_79b1) ^ key as u32).wrapping_add((key >> 32) as u32)
 }
 
-/// Hash of an arc for a mask key; `src` and `dst` are global ids.
+/// Hash of an edge for a mask key; `src` and `dst` are global ids.
 pub const fn edge_hash(key: u64, src: u32, dst: u32) -> u32 {
     mix32(vertex_hash(key, dst) ^ src.wrapping_mul(0x85eb_ca6b))
 }
@@ -313,7 +313,7 @@ impl Body {
         matches!(self, Self::ColReduce { .. } | Self::TypeSum { .. })
     }
 
-    /// The edge set that the kernel walks, if it walks arcs.
+    /// The edge set that the kernel walks, if it walks edges.
     pub fn edge_set(&self) -> Option<EdgeSet> {
         match self {
             Self::Gather { set, .. }

@@ -54,7 +54,7 @@ pub struct GraphFacts {
     pub features: u32,
     /// Classes, or labels of a vertex.
     pub classes: u32,
-    /// Types of arcs; 0 if they have none.
+    /// Types of edges; 0 if they have none.
     pub relations: u32,
 }
 

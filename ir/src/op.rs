@@ -100,12 +100,12 @@ pub enum Op {
     },
     /// Repeats single rows, heads and columns up to a type.
     Broadcast(Type),
-    /// Vertex rows to arcs: row of the source (`End::Src`) or of the destination.
+    /// Vertex rows to edges: row of the source (`End::Src`) or of the destination.
     Take(EdgeSet, End),
-    /// A vertex tensor of which arcs see current or earlier rows: `[x, old, kept, history]`, `x` and `old` of
-    /// one type, `kept` and `history` of one. Only [`Op::Take`] with [`End::Src`] reads it: arcs that
+    /// A vertex tensor of which edges see current or earlier rows: `[x, old, kept, history]`, `x` and `old` of
+    /// one type, `kept` and `history` of one. Only [`Op::Take`] with [`End::Src`] reads it: edges that
     /// [`Input::Fresh`] names see rows of `x`, the others those of `old`, which is of `history` what `x`
-    /// is of `kept`, row by row. `kept` becomes `history` for later epochs. Arcs pass on their gradient to
+    /// is of `kept`, row by row. `kept` becomes `history` for later epochs. Edges pass on their gradient to
     /// what they see: to `x`, or to the parameters in `old`.
     Blend,
     /// A vertex tensor, as it is, with what rows of other ranks have to do with copies of it; all that have the same
@@ -114,19 +114,19 @@ pub enum Op {
     /// What clipping the gradient of a vertex tensor is made of: on each rank that of its rows together has at most
     /// this length (Frobenius).
     Clip(Clip, f32),
-    /// Arc rows to vertices: reduces the arcs that share an end.
+    /// Arc rows to vertices: reduces the edges that share an end.
     Gather(EdgeSet, End, Reduce),
-    /// The mean over the arcs into a vertex; 0 where there are none.
+    /// The mean over the edges into a vertex; 0 where there are none.
     GatherMean(EdgeSet),
-    /// Softmax over the arcs into a vertex, for every head and column.
+    /// Softmax over the edges into a vertex, for every head and column.
     EdgeSoftmax(EdgeSet),
-    /// The rows of a table that arcs name by whole numbers: `[n x h x w] [E x 1] -> [E x h x w]`.
+    /// The rows of a table that edges name by whole numbers: `[n x h x w] [E x 1] -> [E x h x w]`.
     Pick,
-    /// For each row of a table of `n` the sum over the arcs that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
+    /// For each row of a table of `n` the sum over the edges that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
     PickSum(u32),
-    /// The head of each arc that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
+    /// The head of each edge that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
     PickHead,
-    /// Of `n` heads the one that each arc names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
+    /// Of `n` heads the one that each edge names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
     PlaceHead(u32),
     /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
     MatMul,

@@ -88,7 +88,7 @@ pub struct Parameters {
     /// does; rows if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_layout: Option<Layout>,
-    /// Where layouts are mixed, that of each set of connected arc tensors of an epoch that can lie
+    /// Where layouts are mixed, that of each set of connected edge tensors of an epoch that can lie
     /// either way, in the order of the program: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layouts: Vec<Layout>,

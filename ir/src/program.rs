@@ -31,7 +31,7 @@ mod uses;
 pub mod verify;
 
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
-pub use pipeline::{Neighbour, Passage, Pipeline};
+pub use pipeline::{Neighbour, Pipeline, StageMessage};
 pub use sizes::{RankSizes, Reach};
 pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
 pub use skipping::{RULES, Skipping};
@@ -63,11 +63,11 @@ pub enum Extent {
     Local,
     /// Halo vertices.
     Halo,
-    /// Arcs into the rank's own vertices.
+    /// Edges into the rank's own vertices.
     Edges(EdgeSet),
     /// All vertices of the graph, by global id.
     All,
-    /// All arcs of the graph.
+    /// All edges of the graph.
     AllEdges(EdgeSet),
     /// Stored non-zeros of the rank's own feature rows.
     FeatureNonzeros,
@@ -75,8 +75,8 @@ pub enum Extent {
     SliceNonzeros,
     /// The rows of one of so many chunks, now of this one and now of that.
     Run(Even, u32),
-    /// The arcs of the rows of one of so many chunks; likewise.
-    ArcRun(Even, u32),
+    /// The edges of the rows of one of so many chunks; likewise.
+    EdgeRun(Even, u32),
 }
 
 /// What a buffer is for.
@@ -90,14 +90,14 @@ pub enum Role {
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
-    /// For every arc the local row of its other end, as integers, filled before `setup`: by destination and
+    /// For every edge the local row of its other end, as integers, filled before `setup`: by destination and
     /// own rows, or rows of the whole graph, as the extent says.
-    ArcEnds(Grouped),
-    /// For every arc, grouped by source, its place among those by destination; likewise.
-    ArcPlaces(EdgeSet),
-    /// The type of each arc of a graph with so many types, filled before `setup`.
+    EdgeEnds(Grouped),
+    /// For every edge, grouped by source, its place among those by destination; likewise.
+    EdgePlaces(EdgeSet),
+    /// The type of each edge of a graph with so many types, filled before `setup`.
     Relation(u32),
-    /// The number of arcs of its type into its vertex, for each arc of such a graph, filled before `setup`.
+    /// The number of edges of its type into its vertex, for each edge of such a graph, filled before `setup`.
     RelationDegree(u32),
     /// A table of numbers, one a slot.
     Table(u32),
@@ -183,7 +183,7 @@ pub enum Product {
 pub struct Launch {
     /// The kernel.
     pub kernel: KernelId,
-    /// Rows to run over; destination (source) vertices for kernels over arcs.
+    /// Rows to run over; destination (source) vertices for kernels over edges.
     pub rows: Extent,
     /// Operands, as the kernel lists them.
     pub inputs: Vec<Ref>,
@@ -193,11 +193,11 @@ pub struct Launch {
     pub scalars: Vec<ScalarRef>,
     /// Dropout sites of the kernel's masks.
     pub sites: Vec<Site>,
-    /// Where the other ends of the arcs that it walks lie and, if they are grouped by source, their places; with
+    /// Where the other ends of the edges that it walks lie and, if they are grouped by source, their places; with
     /// the graph, on the device, if none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<Ref>,
-    /// The chunk whose rows, or the arcs at which, it runs over; all if none. What sums over rows adds to the
+    /// The chunk whose rows, or the edges at which, it runs over; all if none. What sums over rows adds to the
     /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
@@ -344,7 +344,7 @@ pub enum Instr {
         body: Vec<Instr>,
     },
     /// Runs the body for every chunk of the epoch's order: whatever runs over own rows, local rows or
-    /// the arcs into own rows, and whatever is exchanged of them, is restricted to the vertices of the
+    /// the edges into own rows, and whatever is exchanged of them, is restricted to the vertices of the
     /// chunk, halo vertices included. Neither nested nor around or inside of a [`Instr::Repeat`]; the
     /// body has no [`Product::Tn`], no reduction over rows, no [`Instr::AllReduce`] and no
     /// [`Instr::Begin`].
@@ -355,9 +355,9 @@ pub enum Instr {
         body: Vec<Instr>,
     },
     /// Sends rows to another stage, and waits for nobody.
-    Send(Passage),
+    Send(StageMessage),
     /// Waits for rows of another stage.
-    Receive(Passage),
+    Receive(StageMessage),
     /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
     /// each: the rows that both have, own vertices first, or those of a chunk.
     Move {
@@ -383,7 +383,7 @@ pub enum Instr {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Halo {
-    /// The sources of arcs into the rank's own vertices.
+    /// The sources of edges into the rank's own vertices.
     #[default]
     Boundary,
     /// All of them, so that blocks of rows travel whole.
@@ -437,8 +437,8 @@ impl Extent {
         matches!(self, Self::All | Self::AllEdges(_))
     }
 
-    /// The arcs that a kernel with these rows walks.
-    pub fn arcs(self, set: EdgeSet) -> Self {
+    /// The edges that a kernel with these rows walks.
+    pub fn edges(self, set: EdgeSet) -> Self {
         match self {
             Self::All | Self::AllEdges(_) => Self::AllEdges(set),
             _ => Self::Edges(set),

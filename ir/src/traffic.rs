@@ -20,7 +20,7 @@ pub struct Traffic {
     /// By splits, joins, replications and reductions of rows.
     pub redistribute: u64,
     /// Between the stages of a pipeline.
-    pub passage: u64,
+    pub stage_message: u64,
     /// By all instructions.
     pub total_bytes: u64,
 }
@@ -251,10 +251,10 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
             traffic.redistribute = elements * program.buffer(to.buffer).storage.bytes();
         }
         Instr::Begin(transfer) => return one(&transfer.what, program, reads, sizes),
-        Instr::Send(passage) => {
-            let (row, fixed) = passage.words(program);
+        Instr::Send(stage_message) => {
+            let (row, fixed) = stage_message.words(program);
             let own: u64 = sizes.iter().map(|s| s.inner).sum();
-            traffic.passage = (own * row + fixed * sizes.len() as u64) * 4;
+            traffic.stage_message = (own * row + fixed * sizes.len() as u64) * 4;
         }
         // All chunks together have all rows.
         Instr::Chunks { body, .. } => {
@@ -281,7 +281,8 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
         | Instr::Loss { .. }
         | Instr::Metrics { .. } => {}
     }
-    let rows = traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.passage;
+    let rows =
+        traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.stage_message;
     traffic.total_bytes = rows.saturating_add(traffic.all_reduce);
     traffic
 }
@@ -296,7 +297,7 @@ impl Traffic {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
         self.redistribute += times * other.redistribute;
-        self.passage += times * other.passage;
+        self.stage_message += times * other.stage_message;
         self.all_reduce = other
             .all_reduce
             .saturating_mul(times)

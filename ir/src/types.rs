@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which arcs a message-passing step runs over.
+/// Which edges a message-passing step runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EdgeSet {
-    /// The stored arcs; self loops are not stored.
+    /// The stored edges; self loops are not stored.
     Plain,
-    /// The stored arcs and one self loop for every vertex.
+    /// The stored edges and one self loop for every vertex.
     Looped,
 }
 
@@ -21,12 +21,12 @@ pub enum Rows {
     Fixed(u32),
     /// One row for each vertex.
     Vertices,
-    /// One row for each arc of an edge set, in in-neighbour CSR order.
+    /// One row for each edge of an edge set, in in-neighbour CSR order.
     Edges(EdgeSet),
     /// One row for each vertex of the whole graph, on every rank, by global id. Such tensors hold a
     /// slice of the columns (layout *columns by slice*), or all of them (*replicated*).
     All,
-    /// One row for each arc of the whole graph, on every rank, in in-neighbour CSR order.
+    /// One row for each edge of the whole graph, on every rank, in in-neighbour CSR order.
     AllEdges(EdgeSet),
 }
 
@@ -47,7 +47,7 @@ pub struct Type {
 }
 
 impl Rows {
-    /// The edge set, if rows are arcs.
+    /// The edge set, if rows are edges.
     pub const fn edge_set(self) -> Option<EdgeSet> {
         match self {
             Self::Edges(set) | Self::AllEdges(set) => Some(set),
@@ -60,7 +60,7 @@ impl Rows {
         matches!(self, Self::Vertices | Self::All)
     }
 
-    /// Rows of the arcs of a set, if these are vertices.
+    /// Rows of the edges of a set, if these are vertices.
     pub const fn taken(self, set: EdgeSet) -> Option<Self> {
         match self {
             Self::Vertices => Some(Self::Edges(set)),
@@ -69,7 +69,7 @@ impl Rows {
         }
     }
 
-    /// Rows of the vertices, if these are the arcs of a set.
+    /// Rows of the vertices, if these are the edges of a set.
     pub fn gathered(self, set: EdgeSet) -> Option<Self> {
         match self {
             Self::Edges(s) if s == set => Some(Self::Vertices),

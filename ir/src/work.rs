@@ -1,8 +1,8 @@
 //! What one instruction costs a rank: floating-point operations and bytes, counted from its
 //! specification.
 //!
-//! Bytes are those that the loop nest asks for: a row that is gathered once for every arc
-//! counts once for every arc, whatever a cache makes of it; how far a device stays behind its
+//! Bytes are those that the loop nest asks for: a row that is gathered once for every edge
+//! counts once for every edge, whatever a cache makes of it; how far a device stays behind its
 //! peak bandwidth for such traffic is the calibration's business. Fused values are not
 //! counted. A fused multiply-add counts two operations, exponentials and dropout draws
 //! [`TRANSCENDENTAL`].
@@ -27,7 +27,7 @@ use crate::units::{Bytes, Flops};
 pub const TRANSCENDENTAL: f64 = 8.0;
 /// Bytes of a float.
 const FLOAT: u64 = 4;
-/// Bytes of a vertex or arc index.
+/// Bytes of a vertex or edge index.
 const INDEX: u64 = 4;
 /// Bytes of a row offset.
 const OFFSET: u64 = 8;
@@ -260,7 +260,7 @@ fn launch_work(counted: &Counted, launch: &Launch, sizes: &RankSizes) -> Work {
         | Body::RowReduce {
             over: Over::Edges(_),
             ..
-        } => (0, KernelClass::Arcs),
+        } => (0, KernelClass::Edges),
         Body::RowReduce { .. } | Body::ColReduce { .. } | Body::TypeSum { .. } => {
             (0, KernelClass::Reduce)
         }
@@ -275,19 +275,19 @@ fn launch_work(counted: &Counted, launch: &Launch, sizes: &RankSizes) -> Work {
 
 /// How often the parts of a kernel's loop nest run.
 struct Nest {
-    /// Rows of the outer loop (vertices for kernels over arcs).
+    /// Rows of the outer loop (vertices for kernels over edges).
     rows: u64,
-    /// Arcs walked, self loops included (their indices are stored too); 0 for kernels over rows.
-    arcs: u64,
+    /// Edges walked, self loops included (their indices are stored too); 0 for kernels over rows.
+    edges: u64,
 }
 
 impl Nest {
     fn new(kernel: &Kernel, rows: Extent, sizes: &RankSizes) -> Self {
         let set = kernel.body.edge_set();
-        let arcs = set.map_or(0, |set| sizes.rows(rows.arcs(set)));
+        let edges = set.map_or(0, |set| sizes.rows(rows.edges(set)));
         Self {
             rows: sizes.rows(rows),
-            arcs,
+            edges,
         }
     }
 
@@ -295,7 +295,7 @@ impl Nest {
     fn row_count(&self, kernel: &Kernel) -> u64 {
         match &kernel.body {
             Body::Gather { .. } => self.rows,
-            body if body.edge_set().is_some() => self.arcs,
+            body if body.edge_set().is_some() => self.edges,
             _ => self.rows,
         }
     }
@@ -306,25 +306,25 @@ impl Nest {
             return 0;
         };
         let bytes = distinct(kernel, operand) * operand.storage.bytes();
-        // The vertex that arcs are grouped by is read once for all of its arcs.
+        // The vertex that edges are grouped by is read once for all of its edges.
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
         };
-        // All of a table is read once; from a vertex's own row one place for each arc.
+        // All of a table is read once; from a vertex's own row one place for each edge.
         if let Some(picked) = operand.picked {
             return match operand.at {
                 At::One => bytes * u64::from(picked.count),
-                _ => bytes * self.arcs,
+                _ => bytes * self.edges,
             };
         }
         let times = match operand.at {
             At::Row => self.row_count(kernel),
             At::One => 1,
-            At::Edge => self.arcs,
+            At::Edge => self.edges,
             At::Src if grouped == End::Src => self.rows,
             At::Dst if grouped == End::Dst => self.rows,
-            At::Src | At::Dst => self.arcs,
+            At::Src | At::Dst => self.edges,
             At::List => return self.rows * (bytes + INDEX),
         };
         times * bytes
@@ -333,9 +333,9 @@ impl Nest {
     /// Bytes written for an output.
     fn output_bytes(&self, kernel: &Kernel, operand: &Operand) -> u64 {
         if let Some(picked) = operand.picked {
-            // Zeros at all places of a row, then a sum that each arc reads and writes.
+            // Zeros at all places of a row, then a sum that each edge reads and writes.
             let row = distinct(kernel, operand) * operand.storage.bytes();
-            return (self.rows * u64::from(picked.count) + 2 * self.arcs) * row;
+            return (self.rows * u64::from(picked.count) + 2 * self.edges) * row;
         }
         let rows = match &kernel.body {
             Body::ColReduce { .. } => 1,
@@ -356,7 +356,7 @@ impl Nest {
         rows * floats * operand.storage.bytes()
     }
 
-    /// Bytes of offsets, indices and permutation that walking the arcs reads.
+    /// Bytes of offsets, indices and permutation that walking the edges reads.
     fn structure_bytes(&self, kernel: &Kernel, loads: &[u16]) -> u64 {
         if kernel.body.edge_set().is_none() {
             return 0;
@@ -369,14 +369,19 @@ impl Nest {
         match &kernel.body {
             Body::Gather { to, .. } => {
                 let permuted = *to == End::Src && reads(At::Edge);
-                offsets + self.arcs * INDEX * (1 + u64::from(permuted))
+                offsets + self.edges * INDEX * (1 + u64::from(permuted))
             }
-            // The arcs of a type are listed.
-            Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.arcs * INDEX,
+            // The edges of a type are listed.
+            Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.edges * INDEX,
             Body::EdgeSoftmax { .. } => {
-                offsets + if reads(At::Src) { self.arcs * INDEX } else { 0 }
+                offsets
+                    + if reads(At::Src) {
+                        self.edges * INDEX
+                    } else {
+                        0
+                    }
             }
-            _ if reads(At::Src) => offsets + self.arcs * INDEX,
+            _ if reads(At::Src) => offsets + self.edges * INDEX,
             _ if reads(At::Dst) => offsets,
             _ => 0,
         }
@@ -385,12 +390,12 @@ impl Nest {
     fn flops(&self, counted: &Counted) -> Flops {
         let kernel = counted.kernel;
         let (heads, width) = (kernel.heads as f64, kernel.width as f64);
-        let (rows, arcs) = (self.rows as f64, self.arcs as f64);
+        let (rows, edges) = (self.rows as f64, self.edges as f64);
         let inner = self.row_count(kernel) as f64;
         let count = match &kernel.body {
             Body::Map { .. } => inner * heads * width * counted.inner,
             Body::Gather { .. } => {
-                heads * width * (arcs * (counted.inner + 1.0) + rows * counted.finish)
+                heads * width * (edges * (counted.inner + 1.0) + rows * counted.finish)
             }
             Body::RowReduce { axis, .. } => {
                 let kept = match axis {
@@ -403,7 +408,7 @@ impl Nest {
                 inner * heads * width * (counted.inner + 1.0)
             }
             // maximum, difference, exponential, sum, quotient
-            Body::EdgeSoftmax { .. } => arcs * heads * (counted.inner + 4.0 + TRANSCENDENTAL),
+            Body::EdgeSoftmax { .. } => edges * heads * (counted.inner + 4.0 + TRANSCENDENTAL),
         };
         Flops(count)
     }

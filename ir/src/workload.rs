@@ -29,9 +29,9 @@ pub enum Origin {
 pub struct PartLoad {
     /// Vertices owned by the part.
     pub inner: u64,
-    /// Vertices outside the part with an arc into it (the halo).
+    /// Vertices outside the part with an edge into it (the halo).
     pub halo: u64,
-    /// Stored arcs into the part's inner vertices, self loops not counted.
+    /// Stored edges into the part's inner vertices, self loops not counted.
     pub edges: u64,
     /// Training vertices owned by the part.
     pub train: u64,
@@ -68,7 +68,7 @@ pub struct Workload {
     pub origin: Origin,
     /// Number of vertices.
     pub vertices: u64,
-    /// Number of stored arcs, self loops not counted.
+    /// Number of stored edges, self loops not counted.
     pub edges: u64,
     /// Input features of a vertex.
     pub features: u32,
@@ -80,7 +80,7 @@ pub struct Workload {
     pub column_nonzeros: Vec<u64>,
     /// Classes (or labels of a vertex, if it can have several).
     pub classes: u32,
-    /// Types of arcs; 0 if they have none.
+    /// Types of edges; 0 if they have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub relations: u32,
     /// Training, validation and test vertices.

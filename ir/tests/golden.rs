@@ -38,14 +38,14 @@ fn value(spec: &ParamSpec) -> Tensor {
     Tensor::new(spec.ty, rows, (0..count).map(one).collect())
 }
 
-/// The type of an arc: 0 from a lower to a higher vertex, else 1.
+/// The type of an edge: 0 from a lower to a higher vertex, else 1.
 fn types() -> Vec<u16> {
     let rows = INDPTR.windows(2).zip(0..);
-    let arcs = rows.flat_map(|(ends, dst)| {
+    let edges = rows.flat_map(|(ends, dst)| {
         let sources = &INDICES[ends[0] as usize..ends[1] as usize];
         sources.iter().map(move |src| u16::from(*src > dst))
     });
-    arcs.collect()
+    edges.collect()
 }
 
 /// The loss and the logits of a model body, labels 0 for the first half of the vertices.

@@ -4,9 +4,9 @@
 //! by itself as `max(flops / rate, bytes / bandwidth)`, under these assumptions:
 //!
 //! - element-wise work, slices and reshapes fuse into their neighbours: flops only;
-//! - messages (arc rows made by element-wise work on taken vertex rows) are never stored; a
-//!   `take` loads its rows for every arc, a `gather` writes its vertex rows;
-//! - results of a per-arc reduction or softmax are stored and read once, and a per-arc
+//! - messages (edge rows made by element-wise work on taken vertex rows) are never stored; a
+//!   `take` loads its rows for every edge, a `gather` writes its vertex rows;
+//! - results of a per-edge reduction or softmax are stored and read once, and a per-edge
 //!   reduction loads its operand again;
 //! - gradients: a matrix product costs once more for each operand that needs one, a `take`
 //!   costs the transposed gather, an operand that was broadcast costs a reduction;
@@ -133,7 +133,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
             };
             let bytes = kids
                 .iter()
-                .map(|v| stored_arcs(v, &out, facts) + reduced(v))
+                .map(|v| stored_edges(v, &out, facts) + reduced(v))
                 .sum();
             Work::new(n * flops * backward, bytes)
         }
@@ -152,7 +152,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
                 load + grad(&kids[0]) * (floats(&out) + vertices),
             )
         }
-        // The table stays in a cache; its gradient is summed over arcs that are stored.
+        // The table stays in a cache; its gradient is summed over edges that are stored.
         Op::Pick => Work::new(
             grad(&kids[0]) * n,
             floats(&kids[1]) + grad(&kids[0]) * 2.0 * floats(&out),
@@ -166,7 +166,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         Op::PickSum(_) => Work::new(elements(&kids[0]), 2.0 * floats(&kids[0]) + floats(&out)),
         Op::Gather(..) | Op::GatherMean(_) => Work::new(
             elements(&kids[0]),
-            stored_arcs(&kids[0], &out, facts) + floats(&out),
+            stored_edges(&kids[0], &out, facts) + floats(&out),
         ),
         Op::EdgeSoftmax(_) => Work::new(15.0 * n * backward, 12.0 * n * backward),
         Op::ReduceCols(..) => {
@@ -191,8 +191,8 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
     }
 }
 
-/// Bytes of reading an arc operand that was stored because it is computed only once.
-fn stored_arcs(operand: &Value, out: &Value, facts: &Facts) -> f64 {
+/// Bytes of reading an edge operand that was stored because it is computed only once.
+fn stored_edges(operand: &Value, out: &Value, facts: &Facts) -> f64 {
     let once = facts.train && operand.known.invariant && !out.known.invariant;
     match operand.ty.rows {
         Rows::Edges(_) if once => {

@@ -197,7 +197,7 @@ fn carried(graph: &Graph, gather: NodeId) -> Result<NodeId, DecoupleError> {
     }
 }
 
-/// The vertex tensor of which an arc tensor has the sources' rows, times a coefficient.
+/// The vertex tensor of which an edge tensor has the sources' rows, times a coefficient.
 fn source(graph: &Graph, id: NodeId) -> Option<NodeId> {
     let node = graph.node(id);
     match node.op {
@@ -282,8 +282,8 @@ impl<'a> Step<'a> {
             }
         }
         step.own = users(from).iter().any(|user| {
-            let arcs = matches!(graph.node(*user).op, Op::Take(..));
-            !arcs && !members.contains(user)
+            let edges = matches!(graph.node(*user).op, Op::Take(..));
+            !edges && !members.contains(user)
         });
         Ok(step)
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// Number of vertices.
     pub vertices: u64,
-    /// Number of stored arcs, self loops not counted.
+    /// Number of stored edges, self loops not counted.
     pub edges: u64,
     /// Input features of a vertex.
     pub features: u32,
@@ -151,7 +151,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: Sign::NonNegative,
             ..leaf
         },
-        // An arc is one of its own kind.
+        // An edge is one of its own kind.
         Op::Input(Input::RelationDegree(_)) => Known {
             sign: Sign::Positive,
             ..leaf
@@ -245,7 +245,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         | Op::SliceCols { .. }
         | Op::SliceRows { .. }
         | Op::ReduceCols(..) => Known { sign, ..plain },
-        // A table may have rows that no arc names.
+        // A table may have rows that no edge names.
         Op::PadCols { .. }
         | Op::PadRows { .. }
         | Op::SumRows
@@ -254,7 +254,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: sign.min(Sign::NonNegative),
             ..plain
         },
-        // Every vertex has a looped arc; without it a neighbourhood can be empty.
+        // Every vertex has a looped edge; without it a neighbourhood can be empty.
         Op::Gather(EdgeSet::Looped, ..) | Op::GatherMean(EdgeSet::Looped) => {
             Known { sign, ..plain }
         }

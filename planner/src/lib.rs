@@ -29,7 +29,7 @@
 //!     sparse_features: false, classes: 16, train: true,
 //! };
 //! let form = rewrite(&model, &facts, &RewriteOptions::default())?;
-//! // the product comes first now, so only 16 columns travel along the arcs
+//! // the product comes first now, so only 16 columns travel along the edges
 //! assert!(form.graph.to_string().trim_end().lines().rev().nth(1).unwrap().contains("gather"));
 //! assert!(form.report.after.seconds < form.report.before.seconds / 3.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

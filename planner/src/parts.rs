@@ -163,7 +163,7 @@ pub fn parts(
             slice_nonzeros: workload.slice_nonzeros(1, 0),
             vertices: workload.vertices,
             all_edges: workload.edges,
-            max_degree: most_arcs(workload),
+            max_degree: most_edges(workload),
             reach: Reach {
                 interior: workload.vertices,
                 interior_edges: workload.edges,
@@ -190,8 +190,8 @@ pub fn parts(
     }
 }
 
-/// Arcs of the vertex with most, of either kind.
-fn most_arcs(workload: &Workload) -> u64 {
+/// Edges of the vertex with most, of either kind.
+fn most_edges(workload: &Workload) -> u64 {
     workload.max_degree.max(workload.max_out_degree)
 }
 
@@ -233,7 +233,7 @@ fn measured(
         slice_nonzeros: workload.slice_nonzeros(ranks, rank),
         vertices,
         all_edges,
-        max_degree: most_arcs(workload),
+        max_degree: most_edges(workload),
         reach: load.reach.unwrap_or_default(),
     };
     let mut sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
@@ -309,7 +309,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         slice_nonzeros: workload.slice_nonzeros(ranks, rank as u32),
         vertices: workload.vertices,
         all_edges: workload.edges,
-        max_degree: most_arcs(workload),
+        max_degree: most_edges(workload),
     };
     let reached = |sizes: RankSizes| RankSizes {
         reach: within.reach(&sizes),

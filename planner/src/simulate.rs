@@ -20,7 +20,7 @@ mod stages;
 pub use bound::{Bound, bound};
 pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 
-use crate::lower::offload::Room;
+use crate::lower::offload::MemoryBudget;
 use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
@@ -171,8 +171,8 @@ pub fn peak_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
 
 /// What each rank has for the buffers of a program on a device of its own with so much memory, the ranks that
 /// differ.
-pub fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room> {
-    memory::rooms(program, parts, device)
+pub fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
+    memory::budgets(program, parts, device)
 }
 
 /// Bytes of the host's memory in the node that needs most, of one program or of one for each stage.

@@ -11,10 +11,10 @@ use crate::device::cpu::Call;
 use crate::exchange::Reduction;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
-use crate::moment::Moment;
 use crate::part::lists::Over;
 use crate::rank::{Rank, Run};
 use crate::sparse::{self, SomeRows, SparseKernels};
+use crate::step_context::StepContext;
 use crate::steps::Step;
 use crate::stop::Stop;
 use crate::team::Team;
@@ -123,9 +123,9 @@ pub(crate) enum Fault {
 
 impl Worker {
     /// Runs one instruction list.
-    pub(crate) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Fault> {
+    pub(crate) fn run(&mut self, phase: Phase, step_context: &StepContext) -> Result<(), Fault> {
         let program = self.own.program.clone();
-        let stale = self.own.begin(phase, moment)?;
+        let stale = self.own.begin(phase, step_context)?;
         let mut steps = self.own.steps(&program, phase);
         // Nothing but an epoch can be given up, and that only before it changes anything.
         let mut committed = phase != Phase::Step;
@@ -137,7 +137,7 @@ impl Worker {
                     return Err(Fault::Stopped);
                 }
             }
-            self.step(&program, &step, moment)?;
+            self.step(&program, &step, step_context)?;
         }
         self.own.staleness.add(&stale);
         Ok(())
@@ -190,18 +190,23 @@ impl Worker {
         self.own.moved += 4 * words[0].len() as u64;
     }
 
-    fn step(&mut self, program: &Program, step: &Step, moment: &Moment) -> Result<(), Fault> {
+    fn step(
+        &mut self,
+        program: &Program,
+        step: &Step,
+        step_context: &StepContext,
+    ) -> Result<(), Fault> {
         if self.own.events.is_none() {
-            return self.one(program, step.instr, step.iteration, moment);
+            return self.one(program, step.instr, step.iteration, step_context);
         }
         let (begin_us, sent) = (self.microseconds(), self.transport.bytes_sent());
-        self.one(program, step.instr, step.iteration, moment)?;
+        self.one(program, step.instr, step.iteration, step_context)?;
         let run = Run {
             begin_us,
             end_us: self.microseconds(),
             bytes_sent: self.transport.bytes_sent() - sent,
         };
-        let event = self.own.event(step, moment, run);
+        let event = self.own.event(step, step_context, run);
         self.own.events.get_or_insert_default().push(event);
         Ok(())
     }
@@ -211,14 +216,14 @@ impl Worker {
         program: &Program,
         instr: &Instr,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), Fault> {
         // SAFETY: a session checks every instruction against the sizes of buffers before it
         // runs any; instructions run one after the other, and none that writes to a buffer
         // reads it at another element.
         unsafe {
             match instr {
-                Instr::Launch(launch) => self.launch(program, launch, iteration, moment)?,
+                Instr::Launch(launch) => self.launch(program, launch, iteration, step_context)?,
                 Instr::MatMul {
                     product,
                     a,
@@ -245,7 +250,7 @@ impl Worker {
                     let finish = match finish {
                         None => None,
                         Some(launch) => {
-                            let args = self.args(program, launch, iteration, moment)?;
+                            let args = self.args(program, launch, iteration, step_context)?;
                             let checks = self.checks(program, launch, iteration)?;
                             Some((launch.kernel, args, checks))
                         }
@@ -295,7 +300,7 @@ impl Worker {
                     site,
                 } => {
                     let features = self.features(program, *values)?;
-                    let key = site.key(moment.seed, moment.epoch as u32, iteration);
+                    let key = site.key(step_context.seed, step_context.epoch as u32, iteration);
                     let ids = self.own.part.ids(Over::of(program.sparse_rows(*values)));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
@@ -309,12 +314,18 @@ impl Worker {
                 | Instr::HaloReduce { .. }
                 | Instr::AllReduce { .. }
                 | Instr::Redistribute { .. } => {
-                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, moment)?;
-                    self.communicate(Half::Finish, instr, Transfer::WHOLE, iteration, moment)?;
+                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, step_context)?;
+                    self.communicate(
+                        Half::Finish,
+                        instr,
+                        Transfer::WHOLE,
+                        iteration,
+                        step_context,
+                    )?;
                 }
                 Instr::Move { from, to, chunk } => self.host_move([*from, *to], *chunk, iteration),
                 Instr::Begin(Transfer { tag, what }) => {
-                    self.communicate(Half::Begin, what, *tag, iteration, moment)?;
+                    self.communicate(Half::Begin, what, *tag, iteration, step_context)?;
                 }
                 Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
                     // At the last moment, so that what uses the rows too early shows.
@@ -323,7 +334,7 @@ impl Worker {
                     }
                 }
                 Instr::Finish(Transfer { tag, what }) => {
-                    self.communicate(Half::Finish, what, *tag, iteration, moment)?;
+                    self.communicate(Half::Finish, what, *tag, iteration, step_context)?;
                 }
                 Instr::Loss {
                     loss,
@@ -369,10 +380,10 @@ impl Worker {
                         .zip(found)
                         .for_each(|(out, value)| *out = value as f32);
                 }
-                Instr::Send(passage) => self.send(passage, iteration)?,
-                Instr::Receive(passage) => self.receive(passage, iteration)?,
+                Instr::Send(stage_message) => self.send(stage_message, iteration)?,
+                Instr::Receive(stage_message) => self.receive(stage_message, iteration)?,
                 Instr::Remember { from, history } => {
-                    self.remember(*from, *history, iteration, moment)?;
+                    self.remember(*from, *history, iteration, step_context)?;
                 }
                 Instr::Repeat { .. } | Instr::Chunks { .. } => {}
             }

@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use crate::checkpoint::{COPIES, Tensor};
-use crate::crew::{AtRest, Crew};
 use crate::rank::Rank;
+use crate::rank_set::{AtRest, RankSet};
 use gnnc_ir::program::{BufferId, Extent, Role};
 use std::ops::Range;
 
@@ -14,10 +14,14 @@ const NEVER: f32 = -1.0;
 ///
 /// # Errors
 /// They cannot be read.
-pub(crate) fn join(crew: &dyn Crew, vertices: usize, epoch: u64) -> Result<Vec<Tensor>, Failure> {
+pub(crate) fn join(
+    rank_set: &dyn RankSet,
+    vertices: usize,
+    epoch: u64,
+) -> Result<Vec<Tensor>, Failure> {
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut first = true;
-    crew.try_each(|at_rest| {
+    rank_set.try_each(|at_rest| {
         let mut next = 0;
         for (number, buffer) in each(at_rest.rank()) {
             let copies = at_rest.read(buffer)?;

@@ -7,7 +7,7 @@ use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::features::{FeatureRows, columns, slice};
 use crate::whole::Whole;
-use gnnc_graph::{Csr, GraphData, Labels, LocalArcs, LocalChunks, LocalPart};
+use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::verify::RankData;
@@ -16,7 +16,7 @@ use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Arcs and rows of a piece of work; part of no result.
+/// Edges and rows of a piece of work; part of no result.
 const PIECE: u64 = 4096;
 
 /// What a rank keeps of the data graph. Rows are its own vertices, then its halo.
@@ -31,10 +31,10 @@ pub(crate) struct Part {
     pub(crate) send: Vec<(u32, Vec<u32>)>,
     /// Where the chunks of all these rows lie.
     pub(crate) chunks: LocalChunks,
-    /// Stored arcs between chunks, of a stage: those into chunk `d` from `s` at `d * count + s`.
+    /// Stored edges between chunks, of a stage: those into chunk `d` from `s` at `d * count + s`.
     pub(crate) between: Vec<u64>,
-    /// Arcs by edge set, where a kernel walks them.
-    arcs: [Option<Arcs>; 2],
+    /// Edges by edge set, where a kernel walks them.
+    edges: [Option<Edges>; 2],
     /// What the rank keeps of other ranks' vertices, the same on all of them.
     pub(crate) whole: Arc<Whole>,
     /// Non-zeros of the own feature rows, and of the own columns of all, if the program reads them.
@@ -57,15 +57,15 @@ pub(crate) struct Walkable {
     pub(crate) pieces: Vec<u64>,
 }
 
-/// Arcs seen from both ends.
-pub(crate) struct Arcs {
+/// Edges seen from both ends.
+pub(crate) struct Edges {
     pub(crate) by_destination: Walkable,
-    /// With the position of each arc by destination.
+    /// With the position of each edge by destination.
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
-    /// Whether kernels read the ends of these arcs, by destination and by source, where the graph is kept;
+    /// Whether kernels read the ends of these edges, by destination and by source, where the graph is kept;
     /// elsewhere they are fetched.
     pub(crate) kept: [bool; 2],
-    /// The positions by destination of the arcs of each type.
+    /// The positions by destination of the edges of each type.
     pub(crate) by_type: Option<Walkable>,
 }
 
@@ -139,11 +139,11 @@ impl Part {
         if let [_, Some(slice)] = &features {
             sizes.slice_nonzeros = slice.by_row.csr.indices.len() as u64;
         }
-        let arcs = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
-            let ways = needs.arcs[index(set)];
+        let edges = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
+            let ways = needs.edges[index(set)];
             let relations = data.topology.relations();
             ways.walked
-                .then(|| Arcs::new(local.arcs(set), ways, relations))
+                .then(|| Edges::new(local.edges(set), ways, relations))
         });
         let pick = |mask: &[bool]| {
             own.iter()
@@ -157,11 +157,11 @@ impl Part {
             cuts: Vec::new(),
             inner: local.inner,
             between: match program.pipeline {
-                Some(_) => local.arcs_between_chunks(),
+                Some(_) => local.edges_between_chunks(),
                 None => Vec::new(),
             },
             chunks: local.chunks,
-            arcs,
+            edges,
             whole,
             features,
             labels: match needs.labels {
@@ -195,7 +195,7 @@ impl Part {
 
     /// Bytes of all this but what the ranks share.
     pub(crate) fn bytes(&self) -> u64 {
-        let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
+        let edges = self.edges.iter().flatten().map(Edges::bytes);
         let features = self.features.iter().flatten().map(FeatureRows::bytes);
         let labels = match &self.labels {
             Labels::None => 0,
@@ -208,7 +208,7 @@ impl Part {
         let halo = self.chunks.halo.iter().chain(&self.chunks.send);
         let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();
         let chunks = 8 * (bounds + self.between.len());
-        let own = arcs.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
+        let own = edges.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
         own as u64
     }
 
@@ -237,14 +237,16 @@ pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
         .map_or(0, |(w, positions)| w.bytes() + 4 * positions.len())
 }
 
-impl Arcs {
-    /// Arcs by destination, and by source and by type if asked.
-    pub(crate) fn new(arcs: LocalArcs, ways: Ways, relations: u32) -> Self {
+impl Edges {
+    /// Edges by destination, and by source and by type if asked.
+    pub(crate) fn new(edges: LocalEdges, ways: Ways, relations: u32) -> Self {
         Self {
             kept: ways.kept,
-            by_type: ways.by_type.then(|| Walkable::new(arcs.by_type(relations))),
-            by_destination: Walkable::new(arcs.in_csr),
-            by_source: (ways.by_source).then(|| (Walkable::new(arcs.out_csr), arcs.positions)),
+            by_type: ways
+                .by_type
+                .then(|| Walkable::new(edges.by_type(relations))),
+            by_destination: Walkable::new(edges.in_csr),
+            by_source: (ways.by_source).then(|| (Walkable::new(edges.out_csr), edges.positions)),
         }
     }
 
@@ -273,7 +275,7 @@ pub(crate) fn index(set: EdgeSet) -> usize {
     }
 }
 
-/// How arcs are walked.
+/// How edges are walked.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ways {
     /// At all, by destination.
@@ -282,7 +284,7 @@ pub(crate) struct Ways {
     pub(crate) by_source: bool,
     /// By type too.
     pub(crate) by_type: bool,
-    /// Whether kernels read arcs by destination, and by source, where the graph is kept.
+    /// Whether kernels read edges by destination, and by source, where the graph is kept.
     pub(crate) kept: [bool; 2],
 }
 
@@ -301,10 +303,10 @@ impl Ways {
 /// Which views of the data a program walks.
 #[derive(Default)]
 pub(crate) struct Needs {
-    /// By edge set: how arcs into own vertices are walked.
-    arcs: [Ways; 2],
-    /// The same of the arcs of the whole graph.
-    pub(crate) all_arcs: [Ways; 2],
+    /// By edge set: how edges into own vertices are walked.
+    edges: [Ways; 2],
+    /// The same of the edges of the whole graph.
+    pub(crate) all_edges: [Ways; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and sets of vertices are read.
@@ -376,20 +378,20 @@ impl Needs {
         };
         let all = launch.rows.of_whole_graph();
         self.ids |= all;
-        let of_arcs = launch.chunk.filter(|chunk| chunk.even.is_none());
-        self.chunks.count = self.chunks.count.max(of_arcs.map(|chunk| chunk.of));
+        let of_edges = launch.chunk.filter(|chunk| chunk.even.is_none());
+        self.chunks.count = self.chunks.count.max(of_edges.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
-            let arcs = match all {
-                true => &mut self.all_arcs,
-                false => &mut self.arcs,
+            let edges = match all {
+                true => &mut self.all_edges,
+                false => &mut self.edges,
             };
             let walk = Walk::of(&kernel.body);
-            let by_source = walk == Walk::ArcsBySource;
-            let by_type = walk == Walk::ArcsByType;
+            let by_source = walk == Walk::EdgesBySource;
+            let by_type = walk == Walk::EdgesByType;
             let mut kept = [false; 2];
             // Sums by type read the positions by type and nothing else.
             kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
-            let ways = &mut arcs[index(set)];
+            let ways = &mut edges[index(set)];
             *ways = ways.or(Ways {
                 walked: true,
                 by_source,

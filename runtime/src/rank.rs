@@ -4,9 +4,9 @@
 use crate::error::Failure;
 use crate::exchange::skip::Clocks;
 use crate::executor::Fault;
-use crate::moment::Moment;
 use crate::part::Part;
 use crate::staleness::{LayerStaleness, Staleness};
+use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
@@ -14,7 +14,7 @@ use gnnc_ir::kernel::Body;
 use gnnc_ir::memory::{ALIGN, Layout};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Passage, Pipeline, Program, Ref, Role, Skip,
+    BufferId, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Role, Skip, StageMessage,
 };
 use gnnc_ir::storage::Storage;
 use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
@@ -79,23 +79,27 @@ impl Rank {
     ///
     /// # Errors
     /// A history that is older than the program says.
-    pub(crate) fn begin(&mut self, phase: Phase, moment: &Moment) -> Result<Staleness, Fault> {
+    pub(crate) fn begin(
+        &mut self,
+        phase: Phase,
+        step_context: &StepContext,
+    ) -> Result<Staleness, Fault> {
         self.place = Place {
             phase: Some(phase),
-            order: self.order(moment),
+            order: self.order(step_context),
             ..Place::default()
         };
         match phase {
-            Phase::Step => self.stale(moment),
+            Phase::Step => self.stale(step_context),
             Phase::Setup | Phase::Eval => Ok(Staleness::default()),
         }
     }
 
     /// The order of the chunks in the epoch at hand; empty where there are no stages.
-    fn order(&self, moment: &Moment) -> Vec<u32> {
+    fn order(&self, step_context: &StepContext) -> Vec<u32> {
         let pipeline = self.program.pipeline.as_ref();
         pipeline.map_or(Vec::new(), |p| {
-            chunk_order(p, moment.seed, moment.epoch + 1)
+            chunk_order(p, step_context.seed, step_context.epoch + 1)
         })
     }
 
@@ -125,11 +129,11 @@ impl Rank {
     }
 
     /// When the instruction at hand was run, for traces.
-    pub(crate) fn event(&self, step: &Step, moment: &Moment, run: Run) -> Event {
+    pub(crate) fn event(&self, step: &Step, step_context: &StepContext, run: Run) -> Event {
         Event {
             rank: self.number,
             phase: self.place.phase.unwrap_or(Phase::Setup),
-            epoch: moment.epoch + u64::from(self.place.phase == Some(Phase::Step)),
+            epoch: step_context.epoch + u64::from(self.place.phase == Some(Phase::Step)),
             at: self.place.at(),
             iteration: step.iteration + step.turn,
             name: self.place.name.to_owned(),
@@ -174,8 +178,8 @@ impl Rank {
     /// The rank at the other end of an instruction that passes rows between stages.
     fn peer(&self, instr: &Instr) -> Option<Peer> {
         match instr {
-            Instr::Send(passage) => self.beside(passage).ok().map(Peer::To),
-            Instr::Receive(passage) => self.beside(passage).ok().map(Peer::From),
+            Instr::Send(stage_message) => self.beside(stage_message).ok().map(Peer::To),
+            Instr::Receive(stage_message) => self.beside(stage_message).ok().map(Peer::From),
             _ => None,
         }
     }
@@ -272,19 +276,19 @@ impl Rank {
         ranges.clear();
         ranges.push(match chunk.even {
             None => whole(),
-            Some(_) => (self.part.rows_of_chunk(chunk)).ok_or(Fault::Missing("chunks of arcs"))?,
+            Some(_) => (self.part.rows_of_chunk(chunk)).ok_or(Fault::Missing("chunks of edges"))?,
         });
         Ok(())
     }
 
-    /// Rows (or arcs) before those that a buffer holds, where it holds no others than a chunk's.
+    /// Rows (or edges) before those that a buffer holds, where it holds no others than a chunk's.
     pub(crate) fn skipped(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
         let rows = |chunk| self.part.rows_of_chunk(chunk).map(|rows| rows.start);
-        let arcs = |chunk| self.part.arcs_of_chunk(chunk).map(|arcs| arcs.start);
+        let edges = |chunk| self.part.edges_of_chunk(chunk).map(|edges| edges.start);
         let found = match self.program.buffer(at.buffer).extent {
             Extent::Run(..) => chunk.and_then(rows),
             // From the beginning of a line, as all of them lie.
-            Extent::ArcRun(..) => chunk.and_then(arcs).map(|first| first / ALIGN * ALIGN),
+            Extent::EdgeRun(..) => chunk.and_then(edges).map(|first| first / ALIGN * ALIGN),
             _ => None,
         };
         found.unwrap_or(0)
@@ -306,9 +310,9 @@ impl Rank {
         let slots = ends.map(|at| self.slot(at, iteration));
         let words = slots[0].len().min(slots[1].len());
         let extents = ends.map(|at| self.program.buffer(at.buffer).extent);
-        let by_arcs = |extent: &Extent| matches!(extent, Extent::ArcRun(..));
-        let rows = chunk.and_then(|chunk| match extents.iter().any(by_arcs) {
-            true => self.part.arcs_of_chunk(chunk),
+        let by_edges = |extent: &Extent| matches!(extent, Extent::EdgeRun(..));
+        let rows = chunk.and_then(|chunk| match extents.iter().any(by_edges) {
+            true => self.part.edges_of_chunk(chunk),
             false => self.part.rows_of_chunk(chunk),
         });
         let mut ends = ends.iter().zip(slots).map(|(at, slot)| {
@@ -326,7 +330,7 @@ impl Rank {
     /// The rows of an extent that belong to the chunk at hand, or all.
     pub(crate) fn rows(&self, extent: Extent, ranges: &mut Vec<Range<u64>>) -> Result<(), Fault> {
         let found = self.part.rows(extent, self.place.chunk, ranges);
-        found.ok_or(Fault::Missing("arcs or features"))
+        found.ok_or(Fault::Missing("edges or features"))
     }
 
     /// Bytes of the share of the graph and of what all ranks keep once.
@@ -336,10 +340,10 @@ impl Rank {
     }
 
     /// The rank at the other end of a passage.
-    pub(crate) fn beside(&self, passage: &Passage) -> Result<u32, Fault> {
+    pub(crate) fn beside(&self, stage_message: &StageMessage) -> Result<u32, Fault> {
         let pipeline = self.program.pipeline.as_ref();
-        let peer =
-            pipeline.and_then(|pipeline| passage.with.rank(pipeline, self.ranks, self.number));
+        let peer = pipeline
+            .and_then(|pipeline| stage_message.with.rank(pipeline, self.ranks, self.number));
         peer.ok_or(Fault::Missing("a stage beside it"))
     }
 
@@ -352,18 +356,18 @@ impl Rank {
     }
 
     /// Floats of a passage of a chunk, or of all rows.
-    pub(crate) fn floats(&self, passage: &Passage, chunk: Option<u32>) -> usize {
+    pub(crate) fn floats(&self, stage_message: &StageMessage, chunk: Option<u32>) -> usize {
         let words = |&at: &Ref| {
             let columns = self.program.buffer(at.buffer).row_words() as usize;
             self.passed(at, chunk).len() * columns
         };
-        passage.tensors.iter().map(words).sum()
+        stage_message.tensors.iter().map(words).sum()
     }
 
     /// The epoch in which histories are kept now; none if they are not.
-    pub(crate) fn keeps(&self, moment: &Moment) -> Option<u64> {
+    pub(crate) fn keeps(&self, step_context: &StepContext) -> Option<u64> {
         let setup = self.place.phase == Some(Phase::Setup);
-        let epoch = moment.epoch + u64::from(!setup);
+        let epoch = step_context.epoch + u64::from(!setup);
         let pipeline = self.program.pipeline.as_ref();
         let interval = pipeline.map_or(1, |pipeline| u64::from(pipeline.interval.max(1)));
         (setup || epoch.is_multiple_of(interval)).then_some(epoch)
@@ -393,13 +397,13 @@ impl Rank {
     }
 
     /// How old what the epoch at hand reads is.
-    fn stale(&self, moment: &Moment) -> Result<Staleness, Fault> {
-        let (mut found, epoch) = (Staleness::default(), moment.epoch + 1);
+    fn stale(&self, step_context: &StepContext) -> Result<Staleness, Fault> {
+        let (mut found, epoch) = (Staleness::default(), step_context.epoch + 1);
         let Some(pipeline) = &self.program.pipeline else {
             return Ok(found);
         };
         let all = self.part.between.iter().sum::<u64>();
-        let old = self.arcs_from_later();
+        let old = self.edges_from_later();
         for (buffer, n) in self.program.buffers.iter().zip(0..) {
             if !matches!(buffer.role, Role::History(_)) {
                 continue;
@@ -426,16 +430,16 @@ impl Rank {
         Ok(found)
     }
 
-    /// Arcs into own vertices from chunks that come later in the order.
-    fn arcs_from_later(&self) -> u64 {
+    /// Edges into own vertices from chunks that come later in the order.
+    fn edges_from_later(&self) -> u64 {
         let order = &self.place.order;
-        let arcs = |d: u32, s: u32| {
+        let edges = |d: u32, s: u32| {
             let place = d as usize * order.len() + s as usize;
             self.part.between.get(place).copied().unwrap_or(0)
         };
         let chunks = order.iter().enumerate();
         let later = chunks.flat_map(|(n, &d)| order[n + 1..].iter().map(move |&s| (d, s)));
-        later.map(|(d, s)| arcs(d, s)).sum()
+        later.map(|(d, s)| edges(d, s)).sum()
     }
 }
 

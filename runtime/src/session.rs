@@ -8,13 +8,13 @@ mod options;
 pub use options::RunOptions;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
-use crate::crew::{Crew, Workers};
 use crate::device::cuda::OnDevice;
 use crate::device::cuda::driver::Driver;
-use crate::moment::Moment;
 use crate::programs::Programs;
+use crate::rank_set::{RankSet, Workers};
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
+use crate::step_context::StepContext;
 use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, shards};
 use gnnc_graph::{GraphData, Partition};
@@ -27,7 +27,7 @@ use std::time::Instant;
 /// A program, or one for each rank, on its data, ready to train.
 pub struct Session {
     programs: Programs,
-    crew: Box<dyn Crew>,
+    rank_set: Box<dyn RankSet>,
     vertices: usize,
     options: RunOptions,
     epoch: u64,
@@ -74,8 +74,8 @@ impl Session {
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
         let ranks = start::workers(&programs, data, partition, &options, transports)?;
-        let crew = Box::new(Workers::new(ranks)?);
-        Ok(Self::with_crew(programs, crew, data, options))
+        let rank_set = Box::new(Workers::new(ranks)?);
+        Ok(Self::with_crew(programs, rank_set, data, options))
     }
 
     /// As [`Session::new`], on a GPU: one thread drives all ranks.
@@ -109,19 +109,19 @@ impl Session {
         here: Range<u32>,
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
-        let crew = OnDevice::new(&programs, data, partition, &options, driver, here)?;
-        Ok(Self::with_crew(programs, Box::new(crew), data, options))
+        let rank_set = OnDevice::new(&programs, data, partition, &options, driver, here)?;
+        Ok(Self::with_crew(programs, Box::new(rank_set), data, options))
     }
 
     fn with_crew(
         programs: Programs,
-        crew: Box<dyn Crew>,
+        rank_set: Box<dyn RankSet>,
         data: &GraphData,
         options: RunOptions,
     ) -> Self {
         Self {
             programs,
-            crew,
+            rank_set,
             vertices: data.vertices() as usize,
             options,
             epoch: 0,
@@ -139,14 +139,14 @@ impl Session {
     pub fn epoch(&mut self) -> Result<EpochReport, RuntimeError> {
         self.setup()?;
         let before = self.bytes_sent();
-        let moment = Moment {
+        let step_context = StepContext {
             step: self.step + 1,
-            ..self.moment()
+            ..self.step_context()
         };
         let begin = Instant::now();
         self.evaluated = false;
         self.options.stop.begin();
-        let ran = self.crew.run(Phase::Step, moment);
+        let ran = self.rank_set.run(Phase::Step, step_context);
         if self.options.stop.is_given_up() {
             return Err(RuntimeError::Stopped);
         }
@@ -172,7 +172,7 @@ impl Session {
     pub fn evaluate(&mut self) -> Result<Metrics, RuntimeError> {
         self.setup()?;
         let before = self.bytes_sent();
-        self.crew.run(Phase::Eval, self.moment())?;
+        self.rank_set.run(Phase::Eval, self.step_context())?;
         self.evaluated = true;
         let counts = self.result(|program| program.metrics)?;
         let count = |n: usize| counts.get(n).copied().map_or(0.0, f64::from);
@@ -218,7 +218,7 @@ impl Session {
         }
         let columns = columns as usize;
         let mut logits = vec![0.0; self.vertices * columns];
-        self.crew.try_each(|at_rest| {
+        self.rank_set.try_each(|at_rest| {
             let rank = at_rest.rank();
             let Some(at) = rank.program.logits else {
                 return Ok(());
@@ -241,7 +241,7 @@ impl Session {
     /// [`RuntimeError::Rank`] if they cannot be read from a device.
     pub fn parameters(&self) -> Result<Vec<Tensor>, RuntimeError> {
         self.needs_all_parts()?;
-        Ok(shards::tensors(&*self.crew, |role| {
+        Ok(shards::tensors(&*self.rank_set, |role| {
             matches!(role, Role::Param(_))
         })?)
     }
@@ -279,7 +279,7 @@ impl Session {
 
     /// What each rank holds.
     pub fn sizes(&self) -> Vec<RankSizes> {
-        self.crew.map(|rank| rank.rank().part.sizes)
+        self.rank_set.map(|rank| rank.rank().part.sizes)
     }
 
     /// Seed of every random draw; after a resume that of the checkpoint.
@@ -299,7 +299,10 @@ impl Session {
 
     /// Payload bytes that all ranks have sent so far.
     pub fn bytes_sent(&self) -> u64 {
-        self.crew.map(|rank| rank.bytes_sent()).into_iter().sum()
+        self.rank_set
+            .map(|rank| rank.bytes_sent())
+            .into_iter()
+            .sum()
     }
 
     /// Payload bytes that all ranks sent in `setup`; `None` before the first epoch.
@@ -310,7 +313,7 @@ impl Session {
     /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
-            .crew
+            .rank_set
             .map(|rank| rank.rank().events.as_mut().map(std::mem::take));
         let ranks = taken.len() as u32;
         let events = taken.into_iter().flatten().flatten().collect();
@@ -342,10 +345,10 @@ impl Session {
             division: (!copies.is_empty()).then(|| self.division_hash()),
             began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
-            kept: shards::kept(&*self.crew),
+            kept: shards::kept(&*self.rank_set),
         };
-        let mut tensors = shards::tensors(&*self.crew, trained)?;
-        tensors.extend(shards::histories(&*self.crew, self.vertices)?);
+        let mut tensors = shards::tensors(&*self.rank_set, trained)?;
+        tensors.extend(shards::histories(&*self.rank_set, self.vertices)?);
         tensors.extend(copies);
         checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
@@ -360,8 +363,8 @@ impl Session {
     /// then the session is as it was.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         self.needs_all_parts()?;
-        let expected = shards::tensors(&*self.crew, trained)?;
-        let histories = shards::shapes(&*self.crew, self.vertices);
+        let expected = shards::tensors(&*self.rank_set, trained)?;
+        let histories = shards::shapes(&*self.rank_set, self.vertices);
         let own = self.copies()?;
         let expected = checkpoint::Expected {
             all: &expected,
@@ -385,7 +388,7 @@ impl Session {
         if !histories.is_empty() {
             self.setup_bytes = None;
             self.setup()?;
-            shards::restore(&*self.crew, &tensors, &progress.kept)?;
+            shards::restore(&*self.rank_set, &tensors, &progress.kept)?;
         }
         Ok(Resumed {
             epoch: self.epoch,
@@ -397,19 +400,19 @@ impl Session {
     fn setup(&mut self) -> Result<(), RuntimeError> {
         if self.setup_bytes.is_none() {
             let before = self.bytes_sent();
-            self.crew.run(Phase::Setup, self.moment())?;
+            self.rank_set.run(Phase::Setup, self.step_context())?;
             self.setup_bytes = Some(self.bytes_sent() - before);
         }
         Ok(())
     }
 
-    fn moment(&self) -> Moment {
+    fn step_context(&self) -> StepContext {
         let RunOptions {
             seed,
             learning_rate,
             ..
         } = self.options;
-        Moment {
+        StepContext {
             seed,
             epoch: self.epoch,
             step: self.step,
@@ -423,7 +426,7 @@ impl Session {
         of: impl Fn(&Program) -> Option<BufferId>,
     ) -> Result<Vec<f32>, RuntimeError> {
         let mut found = None;
-        self.crew.try_each(|rank| {
+        self.rank_set.try_each(|rank| {
             if let Some(id) = of(&rank.rank().program).filter(|_| found.is_none()) {
                 found = Some(rank.read(id)?);
             }
@@ -438,14 +441,14 @@ impl Session {
         let program = self.programs.each().nth(first);
         let length = program.and_then(|p| Some(p.buffer(of(p)?).words(&RankSizes::default())));
         let mut floats = found.unwrap_or_else(|| vec![0.0; length.unwrap_or(0) as usize]);
-        self.crew.tell(first as u32, &mut floats)?;
+        self.rank_set.tell(first as u32, &mut floats)?;
         Ok(floats)
     }
 
     /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.
     fn store(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
         self.evaluated = false;
-        Ok(shards::store(&*self.crew, tensors)?)
+        Ok(shards::store(&*self.rank_set, tensors)?)
     }
 
     fn program_hash(&self) -> Result<u64, RuntimeError> {

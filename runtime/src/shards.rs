@@ -3,7 +3,7 @@
 
 use crate::Failure;
 use crate::checkpoint::{HISTORY, Tensor};
-use crate::crew::Crew;
+use crate::rank_set::RankSet;
 use gnnc_ir::Rows;
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::{BufferId, Program, Role};
@@ -15,13 +15,13 @@ use std::ops::Range;
 /// # Errors
 /// They cannot be read, and so for all below.
 pub(crate) fn tensors(
-    crew: &dyn Crew,
+    rank_set: &dyn RankSet,
     wanted: impl Fn(Role) -> bool,
 ) -> Result<Vec<Tensor>, Failure> {
     let mut tensors: Vec<Tensor> = Vec::new();
     // Whole elements that are there.
     let mut there = BTreeSet::new();
-    crew.try_each(|rank| {
+    rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
         for (buffer, id) in program.buffers.iter().zip(0..) {
             let Some((name, spec)) = named(&program, buffer.role).filter(|_| wanted(buffer.role))
@@ -59,8 +59,8 @@ pub(crate) fn tensors(
 }
 
 /// Gives every rank what it has of whole parameters and states of the right names and lengths.
-pub(crate) fn store(crew: &dyn Crew, tensors: &[Tensor]) -> Result<(), Failure> {
-    crew.try_each(|rank| {
+pub(crate) fn store(rank_set: &dyn RankSet, tensors: &[Tensor]) -> Result<(), Failure> {
+    rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
         for (buffer, id) in program.buffers.iter().zip(0..) {
             let Some((name, spec)) = named(&program, buffer.role) else {
@@ -96,9 +96,9 @@ fn history(number: u32) -> String {
 }
 
 /// The histories of all stages without their values, by rows of all vertices.
-pub(crate) fn shapes(crew: &dyn Crew, vertices: usize) -> Vec<Tensor> {
+pub(crate) fn shapes(rank_set: &dyn RankSet, vertices: usize) -> Vec<Tensor> {
     let mut numbers = BTreeMap::new();
-    crew.each(&mut |rank| {
+    rank_set.each(&mut |rank| {
         let kept = kept_by(&rank.rank().program);
         numbers.extend(kept.map(|(_, number, columns)| (number, columns)));
     });
@@ -111,14 +111,14 @@ pub(crate) fn shapes(crew: &dyn Crew, vertices: usize) -> Vec<Tensor> {
 }
 
 /// The histories that were kept so far, in order of the vertices.
-pub(crate) fn histories(crew: &dyn Crew, vertices: usize) -> Result<Vec<Tensor>, Failure> {
-    let there = kept(crew);
-    let mut tensors = shapes(crew, vertices);
+pub(crate) fn histories(rank_set: &dyn RankSet, vertices: usize) -> Result<Vec<Tensor>, Failure> {
+    let there = kept(rank_set);
+    let mut tensors = shapes(rank_set, vertices);
     tensors.retain(|tensor| there.contains_key(&tensor.name));
     for tensor in &mut tensors {
         tensor.values = vec![0.0; tensor.floats() as usize];
     }
-    crew.try_each(|rank| {
+    rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
         for (id, number, columns) in kept_by(&program) {
             let name = history(number);
@@ -138,9 +138,9 @@ pub(crate) fn histories(crew: &dyn Crew, vertices: usize) -> Result<Vec<Tensor>,
 }
 
 /// The epochs in which histories were kept, by name.
-pub(crate) fn kept(crew: &dyn Crew) -> BTreeMap<String, u64> {
+pub(crate) fn kept(rank_set: &dyn RankSet) -> BTreeMap<String, u64> {
     let mut epochs = BTreeMap::new();
-    crew.each(&mut |rank| {
+    rank_set.each(&mut |rank| {
         let rank = rank.rank();
         epochs.extend(kept_by(&rank.program).filter_map(|(id, number, _)| {
             let epoch = rank.kept.get(&id)?;
@@ -153,11 +153,11 @@ pub(crate) fn kept(crew: &dyn Crew) -> BTreeMap<String, u64> {
 /// Gives every rank its rows of histories in order of the vertices, those of other ranks included, and the
 /// epochs in which they were kept.
 pub(crate) fn restore(
-    crew: &dyn Crew,
+    rank_set: &dyn RankSet,
     tensors: &[Tensor],
     epochs: &BTreeMap<String, u64>,
 ) -> Result<(), Failure> {
-    crew.try_each(|rank| {
+    rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
         for (id, number, columns) in kept_by(&program) {
             let name = history(number);

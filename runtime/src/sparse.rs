@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// What distinguishes a sparse product's kernel: product, columns, strides and storage of operand and result.
 pub(crate) type Key = (Product, u32, [(u32, Storage); 2]);
 
-/// The kernels of a program's sparse products: gathers over the non-zeros as arcs, whose
+/// The kernels of a program's sparse products: gathers over the non-zeros as edges, whose
 /// sources are features and whose destinations are vertices.
 #[derive(Clone, Default)]
 pub(crate) struct SparseKernels(BTreeMap<Key, Arc<Compiled>>);

@@ -200,7 +200,7 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
         .collect()
 }
 
-/// Whole numbers of the local vertices and of arcs, as far as the program reads them: by role, and whether they
+/// Whole numbers of the local vertices and of edges, as far as the program reads them: by role, and whether they
 /// are those of the whole graph.
 pub(crate) struct Degrees(Vec<((Role, bool), Vec<u32>)>);
 
@@ -280,14 +280,14 @@ fn fill(
                     .for_each(|(x, &number)| *x = number as f32);
             }
         }
-        Role::ArcEnds(Grouped { set, by }) => {
-            let table = Table::arcs(buffer.extent, set, Walk::by(by));
+        Role::EdgeEnds(Grouped { set, by }) => {
+            let table = Table::edges(buffer.extent, set, Walk::by(by));
             if let Some((walkable, _)) = table.and_then(|table| rank.part.table(table)) {
                 integers(&walkable.csr.indices, floats);
             }
         }
-        Role::ArcPlaces(set) => {
-            let table = Table::arcs(buffer.extent, set, Walk::ArcsBySource);
+        Role::EdgePlaces(set) => {
+            let table = Table::edges(buffer.extent, set, Walk::EdgesBySource);
             if let Some((_, places)) = table.and_then(|table| rank.part.table(table)) {
                 integers(places, floats);
             }

@@ -155,7 +155,7 @@ impl Level<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gnnc_ir::program::{BufferId, Passage};
+    use gnnc_ir::program::{BufferId, StageMessage};
 
     fn leaf(n: u32) -> Instr {
         Instr::AllReduce {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn chunks_are_run_in_the_order_of_the_epoch() {
-        let body = vec![Instr::Send(Passage {
+        let body = vec![Instr::Send(StageMessage {
             with: gnnc_ir::program::Neighbour::Next,
             tensors: Vec::new(),
         })];

@@ -1,8 +1,8 @@
 //! What every rank knows of the whole graph, where columns are cut instead of rows.
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
-use crate::part::{Arcs, Needs, Ways, index};
-use gnnc_graph::{GraphError, LocalArcs, LocalPart, Topology};
+use crate::part::{Edges, Needs, Ways, index};
+use gnnc_graph::{GraphError, LocalEdges, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
 
@@ -10,8 +10,8 @@ use gnnc_ir::program::Program;
 /// The ranks of one machine share it.
 #[derive(Default)]
 pub(crate) struct Whole {
-    /// Arcs by edge set, where a kernel walks them; rows are global ids.
-    pub(crate) arcs: [Option<Arcs>; 2],
+    /// Edges by edge set, where a kernel walks them; rows are global ids.
+    pub(crate) edges: [Option<Edges>; 2],
     /// The id of every vertex, in order.
     pub(crate) ids: Vec<u32>,
     /// For each rank the ids of its own vertices, in the order of its rows.
@@ -24,7 +24,7 @@ impl Whole {
     /// Takes from the graph what the programs need.
     ///
     /// # Errors
-    /// More arcs than their numbers can hold, if they are walked.
+    /// More edges than their numbers can hold, if they are walked.
     pub(crate) fn new<'a>(
         programs: impl Iterator<Item = &'a Program>,
         topology: &Topology,
@@ -33,7 +33,7 @@ impl Whole {
         let (mut walked, mut ids, mut owned) = ([Ways::default(); 2], false, false);
         let mut chunks = ChunkNeeds::default();
         for needs in programs.map(Needs::of) {
-            for (walked, needed) in walked.iter_mut().zip(needs.all_arcs) {
+            for (walked, needed) in walked.iter_mut().zip(needs.all_edges) {
                 *walked = walked.or(needed);
             }
             ids |= needs.ids;
@@ -44,8 +44,8 @@ impl Whole {
         for set in [EdgeSet::Plain, EdgeSet::Looped] {
             let ways = walked[index(set)];
             if ways.walked {
-                let arcs = LocalArcs::whole(topology, set)?;
-                whole.arcs[index(set)] = Some(Arcs::new(arcs, ways, topology.relations()));
+                let edges = LocalEdges::whole(topology, set)?;
+                whole.edges[index(set)] = Some(Edges::new(edges, ways, topology.relations()));
             }
         }
         if ids {
@@ -61,8 +61,8 @@ impl Whole {
 
     /// Bytes of all this.
     pub(crate) fn bytes(&self) -> usize {
-        let arcs = self.arcs.iter().flatten().map(Arcs::bytes);
+        let edges = self.edges.iter().flatten().map(Edges::bytes);
         let owned = self.owned.iter().map(Vec::len);
-        arcs.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>()) + self.chunks.bytes()
+        edges.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>()) + self.chunks.bytes()
     }
 }

@@ -19,8 +19,8 @@ use network::builder::*;
 
 const SET: EdgeSet = EdgeSet::Looped;
 
-/// `x` with vertex dropout (in place: evaluate once), then sent along the arcs twice: to
-/// destinations with arc dropout, and back to sources times a number of each arc.
+/// `x` with vertex dropout (in place: evaluate once), then sent along the edges twice: to
+/// destinations with edge dropout, and back to sources times a number of each edge.
 struct Spread {
     ranks: u32,
     features: u32,
@@ -144,7 +144,7 @@ impl Spread {
         let read = vec![dense(At::Dst), number(At::Edge)];
         let back = b.kernel(back, width, read, vec![dense(At::Row)]);
 
-        let weight = b.buffer("weight", rows.arcs(SET), 1, 1, Role::Temp);
+        let weight = b.buffer("weight", rows.edges(SET), 1, 1, Role::Temp);
         let middle = b.buffer("middle", rows, width, 1, Role::Temp);
         let out = b.buffer("out by source", sources, width, 1, Role::Temp);
         let dropout = |kernel, site, x, out| Launch {
@@ -235,7 +235,7 @@ fn columns_of_a_graph_with_a_hub_give_what_rows_give() {
     let vertices = 1 << 14;
     let planted = PlantedPartition {
         vertices,
-        arcs: 4 * u64::from(vertices),
+        edges: 4 * u64::from(vertices),
         ..PlantedPartition::default()
     };
     let mut data = planted.generate().unwrap();

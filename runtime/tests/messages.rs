@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Vertices in a ring.
 fn ring(vertices: u32) -> GraphData {
-    let arcs = (0..vertices).flat_map(|v| {
+    let edges = (0..vertices).flat_map(|v| {
         let next = (v + 1) % vertices;
         [(v, next), (next, v)]
     });
-    let (topology, _) = Topology::from_edges(vertices, arcs).unwrap();
+    let (topology, _) = Topology::from_edges(vertices, edges).unwrap();
     let mut data = GraphData::new("ring", topology);
     let n = vertices as usize;
     data.features = Features::dense(n, 4, (0..4 * n).map(|i| (i % 7) as f32).collect());

@@ -148,7 +148,7 @@ fn ranks_compute_what_one_computes_and_send_what_is_written() {
 fn large() -> (GraphData, Network) {
     let planted = PlantedPartition {
         vertices: 3000,
-        arcs: 40_000,
+        edges: 40_000,
         ..PlantedPartition::default()
     };
     let data = planted.generate().unwrap();

@@ -128,10 +128,10 @@ fn chunks_read_what_is_old() {
     // The history of the first epoch is what it would compute.
     assert!((want[0] - found[0]).abs() < 1e-6, "{want:?} {found:?}");
     assert!((want[2] - found[2]).abs() > 1e-6, "{want:?} {found:?}");
-    // Without cross-chunk arcs nothing is old.
-    let arcs = gnnc_graph::Topology::from_edges(8, (0..8).map(|v| (v ^ 1, v))).unwrap();
+    // Without cross-chunk edges nothing is old.
+    let edges = gnnc_graph::Topology::from_edges(8, (0..8).map(|v| (v ^ 1, v))).unwrap();
     let mut pairs = data.clone();
-    pairs.topology = arcs.0;
+    pairs.topology = edges.0;
     let want = losses(&mut session(plain, &pairs, &Partition::whole(8)), 6);
     let found = losses(&mut session(G8, &pairs, &quarters(1, 4)), 6);
     assert_eq!(want, found);
@@ -201,7 +201,7 @@ fn memory_does_not_depend_on_who_is_ahead() {
     }
 }
 
-/// Each way and chunk one message of two rows of six floats; arcs of half of the cross-chunk pairs.
+/// Each way and chunk one message of two rows of six floats; edges of half of the cross-chunk pairs.
 #[test]
 fn bytes_and_ages_are_those_of_the_closed_forms() {
     let data = example::g8();
@@ -215,7 +215,7 @@ fn bytes_and_ages_are_those_of_the_closed_forms() {
     let names: Vec<&str> = staleness.layers.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(names, ["history 0", "history 1"]);
     for layer in &staleness.layers {
-        // Epochs 1 to 7, kept in 0, 3 and 6; six of twenty arcs an epoch.
+        // Epochs 1 to 7, kept in 0, 3 and 6; six of twenty edges an epoch.
         let ages: Vec<(u64, u64)> = layer.ages.iter().map(|(a, n)| (*a, *n)).collect();
         assert_eq!(ages, [(0, 98), (1, 18), (2, 12), (3, 12)]);
     }

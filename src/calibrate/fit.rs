@@ -182,9 +182,9 @@ mod tests {
     /// Nine short samples that ask for the same count as one beside a long one.
     #[test]
     fn what_asks_for_the_same_is_one_measurement() {
-        let sample = |arcs, seconds| {
+        let sample = |edges, seconds| {
             let mut terms = [0.0; TERM_COUNT];
-            terms[2] = arcs;
+            terms[2] = edges;
             Sample { terms, seconds }
         };
         let mut samples: Vec<Sample> = (0..9).map(|i| sample(1e3, f64::from(i) * 1e-3)).collect();

@@ -146,13 +146,13 @@ impl Heap {
         for _ in 0..epochs {
             let wall = trainer.epoch()?.seconds;
             let trace = trainer.session.take_trace();
-            let sent = passages(&trace);
+            let sent = stage_messages(&trace);
             let mut instructions = BTreeMap::new();
             for (event, wait) in steps(&trace) {
                 let rank = event.rank as usize;
                 let measurement = match staged {
                     false => instruction(event, &programs[rank], &sizes[rank]),
-                    true => passage(event, &wait, &sent),
+                    true => stage_message(event, &wait, &sent),
                 };
                 let Some(measurement) = measurement else {
                     continue;
@@ -277,7 +277,7 @@ fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Me
 /// Bytes that instructions of ranks send to another stage in an epoch, by rank and place.
 type Passages<'a> = BTreeMap<(u32, &'a str), u64>;
 
-fn passages(trace: &Trace) -> Passages<'_> {
+fn stage_messages(trace: &Trace) -> Passages<'_> {
     let mut sent = Passages::new();
     for (event, _) in steps(trace).filter(|(event, _)| event.peer.is_some()) {
         *sent.entry((event.rank, &event.at)).or_default() += event.bytes_sent;
@@ -286,7 +286,7 @@ fn passages(trace: &Trace) -> Passages<'_> {
 }
 
 /// What is known of an instruction that sends rows to another stage or receives them; nothing of others.
-fn passage(event: &Event, wait: &Wait, sent: &Passages) -> Option<Measurement> {
+fn stage_message(event: &Event, wait: &Wait, sent: &Passages) -> Option<Measurement> {
     event.peer?;
     let bytes = wait.sender.unwrap_or(event).bytes_sent;
     let before = wait.sender.filter(|_| wait.micros <= 0.0);

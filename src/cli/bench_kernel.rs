@@ -37,7 +37,7 @@ impl BenchKernel {
         out.line(&json!({
             "device": live.name(),
             "vertices": topology.vertices(),
-            "arcs": topology.edges(),
+            "edges": topology.edges(),
             "copy_bytes_per_second": copied,
         }))?;
         for line in io::stdin().lock().lines() {

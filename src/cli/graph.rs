@@ -1,7 +1,7 @@
 //! `gnnc graph`: data graphs.
 
 use super::files::{replace, writable};
-use super::numbers::{ARCS, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
+use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
@@ -32,7 +32,7 @@ pub enum GraphCommand {
 struct GraphFile {
     /// The graph: .npz, .mtx, .graph, or an edge list (.csv, .tsv, .txt), also with .gz.
     file: PathBuf,
-    /// Add the reverse of every arc where it is missing.
+    /// Add the reverse of every edge where it is missing.
     #[arg(long)]
     symmetrise: bool,
     /// Dense features, a .npy file.
@@ -92,8 +92,8 @@ pub struct Generate {
     /// Number of vertices.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = within(VERTICES))]
     vertices: u32,
-    /// Number of stored arcs; an undirected edge is two.
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = within(ARCS))]
+    /// Number of stored edges; an undirected edge is two.
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = within(EDGES))]
     edges: u64,
     /// Features of a vertex.
     #[arg(long, value_name = "N", default_value = "16", value_parser = within(WIDTH))]
@@ -146,13 +146,13 @@ impl GraphFile {
         let (data, dropped) = load_counting(&self.file, &options)?;
         for (number, what) in [
             (dropped.self_loops, "self loop"),
-            (dropped.repeats, "repeated arc"),
-            (dropped.zero_weights, "arc of weight 0"),
+            (dropped.repeats, "repeated edge"),
+            (dropped.zero_weights, "edge of weight 0"),
         ] {
             if number > 0 {
                 let what = match (number, what) {
                     (1, _) => format!("1 {what}"),
-                    (_, "arc of weight 0") => format!("{} arcs of weight 0", grouped(number)),
+                    (_, "edge of weight 0") => format!("{} edges of weight 0", grouped(number)),
                     _ => count(number, what),
                 };
                 out.note(&format!("{}: left out {what}\n", self.file.display()));
@@ -214,7 +214,7 @@ impl PartitionCommand {
                 ),
                 (
                     "cut",
-                    format!("{} arcs, {:.2} %", grouped(cut), share * 100.0),
+                    format!("{} edges, {:.2} %", grouped(cut), share * 100.0),
                 ),
                 (
                     "balance",
@@ -253,7 +253,7 @@ impl Convert {
 impl Generate {
     /// Refuses a graph that does not fit into the memory of this machine.
     fn check_memory(&self) -> Answer {
-        // An arc is a key of 8 bytes, which is sorted and joined with others.
+        // An edge is a key of 8 bytes, which is sorted and joined with others.
         let row = u64::from(self.features) * 4 + 64;
         let needed = (self.edges * 32).saturating_add(u64::from(self.vertices) * row);
         match gnnc::runtime::available_memory() {
@@ -278,7 +278,7 @@ impl Generate {
         let mut data = match self.kind {
             Kind::Rmat => Rmat {
                 vertices: self.vertices,
-                arcs: self.edges,
+                edges: self.edges,
                 attributes,
                 seed: self.seed,
                 ..Rmat::default()
@@ -286,7 +286,7 @@ impl Generate {
             .generate()?,
             Kind::Planted => PlantedPartition {
                 vertices: self.vertices,
-                arcs: self.edges,
+                edges: self.edges,
                 homophily: self.homophily,
                 attributes,
                 seed: self.seed,
@@ -371,7 +371,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         ("vertices", grouped(workload.vertices)),
         (
             "edges",
-            format!("{} arcs, {symmetric}{relations}", grouped(workload.edges)),
+            format!("{} edges, {symmetric}{relations}", grouped(workload.edges)),
         ),
         ("features", features),
         ("classes", workload.classes.to_string()),

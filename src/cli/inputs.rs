@@ -46,7 +46,7 @@ pub struct FlowArgs {
     #[arg(long)]
     interior: bool,
     /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms),
-    /// /cut behind it where readers are sent only the rows that they have arcs from, /stop behind that where gradients of rows
+    /// /cut behind it where readers are sent only the rows that they have edges from, /stop behind that where gradients of rows
     /// that were not sent are dropped, and /clip:LENGTH behind that where gradients of embeddings are clipped.
     #[arg(long, value_name = "RULE")]
     skip: Option<Skipping>,

@@ -29,8 +29,8 @@ pub const DEVICES: RangeInclusive<u32> = 1..=gnnc::ir::cluster::MAX_DEVICES as u
 /// Vertices of a generated graph.
 pub const VERTICES: RangeInclusive<u32> = 1..=u32::MAX - 1;
 
-/// Arcs of a generated graph.
-pub const ARCS: RangeInclusive<u64> = 0..=1 << 40;
+/// Edges of a generated graph.
+pub const EDGES: RangeInclusive<u64> = 0..=1 << 40;
 
 /// Features or classes of a generated graph: the widest matrix of the language.
 pub const WIDTH: RangeInclusive<u32> = 0..=1 << 20;

@@ -284,10 +284,10 @@ fn odd_graphs_are_trained_or_refused() {
     );
     graph_is_refused(&empty, &["vert"]);
 
-    // Vertices without arcs have themselves, or nothing; neither is an error.
+    // Vertices without edges have themselves, or nothing; neither is an error.
     let isolated = data(9, [(0, 1), (1, 0), (1, 2), (2, 1)]);
-    let arcless = data(6, []);
-    for graph in [&isolated, &arcless] {
+    let edgeless = data(6, []);
+    for graph in [&isolated, &edgeless] {
         let (_folder, model) = folder(graph);
         for workers in ["1", "3"] {
             let args = [
@@ -303,7 +303,7 @@ fn odd_graphs_are_trained_or_refused() {
         }
     }
 
-    // Self loops are no arcs: they are left out when a graph is read.
+    // Self loops are no edges: they are left out when a graph is read.
     let folder = Folder::new();
     let indptr = ("indptr", "<i8", "(3,)", longs(&[0, 2, 4]));
     let loops = ("indices", "<i8", "(4,)", longs(&[0, 1, 0, 1]));

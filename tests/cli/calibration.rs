@@ -90,9 +90,9 @@ fn a_machine_is_measured_and_planned_for() {
     let samples = samples.as_array().unwrap();
     assert!(samples.len() > 1000);
     // What is counted is counted in what the rank holds.
-    let arcs = TERMS.iter().position(|term| *term == "arc").unwrap();
+    let edges = TERMS.iter().position(|term| *term == "edge").unwrap();
     for sample in samples.iter().filter(|s| s["group"] == "spmm") {
-        assert!(sample["terms"][arcs].as_f64().unwrap() > 100.0, "{sample}");
+        assert!(sample["terms"][edges].as_f64().unwrap() > 100.0, "{sample}");
     }
 
     // The forecast of a model that was not measured is of the right size even so.

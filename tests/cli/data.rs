@@ -25,13 +25,13 @@ pub fn model_with(line: &str) -> String {
 
 /// Six vertices in a ring, of two classes.
 pub fn ring() -> GraphData {
-    let arcs = (0..6u32).flat_map(|v| [(v, (v + 1) % 6), ((v + 1) % 6, v)]);
-    data(6, arcs)
+    let edges = (0..6u32).flat_map(|v| [(v, (v + 1) % 6), ((v + 1) % 6, v)]);
+    data(6, edges)
 }
 
 /// A graph with two classes that alternate, every vertex in a split.
-pub fn data(vertices: u32, arcs: impl IntoIterator<Item = (u32, u32)>) -> GraphData {
-    let (topology, _) = Topology::from_edges(vertices, arcs).unwrap();
+pub fn data(vertices: u32, edges: impl IntoIterator<Item = (u32, u32)>) -> GraphData {
+    let (topology, _) = Topology::from_edges(vertices, edges).unwrap();
     let mut data = GraphData::new("g", topology);
     let n = vertices as usize;
     let values = (0..n * 2).map(|i| (i % 5) as f32 + 1.0).collect();

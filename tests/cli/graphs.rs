@@ -8,7 +8,7 @@ fn stats_are_a_workload() {
     let cora = example("data/cora.npz");
     let args = ["graph", "stats", &cora, "--parts", "2,4"];
     let report = gnnc(args).report();
-    for part in ["2_708", "10_556 arcs, symmetric", "140 train", "alpha"] {
+    for part in ["2_708", "10_556 edges, symmetric", "140 train", "alpha"] {
         assert!(report.contains(part), "no `{part}` in {report}");
     }
     let json = gnnc(args.iter().chain(&["--format", "json"])).ok();
@@ -151,7 +151,7 @@ fn conversions_keep_the_graph() {
         run.stderr
     );
     assert!(
-        run.stderr.contains("left out 1 repeated arc"),
+        run.stderr.contains("left out 1 repeated edge"),
         "{}",
         run.stderr
     );

@@ -87,7 +87,7 @@ fn offload_plans_are_run() {
     );
 }
 
-/// A graph whose arcs alone are larger than the GPU is planned in chunks, and the plan says so.
+/// A graph whose edges alone are larger than the GPU is planned in chunks, and the plan says so.
 #[test]
 fn offload_in_chunks_of_rows() {
     let (folder, model) = (Folder::new(), example("gcn_reddit.gir"));

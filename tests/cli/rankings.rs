@@ -110,7 +110,7 @@ fn first(plan: &Plan, placement: Placement) -> (usize, &Candidate) {
 }
 
 /// The same eight layers on the same eight GPUs (PCIe 4): on Squirrel parts read 3.2 V rows of each
-/// other where edges are balanced (2.2 V and four times the mean of the arcs where they are not), a
+/// other where edges are balanced (2.2 V and four times the mean of the edges where they are not), a
 /// redistribution moves 0.875 V, so tensor parallelism wins; on a mesh parts read 0.09 V, so graph
 /// parallelism does. The reasons of the losers say so in numbers, and so does the JSON.
 #[test]
@@ -285,7 +285,7 @@ fn the_best_few_are_those_of_all() {
     }
 }
 
-/// Chunks of a graph of hubs have very different numbers of arcs, which a plan knows if it has the graph: stages
+/// Chunks of a graph of hubs have very different numbers of edges, which a plan knows if it has the graph: stages
 /// wait longer for each other than where chunks are alike.
 #[test]
 fn uneven_chunks_make_longer_bubbles() {

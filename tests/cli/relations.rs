@@ -1,4 +1,4 @@
-//! Graphs whose arcs have types, and graphs without features.
+//! Graphs whose edges have types, and graphs without features.
 
 use crate::data::{longs, npz};
 use crate::support::{Folder, gnnc, refused, text};
@@ -10,7 +10,7 @@ fn ring(folder: &Folder, typed: bool) -> PathBuf {
     let indptr: Vec<i64> = (0..=12).map(|v| 2 * v).collect();
     let sources = (0..12).flat_map(|v: i64| [(v + 11) % 12, (v + 1) % 12]);
     let indices: Vec<i64> = sources.collect();
-    let kinds: Vec<i64> = (0..24).map(|arc| arc % 2).collect();
+    let kinds: Vec<i64> = (0..24).map(|edge| edge % 2).collect();
     let labels: Vec<i64> = (0..12).map(|v| v / 6).collect();
     let mask = |of: usize| (0..12).map(|v| u8::from(v % 3 == of)).collect::<Vec<u8>>();
     let mut arrays = vec![
@@ -46,7 +46,7 @@ fn relations_are_trained_planned_and_counted() {
     let graph = ring(&folder, true);
     let report = gnnc(["graph", "stats", text(&graph)]).report();
     assert!(
-        report.contains("24 arcs, symmetric, 2 relations"),
+        report.contains("24 edges, symmetric, 2 relations"),
         "{report}"
     );
     for bases in [0, 2] {
@@ -98,7 +98,7 @@ fn reverses_have_relations_of_their_own() {
     .ok();
     let report = gnnc(["graph", "stats", text(&both)]).report();
     assert!(
-        report.contains("48 arcs, symmetric, 4 relations"),
+        report.contains("48 edges, symmetric, 4 relations"),
         "{report}"
     );
     let list = folder.join("both.csv");

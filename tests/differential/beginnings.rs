@@ -15,7 +15,7 @@ const RANKS: [u32; 4] = [2, 3, 5, 8];
 fn case(body: &str, sparse: bool) -> Case {
     let shape = Shape {
         vertices: 90,
-        arcs: 500,
+        edges: 500,
         directed: sparse,
         sparse,
         seed: 3,

@@ -157,7 +157,7 @@ fn the_worked_example_is_halved() {
 fn no_gradient_is_longer_than_its_bound() {
     let shape = Shape {
         vertices: 60,
-        arcs: 300,
+        edges: 300,
         directed: true,
         sparse: false,
         seed: 5,

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// Largest difference of two gradients, as a share of the largest element of the tensor.
 ///
 /// The interpreter calculates in f64, programs in f32 with a relative error of 6e-8 an
-/// operation. Sums over some hundred arcs, rows and columns and several layers, forward and
-/// backward, leave less than 1e-5 of the largest element in the models here; a wrong scale, arc,
+/// operation. Sums over some hundred edges, rows and columns and several layers, forward and
+/// backward, leave less than 1e-5 of the largest element in the models here; a wrong scale, edge,
 /// mask or halo row changes the first digits.
 const TOLERANCE: f64 = 1e-4;
 

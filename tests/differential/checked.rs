@@ -25,7 +25,7 @@ fn paths() -> Vec<PathBuf> {
 fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
     let data = planted(Shape {
         vertices: 90,
-        arcs: 500,
+        edges: 500,
         directed: sparse,
         sparse,
         seed: 3,

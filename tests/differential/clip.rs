@@ -15,7 +15,7 @@ const MODEL: &str = "let h = x |> dropout(0.3) |> linear(6) |> relu
 fn case(clip: f64) -> Case {
     let shape = Shape {
         vertices: 40,
-        arcs: 160,
+        edges: 160,
         directed: true,
         sparse: false,
         seed: 5,

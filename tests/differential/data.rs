@@ -1,4 +1,4 @@
-//! Small data graphs with what lowering must get right: isolated vertices, arcs of one
+//! Small data graphs with what lowering must get right: isolated vertices, edges of one
 //! direction, few non-zero features.
 
 use gnnc::graph::generate::{Attributes, PlantedPartition};
@@ -9,9 +9,9 @@ use gnnc::graph::{Features, GraphData, Labels, Topology};
 pub struct Shape {
     /// Vertices.
     pub vertices: u32,
-    /// Arcs before some are left out.
-    pub arcs: u64,
-    /// Whether some arcs lack their reverse.
+    /// Edges before some are left out.
+    pub edges: u64,
+    /// Whether some edges lack their reverse.
     pub directed: bool,
     /// Whether one feature in eight is non-zero.
     pub sparse: bool,
@@ -19,7 +19,7 @@ pub struct Shape {
     pub seed: u64,
 }
 
-/// Types of arcs.
+/// Types of edges.
 pub const RELATIONS: u32 = 5;
 
 /// Input features of a vertex.
@@ -29,7 +29,7 @@ pub const FEATURES: u32 = 12;
 pub fn planted(shape: Shape) -> GraphData {
     let mut data = PlantedPartition {
         vertices: shape.vertices,
-        arcs: shape.arcs,
+        edges: shape.edges,
         homophily: 0.7,
         attributes: Attributes {
             features: FEATURES,
@@ -42,13 +42,13 @@ pub fn planted(shape: Shape) -> GraphData {
     .unwrap();
     let lonely = |v: u32| v % 11 == 4;
     let kept = |u: u32, v: u32| !shape.directed || u < v || !(u + 2 * v).is_multiple_of(3);
-    let arcs = (0..shape.vertices).flat_map(|v| {
+    let edges = (0..shape.vertices).flat_map(|v| {
         let sources = data.topology.in_neighbours(v).iter();
         sources.map(move |&u| (u, v))
     });
-    let arcs = arcs.filter(|&(u, v)| !lonely(u) && !lonely(v) && kept(u, v));
-    // Of some arcs there is one of another type too.
-    let typed = arcs.flat_map(|(u, v)| {
+    let edges = edges.filter(|&(u, v)| !lonely(u) && !lonely(v) && kept(u, v));
+    // Of some edges there is one of another type too.
+    let typed = edges.flat_map(|(u, v)| {
         let kind = ((3 * u + v) % RELATIONS) as u16;
         let twice = (u + v)
             .is_multiple_of(9)

@@ -26,7 +26,7 @@ const LAYERS: &str = "
 fn case(body: &str) -> Case {
     let shape = Shape {
         vertices: 60,
-        arcs: 300,
+        edges: 300,
         directed: true,
         sparse: false,
         seed: 9,

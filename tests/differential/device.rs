@@ -29,8 +29,8 @@ use gnnc::runtime::{RunOptions, Session};
 use gnnc::{TrainOptions, place};
 use std::sync::{Arc, Mutex};
 
-/// Arcs from which a row is a hub here: some are.
-const HUB_ARCS: u64 = 6;
+/// Edges from which a row is a hub here: some are.
+const HUB_EDGES: u64 = 6;
 
 const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
      repeat l in 2..=4 { h = res_plus(h, conv = sage_conv, dropout = 0.3) }
@@ -75,7 +75,7 @@ impl<'a> Again<'a> {
             options: RunOptions {
                 seed: train.seed,
                 learning_rate: train.optimizer.learning_rate(),
-                hub_arcs: HUB_ARCS,
+                hub_edges: HUB_EDGES,
                 trace: options.trace,
                 ..RunOptions::default()
             },
@@ -132,7 +132,7 @@ impl<'a> Again<'a> {
 pub fn shape(sparse: bool) -> Shape {
     Shape {
         vertices: 50,
-        arcs: 260,
+        edges: 260,
         directed: sparse,
         sparse,
         seed: 3,

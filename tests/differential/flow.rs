@@ -86,7 +86,7 @@ fn cases() -> impl Iterator<Item = Case> {
     MODELS.into_iter().map(|body| {
         let data = planted(Shape {
             vertices: 300,
-            arcs: 2000,
+            edges: 2000,
             directed: true,
             sparse: false,
             seed: 5,

@@ -33,26 +33,26 @@ const INTERIOR: Flow = Flow {
 fn band() -> GraphData {
     let mut data = planted(Shape {
         vertices: 90,
-        arcs: 500,
+        edges: 500,
         directed: true,
         sparse: true,
         seed: 3,
     });
     let near = (0..90u32).flat_map(|v| [1, 2, 5].map(|step| (v, v + step)));
     let near = near.filter(|(u, v)| *v < 90 && u % 11 != 4 && v % 11 != 4);
-    let arcs = near.flat_map(|(u, v)| [(u, v), (v, u)]);
-    let directed = arcs.filter(|(u, v)| u < v || !(u + 2 * v).is_multiple_of(3));
+    let edges = near.flat_map(|(u, v)| [(u, v), (v, u)]);
+    let directed = edges.filter(|(u, v)| u < v || !(u + 2 * v).is_multiple_of(3));
     data.topology = with_types(directed);
     data
 }
 
-/// The arcs of a graph of 90 vertices, with types.
-fn with_types(arcs: impl Iterator<Item = (u32, u32)>) -> Topology {
-    let typed = arcs.map(|(u, v)| (u, v, ((u + v) % 5) as u16));
+/// The edges of a graph of 90 vertices, with types.
+fn with_types(edges: impl Iterator<Item = (u32, u32)>) -> Topology {
+    let typed = edges.map(|(u, v)| (u, v, ((u + v) % 5) as u16));
     Topology::typed(90, 5, typed).unwrap().0
 }
 
-/// Graphs on which parts have interior rows only, boundary rows only, both, or no arcs.
+/// Graphs on which parts have interior rows only, boundary rows only, both, or no edges.
 fn graphs() -> Vec<(&'static str, GraphData)> {
     let with = |topology| GraphData { topology, ..band() };
     let pairs = (0..90u32)
@@ -66,7 +66,7 @@ fn graphs() -> Vec<(&'static str, GraphData)> {
         ("pairs", with(with_types(pairs))),
         ("far", with(with_types(all))),
         ("one way", with(with_types(one_way))),
-        ("no arcs", with(with_types(std::iter::empty()))),
+        ("no edges", with(with_types(std::iter::empty()))),
     ]
 }
 
@@ -157,15 +157,15 @@ fn interior_rows_come_first() {
             let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
             for part in &parts {
                 let reach = part.reach();
-                let arcs = part.arcs(gnnc::ir::EdgeSet::Plain).in_csr;
-                let remote = |row| arcs.row(row).iter().any(|u| *u as usize >= part.inner);
+                let edges = part.edges(gnnc::ir::EdgeSet::Plain).in_csr;
+                let remote = |row| edges.row(row).iter().any(|u| *u as usize >= part.inner);
                 let boundary: Vec<bool> = (0..part.inner).map(remote).collect();
                 assert!(boundary.is_sorted(), "{graph}: {boundary:?}");
                 let interior = boundary.iter().filter(|remote| !**remote).count();
                 assert_eq!(reach.interior as usize, interior);
-                assert_eq!(reach.interior_edges, arcs.indptr[interior]);
+                assert_eq!(reach.interior_edges, edges.indptr[interior]);
                 match graph {
-                    "pairs" | "no arcs" => assert!(interior + 1 >= part.inner),
+                    "pairs" | "no edges" => assert!(interior + 1 >= part.inner),
                     "far" => assert_eq!(interior, 0),
                     "band" => assert!(interior > 0 && interior < part.inner),
                     _ => {}

@@ -34,7 +34,7 @@ fn case(body: &str) -> Case {
 fn ending(body: &str, logits: &str) -> Case {
     let shape = Shape {
         vertices: 64,
-        arcs: 300,
+        edges: 300,
         directed: true,
         sparse: false,
         seed: 4,
@@ -96,7 +96,7 @@ fn columns_that_move_are_not_cut() {
 }
 
 #[test]
-fn products_on_arcs_are_not_cut() {
+fn products_on_edges_are_not_cut() {
     stays_by_rows("mixed", "reads columns of a tensor that is not cut");
 }
 

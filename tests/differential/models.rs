@@ -48,7 +48,7 @@ pub const KINDS: &str = "layer kinds(h) {
 fn shape(sparse: bool) -> Shape {
     Shape {
         vertices: 90,
-        arcs: 500,
+        edges: 500,
         directed: sparse,
         sparse,
         seed: 3,
@@ -99,7 +99,7 @@ fn check_case(mut case: Case) {
                 });
             }
         }
-        // What arcs bring is no multiple of what the source has where they pick parts of it.
+        // What edges bring is no multiple of what the source has where they pick parts of it.
         Err(DecoupleError::Message(layer)) => assert!(layer.starts_with("rgcn_conv"), "{layer}"),
         Err(why) => assert_eq!(why, DecoupleError::Already),
     }
@@ -148,7 +148,7 @@ fn appnp() {
 }
 
 /// Draws are keyed by the columns of the whole tensor, wherever a slice of it lies: of vertices
-/// between two aggregations, in and outside of a loop, of arcs, and of heads.
+/// between two aggregations, in and outside of a loop, of edges, and of heads.
 #[test]
 fn dropout_on_slices() {
     let mut case = Case::new(

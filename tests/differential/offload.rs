@@ -13,7 +13,7 @@ use gnnc::ir::program::{Instr, Program, RankSizes};
 use gnnc::ir::trace::Phase;
 use gnnc::ir::traffic::moved;
 use gnnc::ir::units::Bytes;
-use gnnc::planner::lower::offload::{Room, offload};
+use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::placement::Flow;
 use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
@@ -42,26 +42,26 @@ fn case(body: &str, sparse: bool) -> Case {
 }
 
 /// What each program's ranks have: of what they need now, a share.
-pub fn rooms(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Room> {
-    let room = |sizes| Room {
+pub fn budgets(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<MemoryBudget> {
+    let budget = |sizes| MemoryBudget {
         sizes,
         bytes: (layout(program, &sizes).total_bytes as f64 * share) as u64,
         lacking: 0,
         lists: true,
     };
-    sizes.iter().copied().map(room).collect()
+    sizes.iter().copied().map(budget).collect()
 }
 
 /// The programs in a share of their memory; none if they cannot be.
 pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
     if programs[0].pipeline.is_none() {
-        let rooms = rooms(&programs[0], sizes, share);
-        return offload(programs, &rooms).ok();
+        let budgets = budgets(&programs[0], sizes, share);
+        return offload(programs, &budgets).ok();
     }
     let one = |program: &Program| {
-        let rooms = rooms(program, sizes, share);
+        let budgets = budgets(program, sizes, share);
         Some(
-            offload(std::slice::from_ref(program), &rooms)
+            offload(std::slice::from_ref(program), &budgets)
                 .ok()?
                 .remove(0),
         )
@@ -249,7 +249,7 @@ pub fn in_a_budget(
 fn offload_trains_in_a_budget() {
     let data = planted(Shape {
         vertices: 400,
-        arcs: 1600,
+        edges: 1600,
         directed: false,
         sparse: false,
         seed: 3,

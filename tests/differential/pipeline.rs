@@ -45,7 +45,7 @@ const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
      let h = h |> linear(4) |> tanh
      let h = h + gather(p@src, max)
      let z = h |> sage_conv(classes)";
-/// Rows of neighbours, each times a number of its own: arcs read two tensors that were aggregated.
+/// Rows of neighbours, each times a number of its own: edges read two tensors that were aggregated.
 const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
      let m = h |> dropout(0.3)
      let c = h |> linear(1) |> tanh
@@ -81,7 +81,7 @@ pub const MODELS: [&str; 13] = [
 pub fn case(body: &str) -> Case {
     let shape = Shape {
         vertices: 40,
-        arcs: 160,
+        edges: 160,
         directed: true,
         sparse: false,
         seed: 5,

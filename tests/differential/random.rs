@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Calls on `h` that return `WIDTH` columns, over arcs.
+/// Calls on `h` that return `WIDTH` columns, over edges.
 fn convolution() -> impl Strategy<Value = &'static str> {
     prop::sample::select(CONVOLUTIONS)
 }
@@ -92,7 +92,7 @@ pub fn shape() -> impl Strategy<Value = Shape> {
     (20..70u32, 2..9u64, any::<bool>(), any::<bool>(), 0..1000u64).prop_map(
         |(vertices, degree, directed, sparse, seed)| Shape {
             vertices,
-            arcs: u64::from(vertices) * degree,
+            edges: u64::from(vertices) * degree,
             directed,
             sparse,
             seed,

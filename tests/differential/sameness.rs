@@ -25,7 +25,7 @@ fn bits(case: &Case, placement: Placement, ranks: u32, threads: usize) -> (Vec<u
 fn check(body: &str, sparse: bool) {
     let data = planted(Shape {
         vertices: 8000,
-        arcs: 40_000,
+        edges: 40_000,
         directed: true,
         sparse,
         seed: 5,

@@ -40,7 +40,7 @@ pub const MODELS: [&str; 6] = [
 pub fn case(body: &str, sparse: bool) -> Case {
     let shape = Shape {
         vertices: 60,
-        arcs: 300,
+        edges: 300,
         directed: true,
         sparse,
         seed: 5,
@@ -171,7 +171,7 @@ fn the_worked_example_comes_out() {
     let (all, none): ((u64, Ages), (u64, Ages)) = ((48, &[(0, 24)]), (0, &[(1, 24)]));
     let half: (u64, Ages) = (24, &[(0, 12), (1, 12)]);
     let two: (u64, Ages) = (0, &[(2, 24)]);
-    // The 10 rows that others have arcs from; quarters 0 and 2 have as many of these as 1 and 3.
+    // The 10 rows that others have edges from; quarters 0 and 2 have as many of these as 1 and 3.
     let (some, old): ((u64, Ages), (u64, Ages)) = ((20, &[(0, 10)]), (0, &[(1, 10)]));
     for (rule, expected) in [
         ("fixed:1", [all, none, all, none, all, none]),

@@ -131,7 +131,7 @@ pub const DEEP: [(&str, u64); 3] = [
 pub fn deep(body: &str, vertices: u32, seed: u64) -> Case {
     let shape = Shape {
         vertices,
-        arcs: 4 * u64::from(vertices),
+        edges: 4 * u64::from(vertices),
         directed: true,
         sparse: seed.is_multiple_of(2),
         seed,

@@ -42,7 +42,7 @@ const GCNII: &str = "let h0 = x |> linear(32) |> relu
 fn case(body: &str, sparse: bool) -> Case {
     let shape = Shape {
         vertices: 160,
-        arcs: 1200,
+        edges: 1200,
         directed: true,
         sparse,
         seed: 21,
@@ -286,7 +286,7 @@ fn device_halves_agree_with_the_processor() {
 fn halves_do_not_depend_on_threads() {
     let shape = Shape {
         vertices: 8000,
-        arcs: 40_000,
+        edges: 40_000,
         directed: true,
         sparse: false,
         seed: 5,
@@ -319,7 +319,7 @@ fn halves_do_not_depend_on_threads() {
 fn slices_of_two_widths_lie_alike() {
     let mut data = planted(Shape {
         vertices: 120,
-        arcs: 700,
+        edges: 700,
         directed: true,
         sparse: false,
         seed: 5,

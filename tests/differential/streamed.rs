@@ -30,7 +30,7 @@ fn shares() -> impl Iterator<Item = u32> {
 fn case(body: &str, vertices: u32) -> Case {
     let shape = Shape {
         vertices,
-        arcs: 3 * u64::from(vertices),
+        edges: 3 * u64::from(vertices),
         directed: false,
         sparse: false,
         seed: 5,
@@ -47,14 +47,14 @@ fn chunks(program: &Program) -> (usize, u32) {
     (found.len(), found.iter().copied().max().unwrap_or(0))
 }
 
-/// Bytes of the ends of arcs that ranks keep on the host instead of beside their buffers.
+/// Bytes of the ends of edges that ranks keep on the host instead of beside their buffers.
 pub fn freed(programs: &[Program], sizes: &[RankSizes]) -> u64 {
     let pairs = programs.iter().cycle().zip(sizes);
     let of_rank = |(program, sizes): (&Program, &RankSizes)| -> u64 {
         let hosted = program.hosted.iter().map(|id| program.buffer(*id));
         let bytes = hosted.map(|buffer| match buffer.role {
-            Role::ArcEnds(arcs) if arcs.by == End::Src => 8 * sizes.rows(buffer.extent),
-            Role::ArcEnds(_) => 4 * sizes.rows(buffer.extent),
+            Role::EdgeEnds(edges) if edges.by == End::Src => 8 * sizes.rows(buffer.extent),
+            Role::EdgeEnds(_) => 4 * sizes.rows(buffer.extent),
             _ => 0,
         });
         bytes.sum()
@@ -68,8 +68,8 @@ struct Seen {
     whole: u32,
     /// With chunks.
     cut: u32,
-    /// With the ends of arcs on the host too.
-    arcs: u32,
+    /// With the ends of edges on the host too.
+    edges: u32,
     /// The most chunks of an instruction.
     most: u32,
 }
@@ -93,7 +93,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
     let mut seen = Seen {
         whole: 100,
         cut: 100,
-        arcs: 100,
+        edges: 100,
         most: 0,
     };
     for percent in shares() {
@@ -109,7 +109,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
         let more = freed(&smaller, &sizes);
         let least = match more {
             0 => &mut seen.cut,
-            _ => &mut seen.arcs,
+            _ => &mut seen.edges,
         };
         let first = std::mem::replace(least, percent) == 100;
         seen.most = seen.most.max(of);
@@ -143,14 +143,14 @@ fn everywhere(body: &str, vertices: u32, device: bool) -> usize {
         let Seen {
             whole,
             cut,
-            arcs,
+            edges,
             most,
         } = seen;
         let what = format!(
-            "{placement} x {ranks}: {whole} % whole, {cut} % in up to {most} chunks, {arcs} % with arcs"
+            "{placement} x {ranks}: {whole} % whole, {cut} % in up to {most} chunks, {edges} % with edges"
         );
         println!("{what}");
-        smaller += usize::from(cut.min(arcs) < whole);
+        smaller += usize::from(cut.min(edges) < whole);
     }
     smaller
 }
@@ -182,7 +182,7 @@ fn streamed_on_the_device() {
     assert!(all.iter().sum::<usize>() > 2 * PLACED.len(), "{all:?}");
 }
 
-/// A model with so little memory that the ends of arcs are on the host, on one rank.
+/// A model with so little memory that the ends of edges are on the host, on one rank.
 fn smallest(case: &Case) -> (Again<'_>, Vec<RankSizes>) {
     let mut again = Again::new(case, &options(Placement::Graph, 1));
     let sizes = again.on_processor().sizes();
@@ -203,7 +203,7 @@ fn copy(instr: &Instr) -> Option<(Ref, Ref, u32)> {
     }
 }
 
-/// All chunks together copy each row, or the end of each arc, once: 4 bytes times rows times columns.
+/// All chunks together copy each row, or the end of each edge, once: 4 bytes times rows times columns.
 #[test]
 fn streamed_bytes_are_those_of_the_closed_form() {
     let case = case(GCN, 4000);
@@ -218,7 +218,7 @@ fn streamed_bytes_are_those_of_the_closed_form() {
             *all.entry((from.buffer, to.buffer)).or_default() += bytes;
         }
     }
-    let mut arcs = 0;
+    let mut edges = 0;
     for ((from, to), bytes) in all {
         let ends = [from, to].map(|id| program.buffer(id));
         let whole = if program.is_hosted(from) {
@@ -226,20 +226,20 @@ fn streamed_bytes_are_those_of_the_closed_form() {
         } else {
             ends[1]
         };
-        let listed = matches!(whole.role, Role::ArcEnds(_) | Role::ArcPlaces(_));
+        let listed = matches!(whole.role, Role::EdgeEnds(_) | Role::EdgePlaces(_));
         let rows = match listed {
             // Self loops are stored.
             true => sizes.edges + sizes.inner,
             false => sizes.inner,
         };
-        arcs += u64::from(listed);
+        edges += u64::from(listed);
         assert_eq!(bytes, 4 * rows * u64::from(whole.columns), "{}", whole.name);
     }
     // Two layers forward, one backward, and where degrees are counted none.
-    assert_eq!(arcs, 4, "lists of arcs");
+    assert_eq!(edges, 4, "lists of edges");
 }
 
-/// Programs that read rows, or ends of arcs, that are not here are refused.
+/// Programs that read rows, or ends of edges, that are not here are refused.
 #[test]
 fn streamed_is_checked() {
     let case = case(GCN, 4000);
@@ -306,7 +306,7 @@ fn streamed_is_checked() {
     );
     refused(
         &|program| {
-            let ends = |buffer: &&mut Buffer| matches!(buffer.role, Role::ArcEnds(_));
+            let ends = |buffer: &&mut Buffer| matches!(buffer.role, Role::EdgeEnds(_));
             program
                 .buffers
                 .iter_mut()
@@ -327,13 +327,13 @@ fn streamed_is_checked() {
     );
 }
 
-/// By the options of a run, which checks the bytes of each epoch; arcs of the graph may lack their reverse.
+/// By the options of a run, which checks the bytes of each epoch; edges of the graph may lack their reverse.
 #[test]
 fn streamed_trains_in_a_budget() {
     for directed in [false, true] {
         let shape = Shape {
             vertices: 4000,
-            arcs: 16_000,
+            edges: 16_000,
             directed,
             sparse: false,
             seed: 8,

@@ -14,7 +14,7 @@ const CLASSES: u64 = 3;
 
 const SHAPE: Shape = Shape {
     vertices: VERTICES as u32,
-    arcs: 500,
+    edges: 500,
     directed: true,
     sparse: false,
     seed: 3,

@@ -4,14 +4,14 @@
 use crate::live;
 use crate::support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, random_kernel};
 use crate::support::{Case, Part, Random};
-use gnnc::codegen::cuda::schedule::HUB_ARCS;
+use gnnc::codegen::cuda::schedule::HUB_EDGES;
 use gnnc::ir::kernel::Kernel;
 use gnnc::runtime::device::cuda::driver::Driver;
 use gnnc::runtime::device::cuda::single::{Arrays, Loaded};
 
 type Named = (String, Kernel);
 
-/// Few arcs make a hub, or there are none.
+/// Few edges make a hub, or there are none.
 const HUBS: [u64; 2] = [7, 1 << 40];
 
 fn run(
@@ -19,9 +19,9 @@ fn run(
     loaded: &Loaded,
     number: usize,
     case: &Case,
-    hub_arcs: u64,
+    hub_edges: u64,
 ) -> Vec<Vec<f32>> {
-    let (indptr, indices) = case.arcs();
+    let (indptr, indices) = case.edges();
     let outputs = case.outputs();
     let arrays = Arrays {
         indptr,
@@ -34,7 +34,7 @@ fn run(
         scalars: &case.scalars,
         keys: &case.keys,
         rows: case.part.rows(case.kernel) as u64,
-        hub_arcs,
+        hub_edges,
     };
     let single = loaded.single(driver, number, &arrays).unwrap();
     single.enqueue(driver).unwrap();
@@ -43,7 +43,7 @@ fn run(
     outputs
 }
 
-/// Compares kernels with the interpreter, with hubs from so many arcs on; twice gives the same bits.
+/// Compares kernels with the interpreter, with hubs from so many edges on; twice gives the same bits.
 fn check(test: &str, part: &Part, kernels: Vec<Named>, hubs: [u64; 2], random: &mut Random) {
     let Some(mut live) = live(test) else {
         return;
@@ -53,10 +53,10 @@ fn check(test: &str, part: &Part, kernels: Vec<Named>, hubs: [u64; 2], random: &
     let bits = |x: Vec<Vec<f32>>| -> Vec<u32> { x.concat().iter().map(|x| x.to_bits()).collect() };
     for (number, (name, kernel)) in names.iter().zip(&kernels).enumerate() {
         let case = Case::random(kernel, part, random);
-        for hub_arcs in hubs {
-            let found = run(&mut *live, &loaded, number, &case, hub_arcs);
-            case.compare(&format!("{name}, hubs from {hub_arcs}"), &found);
-            let again = run(&mut *live, &loaded, number, &case, hub_arcs);
+        for hub_edges in hubs {
+            let found = run(&mut *live, &loaded, number, &case, hub_edges);
+            case.compare(&format!("{name}, hubs from {hub_edges}"), &found);
+            let again = run(&mut *live, &loaded, number, &case, hub_edges);
             assert_eq!(bits(found), bits(again), "{name} differs from run to run");
         }
     }
@@ -109,21 +109,21 @@ fn large_graphs_agree() {
     let kernels = of_all(&shapes, |form, heads, width| {
         random_kernel(random, form, heads, width, 2)
     });
-    // Without hubs a sum over all arcs of a type would be one of 60,000 floats, in turn.
-    let hubs = [7, HUB_ARCS];
+    // Without hubs a sum over all edges of a type would be one of 60,000 floats, in turn.
+    let hubs = [7, HUB_EDGES];
     check("large_graphs_agree", &part, kernels, hubs, &mut Random(4));
 }
 
 #[test]
-fn graphs_without_arcs_or_rows_agree() {
-    for (inner, arcs) in [(3, 0), (0, 0), (5, 1)] {
+fn graphs_without_edges_or_rows_agree() {
+    for (inner, edges) in [(3, 0), (0, 0), (5, 1)] {
         let random = &mut Random(5);
-        let part = Part::random(random, inner, 2, arcs);
+        let part = Part::random(random, inner, 2, edges);
         let kernels = of_all(&[(2, 5)], |form, heads, width| {
             random_kernel(random, form, heads, width, 2)
         });
         check(
-            "graphs_without_arcs_or_rows_agree",
+            "graphs_without_edges_or_rows_agree",
             &part,
             kernels,
             HUBS,

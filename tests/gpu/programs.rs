@@ -53,7 +53,7 @@ const RES: &str = "let h = x |> linear(8) |> gcn_conv(8)
 fn loaded(body: &str) -> Loaded {
     let graph = PlantedPartition {
         vertices: 150,
-        arcs: 1_400,
+        edges: 1_400,
         attributes: Attributes {
             features: 12,
             classes: 4,

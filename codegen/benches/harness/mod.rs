@@ -7,7 +7,7 @@ use gnnc_ir::kernel::Kernel;
 use std::time::Instant;
 
 pub const VERTICES: usize = 100_000;
-pub const ARCS: usize = 2_000_000;
+pub const EDGES: usize = 2_000_000;
 const ROUNDS: usize = 7;
 
 pub struct Graph {
@@ -39,14 +39,16 @@ pub fn graph() -> Graph {
             return (dst, src);
         }
     };
-    let mut arcs: Vec<(u32, u32)> = (0..ARCS).map(|_| draw()).collect();
-    arcs.sort_unstable();
+    let mut edges: Vec<(u32, u32)> = (0..EDGES).map(|_| draw()).collect();
+    edges.sort_unstable();
     let mut indptr = vec![0u64; VERTICES + 1];
-    arcs.iter().for_each(|arc| indptr[arc.0 as usize + 1] += 1);
+    edges
+        .iter()
+        .for_each(|edge| indptr[edge.0 as usize + 1] += 1);
     (0..VERTICES).for_each(|v| indptr[v + 1] += indptr[v]);
-    let indices = arcs.iter().map(|arc| arc.1).collect();
-    let positions = (0..ARCS as u32)
-        .map(|i| (u64::from(i) * 7919 % ARCS as u64) as u32)
+    let indices = edges.iter().map(|edge| edge.1).collect();
+    let positions = (0..EDGES as u32)
+        .map(|i| (u64::from(i) * 7919 % EDGES as u64) as u32)
         .collect();
     Graph {
         indptr,
@@ -166,7 +168,7 @@ impl Bench {
 }
 
 pub fn spmm_bytes(width: usize) -> f64 {
-    (ARCS * (4 * width + 8) + 4 * VERTICES * width) as f64
+    (EDGES * (4 * width + 8) + 4 * VERTICES * width) as f64
 }
 
 pub fn plain_spmm(graph: &Graph, x: &[f32], width: usize, out: &mut [f32]) {

@@ -1,8 +1,8 @@
 //! Code for [`gnnc_ir::kernel::Body::Gather`]: sparse matrix times dense matrix, generalised.
 //!
-//! The columns of a row are cut into windows whose sums stay in registers while the arcs go
+//! The columns of a row are cut into windows whose sums stay in registers while the edges go
 //! by. The first window touches the whole rows of coming neighbours, so that the later
-//! windows find them in the cache; arcs are done in blocks whose rows fit into the
+//! windows find them in the cache; edges are done in blocks whose rows fit into the
 //! first-level cache, between which the sums wait in the output. That leaves the order of
 //! additions as it is. Sums that would be rounded in the output do not wait there: such rows are one block.
 
@@ -19,7 +19,7 @@ use gnnc_ir::kernel::{At, Reduce};
 
 /// Accumulators of a window: 8 of the 16 vector registers.
 const TILE: u32 = 8;
-/// Vector registers that may hold values that are the same for all arcs of a row.
+/// Vector registers that may hold values that are the same for all edges of a row.
 const REGISTERS: usize = 12;
 /// Bytes of a cache line.
 const LINE: u32 = 64;
@@ -30,21 +30,21 @@ const TOUCHED: u32 = 128;
 const LINES_AHEAD: u32 = 32;
 /// Cache lines of one row that are touched: further ones are streamed by the hardware.
 const LINES_OF_ROW: usize = 64;
-/// Floats of neighbour rows in a block of arcs: half of a first-level cache.
+/// Floats of neighbour rows in a block of edges: half of a first-level cache.
 const BLOCK_FLOATS: u32 = 4096;
-/// Arcs of the smallest block.
-const BLOCK_ARCS: u32 = 16;
+/// Edges of the smallest block.
+const BLOCK_EDGES: u32 = 16;
 
 /// How far ahead rows are touched, and which.
 #[derive(Clone, Copy)]
 struct Lookahead {
     input: u16,
-    arcs: i64,
-    /// The last arc of the whole call: indices behind it are not read.
-    last_arc: Value,
+    edges: i64,
+    /// The last edge of the whole call: indices behind it are not read.
+    last_edge: Value,
 }
 
-/// A block of the arcs of one row.
+/// A block of the edges of one row.
 #[derive(Clone, Copy)]
 struct Block {
     row: Value,
@@ -54,7 +54,7 @@ struct Block {
     begun: Option<Value>,
     /// Whether this is the last block; `None` if the row is one block.
     ends: Option<Value>,
-    /// Whether the row has arcs at all.
+    /// Whether the row has edges at all.
     some: Value,
 }
 
@@ -66,7 +66,7 @@ struct Spec<'a> {
 }
 
 impl Emit<'_, '_> {
-    /// `out[v] = finish(reduce over the arcs of v of value)`.
+    /// `out[v] = finish(reduce over the edges of v of value)`.
     pub fn gather(&mut self, reduce: Reduce, value: &Expr, finish: &Expr) {
         let spec = Spec {
             reduce,
@@ -85,19 +85,19 @@ impl Emit<'_, '_> {
         self.when(any, &mut |emit| {
             // `indptr[end]` is the entry after that of the last row.
             let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
-            let (_, end) = emit.arc_range(last_row);
-            let last_arc = emit.b.ins().iadd_imm_s(end, -1);
+            let (_, end) = emit.edge_range(last_row);
+            let last_edge = emit.b.ins().iadd_imm_s(end, -1);
             let lookahead = wide.map(|input| {
                 let element = emit.kernel.inputs[usize::from(input)].storage.bytes() as u32;
                 let lines = (columns * element).div_ceil(LINE);
                 Lookahead {
                     input,
-                    arcs: i64::from((LINES_AHEAD / lines).max(2)),
-                    last_arc,
+                    edges: i64::from((LINES_AHEAD / lines).max(2)),
+                    last_edge,
                 }
             });
             emit.for_range(emit.begin, emit.end, 1, &mut |emit, row| {
-                let (first, last) = emit.arc_range(row);
+                let (first, last) = emit.edge_range(row);
                 let some = emit.b.ins().icmp(IntCC::SignedLessThan, first, last);
                 if single {
                     let block = Block {
@@ -111,8 +111,8 @@ impl Emit<'_, '_> {
                     emit.block(&spec, &passes, block, lookahead);
                     return;
                 }
-                let arcs = i64::from((BLOCK_FLOATS / columns).max(BLOCK_ARCS));
-                emit.blocks(first, last, arcs, &mut |emit, from, to, begun, ends| {
+                let edges = i64::from((BLOCK_FLOATS / columns).max(BLOCK_EDGES));
+                emit.blocks(first, last, edges, &mut |emit, from, to, begun, ends| {
                     let block = Block {
                         row,
                         first: from,
@@ -172,7 +172,7 @@ impl Emit<'_, '_> {
                     });
                 }
                 emit.prepare_masks(&mut scope);
-                emit.arcs_of_window(spec, &scope, window, at, block, &sums, lookahead);
+                emit.edges_of_window(spec, &scope, window, at, block, &sums, lookahead);
                 let mut finish = |emit: &mut Self| {
                     let mut scope = scope.clone();
                     for (lanes, &sum) in window.vectors.iter().zip(&sums) {
@@ -198,7 +198,7 @@ impl Emit<'_, '_> {
         );
     }
 
-    fn arcs_of_window(
+    fn edges_of_window(
         &mut self,
         spec: &Spec,
         scope: &Scope,
@@ -213,23 +213,23 @@ impl Emit<'_, '_> {
         let scope = &mut scope.clone();
         let known = self.invariants(spec.value, spec.reduce, scope, vectors, spare);
         self.for_range(block.first, block.last, 1, &mut |emit, k| {
-            let mut arc = emit.arc_scope(scope, k);
+            let mut edge = emit.edge_scope(scope, k);
             if let (Some(lookahead), Some(heads)) = (lookahead, at.first_of) {
                 emit.touch(lookahead, k, at.base, heads);
             }
             for ((lanes, known), &sum) in vectors.iter().zip(&known).zip(sums) {
                 let acc = emit.b.use_var(sum);
-                let acc = emit.accumulate(spec.reduce, spec.value, &mut arc, lanes, acc, known);
+                let acc = emit.accumulate(spec.reduce, spec.value, &mut edge, lanes, acc, known);
                 emit.b.def_var(sum, acc);
             }
         });
     }
 
-    /// The input that is read at the other end of each arc, if its rows are wide.
+    /// The input that is read at the other end of each edge, if its rows are wide.
     fn neighbour_rows(&self, value: &Expr) -> Option<u16> {
         let other = match Walk::of(&self.kernel.body) {
-            Walk::ArcsBySource => At::Dst,
-            Walk::ArcsByType => At::Edge,
+            Walk::EdgesBySource => At::Dst,
+            Walk::EdgesByType => At::Edge,
             _ => At::Src,
         };
         value.values.iter().find_map(|term| match *term {
@@ -245,11 +245,11 @@ impl Emit<'_, '_> {
     }
 
     /// Loads one byte of each cache line of `heads` heads of a neighbour further on, so that
-    /// the line is on its way. The index is held below the last arc.
+    /// the line is on its way. The index is held below the last edge.
     fn touch(&mut self, lookahead: Lookahead, k: Value, base: Base, heads: u32) {
         let operand = self.kernel.inputs[usize::from(lookahead.input)];
-        let later = self.b.ins().iadd_imm_s(k, lookahead.arcs);
-        let later = self.b.ins().umin(later, lookahead.last_arc);
+        let later = self.b.ins().iadd_imm_s(k, lookahead.edges);
+        let later = self.b.ins().umin(later, lookahead.last_edge);
         let row = self.entry(Memory::Indices, later);
         let start = self.inputs[usize::from(lookahead.input)];
         let pointer = self.row_pointer(start, operand, Some(row), base);

@@ -1,4 +1,4 @@
-//! Code for [`gnnc_ir::kernel::Body::Map`], and the loops over rows and arcs.
+//! Code for [`gnnc_ir::kernel::Body::Map`], and the loops over rows and edges.
 
 use super::exprs::{Place, Scope};
 use super::function::{Base, Emit};
@@ -13,14 +13,14 @@ use gnnc_ir::kernel::Walk;
 const TILE: u32 = 4;
 
 impl Emit<'_, '_> {
-    /// The scope of arc `k` of the CSR inside the scope of its row.
-    pub fn arc_scope(&mut self, row: &Scope, k: Value) -> Scope {
+    /// The scope of edge `k` of the CSR inside the scope of its row.
+    pub fn edge_scope(&mut self, row: &Scope, k: Value) -> Scope {
         let mut scope = row.clone();
         let other = self.entry(Memory::Indices, k);
         let place = &mut scope.place;
         match Walk::of(&self.kernel.body) {
             Walk::Rows => {}
-            Walk::ArcsBySource => {
+            Walk::EdgesBySource => {
                 place.dst = Some(other);
                 if self
                     .kernel
@@ -31,31 +31,31 @@ impl Emit<'_, '_> {
                     place.edge = Some(self.entry(Memory::Positions, k));
                 }
             }
-            Walk::ArcsByType => place.edge = Some(other),
-            Walk::ArcsByDestination => (place.src, place.edge) = (Some(other), Some(k)),
-            Walk::Arcs => (place.src, place.edge, place.row) = (Some(other), Some(k), Some(k)),
+            Walk::EdgesByType => place.edge = Some(other),
+            Walk::EdgesByDestination => (place.src, place.edge) = (Some(other), Some(k)),
+            Walk::Edges => (place.src, place.edge, place.row) = (Some(other), Some(k), Some(k)),
         }
         scope
     }
 
-    /// The place of a row before its arcs.
+    /// The place of a row before its edges.
     pub fn row_place(&self, row: Value) -> Place {
         let row = Some(row);
         match Walk::of(&self.kernel.body) {
-            Walk::Rows | Walk::ArcsByType => Place {
+            Walk::Rows | Walk::EdgesByType => Place {
                 row,
                 ..Place::default()
             },
-            Walk::Arcs => Place {
+            Walk::Edges => Place {
                 dst: row,
                 ..Place::default()
             },
-            Walk::ArcsByDestination => Place {
+            Walk::EdgesByDestination => Place {
                 row,
                 dst: row,
                 ..Place::default()
             },
-            Walk::ArcsBySource => Place {
+            Walk::EdgesBySource => Place {
                 row,
                 src: row,
                 ..Place::default()
@@ -63,17 +63,17 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Visits every row, or every arc of every row, for the columns from `base`.
+    /// Visits every row, or every edge of every row, for the columns from `base`.
     pub fn for_each(&mut self, base: Base, body: &mut dyn FnMut(&mut Self, &Scope)) {
-        let arcs = Walk::of(&self.kernel.body) == Walk::Arcs;
+        let edges = Walk::of(&self.kernel.body) == Walk::Edges;
         self.for_range(self.begin, self.end, 1, &mut |emit, row| {
             let mut scope = Scope::new(emit, emit.row_place(row), base);
-            if arcs {
+            if edges {
                 emit.prepare_masks(&mut scope);
-                let (first, last) = emit.arc_range(row);
+                let (first, last) = emit.edge_range(row);
                 emit.for_range(first, last, 1, &mut |emit, k| {
-                    let arc = emit.arc_scope(&scope, k);
-                    body(emit, &arc);
+                    let edge = emit.edge_scope(&scope, k);
+                    body(emit, &edge);
                 });
             } else {
                 body(emit, &scope);
@@ -107,7 +107,7 @@ impl Emit<'_, '_> {
         self.load_lanes(Memory::Output(0), pointer, &offsets, operand.storage)
     }
 
-    /// `out_i = values_i` for every row or arc.
+    /// `out_i = values_i` for every row or edge.
     pub fn map(&mut self, values: &[Expr]) {
         let passes = passes(self.kernel.heads, self.kernel.width, TILE);
         self.for_each(Base::default(), &mut |emit, scope| {
@@ -139,9 +139,9 @@ impl Emit<'_, '_> {
     /// one long row.
     pub fn map_elements(&mut self, values: &[Expr], width: u32) {
         let (mut first, mut last) = (self.begin, self.end);
-        if Walk::of(&self.kernel.body) == Walk::Arcs {
-            first = self.first_arc(first);
-            last = self.first_arc(last);
+        if Walk::of(&self.kernel.body) == Walk::Edges {
+            first = self.first_edge(first);
+            last = self.first_edge(last);
         }
         let first = self.b.ins().imul_imm_s(first, i64::from(width));
         let last = self.b.ins().imul_imm_s(last, i64::from(width));

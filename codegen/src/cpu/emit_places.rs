@@ -1,4 +1,4 @@
-//! Code for [`gnnc_ir::kernel::Body::Gather`] whose arcs name places in the row of the result.
+//! Code for [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the row of the result.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit};
@@ -10,7 +10,7 @@ use gnnc_ir::expr::Expr;
 const TILE: u32 = 4;
 
 impl Emit<'_, '_> {
-    /// `out[v, number of the arc] = sum over the arcs of v that name it of value`.
+    /// `out[v, number of the edge] = sum over the edges of v that name it of value`.
     pub fn places(&mut self, value: &Expr) {
         let output = self.kernel.outputs[0];
         let Some(picked) = output.picked else {
@@ -33,13 +33,13 @@ impl Emit<'_, '_> {
             });
             let mut scope = Scope::new(emit, emit.row_place(row), Base::default());
             emit.prepare_masks(&mut scope);
-            let (first, last) = emit.arc_range(row);
+            let (first, last) = emit.edge_range(row);
             emit.for_range(first, last, 1, &mut |emit, k| {
-                let mut arc = emit.arc_scope(&scope, k);
-                let number = emit.number(&mut arc, picked.by);
+                let mut edge = emit.edge_scope(&scope, k);
+                let number = emit.number(&mut edge, picked.by);
                 let moved = emit.b.ins().imul_imm_s(number, bytes);
                 emit.for_windows(&passes, Base::default(), &mut |emit, base, window| {
-                    let mut scope = arc.at_columns(emit, base);
+                    let mut scope = edge.at_columns(emit, base);
                     let pointer = emit.output_pointer(0, Some(row), base);
                     let pointer = emit.b.ins().iadd(pointer, moved);
                     for lanes in &window.vectors {

@@ -20,7 +20,7 @@ const WRITTEN_OUT: u32 = 32;
 const GROUPS: u32 = 4;
 
 impl Emit<'_, '_> {
-    /// Reduces an axis of every row or arc.
+    /// Reduces an axis of every row or edge.
     pub fn row_reduce(&mut self, axis: Axis, reduce: Reduce, value: &Expr, finish: &Expr) {
         self.for_each(Base::default(), &mut |emit, scope| match axis {
             Axis::Width => emit.reduce_width(reduce, value, finish, scope),
@@ -179,7 +179,7 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// Sums the rows or arcs of the call into one dense row.
+    /// Sums the rows or edges of the call into one dense row.
     pub fn col_reduce(&mut self, value: &Expr) {
         let (heads, width) = (self.kernel.heads, self.kernel.width);
         let passes = passes(heads, width, TILE);

@@ -1,4 +1,4 @@
-//! Code for [`gnnc_ir::kernel::Body::EdgeSoftmax`]: lanes are heads, or arcs for a single head.
+//! Code for [`gnnc_ir::kernel::Body::EdgeSoftmax`]: lanes are heads, or edges for a single head.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit};
@@ -14,12 +14,12 @@ use gnnc_ir::storage::Storage;
 const TILE: u32 = 2;
 
 impl Emit<'_, '_> {
-    /// Softmax over the arcs of each destination: scores and their maximum, exponentials and
+    /// Softmax over the edges of each destination: scores and their maximum, exponentials and
     /// their sum, quotients; three passes over the row's results.
     pub fn edge_softmax(&mut self, value: &Expr) {
         let passes = passes(self.kernel.heads, 1, TILE);
         self.for_range(self.begin, self.end, 1, &mut |emit, row| {
-            let (first, last) = emit.arc_range(row);
+            let (first, last) = emit.edge_range(row);
             emit.for_windows(&passes, Base::default(), &mut |emit, base, window| {
                 let mut scope = Scope::new(emit, emit.row_place(row), base);
                 emit.prepare_masks(&mut scope);
@@ -27,7 +27,7 @@ impl Emit<'_, '_> {
                 if emit.kernel.heads == 1 && emit.kernel.outputs[0].stride == 1 {
                     let top = emit.b.ins().extractlane(tops[0], 0);
                     let top = emit.b.ins().splat(types::F32X4, top);
-                    emit.normalise_arcs(top, first, last);
+                    emit.normalise_edges(top, first, last);
                 } else {
                     emit.normalise_heads(&tops, base, window, first, last);
                 }
@@ -47,10 +47,10 @@ impl Emit<'_, '_> {
         let lowest = self.splat(f32::NEG_INFINITY);
         let tops = self.variables(&vec![lowest; window.vectors.len()]);
         self.for_range(first, last, 1, &mut |emit, k| {
-            let mut arc = emit.arc_scope(scope, k);
-            let pointer = emit.output_pointer(0, Some(k), arc.base);
+            let mut edge = emit.edge_scope(scope, k);
+            let pointer = emit.output_pointer(0, Some(k), edge.base);
             for (lanes, &top) in window.vectors.iter().zip(&tops) {
-                let score = emit.eval(value, &mut arc, lanes, None);
+                let score = emit.eval(value, &mut edge, lanes, None);
                 emit.store_output(0, pointer, lanes, score);
                 let acc = emit.b.use_var(top);
                 let acc = emit.vmax(acc, score);
@@ -90,8 +90,8 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// For one head whose results lie beside each other: four arcs at a time.
-    fn normalise_arcs(&mut self, top: Value, first: Value, last: Value) {
+    /// For one head whose results lie beside each other: four edges at a time.
+    fn normalise_edges(&mut self, top: Value, first: Value, last: Value) {
         let zero = self.splat(0.0);
         let sum = self.variables(&[zero])[0];
         let count = self.b.ins().isub(last, first);
@@ -149,8 +149,8 @@ impl Emit<'_, '_> {
         self.store_lanes(Memory::Output(0), pointer, &offsets, result, Storage::F32);
     }
 
-    /// Address of the arc's row of results and the floats that the lanes stand for: heads,
-    /// or consecutive arcs where lanes are columns.
+    /// Address of the edge's row of results and the floats that the lanes stand for: heads,
+    /// or consecutive edges where lanes are columns.
     fn result_place(&mut self, k: Value, base: Base, lanes: &Lanes) -> (Value, Vec<u32>) {
         let operand = self.kernel.outputs[0];
         let pointer = self.output_pointer(0, Some(k), base);

@@ -9,7 +9,7 @@ use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, Reduce};
 use gnnc_ir::op::Binary;
 
-/// The current row and arc; what is not known here is `None`.
+/// The current row and edge; what is not known here is `None`.
 #[derive(Clone, Copy, Default)]
 pub struct Place {
     /// The row, `i64`, as all of these.
@@ -18,7 +18,7 @@ pub struct Place {
     pub src: Option<Value>,
     /// The destination vertex.
     pub dst: Option<Value>,
-    /// The arc's position in the in-neighbour CSR.
+    /// The edge's position in the in-neighbour CSR.
     pub edge: Option<Value>,
 }
 
@@ -217,7 +217,7 @@ impl Emit<'_, '_> {
         value
     }
 
-    /// The number of the current arc that picks a place, `i64`.
+    /// The number of the current edge that picks a place, `i64`.
     pub fn number(&mut self, scope: &mut Scope, by: u16) -> Value {
         let operand = self.kernel.inputs[usize::from(by)];
         let row = self.index(scope, operand.at);
@@ -281,7 +281,7 @@ impl Emit<'_, '_> {
         hash
     }
 
-    /// Computes what the masks need of the vertex that a row stands for, before its arcs.
+    /// Computes what the masks need of the vertex that a row stands for, before its edges.
     pub fn prepare_masks(&mut self, scope: &mut Scope) {
         for mask in 0..self.kernel.masks.len() {
             match mask_row(self.kernel, self.kernel.masks[mask].at) {
@@ -336,7 +336,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The values that are the same for all arcs of a row, computed before its arcs: all
+    /// The values that are the same for all edges of a row, computed before its edges: all
     /// that are more than a load, and loads if `registers` suffice for them.
     pub fn invariants(
         &mut self,

@@ -308,15 +308,15 @@ impl<'a, 'f> Emit<'a, 'f> {
         }
     }
 
-    /// First and one past the last arc of a row.
-    pub fn arc_range(&mut self, row: Value) -> (Value, Value) {
-        let first = self.first_arc(row);
+    /// First and one past the last edge of a row.
+    pub fn edge_range(&mut self, row: Value) -> (Value, Value) {
+        let first = self.first_edge(row);
         let next = self.b.ins().iadd_imm_s(row, 1);
-        (first, self.first_arc(next))
+        (first, self.first_edge(next))
     }
 
-    /// First arc of a row, or one past the last arc of the row before it.
-    pub fn first_arc(&mut self, row: Value) -> Value {
+    /// First edge of a row, or one past the last edge of the row before it.
+    pub fn first_edge(&mut self, row: Value) -> Value {
         let offset = self.b.ins().ishl_imm_u(row, 3);
         let address = self.b.ins().iadd(self.raw.indptr, offset);
         self.read(Memory::Indptr, types::I64, address, 0)

@@ -38,7 +38,7 @@ impl Emit<'_, '_> {
         self.b.ins().store(plain(), value, pointer, offset);
     }
 
-    /// Flags of a load. Rows at the other end of an arc are loaded where they are used: all at once they would
+    /// Flags of a load. Rows at the other end of an edge are loaded where they are used: all at once they would
     /// take the registers of the sums. A load that is checked stays behind its check.
     pub fn flags(&self, memory: Memory) -> MemFlagsData {
         let Memory::Input(input) = memory else {
@@ -47,9 +47,9 @@ impl Emit<'_, '_> {
         let at = self.kernel.inputs[usize::from(input)].at;
         let varies = match Walk::of(&self.kernel.body) {
             Walk::Rows => false,
-            Walk::ArcsBySource => matches!(at, At::Dst | At::Edge),
-            Walk::ArcsByDestination | Walk::Arcs => matches!(at, At::Src | At::Edge),
-            Walk::ArcsByType => at == At::Edge,
+            Walk::EdgesBySource => matches!(at, At::Dst | At::Edge),
+            Walk::EdgesByDestination | Walk::Edges => matches!(at, At::Src | At::Edge),
+            Walk::EdgesByType => at == At::Edge,
         };
         // Only maps may write to what they read.
         let written = matches!(self.kernel.body, Body::Map { .. });

@@ -1,4 +1,4 @@
-//! What the kernels have in common: heads of entry points and the loops over rows and arcs.
+//! What the kernels have in common: heads of entry points and the loops over rows and edges.
 
 use super::exprs::Columns;
 use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Shape};
@@ -77,11 +77,11 @@ impl<'a> Emit<'a> {
         ));
     }
 
-    /// Runs `body` for every row or arc and each of `per_row` teams of it, with `row`, `sub` (the
+    /// Runs `body` for every row or edge and each of `per_row` teams of it, with `row`, `sub` (the
     /// number of the team) and `active` declared. Inactive teams stand at a row that exists.
     pub fn items(&mut self, per_row: u32, exprs: &[&Expr], body: impl FnOnce(&mut Self)) {
-        let arcs = self.walks_arcs();
-        let search = arcs && self.needs(exprs, At::Dst);
+        let edges = self.walks_edges();
+        let search = edges && self.needs(exprs, At::Dst);
         let teams = BLOCK / self.team;
         self.teams(self.team);
         self.range();
@@ -107,7 +107,7 @@ impl<'a> Emit<'a> {
             self.text
                 .line(format!("const u32 sub = (u32)(item % {per_row}u);"));
         }
-        self.arc(exprs);
+        self.edge(exprs);
         body(self);
         if search {
             self.text.line("__syncthreads();");
@@ -115,14 +115,14 @@ impl<'a> Emit<'a> {
         self.text.close();
     }
 
-    /// Whether a row of the kernel is an arc.
-    pub fn walks_arcs(&self) -> bool {
-        Walk::of(&self.kernel.body) == Walk::Arcs
+    /// Whether a row of the kernel is an edge.
+    pub fn walks_edges(&self) -> bool {
+        Walk::of(&self.kernel.body) == Walk::Edges
     }
 
-    /// Declares `first` and `last`, the range of rows or arcs.
+    /// Declares `first` and `last`, the range of rows or edges.
     pub fn range(&mut self) {
-        if self.walks_arcs() {
+        if self.walks_edges() {
             self.text.line("const u64 first = indptr[begin];");
             self.text.line("const u64 last = indptr[end];");
         } else {
@@ -131,8 +131,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Finds the destinations of arcs `low` and `high` for the whole block: `bounds` is then the
-    /// range of rows that the arcs in between belong to.
+    /// Finds the destinations of edges `low` and `high` for the whole block: `bounds` is then the
+    /// range of rows that the edges in between belong to.
     pub fn bounds(&mut self, low: &str, high: &str) {
         self.text.open("if (threadIdx.x == 0)");
         self.text.line(format!(
@@ -147,9 +147,9 @@ impl<'a> Emit<'a> {
         self.text.line("__syncthreads();");
     }
 
-    /// Declares what expressions need of the row or arc `row`, and the hashes of their masks.
-    pub fn arc(&mut self, exprs: &[&Expr]) {
-        if self.walks_arcs() {
+    /// Declares what expressions need of the row or edge `row`, and the hashes of their masks.
+    pub fn edge(&mut self, exprs: &[&Expr]) {
+        if self.walks_edges() {
             let declared = [
                 (At::Edge, "const u64 edge = row;"),
                 (At::Src, "const u64 src = indices[row];"),

@@ -1,7 +1,7 @@
 //! Text of [`gnnc_ir::kernel::Body::Gather`]: a team of threads for each row.
 //!
 //! The threads of a team lie along the columns; of narrow rows, several groups of them take the
-//! arcs in turn and add their sums at the end, always in the same order. A hub's arcs are cut into
+//! edges in turn and add their sums at the end, always in the same order. A hub's edges are cut into
 //! chunks, each the work of a team like a row; a second entry point adds the chunks in order.
 
 use super::emit::Emit;
@@ -12,11 +12,11 @@ use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Reduce};
 
-/// Floats that a thread has under way: bounds how far the loop over arcs is unrolled.
+/// Floats that a thread has under way: bounds how far the loop over edges is unrolled.
 const UNDER_WAY: u32 = 32;
 
 impl Emit<'_> {
-    /// `out[v] = finish(reduce over the arcs of v of value)`.
+    /// `out[v] = finish(reduce over the edges of v of value)`.
     pub fn gather(&mut self, reduce: Reduce, value: &Expr, finish: &Expr) {
         self.gather_rows(reduce, value, finish);
         self.text.line("");
@@ -40,17 +40,17 @@ impl Emit<'_> {
         });
         self.text.line("first = indptr[row];");
         self.text.line("last = indptr[row + 1];");
-        self.text.line("whole = last - first <= hub_arcs;");
+        self.text.line("whole = last - first <= hub_edges;");
         self.text.line("last = whole ? last : first;");
         self.text.close();
         self.text.open("else if (item < items)");
         self.text.line("row = chunk_rows[item - rows];");
-        self.text.line("first = chunk_arcs[2 * (item - rows)];");
-        self.text.line("last = chunk_arcs[2 * (item - rows) + 1];");
+        self.text.line("first = chunk_edges[2 * (item - rows)];");
+        self.text.line("last = chunk_edges[2 * (item - rows) + 1];");
         self.text.line("part = 1;");
         self.text.close();
         self.sums(reduce);
-        self.gather_arcs(reduce, value);
+        self.gather_edges(reduce, value);
         self.join_groups(reduce);
         self.text.open("if (whole || part)");
         if reduce == Reduce::Max {
@@ -107,7 +107,7 @@ impl Emit<'_> {
         self.kernel.heads * self.kernel.width
     }
 
-    /// Declares `column`, the first of the thread, and `apart`, its group among the arcs.
+    /// Declares `column`, the first of the thread, and `apart`, its group among the edges.
     pub fn first_column(&mut self) {
         let shape = self.shape;
         let mut sum = Vec::new();
@@ -176,7 +176,7 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    fn gather_arcs(&mut self, reduce: Reduce, value: &Expr) {
+    fn gather_edges(&mut self, reduce: Reduce, value: &Expr) {
         let shape = self.shape;
         let exprs = [value];
         // Picked places have addresses of their own.
@@ -194,7 +194,7 @@ impl Emit<'_> {
             1 => "for (u64 k = first; k < last; ++k)".to_owned(),
             apart => format!("for (u64 k = first + apart; k < last; k += {apart}u)"),
         });
-        self.arc_names(&exprs);
+        self.edge_names(&exprs);
         self.hashes(&exprs);
         self.tiles(|emit, columns| {
             let result = emit.eval(value, columns, "v", &Vec::new(), &mut Known::new());
@@ -206,12 +206,12 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// Declares what expressions need of arc `k`.
-    pub fn arc_names(&mut self, exprs: &[&Expr]) {
+    /// Declares what expressions need of edge `k`.
+    pub fn edge_names(&mut self, exprs: &[&Expr]) {
         let walk = Walk::of(&self.kernel.body);
         let (own, other) = match walk {
-            Walk::ArcsBySource => (Some((At::Src, "src")), (At::Dst, "dst")),
-            Walk::ArcsByType => (None, (At::Edge, "edge")),
+            Walk::EdgesBySource => (Some((At::Src, "src")), (At::Dst, "dst")),
+            Walk::EdgesByType => (None, (At::Edge, "edge")),
             _ => (Some((At::Dst, "dst")), (At::Src, "src")),
         };
         if let Some((at, name)) = own
@@ -223,15 +223,15 @@ impl Emit<'_> {
             self.text
                 .line(format!("const u64 {} = indices[k];", other.1));
         }
-        if walk != Walk::ArcsByType && self.needs(exprs, At::Edge) {
+        if walk != Walk::EdgesByType && self.needs(exprs, At::Edge) {
             self.text.line(match walk {
-                Walk::ArcsBySource => "const u64 edge = positions[k];",
+                Walk::EdgesBySource => "const u64 edge = positions[k];",
                 _ => "const u64 edge = k;",
             });
         }
     }
 
-    /// Adds the sums of the groups that shared the arcs; all threads of the warp take part.
+    /// Adds the sums of the groups that shared the edges; all threads of the warp take part.
     fn join_groups(&mut self, reduce: Reduce) {
         let shape = self.shape;
         let mut distance = shape.lanes;
@@ -252,7 +252,7 @@ impl Emit<'_> {
     /// Declares what `finish` needs of the row.
     fn own_row(&mut self, finish: &Expr) {
         let (at, name) = match Walk::of(&self.kernel.body) {
-            Walk::ArcsBySource => (At::Src, "src"),
+            Walk::EdgesBySource => (At::Src, "src"),
             _ => (At::Dst, "dst"),
         };
         if self.needs(&[finish], at) {

@@ -1,6 +1,6 @@
-//! Text of [`gnnc_ir::kernel::Body::Gather`] whose arcs name places in the row of the result.
+//! Text of [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the row of the result.
 //!
-//! The threads of a team lie along the columns and go through the arcs of a row one after the other, so that each sum
+//! The threads of a team lie along the columns and go through the edges of a row one after the other, so that each sum
 //! belongs to one thread, hubs included.
 
 use super::emit::Emit;
@@ -9,7 +9,7 @@ use super::schedule::BLOCK;
 use gnnc_ir::expr::Expr;
 
 impl Emit<'_> {
-    /// `out[v, number of the arc] = sum over the arcs of v that name it of value`.
+    /// `out[v, number of the edge] = sum over the edges of v that name it of value`.
     pub fn places(&mut self, value: &Expr) {
         let output = self.kernel.outputs[0];
         let Some(picked) = output.picked else {
@@ -32,7 +32,7 @@ impl Emit<'_> {
         self.text.line("const u64 last = indptr[row + 1];");
         self.text.open("for (u64 k = first; k < last; ++k)");
         let exprs = [value];
-        self.arc_names(&exprs);
+        self.edge_names(&exprs);
         self.hashes(&exprs);
         let by = self.kernel.inputs[usize::from(picked.by)];
         let none = Columns {

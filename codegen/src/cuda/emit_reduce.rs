@@ -12,7 +12,7 @@ use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::{At, Axis, Reduce};
 
 impl Emit<'_> {
-    /// Reduces an axis of every row or arc.
+    /// Reduces an axis of every row or edge.
     pub fn row_reduce(&mut self, axis: Axis, reduce: Reduce, value: &Expr, finish: &Expr) {
         self.entry(0);
         match axis {
@@ -132,7 +132,7 @@ impl Emit<'_> {
             .line("const u64 low = first + blockIdx.x * partial_items;");
         self.text
             .line("const u64 high = low + partial_items < last ? low + partial_items : last;");
-        if self.walks_arcs() && self.needs(&exprs, At::Dst) {
+        if self.walks_edges() && self.needs(&exprs, At::Dst) {
             self.text.line("__shared__ u64 bounds[2];");
             self.bounds("low", "high - 1");
         }
@@ -142,7 +142,7 @@ impl Emit<'_> {
         self.text.open(format!(
             "for (u64 row = low + apart; row < high; row += {apart}u)"
         ));
-        self.arc(&exprs);
+        self.edge(&exprs);
         let result = self.eval(value, place, "v", &Vec::new(), &mut Known::new());
         for i in 0..self.shape.vector {
             let line = accumulate(Reduce::Sum, &format!("sum{i}"), lane(&result, i));

@@ -11,7 +11,7 @@ use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::{At, Reduce};
 
 impl Emit<'_> {
-    /// `out[arc, h] = softmax over the arcs with the same destination of value`.
+    /// `out[edge, h] = softmax over the edges with the same destination of value`.
     pub fn softmax(&mut self, value: &Expr) {
         let team = self.team;
         self.entry(0);
@@ -23,7 +23,7 @@ impl Emit<'_> {
         self.text.line("first = indptr[dst];");
         self.text.line("last = indptr[dst + 1];");
         self.text
-            .line("last = last - first <= hub_arcs ? last : first;");
+            .line("last = last - first <= hub_edges ? last : first;");
         self.text.close();
         self.softmax_row(value, team);
         self.text.close();
@@ -41,7 +41,7 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// The softmax over arcs `first .. last` by `team` threads.
+    /// The softmax over edges `first .. last` by `team` threads.
     fn softmax_row(&mut self, value: &Expr, team: u32) {
         let heads = self.kernel.heads;
         let lanes = heads.next_power_of_two().min(WARP);
@@ -59,12 +59,12 @@ impl Emit<'_> {
         self.text.line(format!(
             "const u64 from = h < {heads}u ? first + lane / {lanes}u : last;"
         ));
-        let arcs = format!("for (u64 row = from; row < last; row += {apart}u)");
+        let edges = format!("for (u64 row = from; row < last; row += {apart}u)");
         self.text.line(format!(
             "float top = {};",
             super::math::identity(Reduce::Max)
         ));
-        self.text.open(&arcs);
+        self.text.open(&edges);
         for (at, line) in [
             (At::Src, "const u64 src = indices[row];"),
             (At::Edge, "const u64 edge = row;"),
@@ -85,22 +85,22 @@ impl Emit<'_> {
         let slot = format!("out0[{}]", self.address(&out, place));
         let edge = out.at == At::Edge;
         self.text.line("float total = 0.0f;");
-        self.text.open(&arcs);
-        self.edge(edge);
+        self.text.open(&edges);
+        self.position(edge);
         self.text
             .line(format!("const float power = expf({slot} - top);"));
         self.text.line(format!("{slot} = power;"));
         self.text.line("total += power;");
         self.text.close();
         self.softmax_join(Reduce::Sum, "total", lanes, team);
-        self.text.open(&arcs);
-        self.edge(edge);
+        self.text.open(&edges);
+        self.position(edge);
         self.text.line(format!("{slot} /= total;"));
         self.text.close();
         self.text.close();
     }
 
-    fn edge(&mut self, used: bool) {
+    fn position(&mut self, used: bool) {
         if used {
             self.text.line("const u64 edge = row;");
         }

@@ -4,8 +4,8 @@
 //! into one translation unit. The text includes no header and uses the part of C that C++ shares,
 //! so an ordinary C compiler can run it with the few names of CUDA defined (the tests do).
 //!
-//! Results never depend on the launch: no sum is made with atomics, and how rows and arcs are
-//! grouped follows from the kernel and from the numbers of rows and arcs alone.
+//! Results never depend on the launch: no sum is made with atomics, and how rows and edges are
+//! grouped follows from the kernel and from the numbers of rows and edges alone.
 //!
 //! Widths are constants of the text. Rows are read 16 or 8 bytes at a time where the width and all
 //! strides allow (8 elements where all are of 16 bits); every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of

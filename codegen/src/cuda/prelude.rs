@@ -101,12 +101,12 @@ static __device__ __forceinline__ float gnnc_max(float a, float b)
     return a > b ? a : b;
 }
 
-/* The last row of `low .. high` whose first arc is not behind `arc`. */
-static __device__ __forceinline__ u64 gnnc_row_of(const u64 *indptr, u64 low, u64 high, u64 arc)
+/* The last row of `low .. high` whose first edge is not behind `edge`. */
+static __device__ __forceinline__ u64 gnnc_row_of(const u64 *indptr, u64 low, u64 high, u64 edge)
 {
     while (high - low > 1) {
         const u64 middle = low + (high - low) / 2;
-        if (indptr[middle] <= arc) {
+        if (indptr[middle] <= edge) {
             low = middle;
         } else {
             high = middle;

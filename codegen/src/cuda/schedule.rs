@@ -1,6 +1,6 @@
 //! How kernels are laid over threads, and how they are launched.
 //!
-//! Everything here is a function of the kernel and of the numbers of rows and arcs.
+//! Everything here is a function of the kernel and of the numbers of rows and edges.
 
 use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, result_shape};
@@ -23,16 +23,16 @@ const ACCUMULATORS: u32 = 16;
 const ROW_LANES: u32 = 8;
 /// Blocks of a launch, at most; threads stride over what is left.
 const MOST_BLOCKS: u64 = 1 << 20;
-/// Rows or arcs that one block of a column reduction sums: at least so many, and more where there are enough blocks.
+/// Rows or edges that one block of a column reduction sums: at least so many, and more where there are enough blocks.
 const LEAST_PARTIAL: u64 = 8;
 const PARTIAL: u64 = 1024;
 /// Blocks of a column reduction that are enough: more than two for each multiprocessor of the largest GPU (148).
 const ENOUGH_PARTIALS: u64 = 320;
 /// Blocks of a column reduction, at most.
 const MOST_PARTIALS: u64 = 4096;
-/// Arcs from which a row is a hub if the caller has no better number: 512 arcs keep a warp busy
+/// Edges from which a row is a hub if the caller has no better number: 512 edges keep a warp busy
 /// for some tens of microseconds.
-pub const HUB_ARCS: u64 = 512;
+pub const HUB_EDGES: u64 = 512;
 
 /// How the columns of a row lie over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Shape {
     pub vector: u32,
     /// Threads beside each other along a row, a power of 2.
     pub lanes: u32,
-    /// Groups of these that share the arcs of a row, a power of 2.
+    /// Groups of these that share the edges of a row, a power of 2.
     pub apart: u32,
     /// Vectors of a thread.
     pub tiles: u32,
@@ -53,7 +53,7 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Items {
     Rows,
-    Arcs,
+    Edges,
     /// Rows, then the chunks of hubs.
     RowsAndChunks,
     Hubs,
@@ -82,7 +82,7 @@ pub struct Schedule {
     /// Threads that compute one row (or one head of a row) together.
     pub(crate) team: u32,
     columns: u32,
-    /// What the kernel walks: rows or arcs.
+    /// What the kernel walks: rows or edges.
     over: Items,
     passes: Vec<Pass>,
 }
@@ -92,8 +92,8 @@ pub struct Schedule {
 pub struct Size {
     /// Rows.
     pub rows: u64,
-    /// Arcs of these rows.
-    pub arcs: u64,
+    /// Edges of these rows.
+    pub edges: u64,
     /// Chunks of hub rows, see [`Hubs`].
     pub chunks: u64,
     /// Hub rows.
@@ -114,7 +114,7 @@ pub struct Launch {
     pub shared_bytes: u32,
 }
 
-/// Rows with more arcs than one team should walk, and the chunks that they are cut into.
+/// Rows with more edges than one team should walk, and the chunks that they are cut into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hubs {
     /// The hub rows, ascending.
@@ -123,18 +123,18 @@ pub struct Hubs {
     pub first_chunks: Vec<u32>,
     /// The row of each chunk.
     pub chunk_rows: Vec<u32>,
-    /// First and one past the last arc of each chunk.
-    pub chunk_arcs: Vec<u64>,
+    /// First and one past the last edge of each chunk.
+    pub chunk_edges: Vec<u64>,
 }
 
 /// An argument of an entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
-    /// First arc of each row.
+    /// First edge of each row.
     Indptr,
-    /// The vertex at the other end of each arc.
+    /// The vertex at the other end of each edge.
     Indices,
-    /// In-neighbour CSR position of each arc of the out-neighbour CSR.
+    /// In-neighbour CSR position of each edge of the out-neighbour CSR.
     Positions,
     /// Global id of each local row.
     Ids,
@@ -152,8 +152,8 @@ pub enum Parameter {
     Input(u16),
     /// Output `n`.
     Output(u16),
-    /// Arcs of the longest row that is no hub.
-    HubArcs,
+    /// Edges of the longest row that is no hub.
+    HubEdges,
     /// [`by_degree`] where [`Schedule::ordered`], null for the rows as they are.
     Order,
     /// [`Hubs::rows`].
@@ -164,8 +164,8 @@ pub enum Parameter {
     FirstChunks,
     /// [`Hubs::chunk_rows`].
     ChunkRows,
-    /// [`Hubs::chunk_arcs`].
-    ChunkArcs,
+    /// [`Hubs::chunk_edges`].
+    ChunkEdges,
     /// Number of chunks.
     ChunkCount,
     /// [`Schedule::scratch_floats`] floats, not initialised.
@@ -180,9 +180,9 @@ impl Parameter {
     /// The arguments of a kernel's entry points, in order; all entry points take the same.
     pub fn of(kernel: &Kernel) -> Vec<Self> {
         use Parameter::{
-            Begin, ChunkArcs, ChunkCount, ChunkRows, End, FirstChunks, HubArcs, HubCount, HubRows,
-            Ids, Indices, Indptr, Keys, List, Order, PartialCount, PartialItems, Positions,
-            Scalars, Scratch,
+            Begin, ChunkCount, ChunkEdges, ChunkRows, End, FirstChunks, HubCount, HubEdges,
+            HubRows, Ids, Indices, Indptr, Keys, List, Order, PartialCount, PartialItems,
+            Positions, Scalars, Scratch,
         };
         let mut parameters = vec![
             Indptr, Indices, Positions, Ids, List, Scalars, Keys, Begin, End,
@@ -192,16 +192,16 @@ impl Parameter {
         parameters.extend_from_slice(match kernel.body {
             Body::Gather { .. } | Body::TypeSum { .. } => &[
                 Order,
-                HubArcs,
+                HubEdges,
                 HubRows,
                 HubCount,
                 FirstChunks,
                 ChunkRows,
-                ChunkArcs,
+                ChunkEdges,
                 ChunkCount,
                 Scratch,
             ],
-            Body::EdgeSoftmax { .. } => &[HubArcs, HubRows, HubCount],
+            Body::EdgeSoftmax { .. } => &[HubEdges, HubRows, HubCount],
             Body::ColReduce { .. } => &[PartialItems, PartialCount, Scratch],
             Body::Map { .. } | Body::RowReduce { .. } => &[],
         });
@@ -233,13 +233,13 @@ impl Parameter {
                 "{} *{restrict}out{n}",
                 element(kernel.outputs.get(usize::from(n)))
             ),
-            Self::HubArcs => "u64 hub_arcs".into(),
+            Self::HubEdges => "u64 hub_edges".into(),
             Self::Order => "const u32 *__restrict__ order".into(),
             Self::HubRows => "const u32 *__restrict__ hub_rows".into(),
             Self::HubCount => "u64 hubs".into(),
             Self::FirstChunks => "const u32 *__restrict__ first_chunks".into(),
             Self::ChunkRows => "const u32 *__restrict__ chunk_rows".into(),
-            Self::ChunkArcs => "const u64 *__restrict__ chunk_arcs".into(),
+            Self::ChunkEdges => "const u64 *__restrict__ chunk_edges".into(),
             Self::ChunkCount => "u64 chunks".into(),
             Self::Scratch => "float *__restrict__ scratch".into(),
             Self::PartialItems => "u64 partial_items".into(),
@@ -249,7 +249,7 @@ impl Parameter {
 }
 
 impl Hubs {
-    /// The rows among `rows` with more than `most` arcs, cut into chunks of `most`.
+    /// The rows among `rows` with more than `most` edges, cut into chunks of `most`.
     ///
     /// Rows that `indptr` does not have are left out.
     pub fn of(indptr: &[u64], rows: Range<usize>, most: u64) -> Self {
@@ -270,7 +270,7 @@ impl Hubs {
             while from < last {
                 let to = last.min(from + most);
                 hubs.chunk_rows.push(row as u32);
-                hubs.chunk_arcs.extend([from, to]);
+                hubs.chunk_edges.extend([from, to]);
                 from = to;
             }
             hubs.first_chunks.push(hubs.chunk_rows.len() as u32);
@@ -302,7 +302,7 @@ impl Schedule {
             false => shape,
         };
         let rows = match Walk::of(&kernel.body) {
-            Walk::Arcs => Items::Arcs,
+            Walk::Edges => Items::Edges,
             _ => Items::Rows,
         };
         let pass = |suffix: &str, items, per_item, team: u32| Pass {
@@ -313,7 +313,7 @@ impl Schedule {
             slabs: 1,
             shared_bytes: 0,
         };
-        let bounds = if rows == Items::Arcs { 16 } else { 0 };
+        let bounds = if rows == Items::Edges { 16 } else { 0 };
         let (team, mut passes) = match &kernel.body {
             Body::Map { .. } => (1, vec![pass("", rows, columns / vector, 1)]),
             Body::Gather { .. } | Body::TypeSum { .. } => {
@@ -355,7 +355,7 @@ impl Schedule {
             pass.shared_bytes = match pass.items {
                 _ if sums => bounds + BLOCK * vector * 4,
                 _ if block_sums => BLOCK * 4,
-                Items::Arcs => bounds,
+                Items::Edges => bounds,
                 _ => 0,
             };
         }
@@ -378,7 +378,7 @@ impl Schedule {
         let launch = |pass: &Pass| {
             let items = match pass.items {
                 Items::Rows => size.rows,
-                Items::Arcs => size.arcs,
+                Items::Edges => size.edges,
                 Items::RowsAndChunks => size.rows + size.chunks,
                 Items::Hubs => size.hubs,
                 Items::Partials => self.partials(size),
@@ -401,7 +401,7 @@ impl Schedule {
         self.passes.iter().map(|pass| pass.entry.as_str())
     }
 
-    /// Rows or arcs of each partial sum of a column reduction.
+    /// Rows or edges of each partial sum of a column reduction.
     pub fn partial_items(&self, size: &Size) -> u64 {
         let summed = self.summed(size);
         let enough = summed.div_ceil(ENOUGH_PARTIALS);
@@ -426,8 +426,8 @@ impl Schedule {
 
     /// What a column reduction sums.
     fn summed(&self, size: &Size) -> u64 {
-        if self.over == Items::Arcs {
-            size.arcs
+        if self.over == Items::Edges {
+            size.edges
         } else {
             size.rows
         }

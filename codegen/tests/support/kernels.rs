@@ -41,13 +41,13 @@ pub enum Form {
     RowReduce(Over, Axis, Reduce),
     ColReduce(Over),
     TypeSum,
-    /// A gather whose arcs name places of the result.
+    /// A gather whose edges name places of the result.
     Places(End),
     Softmax,
 }
 
 impl Form {
-    fn arcs(self) -> bool {
+    fn edges(self) -> bool {
         !matches!(
             self,
             Self::Map(Over::Rows) | Self::RowReduce(Over::Rows, ..) | Self::ColReduce(Over::Rows)
@@ -179,18 +179,18 @@ pub fn random_kernel(
     width: u32,
     size: usize,
 ) -> Kernel {
-    let arcs = form.arcs();
+    let edges = form.edges();
     let width = if form == Form::Softmax { 1 } else { width };
     let ats: &[At] = if form == Form::TypeSum {
         &[At::Edge, At::One, At::Row, At::Edge]
-    } else if arcs {
+    } else if edges {
         &[At::Src, At::Dst, At::Edge, At::One, At::Row, At::Src]
     } else {
         &[At::Row, At::One, At::List, At::Row]
     };
     let mask_ats: &[At] = if form == Form::TypeSum {
         &[]
-    } else if arcs {
+    } else if edges {
         &[At::Src, At::Dst, At::Edge, At::Row]
     } else {
         &[At::Row]
@@ -266,8 +266,8 @@ pub fn random_kernel(
     if form == Form::TypeSum {
         masks.clear();
     }
-    // Types of arcs pick places of some operands, and of results that have them.
-    if arcs {
+    // Types of edges pick places of some operands, and of results that have them.
+    if edges {
         let by = inputs.len() as u16;
         inputs.push(Operand::dense(At::Edge, 1, 1));
         let read = inputs[..finish_from.0].iter_mut();
@@ -305,7 +305,7 @@ pub fn random_kernel(
     }
 }
 
-/// Heads and widths of contiguous operands: vectors of all sizes, groups that share arcs, several tiles
+/// Heads and widths of contiguous operands: vectors of all sizes, groups that share edges, several tiles
 /// and several slabs.
 pub const DENSE_SHAPES: [(u32, u32); 10] = [
     (1, 1),
@@ -323,10 +323,10 @@ pub const DENSE_SHAPES: [(u32, u32); 10] = [
 /// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
 /// bias where there is a finishing expression.
 pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
-    let arcs = form.arcs();
+    let edges = form.edges();
     let (near, far) = if form == Form::TypeSum {
         (At::Edge, At::Edge)
-    } else if arcs {
+    } else if edges {
         (At::Dst, At::Src)
     } else {
         (At::Row, At::List)
@@ -351,7 +351,7 @@ pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         _ => At::Row,
     };
     let body = body(form, vec![value], finish);
-    // Some operands and results have a place for each type of arcs.
+    // Some operands and results have a place for each type of edges.
     let typed = matches!(form, Form::Places(_) | Form::Gather(End::Dst, _));
     let (step, types) = (heads * width, typed.then(|| Operand::dense(At::Edge, 1, 1)));
     let places = |at: At| match types {
@@ -380,7 +380,7 @@ pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         outputs: vec![output],
         masks: vec![Mask {
             p: 0.25,
-            at: if arcs { At::Edge } else { At::Row },
+            at: if edges { At::Edge } else { At::Row },
             first: 5,
             head_step: if heads > 1 { width } else { 0 },
             column_step: u32::from(width > 1),

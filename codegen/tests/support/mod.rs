@@ -150,13 +150,13 @@ impl<'a> Case<'a> {
             x.into_iter().map(|x| operand.storage.round(x)).collect()
         };
         let mut inputs: Vec<Vec<f32>> = kernel.inputs.iter().zip(inputs).map(rounded).collect();
-        // Numbers that pick are types of arcs.
+        // Numbers that pick are types of edges.
         let operands = kernel.inputs.iter().chain(&kernel.outputs);
         for by in operands.filter_map(|operand| operand.picked.map(|picked| picked.by)) {
             let by = usize::from(by);
             let operand = &kernel.inputs[by];
-            for (arc, kind) in part.types.iter().enumerate() {
-                let at = arc * operand.stride as usize + operand.offset as usize;
+            for (edge, kind) in part.types.iter().enumerate() {
+                let at = edge * operand.stride as usize + operand.offset as usize;
                 inputs[by][at] = *kind as f32;
             }
         }
@@ -173,10 +173,10 @@ impl<'a> Case<'a> {
     }
 
     /// The offsets and neighbours that the kernel walks.
-    pub fn arcs(&self) -> (&'a [u64], &'a [u32]) {
+    pub fn edges(&self) -> (&'a [u64], &'a [u32]) {
         match Walk::of(&self.kernel.body) {
-            Walk::ArcsBySource => (&self.part.out_indptr, &self.part.out_indices),
-            Walk::ArcsByType => (&self.part.type_indptr, &self.part.type_indices),
+            Walk::EdgesBySource => (&self.part.out_indptr, &self.part.out_indices),
+            Walk::EdgesByType => (&self.part.type_indptr, &self.part.type_indices),
             _ => (&self.part.in_indptr, &self.part.in_indices),
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Case<'a> {
         let wide = |x: &Vec<f32>| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         let inputs: Vec<Vec<f64>> = self.inputs.iter().map(wide).collect();
         let mut expected: Vec<Vec<f64>> = self.outputs().iter().map(wide).collect();
-        let (indptr, indices) = self.arcs();
+        let (indptr, indices) = self.edges();
         let args = OracleArgs {
             indptr,
             indices,
@@ -270,7 +270,7 @@ pub fn check_with(
 
 fn check_case(compiler: &Compiler, name: &str, case: &Case) {
     let (kernel, part) = (case.kernel, case.part);
-    let (indptr, indices) = case.arcs();
+    let (indptr, indices) = case.edges();
     let compile = |compiler: &Compiler| {
         let compiled = compiler.compile(kernel);
         compiled.unwrap_or_else(|e| panic!("{name}: {e}"))

@@ -4,7 +4,7 @@ use super::Random;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Kernel};
 
-/// A part of a graph: arcs into `inner` vertices from those and `halo` others.
+/// A part of a graph: edges into `inner` vertices from those and `halo` others.
 pub struct Part {
     pub inner: usize,
     pub halo: usize,
@@ -13,7 +13,7 @@ pub struct Part {
     pub out_indptr: Vec<u64>,
     pub out_indices: Vec<u32>,
     pub positions: Vec<u32>,
-    /// The type of each arc, and the arcs of each type.
+    /// The type of each edge, and the edges of each type.
     pub types: Vec<u32>,
     pub type_indptr: Vec<u64>,
     pub type_indices: Vec<u32>,
@@ -21,13 +21,13 @@ pub struct Part {
     pub list: Vec<u32>,
 }
 
-/// Types of arcs; the last has none.
+/// Types of edges; the last has none.
 pub const TYPES: u32 = 5;
 
 impl Part {
-    pub fn random(random: &mut Random, inner: usize, halo: usize, arcs: usize) -> Self {
+    pub fn random(random: &mut Random, inner: usize, halo: usize, edges: usize) -> Self {
         let local = inner + halo;
-        let mut pairs: Vec<(u32, u32)> = (0..arcs)
+        let mut pairs: Vec<(u32, u32)> = (0..edges)
             // Vertex 1 and the last one stay isolated, vertex 0 is a hub.
             .map(|_| (random.below(inner.max(3)), random.below(local)))
             .map(|(d, s)| {
@@ -45,15 +45,16 @@ impl Part {
             .iter()
             .for_each(|&(d, _)| in_indptr[d as usize + 1] += 1);
         (0..inner).for_each(|v| in_indptr[v + 1] += in_indptr[v]);
-        let mut order: Vec<u32> = (0..arcs as u32).collect();
+        let mut order: Vec<u32> = (0..edges as u32).collect();
         order.sort_by_key(|&k| (pairs[k as usize].1, k));
         let mut out_indptr = vec![0u64; local + 1];
         pairs
             .iter()
             .for_each(|&(_, s)| out_indptr[s as usize + 1] += 1);
         (0..local).for_each(|v| out_indptr[v + 1] += out_indptr[v]);
-        let types: Vec<u32> = (0..arcs as u32).map(|k| k * k % 7 % (TYPES - 1)).collect();
-        let of_type = |kind: u32| (0..arcs as u32).filter(move |k| k * k % 7 % (TYPES - 1) == kind);
+        let types: Vec<u32> = (0..edges as u32).map(|k| k * k % 7 % (TYPES - 1)).collect();
+        let of_type =
+            |kind: u32| (0..edges as u32).filter(move |k| k * k % 7 % (TYPES - 1) == kind);
         let mut type_indptr = vec![0u64];
         let mut type_indices = Vec::new();
         for kind in 0..TYPES {
@@ -79,8 +80,8 @@ impl Part {
     /// Rows that a kernel runs over.
     pub fn rows(&self, kernel: &Kernel) -> usize {
         match Walk::of(&kernel.body) {
-            Walk::ArcsBySource => self.inner + self.halo,
-            Walk::ArcsByType => TYPES as usize,
+            Walk::EdgesBySource => self.inner + self.halo,
+            Walk::EdgesByType => TYPES as usize,
             _ => self.inner,
         }
     }
@@ -89,8 +90,8 @@ impl Part {
     pub fn buffer_rows(&self, at: At, walk: Walk) -> usize {
         match (at, walk) {
             (At::One, _) => 1,
-            (At::Row, Walk::ArcsByType) => TYPES as usize,
-            (At::Edge, _) | (At::Row, Walk::Arcs) => self.in_indices.len(),
+            (At::Row, Walk::EdgesByType) => TYPES as usize,
+            (At::Edge, _) | (At::Row, Walk::Edges) => self.in_indices.len(),
             _ => self.inner + self.halo,
         }
     }

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 /// Purposes of the random streams.
 mod purpose {
-    pub const ARCS: u64 = 1;
+    pub const EDGES: u64 = 1;
     pub const NAMES: u64 = 2;
     pub const LABELS: u64 = 3;
     pub const CENTRES: u64 = 4;
@@ -25,8 +25,8 @@ mod purpose {
     pub const SPLIT: u64 = 6;
 }
 
-/// Draws for each arc asked for before a generator gives up.
-const MAX_DRAWS_PER_ARC: u64 = 100;
+/// Draws for each edge asked for before a generator gives up.
+const MAX_DRAWS_PER_EDGE: u64 = 100;
 
 fn wrong(parameter: &'static str, found: String, expected: impl Into<String>) -> GraphError {
     GraphError::Generator {
@@ -36,24 +36,24 @@ fn wrong(parameter: &'static str, found: String, expected: impl Into<String>) ->
     }
 }
 
-/// Draws arcs until `arcs` different ones are there; a symmetric graph gets both directions
+/// Draws edges until `edges` different ones are there; a symmetric graph gets both directions
 /// of each. Every round draws as many as are missing, so that there are never too many.
-fn draw_arcs(
+fn draw_edges(
     n: u32,
-    arcs: u64,
+    edges: u64,
     symmetric: bool,
     draw: impl Fn(u64) -> (u32, u32) + Sync,
 ) -> Result<Topology, GraphError> {
     let pairs = u64::from(n) * (u64::from(n) - 1);
     let (wanted, possible) = if symmetric {
-        (arcs / 2, pairs / 2)
+        (edges / 2, pairs / 2)
     } else {
-        (arcs, pairs)
+        (edges, pairs)
     };
     if wanted > possible {
         return Err(wrong(
-            "arcs",
-            arcs.to_string(),
+            "edges",
+            edges.to_string(),
             format!("at most {pairs} for {n} vertices"),
         ));
     }
@@ -62,13 +62,13 @@ fn draw_arcs(
     while (keys.len() as u64) < wanted {
         if drawn
             > wanted
-                .saturating_mul(MAX_DRAWS_PER_ARC)
+                .saturating_mul(MAX_DRAWS_PER_EDGE)
                 .saturating_add(1 << 20)
         {
             let reached = keys.len() as u64 * if symmetric { 2 } else { 1 };
             return Err(wrong(
-                "arcs",
-                arcs.to_string(),
+                "edges",
+                edges.to_string(),
                 format!("about {reached}, where repeats set in; or less skew"),
             ));
         }
@@ -141,7 +141,7 @@ mod tests {
         assert!(
             Rmat {
                 vertices: 3,
-                arcs: 8,
+                edges: 8,
                 symmetric: false,
                 ..Rmat::default()
             }
@@ -164,7 +164,7 @@ mod tests {
         assert!(matches!(
             stuck,
             Err(GraphError::Generator {
-                parameter: "arcs",
+                parameter: "edges",
                 ..
             })
         ));

@@ -1,18 +1,18 @@
 //! Planted partitions: graphs whose classes can be learned.
 
 use super::attributes::{Attributes, check_attributes, classes_of, with_attributes};
-use super::{draw_arcs, purpose, wrong};
+use super::{draw_edges, purpose, wrong};
 use crate::rng::Stream;
 use crate::{GraphData, GraphError};
 
 /// A graph whose vertices have a class and prefer neighbours of their own: an undirected
-/// stochastic block model with a stated number of arcs.
+/// stochastic block model with a stated number of edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlantedPartition {
     /// Number of vertices.
     pub vertices: u32,
-    /// Stored arcs: twice the number of edges. Rounded down to an even number.
-    pub arcs: u64,
+    /// Stored edges: twice the number of edges. Rounded down to an even number.
+    pub edges: u64,
     /// Probability that an edge lies inside a class.
     pub homophily: f64,
     /// Features, labels and split; at least one class.
@@ -26,7 +26,7 @@ impl Default for PlantedPartition {
     fn default() -> Self {
         Self {
             vertices: 1000,
-            arcs: 10_000,
+            edges: 10_000,
             homophily: 0.8,
             attributes: Attributes {
                 features: 16,
@@ -43,7 +43,7 @@ impl PlantedPartition {
     ///
     /// # Errors
     /// No class or more classes than vertices; a homophily outside 0 to 1, or above 0 (below
-    /// 1) where classes have one vertex (there is one class); more arcs than fit.
+    /// 1) where classes have one vertex (there is one class); more edges than fit.
     pub fn generate(&self) -> Result<GraphData, GraphError> {
         let n = check_attributes(self.vertices, &self.attributes)?;
         let classes = self.attributes.classes;
@@ -71,7 +71,7 @@ impl PlantedPartition {
             first[class + 1] += first[class];
         }
         let inside = (self.homophily * (1u64 << 53) as f64) as u64;
-        let stream = Stream::new(self.seed, purpose::ARCS);
+        let stream = Stream::new(self.seed, purpose::EDGES);
         let draw = |edge: u64| {
             let bits = |i: u64| stream.bits(edge * 4 + i);
             let u = Stream::below(bits(0), u64::from(n)) as u32;
@@ -89,7 +89,7 @@ impl PlantedPartition {
             };
             (u, by_class[place as usize])
         };
-        let topology = draw_arcs(n, self.arcs, true, draw)?;
+        let topology = draw_edges(n, self.edges, true, draw)?;
         with_attributes(
             "planted-partition",
             topology,

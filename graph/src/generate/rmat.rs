@@ -1,37 +1,37 @@
 //! RMAT: graphs with skewed degrees.
 
 use super::attributes::{Attributes, check_attributes, classes_of, with_attributes};
-use super::{draw_arcs, purpose, wrong};
+use super::{draw_edges, purpose, wrong};
 use crate::rng::Stream;
 use crate::{GraphData, GraphError};
 
 /// A graph with the skewed degrees of social networks (Chakrabarti, Zhan and Faloutsos, SDM
-/// 2004): each arc falls into a quadrant of the adjacency matrix, a quadrant of that, and so
+/// 2004): each edge falls into a quadrant of the adjacency matrix, a quadrant of that, and so
 /// on. Vertices are then renamed at random, as in Graph 500.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmat {
     /// Number of vertices; a power of two is not needed.
     pub vertices: u32,
-    /// Stored arcs, without repeats and self loops. Rounded down to an even number if
+    /// Stored edges, without repeats and self loops. Rounded down to an even number if
     /// symmetric.
-    pub arcs: u64,
+    pub edges: u64,
     /// Probabilities of the four quadrants, `a` (low source, low destination), `b` (low,
     /// high), `c` (high, low) and `d`. They sum to 1.
     pub quadrants: [f64; 4],
-    /// Store the reverse of every arc too; both count.
+    /// Store the reverse of every edge too; both count.
     pub symmetric: bool,
-    /// Features, labels and split. The labels have nothing to do with the arcs.
+    /// Features, labels and split. The labels have nothing to do with the edges.
     pub attributes: Attributes,
     /// Seed of everything random.
     pub seed: u64,
 }
 
 impl Default for Rmat {
-    /// Graph 500's quadrants, 1024 vertices and 16 arcs for each, symmetric.
+    /// Graph 500's quadrants, 1024 vertices and 16 edges for each, symmetric.
     fn default() -> Self {
         Self {
             vertices: 1024,
-            arcs: 16 * 1024,
+            edges: 16 * 1024,
             quadrants: [0.57, 0.19, 0.19, 0.05],
             symmetric: true,
             attributes: Attributes::default(),
@@ -44,7 +44,7 @@ impl Rmat {
     /// Generates the graph.
     ///
     /// # Errors
-    /// Probabilities that are negative or do not sum to 1; more arcs than the vertices (or the
+    /// Probabilities that are negative or do not sum to 1; more edges than the vertices (or the
     /// skew) allow; attributes that contradict themselves.
     pub fn generate(&self) -> Result<GraphData, GraphError> {
         let [a, b, c, d] = self.quadrants;
@@ -66,13 +66,13 @@ impl Rmat {
             ((a + b + c) * scale) as u64,
         ];
         let names = Stream::new(self.seed, purpose::NAMES).permutation(n);
-        let stream = Stream::new(self.seed, purpose::ARCS);
-        let draw = |arc: u64| {
+        let stream = Stream::new(self.seed, purpose::EDGES);
+        let draw = |edge: u64| {
             let (mut u, mut v, mut bits) = (0u64, 0u64, 0u64);
             for level in 0..levels {
                 // Half of 64 random bits for each level.
                 bits = if level % 2 == 0 {
-                    stream.bits(arc * 16 + u64::from(level / 2))
+                    stream.bits(edge * 16 + u64::from(level / 2))
                 } else {
                     bits >> 32
                 };
@@ -85,7 +85,7 @@ impl Rmat {
             let name = |x: u64| names[((x * u64::from(n)) >> levels) as usize];
             (name(u), name(v))
         };
-        let topology = draw_arcs(n, self.arcs, self.symmetric, draw)?;
+        let topology = draw_edges(n, self.edges, self.symmetric, draw)?;
         let labels = classes_of(n, &self.attributes, self.seed);
         with_attributes("rmat", topology, labels, &self.attributes, self.seed)
     }
@@ -105,20 +105,23 @@ mod tests {
             (2, true),
             (1, false),
         ] {
-            let arcs = if vertices < 10 {
+            let edges = if vertices < 10 {
                 u64::from(vertices - 1) * 2
             } else {
                 8000
             };
             let graph = Rmat {
                 vertices,
-                arcs,
+                edges,
                 symmetric,
                 ..Rmat::default()
             }
             .generate()
             .unwrap();
-            assert_eq!((graph.vertices(), graph.topology.edges()), (vertices, arcs));
+            assert_eq!(
+                (graph.vertices(), graph.topology.edges()),
+                (vertices, edges)
+            );
             assert!(!symmetric || graph.topology.is_symmetric());
             let (indptr, indices) = (
                 graph.topology.indptr().to_vec(),
@@ -132,7 +135,7 @@ mod tests {
     fn rmat_is_skewed_and_not_by_name() {
         let graph = Rmat {
             vertices: 4096,
-            arcs: 65536,
+            edges: 65536,
             ..Rmat::default()
         }
         .generate()

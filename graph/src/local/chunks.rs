@@ -51,9 +51,9 @@ impl LocalChunks {
 }
 
 impl LocalPart {
-    /// Stored arcs into the inner vertices by the chunks of their ends: those into chunk `d` from chunk
+    /// Stored edges into the inner vertices by the chunks of their ends: those into chunk `d` from chunk
     /// `s` at `d * count + s`.
-    pub fn arcs_between_chunks(&self) -> Vec<u64> {
+    pub fn edges_between_chunks(&self) -> Vec<u64> {
         let count = self.chunks.count();
         let mut chunk = vec![0; self.rows()];
         for bounds in std::iter::once(&self.chunks.own).chain(&self.chunks.halo) {
@@ -61,13 +61,13 @@ impl LocalPart {
                 chunk[pair[0]..pair[1]].fill(c);
             }
         }
-        let mut arcs = vec![0; count * count];
+        let mut edges = vec![0; count * count];
         for v in 0..self.inner {
-            for &u in self.arcs.row(v) {
-                arcs[chunk[v] * count + chunk[u as usize]] += 1;
+            for &u in self.edges.row(v) {
+                edges[chunk[v] * count + chunk[u as usize]] += 1;
             }
         }
-        arcs
+        edges
     }
 }
 
@@ -95,24 +95,24 @@ mod tests {
         assert_eq!(parts[0].chunks.halo, [vec![4, 5, 6]]);
         assert_eq!(parts[1].send, [(0, vec![0, 2])]);
         assert_eq!(parts[1].chunks.send, [vec![0, 1, 2]]);
-        let all: u64 = parts.iter().flat_map(|p| p.arcs_between_chunks()).sum();
+        let all: u64 = parts.iter().flat_map(|p| p.edges_between_chunks()).sum();
         assert_eq!(all, g8.edges());
     }
 
-    /// Quarters of two vertices: 12 arcs between them, 6 each way.
+    /// Quarters of two vertices: 12 edges between them, 6 each way.
     #[test]
-    fn arcs_between_quarters() {
+    fn edges_between_quarters() {
         let g8 = example::g8().topology;
         let quarters = Partition::whole(8);
         let quarters = quarters
             .with_chunks(4, vec![0, 0, 1, 1, 2, 2, 3, 3])
             .unwrap();
         let parts = LocalPart::build_all(&g8, &quarters).unwrap();
-        let arcs = parts[0].arcs_between_chunks();
+        let edges = parts[0].edges_between_chunks();
         let from = |later: bool| {
             let pairs = (0..4).flat_map(|d| (0..4).map(move |s| (d, s)));
             let of = pairs.filter(|(d, s)| if later { s > d } else { s < d });
-            of.map(|(d, s)| arcs[d * 4 + s]).sum::<u64>()
+            of.map(|(d, s)| edges[d * 4 + s]).sum::<u64>()
         };
         assert_eq!((from(true), from(false)), (6, 6));
     }

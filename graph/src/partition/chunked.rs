@@ -33,7 +33,7 @@ impl Partition {
         }
     }
 
-    /// The same parts, each cut by METIS into `chunks` chunks with few arcs between them. Where a cut leaves
+    /// The same parts, each cut by METIS into `chunks` chunks with few edges between them. Where a cut leaves
     /// a chunk without vertices, others are tried. The same input gives the same result.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::{Partition, Partitioner, check_parts};
 use crate::{GraphError, Topology};
 
-/// Vertex `v` goes to part `v mod parts`. It ignores the arcs: its replication factor is that
+/// Vertex `v` goes to part `v mod parts`. It ignores the edges: its replication factor is that
 /// of a random partition unless the numbering has a pattern.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hash;

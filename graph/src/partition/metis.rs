@@ -1,4 +1,4 @@
-//! METIS: recursive bisection that keeps most arcs inside parts.
+//! METIS: recursive bisection that keeps most edges inside parts.
 
 use super::{Partition, Partitioner, check_parts};
 use crate::csr::Csr;
@@ -20,7 +20,7 @@ pub struct Metis {
     /// Seed of its random choices; METIS uses the low 31 bits.
     pub seed: u64,
     /// Balance the in-neighbours of the parts as well as the vertices. On skewed graphs the
-    /// parts differ several-fold in work without it; with it more arcs are cut.
+    /// parts differ several-fold in work without it; with it more edges are cut.
     pub balance_edges: bool,
 }
 
@@ -105,7 +105,7 @@ impl Wanted {
 }
 
 impl Metis {
-    /// Divides each of some disjoint sets of vertices into `parts` parts, by the arcs within the set: the
+    /// Divides each of some disjoint sets of vertices into `parts` parts, by the edges within the set: the
     /// part of each vertex.
     pub(super) fn divide(
         &self,
@@ -129,10 +129,10 @@ impl Metis {
         let failed = |reason: String| GraphError::Partitioner {
             partitioner: self.name(),
             vertices,
-            arcs: both.edges(),
+            edges: both.edges(),
             reason,
         };
-        // Weights are summed in 32 bits as well; a string has two arcs for each vertex.
+        // Weights are summed in 32 bits as well; a string has two edges for each vertex.
         let largest_sum = (both.edges() + 2 * u64::from(vertices)) * REAL_EDGE as u64;
         if largest_sum > i32::MAX as u64 {
             return Err(failed(format!(
@@ -225,14 +225,14 @@ impl Bisection {
     /// The side of each vertex. Side 0 is to have `left` of the weights.
     fn best(&self, metis: &Metis, left: f32) -> Result<Vec<i32>, metis::Error> {
         let plain = self.cut(metis, left, &self.xadj, &self.adjncy, None)?;
-        let across = self.arcs_across(&plain);
+        let across = self.edges_across(&plain);
         let small = self.small_components();
         if small.len() < 2 || across == 0 {
             return Ok(plain);
         }
         let (xadj, adjncy, weights) = self.strung(&small);
         let strung = self.cut(metis, left, &xadj, &adjncy, Some(&weights))?;
-        let better = self.arcs_across(&strung) < across;
+        let better = self.edges_across(&strung) < across;
         Ok(if better { strung } else { plain })
     }
 
@@ -270,7 +270,7 @@ impl Bisection {
         &self.adjncy[self.xadj[v] as usize..self.xadj[v + 1] as usize]
     }
 
-    fn arcs_across(&self, side: &[i32]) -> usize {
+    fn edges_across(&self, side: &[i32]) -> usize {
         let across = |v: usize| {
             let neighbours = self.neighbours(v).iter();
             neighbours.filter(|&&u| side[u as usize] != side[v]).count()
@@ -309,7 +309,7 @@ impl Bisection {
     }
 
     /// The graph with light edges from each vertex of `string` to the next, and the weights
-    /// of all arcs.
+    /// of all edges.
     fn strung(&self, string: &[i32]) -> (Vec<i32>, Vec<i32>, Vec<i32>) {
         let mut links = Csr {
             indptr: vec![0],

@@ -1,4 +1,4 @@
-//! Edge lists: a line `source destination` an arc, ids from 0.
+//! Edge lists: a line `source destination` an edge, ids from 0.
 //!
 //! Words are split at white space, commas or semicolons; further words of a line (weights,
 //! times) are ignored; lines that start with `#` or `%` are comments; one header line of
@@ -16,7 +16,7 @@ pub fn parse(
     bytes: &[u8],
     options: &LoadOptions,
 ) -> Result<(Topology, Dropped), GraphError> {
-    let mut arcs = Vec::new();
+    let mut edges = Vec::new();
     let mut stated = None;
     let mut header_seen = false;
     let mut further = false;
@@ -37,8 +37,8 @@ pub fn parse(
         let Some(first) = words.next() else { continue };
         let second = words.next();
         let Some(src) = integer(first) else {
-            // A line of names before the first arc.
-            if arcs.is_empty() && !header_seen && first.iter().any(u8::is_ascii_alphabetic) {
+            // A line of names before the first edge.
+            if edges.is_empty() && !header_seen && first.iter().any(u8::is_ascii_alphabetic) {
                 header_seen = true;
                 continue;
             }
@@ -63,7 +63,7 @@ pub fn parse(
             }
         }
         largest = largest.max(src).max(dst);
-        arcs.push((src as u32, dst as u32));
+        edges.push((src as u32, dst as u32));
     }
     let needed = (largest + 1) as u128;
     let claimed = match (options.vertices, stated) {
@@ -80,8 +80,8 @@ pub fn parse(
             limit,
         });
     }
-    let vertices = plausible_vertices(at, claimed, arcs.len() as u64, options.vertices)?;
-    let (topology, mut dropped) = Topology::from_edges(vertices, arcs)?;
+    let vertices = plausible_vertices(at, claimed, edges.len() as u64, options.vertices)?;
+    let (topology, mut dropped) = Topology::from_edges(vertices, edges)?;
     if further {
         dropped.not_used.push("further columns".to_owned());
     }

@@ -39,7 +39,7 @@ pub fn parse(
             expected: u64::from(stated),
         });
     }
-    let mut arcs = Vec::new();
+    let mut edges = Vec::new();
     let mut rows = 0u64;
     for (line, text) in lines {
         if rows == format.vertices {
@@ -74,7 +74,7 @@ pub fn parse(
                     "a weight after each neighbour",
                 ));
             }
-            arcs.push(((u - 1) as u32, v));
+            edges.push(((u - 1) as u32, v));
         }
     }
     // An editor may have taken away the last line if it was empty: the line of an isolated vertex.
@@ -86,7 +86,7 @@ pub fn parse(
             expected: format.vertices,
         });
     }
-    let listed = arcs.len() as u64;
+    let listed = edges.len() as u64;
     if u128::from(listed) != u128::from(format.edges) * 2 {
         return Err(GraphError::WrongLength {
             at: at.to_owned(),
@@ -95,7 +95,7 @@ pub fn parse(
             expected: format.edges.saturating_mul(2),
         });
     }
-    let (topology, mut dropped) = Topology::from_edges(vertices, arcs)?;
+    let (topology, mut dropped) = Topology::from_edges(vertices, edges)?;
     check_symmetric(at, &topology)?;
     for (there, what) in [
         (format.edge_weights, "edge weights"),
@@ -108,7 +108,7 @@ pub fn parse(
     Ok((topology, dropped))
 }
 
-/// Checks that every arc has its reverse.
+/// Checks that every edge has its reverse.
 pub(crate) fn check_symmetric(at: &str, topology: &Topology) -> Result<(), GraphError> {
     for v in 0..topology.vertices() {
         for &u in topology.in_neighbours(v) {

@@ -26,7 +26,7 @@ const MAX_GZIP_TEXT: u64 = 8 << 30;
 /// What to do while reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Add the reverse of every arc where it is missing; where arcs have types, the reverse of each, with a type
+    /// Add the reverse of every edge where it is missing; where edges have types, the reverse of each, with a type
     /// of its own.
     pub symmetrise: bool,
     /// A `.npy` file of dense features, for formats without features or to replace them.
@@ -91,7 +91,7 @@ pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<GraphData, 
     load_counting(path, options).map(|(data, _)| data)
 }
 
-/// [`load`], and what was left out: self loops, repeated arcs, arcs of weight 0, and what
+/// [`load`], and what was left out: self loops, repeated edges, edges of weight 0, and what
 /// no model can use.
 ///
 /// # Errors

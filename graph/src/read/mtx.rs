@@ -1,7 +1,7 @@
-//! Matrix Market coordinate files: entry `(i, j)`, counted from 1, is the arc `i -> j`.
+//! Matrix Market coordinate files: entry `(i, j)`, counted from 1, is the edge `i -> j`.
 //!
 //! `pattern`, `real` and `integer` values, `general` and `symmetric` matrices are read.
-//! Weights are ignored, except that a weight of 0 means no arc.
+//! Weights are ignored, except that a weight of 0 means no edge.
 
 use super::LoadOptions;
 use super::text::{integer, lines, plausible_vertices, quote, syntax, words};
@@ -63,7 +63,7 @@ pub fn parse(
         });
     }
     let vertices = plausible_vertices(at, rows as u128, entries as u64, options.vertices)?;
-    let mut arcs = Vec::with_capacity(entries as usize * if symmetric { 2 } else { 1 });
+    let mut edges = Vec::with_capacity(entries as usize * if symmetric { 2 } else { 1 });
     let (mut found, mut zero_weights, mut weighted) = (0u64, 0, false);
     for (line, text) in content {
         let mut words = words(text);
@@ -96,9 +96,9 @@ pub fn parse(
             }
             weighted |= value != 1.0;
         }
-        arcs.push((i, j));
+        edges.push((i, j));
         if symmetric && i != j {
-            arcs.push((j, i));
+            edges.push((j, i));
         }
     }
     if found != entries as u64 {
@@ -109,7 +109,7 @@ pub fn parse(
             expected: entries as u64,
         });
     }
-    let (topology, dropped) = Topology::from_edges(vertices, arcs)?;
+    let (topology, dropped) = Topology::from_edges(vertices, edges)?;
     Ok((
         topology,
         Dropped {

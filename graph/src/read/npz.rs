@@ -3,8 +3,8 @@
 //! gnnc's: `indptr`, `indices` (rows of in-neighbours); `features` or `feat_indptr`,
 //! `feat_indices`, `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`,
 //! `test_mask`; `edge_type` for each index, with `relations` (how many) or `rel_names`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
-//! column `v` is the arc `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
-//! named as not used, and so are arc weights, except that a weight of 0 means no arc.
+//! column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
+//! named as not used, and so are edge weights, except that a weight of 0 means no edge.
 
 use super::LoadOptions;
 use super::array::{Array, Header, width};
@@ -206,20 +206,20 @@ fn in_neighbours<R: Read + Seek>(
     if sorted {
         return Ok((Topology::new(indptr, indices)?, Dropped::default()));
     }
-    let arcs = (0..vertices).flat_map(|v| {
+    let edges = (0..vertices).flat_map(|v| {
         indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize]
             .iter()
             .map(move |&u| (u, v))
     });
-    Topology::from_edges(vertices, arcs)
+    Topology::from_edges(vertices, edges)
 }
 
-/// How many types of arcs an archive says that there are, if it does.
+/// How many types of edges an archive says that there are, if it does.
 fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
     if let Some(count) = arrays.optional("relations")? {
         return match count.offsets()?[..] {
             [count] => Ok(Some(count)),
-            _ => Err(count.wrong_shape("one number, how many types of arcs there are".to_owned())),
+            _ => Err(count.wrong_shape("one number, how many types of edges there are".to_owned())),
         };
     }
     let names = arrays.header("rel_names")?;
@@ -229,7 +229,7 @@ fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Grap
     }))
 }
 
-/// Arcs with their types.
+/// Edges with their types.
 fn typed(
     vertices: u32,
     indptr: &[u64],
@@ -254,7 +254,7 @@ fn typed(
     let types: Vec<u16> = types.indices(limit)?.iter().map(|t| *t as u16).collect();
     let used = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
     let relations = relations.map_or_else(used, |count| count as u32);
-    let arcs = (0..vertices).flat_map(|v| {
+    let edges = (0..vertices).flat_map(|v| {
         let row = indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
         let types = types[row.clone()].iter();
         indices[row]
@@ -262,7 +262,7 @@ fn typed(
             .zip(types)
             .map(move |(&u, &kind)| (u, v, kind))
     });
-    Topology::typed(vertices, relations, arcs)
+    Topology::typed(vertices, relations, edges)
 }
 
 fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Dropped), GraphError> {
@@ -294,17 +294,17 @@ fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Droppe
     let weighted = weights.iter().any(|&weight| weight != 0.0 && weight != 1.0);
     let not_used = weighted.then(|| "edge weights (`adj_data`)".to_owned());
     let not_used = not_used.into_iter().collect();
-    let mut arcs = Vec::with_capacity(indices.len());
+    let mut edges = Vec::with_capacity(indices.len());
     for u in 0..vertices {
         for p in indptr[u as usize] as usize..indptr[u as usize + 1] as usize {
             if weights[p] == 0.0 {
                 zero_weights += 1;
             } else {
-                arcs.push((u, indices[p]));
+                edges.push((u, indices[p]));
             }
         }
     }
-    let (topology, dropped) = Topology::from_edges(vertices, arcs)?;
+    let (topology, dropped) = Topology::from_edges(vertices, edges)?;
     Ok((
         topology,
         Dropped {

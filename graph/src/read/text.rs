@@ -58,24 +58,24 @@ pub(super) fn syntax(
 /// A number of vertices that a text file claims.
 ///
 /// A few bytes can name any vertex, so that a claim needs backing: the file may mean up to
-/// a million vertices, sixteen for each arc, or as many as the caller states.
+/// a million vertices, sixteen for each edge, or as many as the caller states.
 pub(super) fn plausible_vertices(
     at: &str,
     claimed: u128,
-    arcs: u64,
+    edges: u64,
     stated: Option<u32>,
 ) -> Result<u32, GraphError> {
     let limit = match stated {
         Some(n) => u64::from(n),
-        None => arcs.saturating_mul(16).saturating_add(1 << 20),
+        None => edges.saturating_mul(16).saturating_add(1 << 20),
     };
     if claimed > u128::from(limit) {
         return Err(GraphError::TooManyVertices {
             at: at.to_owned(),
             found: claimed,
-            arcs,
+            edges,
             limit,
         });
     }
-    check_vertices(at, claimed, arcs)
+    check_vertices(at, claimed, edges)
 }

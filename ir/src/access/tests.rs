@@ -69,11 +69,11 @@ fn own_rows_may_be_read_while_halos_are_filled() {
 #[test]
 fn a_part_of_the_own_rows_is_no_halo() {
     let part = |rows| {
-        let (grain, arcs) = (crate::program::Grain::Lines, None);
+        let (grain, edges) = (crate::program::Grain::Lines, None);
         Touched::Rows(Chunk {
             index: 1,
             of: 4,
-            even: Some(crate::program::Even { rows, grain, arcs }),
+            even: Some(crate::program::Even { rows, grain, edges }),
         })
     };
     let own = part(crate::program::Vertices::Inner);
@@ -149,7 +149,7 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
         let even = Even {
             rows,
             grain: Grain::Reach,
-            arcs: None,
+            edges: None,
         };
         instr.set_chunk(Chunk {
             index,

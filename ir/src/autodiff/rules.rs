@@ -36,7 +36,7 @@ impl Tape {
             Op::Clip(Clip::Gradient, most) => self.emit(Op::Clip(Clip::Rows, most), &[g])?,
             Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
             Op::Gather(set, end, Reduce::Max) => {
-                // Arcs that attain the maximum share the gradient.
+                // Edges that attain the maximum share the gradient.
                 let top = self.emit(Op::Take(set, end), &[y])?;
                 let attains = self.binary(Binary::Eq, x, top)?;
                 let count = self.emit(Op::Gather(set, end, Reduce::Sum), &[attains])?;
@@ -50,7 +50,7 @@ impl Tape {
                 self.emit(Op::Take(set, End::Dst), &[share])?
             }
             Op::EdgeSoftmax(set) => {
-                // y * (g - sum over the arcs into the same vertex of y * g)
+                // y * (g - sum over the edges into the same vertex of y * g)
                 let weighted = self.binary(Binary::Mul, y, g)?;
                 let sum = self.emit(Op::Gather(set, End::Dst, Reduce::Sum), &[weighted])?;
                 let sum = self.emit(Op::Take(set, End::Dst), &[sum])?;
@@ -139,7 +139,7 @@ impl Tape {
         self.add(x, grad)
     }
 
-    /// Sends the gradient `g` of what arcs see of a blend to what they see.
+    /// Sends the gradient `g` of what edges see of a blend to what they see.
     fn blend_rule(&mut self, set: EdgeSet, blend: NodeId, g: NodeId) -> Result<(), AutodiffError> {
         let current = self.fresh_sum(set, g)?;
         self.add(blend, current)?;
@@ -147,7 +147,7 @@ impl Tape {
         if !self.wants(old) {
             return Ok(());
         }
-        // The arcs that are not fresh are all but those that are. What they see here, they know as `old`.
+        // The edges that are not fresh are all but those that are. What they see here, they know as `old`.
         let g = self.seen_earlier(g)?;
         let all = self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])?;
         let current = self.fresh_sum(set, g)?;
@@ -155,7 +155,7 @@ impl Tape {
         self.add(old, earlier)
     }
 
-    /// Sends the gradient `g` of the rows that arcs see to these rows: those of own rows and of blocks that were
+    /// Sends the gradient `g` of the rows that edges see to these rows: those of own rows and of blocks that were
     /// sent to the rows' owners, the others to the parameters that rows are computed with of copies.
     fn seen_rule(&mut self, x: NodeId, number: u32, g: NodeId) -> Result<(), AutodiffError> {
         let back = self.emit(Op::Copies(Copies::Back, number), &[g])?;
@@ -167,14 +167,14 @@ impl Tape {
         added
     }
 
-    /// The sum over the fresh arcs out of each vertex.
+    /// The sum over the fresh edges out of each vertex.
     fn fresh_sum(&mut self, set: EdgeSet, g: NodeId) -> Result<NodeId, AutodiffError> {
         let fresh = self.emit(Op::Input(Input::Fresh(set)), &[])?;
         let g = self.binary(Binary::Mul, g, fresh)?;
         self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])
     }
 
-    /// The same arc tensor on arcs that are not fresh, without a blend as far as it is computed arc by arc.
+    /// The same edge tensor on edges that are not fresh, without a blend as far as it is computed edge by edge.
     fn seen_earlier(&mut self, id: NodeId) -> Result<NodeId, AutodiffError> {
         let node = self.graph.node(id).clone();
         match node.op {

@@ -204,7 +204,7 @@ pub const WORDS: &[&str] = &[
 ];
 
 /// What every layer and model can read of the data graph: tensors `[V x 1]`, one of `[E x 1]`, and the number of
-/// types of arcs.
+/// types of edges.
 pub const GRAPH_VALUES: &[&str] = &["in_degree", "out_degree", "relation_degree", "relations"];
 
 /// Variables that every model starts with: the input features, the number of classes and of

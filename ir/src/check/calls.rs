@@ -39,7 +39,7 @@ impl<'a> Elaborator<'a, '_> {
         let input = match name {
             "in_degree" => Input::InDegree(set),
             "out_degree" => Input::OutDegree(set),
-            "relation_degree" => Input::RelationDegree(self.typed_arcs(name, span)?),
+            "relation_degree" => Input::RelationDegree(self.typed_edges(name, span)?),
             _ => {
                 let count = self.relations(name, span)?;
                 return Some(Value::Number(f64::from(count)));
@@ -48,19 +48,19 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.emit(Op::Input(input), &[], span))
     }
 
-    /// The number of types of arcs. `None`: they have none, which has been reported.
+    /// The number of types of edges. `None`: they have none, which has been reported.
     pub fn relations(&mut self, name: &str, span: Span) -> Option<u32> {
         if self.facts.relations > 0 {
             return Some(self.facts.relations);
         }
-        let message = format!("`{name}` needs types of arcs, which the graph does not have");
+        let message = format!("`{name}` needs types of edges, which the graph does not have");
         let help = "give `relations = N` with statistics, the array `edge_type` with a graph file";
         self.report(Diagnostic::new("E0312", message).at(span).help(help));
         None
     }
 
-    /// The arcs of the layer, which have types. `None`: they have none, which has been reported.
-    pub fn typed_arcs(&mut self, name: &str, span: Span) -> Option<Relations> {
+    /// The edges of the layer, which have types. `None`: they have none, which has been reported.
+    pub fn typed_edges(&mut self, name: &str, span: Span) -> Option<Relations> {
         let count = self.relations(name, span)?;
         if self.frame().edges == EdgeSet::Plain {
             return Some(Relations { count, all: false });

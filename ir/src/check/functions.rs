@@ -299,7 +299,7 @@ impl<'a> Elaborator<'a, '_> {
 
     fn by_relation(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
         let table = self.tensor(args, 0)?;
-        let relations = self.typed_arcs(args.builtin.name, args.span)?;
+        let relations = self.typed_edges(args.builtin.name, args.span)?;
         let (ty, count) = (self.ty(table), relations.count);
         let taken = matches!(self.node(table).op, Op::Take(..));
         if ty.rows == Rows::Edges(EdgeSet::Plain) && ty.heads == count && taken {

@@ -26,7 +26,7 @@ impl Machine<'_> {
         let named = operands.get(1).filter(|_| count < usize::MAX);
         let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
         if let Some(number) = beyond {
-            let why = format!("an arc names number {number} of {count} {what}");
+            let why = format!("an edge names number {number} of {count} {what}");
             return Err(EvalError::Topology(why));
         }
         let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
@@ -55,10 +55,12 @@ impl Machine<'_> {
                 Tensor::new(ty, rows, x.data.clone())
             }
             (Op::Redistribute(how), _) => return Err(EvalError::Ranks(how.name().to_owned())),
-            (Op::Take(set, end), Some(x)) => self.arcs(*set).take(ty, *end, x),
-            (Op::Gather(set, end, reduce), Some(x)) => self.arcs(*set).gather(ty, *end, *reduce, x),
-            (Op::GatherMean(set), Some(x)) => self.arcs(*set).mean(ty, x),
-            (Op::EdgeSoftmax(set), Some(x)) => self.arcs(*set).softmax(ty, x),
+            (Op::Take(set, end), Some(x)) => self.edges(*set).take(ty, *end, x),
+            (Op::Gather(set, end, reduce), Some(x)) => {
+                self.edges(*set).gather(ty, *end, *reduce, x)
+            }
+            (Op::GatherMean(set), Some(x)) => self.edges(*set).mean(ty, x),
+            (Op::EdgeSoftmax(set), Some(x)) => self.edges(*set).softmax(ty, x),
             (Op::Pick, Some(table)) => {
                 let named = |r: usize| table.row(operands[1].data[r] as usize);
                 let data = (0..rows).flat_map(|r| named(r).iter().copied());
@@ -197,7 +199,7 @@ impl Machine<'_> {
         {
             let hash = match x.ty.rows {
                 Rows::Edges(set) | Rows::AllEdges(set) => {
-                    let (src, dst) = self.arcs(set).list[r];
+                    let (src, dst) = self.edges(set).list[r];
                     edge_hash(key, src, dst)
                 }
                 _ => vertex_hash(key, r as u32),

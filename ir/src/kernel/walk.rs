@@ -1,28 +1,28 @@
-//! How a kernel's body walks rows and arcs.
+//! How a kernel's body walks rows and edges.
 
 use super::{At, Axis, Body, End, Kernel, Over};
 
 /// The outer loops of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// Rows without arcs.
+    /// Rows without edges.
     Rows,
-    /// Arcs by destination; a result (and `At::Row`) belongs to the arc.
-    Arcs,
-    /// Arcs by destination; the result (and `At::Row`) belongs to the destination.
-    ArcsByDestination,
-    /// Arcs by source; the result (and `At::Row`) belongs to the source.
-    ArcsBySource,
-    /// Arcs by type; the result (and `At::Row`) belongs to the type.
-    ArcsByType,
+    /// Edges by destination; a result (and `At::Row`) belongs to the edge.
+    Edges,
+    /// Edges by destination; the result (and `At::Row`) belongs to the destination.
+    EdgesByDestination,
+    /// Edges by source; the result (and `At::Row`) belongs to the source.
+    EdgesBySource,
+    /// Edges by type; the result (and `At::Row`) belongs to the type.
+    EdgesByType,
 }
 
 impl Walk {
-    /// Of arcs grouped by an end, with a result for it.
+    /// Of edges grouped by an end, with a result for it.
     pub fn by(end: End) -> Self {
         match end {
-            End::Dst => Self::ArcsByDestination,
-            End::Src => Self::ArcsBySource,
+            End::Dst => Self::EdgesByDestination,
+            End::Src => Self::EdgesBySource,
         }
     }
 
@@ -30,13 +30,13 @@ impl Walk {
     pub fn of(body: &Body) -> Self {
         match body {
             Body::Gather { to, .. } => Self::by(*to),
-            Body::TypeSum { .. } => Self::ArcsByType,
-            Body::EdgeSoftmax { .. } => Self::Arcs,
+            Body::TypeSum { .. } => Self::EdgesByType,
+            Body::EdgeSoftmax { .. } => Self::Edges,
             Body::Map { over, .. }
             | Body::RowReduce { over, .. }
             | Body::ColReduce { over, .. } => match over {
                 Over::Rows => Self::Rows,
-                Over::Edges(_) => Self::Arcs,
+                Over::Edges(_) => Self::Edges,
             },
         }
     }
@@ -58,9 +58,9 @@ pub fn result_shape(kernel: &Kernel) -> (u32, u32) {
 /// The row whose ids key a mask: `Row` (the vertex id of a plain row), `Src`, `Dst` or `Edge`.
 pub fn mask_row(kernel: &Kernel, at: At) -> At {
     match (at, Walk::of(&kernel.body)) {
-        (At::Row, Walk::Arcs) => At::Edge,
-        (At::Row, Walk::ArcsByDestination) => At::Dst,
-        (At::Row, Walk::ArcsBySource) => At::Src,
+        (At::Row, Walk::Edges) => At::Edge,
+        (At::Row, Walk::EdgesByDestination) => At::Dst,
+        (At::Row, Walk::EdgesBySource) => At::Src,
         (at, _) => at,
     }
 }

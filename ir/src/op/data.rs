@@ -14,32 +14,32 @@ pub enum Input {
     Features,
     /// A rank's columns of the features of all vertices, `[all V x slice]`.
     FeatureSlice(Slice),
-    /// Number of arcs into a vertex, `[V x 1]`.
+    /// Number of edges into a vertex, `[V x 1]`.
     InDegree(EdgeSet),
-    /// Number of arcs out of a vertex, `[V x 1]`.
+    /// Number of edges out of a vertex, `[V x 1]`.
     OutDegree(EdgeSet),
     /// History `n`: rows of an earlier epoch, `[V x C]`; constant within an epoch.
     History(History),
-    /// 1 for arcs whose source's chunk does not come after the destination's in this epoch, else 0,
+    /// 1 for edges whose source's chunk does not come after the destination's in this epoch, else 0,
     /// `[E x 1]`. Where vertices are not in chunks, 1 for all.
     Fresh(EdgeSet),
-    /// The type of an arc, a whole number, `[E x 1]`.
+    /// The type of an edge, a whole number, `[E x 1]`.
     Relation(Relations),
-    /// Number of arcs of the same type into the same vertex, `[E x 1]`.
+    /// Number of edges of the same type into the same vertex, `[E x 1]`.
     RelationDegree(Relations),
 }
 
-/// The arcs whose types are read, self loops not counted: they have none.
+/// The edges whose types are read, self loops not counted: they have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relations {
-    /// Number of types; those of arcs are below it.
+    /// Number of types; those of edges are below it.
     pub count: u32,
-    /// Whether the arcs are those of the whole graph, on every rank.
+    /// Whether the edges are those of the whole graph, on every rank.
     pub all: bool,
 }
 
 impl Relations {
-    /// The type of a tensor of one number an arc.
+    /// The type of a tensor of one number an edge.
     pub fn ty(self) -> Type {
         let rows = match self.all {
             true => Rows::AllEdges(EdgeSet::Plain),
@@ -125,9 +125,9 @@ impl std::fmt::Display for Site {
 pub enum Copies {
     /// The rows of which copies are kept. What lies between it and [`Copies::Seen`] is computed of copies too.
     Kept,
-    /// The rows that arcs see.
+    /// The rows that edges see.
     Seen,
-    /// Of the gradients that arcs bring to what they see, those by own rows: what arcs of other ranks bring
+    /// Of the gradients that edges bring to what they see, those by own rows: what edges of other ranks bring
     /// counts only if the block was sent.
     Back,
     /// The others: those by rows of blocks that were left out, 0 in all other rows.

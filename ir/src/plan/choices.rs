@@ -46,7 +46,7 @@ pub enum Relaxation {
     Sample,
 }
 
-/// How what sums over arcs, or the input features, lie over the ranks.
+/// How what sums over edges, or the input features, lie over the ranks.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

@@ -14,7 +14,7 @@ pub struct WorkloadSummary {
     pub origin: Origin,
     /// Number of vertices.
     pub vertices: u64,
-    /// Number of stored arcs.
+    /// Number of stored edges.
     pub edges: u64,
     /// Input features of a vertex.
     pub features: u32,

@@ -7,23 +7,23 @@ use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// One of several chunks that the vertices are cut into, in order, so that each has about as many arcs
+/// One of several chunks that the vertices are cut into, in order, so that each has about as many edges
 /// into its vertices. Which vertices these are is known where the graph is. Or, if [`Chunk::even`] says so,
 /// so that each has as many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Chunk {
     /// Which one, from 0.
     pub index: u32,
-    /// How many there are: the same everywhere in a program, of those that are cut by arcs.
+    /// How many there are: the same everywhere in a program, of those that are cut by edges.
     pub of: u32,
     /// How they are cut, if by rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub even: Option<Even>,
 }
 
-/// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where arcs of the rows are
-/// walked, a chunk ends earlier if it would have too many arcs: of `2 n` chunks, none has more than about the
-/// `n`-th part of the rows or of the arcs, and how long the longest may be follows from how many rows, arcs and arcs of one
+/// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where edges of the rows are
+/// walked, a chunk ends earlier if it would have too many edges: of `2 n` chunks, none has more than about the
+/// `n`-th part of the rows or of the edges, and how long the longest may be follows from how many rows, edges and edges of one
 /// vertex there are. Of [`Grain::Reach`] there are two chunks, as long as they happen to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Even {
@@ -31,15 +31,15 @@ pub struct Even {
     pub rows: Vertices,
     /// What no chunk cuts in two.
     pub grain: Grain,
-    /// The arcs that are walked, by the end that the rows are, if any are.
+    /// The edges that are walked, by the end that the rows are, if any are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arcs: Option<Grouped>,
+    pub edges: Option<Grouped>,
 }
 
-/// Arcs one vertex after the other.
+/// Edges one vertex after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grouped {
-    /// Which arcs.
+    /// Which edges.
     pub set: EdgeSet,
     /// Which end they are grouped by.
     pub by: End,
@@ -67,7 +67,7 @@ pub enum Grain {
     Sums,
     /// The blocks of a transposed product; likewise.
     Products,
-    /// Rows that need other ranks, or do not. Of own rows, chunk 0 has those that no arc of another rank's vertex
+    /// Rows that need other ranks, or do not. Of own rows, chunk 0 has those that no edge of another rank's vertex
     /// leads to, and chunk 1 the others; of own and halo rows, chunk 0 has the own ones.
     Reach,
 }
@@ -129,22 +129,22 @@ impl Even {
         }
     }
 
-    /// Into how many parts rows and arcs are cut by themselves.
+    /// Into how many parts rows and edges are cut by themselves.
     fn parts(&self, of: u32) -> u64 {
         let of = u64::from(of.max(1));
-        if self.arcs.is_some() {
+        if self.edges.is_some() {
             of.div_ceil(2)
         } else {
             of
         }
     }
 
-    /// Arcs that no chunk has more of; 0 where none are walked.
-    pub fn most_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
-        let Some(Grouped { set, .. }) = self.arcs else {
+    /// Edges that no chunk has more of; 0 where none are walked.
+    pub fn most_edges(&self, of: u32, sizes: &RankSizes) -> u64 {
+        let Some(Grouped { set, .. }) = self.edges else {
             return 0;
         };
-        let total = sizes.rows(self.rows.extent().arcs(set));
+        let total = sizes.rows(self.rows.extent().edges(set));
         let loops = u64::from(set == EdgeSet::Looped);
         // Rows are not cut apart.
         let together = LINE_ROWS.saturating_mul(sizes.max_degree.saturating_add(loops));
@@ -152,34 +152,34 @@ impl Even {
         each.saturating_add(together).min(total)
     }
 
-    /// Elements of a buffer that holds what belongs to a chunk's arcs: they begin where those of all would begin
+    /// Elements of a buffer that holds what belongs to a chunk's edges: they begin where those of all would begin
     /// within a line.
-    pub fn room_for_arcs(&self, of: u32, sizes: &RankSizes) -> u64 {
-        match self.most_arcs(of, sizes) {
+    pub fn room_for_edges(&self, of: u32, sizes: &RankSizes) -> u64 {
+        match self.most_edges(of, sizes) {
             0 => 0,
             most => most.saturating_add(ALIGN),
         }
     }
 
-    /// First rows of the chunks and one past the last row; `first` has the first arc of each row, if arcs are
+    /// First rows of the chunks and one past the last row; `first` has the first edge of each row, if edges are
     /// walked.
     pub fn bounds(&self, of: u32, sizes: &RankSizes, first: &[u64]) -> Vec<u64> {
         let total = sizes.rows(self.rows.extent());
         if self.grain == Grain::Reach {
             return vec![0, self.near(sizes), total];
         }
-        let (longest, most) = (self.longest(of, sizes), self.most_arcs(of, sizes));
-        let arcs = |row: u64| first.get(row as usize).copied().unwrap_or(0);
+        let (longest, most) = (self.longest(of, sizes), self.most_edges(of, sizes));
+        let edges = |row: u64| first.get(row as usize).copied().unwrap_or(0);
         let mut bounds = vec![0];
         let mut begin = 0u64;
         for chunk in 1..=of {
             let mut end = begin;
-            if self.arcs.is_none() {
+            if self.edges.is_none() {
                 end = begin.saturating_add(longest).min(total);
             }
-            while self.arcs.is_some() && end < total {
+            while self.edges.is_some() && end < total {
                 let next = (end + LINE_ROWS).min(total);
-                if next - begin > longest || arcs(next) - arcs(begin) > most {
+                if next - begin > longest || edges(next) - edges(begin) > most {
                     break;
                 }
                 end = next;
@@ -200,8 +200,8 @@ pub enum Moved {
     All,
     /// The vertices of a chunk.
     Rows(Chunk),
-    /// The vertices of a chunk, and those at the other end of their arcs, that no chunk before has:
-    /// what a reduction of the chunk's arcs to that end reads first.
+    /// The vertices of a chunk, and those at the other end of their edges, that no chunk before has:
+    /// what a reduction of the chunk's edges to that end reads first.
     New(End, Chunk),
 }
 
@@ -230,7 +230,7 @@ impl Chunk {
 
     /// The rows of the chunk, if it is one of rows alone.
     pub fn rows(&self, sizes: &RankSizes) -> Option<Range<u64>> {
-        let even = self.even.filter(|even| even.arcs.is_none())?;
+        let even = self.even.filter(|even| even.edges.is_none())?;
         let total = sizes.rows(even.rows.extent());
         if even.grain == Grain::Reach {
             let near = even.near(sizes);
@@ -256,7 +256,7 @@ impl Chunk {
         Some(even.rows)
     }
 
-    /// About what a chunk has of a rank's rows and arcs: an even share, or what needs other ranks or does not.
+    /// About what a chunk has of a rank's rows and edges: an even share, or what needs other ranks or does not.
     pub fn sizes(&self, sizes: &RankSizes) -> RankSizes {
         if let Some(rows) = self.reach() {
             return self.near_or_far(rows, sizes);
@@ -279,7 +279,7 @@ impl Chunk {
 }
 
 impl Chunk {
-    /// The rows and arcs that need nothing of other ranks, or the others.
+    /// The rows and edges that need nothing of other ranks, or the others.
     fn near_or_far(&self, rows: Vertices, sizes: &RankSizes) -> RankSizes {
         let reach = sizes.reach;
         let (inner, halo, edges) = match (rows, self.index) {
@@ -342,8 +342,8 @@ mod tests {
             };
             for grain in [Grain::Lines, Grain::Sums, Grain::Products] {
                 let rows = Vertices::Inner;
-                let arcs = None;
-                let even = Even { rows, grain, arcs };
+                let edges = None;
+                let even = Even { rows, grain, edges };
                 let block = match grain {
                     Grain::Lines => 32,
                     Grain::Reach => 1,
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What needs other ranks and what does not are all rows and arcs, whether there are some of both or not.
+    /// What needs other ranks and what does not are all rows and edges, whether there are some of both or not.
     #[test]
     fn near_and_far_rows_are_all() {
         let sizes = RankSizes {
@@ -390,7 +390,7 @@ mod tests {
                 let even = Even {
                     rows,
                     grain: Grain::Reach,
-                    arcs: None,
+                    edges: None,
                 };
                 let chunk = |index| Chunk {
                     index,
@@ -412,9 +412,9 @@ mod tests {
         }
     }
 
-    /// Chunks of rows with their arcs cover all rows, and none is longer than said, wherever arcs are many.
+    /// Chunks of rows with their edges cover all rows, and none is longer than said, wherever edges are many.
     #[test]
-    fn chunks_have_few_rows_and_few_arcs() {
+    fn chunks_have_few_rows_and_few_edges() {
         for (rows, heavy) in [(0u64, 0), (33, 5), (2000, 0), (2000, 7), (2000, 300)] {
             let degree = |row: u64| if row < heavy { 90 } else { row % 3 };
             let mut first = vec![0];
@@ -428,7 +428,7 @@ mod tests {
             let even = Even {
                 rows: Vertices::Inner,
                 grain: Grain::Lines,
-                arcs: Some(Grouped {
+                edges: Some(Grouped {
                     set: EdgeSet::Plain,
                     by: End::Dst,
                 }),
@@ -442,8 +442,8 @@ mod tests {
                         pair[1] - pair[0] <= even.longest(of, &sizes),
                         "{of}: {bounds:?}"
                     );
-                    let arcs = first[pair[1] as usize] - first[pair[0] as usize];
-                    assert!(arcs <= even.most_arcs(of, &sizes), "{of}: {bounds:?}");
+                    let edges = first[pair[1] as usize] - first[pair[0] as usize];
+                    assert!(edges <= even.most_edges(of, &sizes), "{of}: {bounds:?}");
                 }
             }
         }

@@ -66,14 +66,14 @@ impl Neighbour {
 /// at hand, all own rows outside of [`Instr::Chunks`](super::Instr::Chunks), tensor after tensor. Of a tensor
 /// with fixed rows all of them go, which only happens outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Passage {
+pub struct StageMessage {
     /// The other stage.
     pub with: Neighbour,
     /// The tensors, by own rows, or with fixed ones.
     pub tensors: Vec<Ref>,
 }
 
-impl Passage {
+impl StageMessage {
     /// Words of 4 bytes of a vertex, and such that are no vertex's, of all tensors together.
     pub fn words(&self, program: &Program) -> (u64, u64) {
         let (mut row, mut fixed) = (0, 0);

@@ -4,14 +4,14 @@ use super::Extent;
 use crate::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
-/// How much of a rank's rows and arcs lies within the rank.
+/// How much of a rank's rows and edges lies within the rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// Own vertices with no arc from another rank's vertex: the first rows.
+    /// Own vertices with no edge from another rank's vertex: the first rows.
     pub interior: u64,
-    /// Stored arcs into these.
+    /// Stored edges into these.
     pub interior_edges: u64,
-    /// Stored arcs from other ranks' vertices.
+    /// Stored edges from other ranks' vertices.
     pub halo_edges: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct RankSizes {
     pub train: u64,
     /// Halo vertices.
     pub halo: u64,
-    /// Stored arcs into own vertices.
+    /// Stored edges into own vertices.
     pub edges: u64,
     /// Non-zeros of own feature rows.
     pub feature_nonzeros: u64,
@@ -35,10 +35,10 @@ pub struct RankSizes {
     /// Vertices of the whole graph.
     #[serde(default)]
     pub vertices: u64,
-    /// Stored arcs of the whole graph.
+    /// Stored edges of the whole graph.
     #[serde(default)]
     pub all_edges: u64,
-    /// Stored arcs that begin or end in the vertex of the graph where most do.
+    /// Stored edges that begin or end in the vertex of the graph where most do.
     #[serde(default)]
     pub max_degree: u64,
     /// What of it needs nothing of other ranks.
@@ -62,7 +62,7 @@ impl RankSizes {
             Extent::FeatureNonzeros => self.feature_nonzeros,
             Extent::SliceNonzeros => self.slice_nonzeros,
             Extent::Run(even, of) => even.longest(of, self),
-            Extent::ArcRun(even, of) => even.room_for_arcs(of, self),
+            Extent::EdgeRun(even, of) => even.room_for_edges(of, self),
         }
     }
 }

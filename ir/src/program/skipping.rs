@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Skipping {
     /// When a rank sends its rows.
     pub rule: Rule,
-    /// Whether these are only the rows that a reader has arcs from (section 4: `rows = needed`), those of the
+    /// Whether these are only the rows that a reader has edges from (section 4: `rows = needed`), those of the
     /// cut, and not all.
     pub cut: bool,
     /// Whether gradients by rows of blocks that were left out are dropped (section 5: `stale_grad = stop`): those
@@ -35,7 +35,7 @@ const CLIP: &str = "/clip:";
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
                          adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
                          DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), behind it /cut \
-                         where readers are sent only the rows that they have arcs from, behind that \
+                         where readers are sent only the rows that they have edges from, behind that \
                          /stop where gradients of rows that were not sent are dropped, and behind that /clip:LENGTH where \
                          gradients of embeddings are clipped (LENGTH is that of all ranks' rows together, above 0)";
 

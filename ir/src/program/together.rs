@@ -1,8 +1,9 @@
 //! Launches that do not depend on each other and treat every number of their operands alike, one after the other,
 //! such as the updates of all parameters. A device may do them in one launch.
 
-use super::{Extent, Instr, Launch, Program};
-use crate::access::{Access, accesses, ordered};
+use super::{BufferId, Extent, Instr, Launch, Program};
+use crate::access::{Access, accesses};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Several launches: those of consecutive instructions of a list.
@@ -46,7 +47,7 @@ impl<'a> Together<'a> {
 /// All of them in a list, loops and chunks in it left out; each has at least two launches.
 pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     let mut found: Vec<Together> = Vec::new();
-    let mut before: Vec<Access> = Vec::new();
+    let mut before = Uses::default();
     for (at, instr) in list.iter().enumerate() {
         let Some((launch, count)) = flat(instr, program) else {
             continue;
@@ -58,22 +59,43 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
         };
         let uses = accesses(instr, program);
         match found.last_mut() {
-            Some(last) if last.instrs.end == at && !ordered(&before, &uses, program) => {
+            Some(last) if last.instrs.end == at && !before.meet(&uses, program) => {
                 last.instrs.end += 1;
                 last.launches.extend((0..count).map(once));
-                before.extend(uses);
+                before.add(uses);
             }
             _ => {
                 found.push(Together {
                     instrs: at..at + 1,
                     launches: (0..count).map(once).collect(),
                 });
-                before = uses;
+                before = Uses::default();
+                before.add(uses);
             }
         }
     }
     found.retain(|together| together.launches.len() > 1);
     found
+}
+
+/// Uses of buffers, by buffer: there may be hundreds of updates, each of buffers of its own.
+#[derive(Default)]
+struct Uses(BTreeMap<BufferId, Vec<Access>>);
+
+impl Uses {
+    fn add(&mut self, uses: Vec<Access>) {
+        for access in uses {
+            self.0.entry(access.buffer).or_default().push(access);
+        }
+    }
+
+    /// Whether one of these and one of others have to keep their order.
+    fn meet(&self, others: &[Access], program: &Program) -> bool {
+        others.iter().any(|other| {
+            let mut same = self.0.get(&other.buffer).into_iter().flatten();
+            same.any(|access| access.meets(other, program))
+        })
+    }
 }
 
 /// The launch of an instruction that treats every number alike, and how often it is run, one time like the other.
@@ -122,7 +144,7 @@ mod tests {
     use crate::expr::{Expr, Value};
     use crate::kernel::{At, Body, Kernel, Operand, Over};
     use crate::op::Unary;
-    use crate::program::{Buffer, BufferId, KernelId, Ref, Role};
+    use crate::program::{Buffer, KernelId, Ref, Role};
 
     fn program() -> Program {
         let flat = Operand::dense(At::Row, 1, 1);

@@ -74,8 +74,12 @@ impl Instr {
                 visit(logits, false);
                 visit(out, true);
             }
-            Self::Send(passage) => passage.tensors.iter().for_each(|at| visit(at, false)),
-            Self::Receive(passage) => passage.tensors.iter().for_each(|at| visit(at, true)),
+            Self::Send(stage_message) => {
+                stage_message.tensors.iter().for_each(|at| visit(at, false))
+            }
+            Self::Receive(stage_message) => {
+                stage_message.tensors.iter().for_each(|at| visit(at, true))
+            }
             Self::Remember { from, history } => {
                 visit(from, false);
                 visit(history, true);
@@ -160,8 +164,8 @@ impl Instr {
                 out.iter_mut().chain(grad).for_each(visit);
             }
             Self::Metrics { logits, out, .. } => [logits, out].into_iter().for_each(visit),
-            Self::Send(passage) | Self::Receive(passage) => {
-                passage.tensors.iter_mut().for_each(visit);
+            Self::Send(stage_message) | Self::Receive(stage_message) => {
+                stage_message.tensors.iter_mut().for_each(visit);
             }
             Self::Remember { from, history } => [from, history].into_iter().for_each(visit),
             Self::Move { from, to, .. } => [from, to].into_iter().for_each(visit),

@@ -1,5 +1,6 @@
 //! Checks that a program fits its data, so that running it touches only its own memory.
 
+mod buffers;
 mod chunk;
 mod error;
 mod features;
@@ -12,16 +13,13 @@ mod skip;
 mod storage;
 mod window;
 
-use self::features::element;
 use self::reach::Reach;
-use self::storage::always_floats;
 use super::{
-    BufferId, Extent, Grouped, Instr, Launch, METRICS, Matrix, Product, Program, RankSizes, Ref,
-    Returned, Role,
+    BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, RankSizes, Ref, Returned,
+    Role,
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::trace::Phase;
-use crate::types::EdgeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -153,92 +151,6 @@ fn inside(above: &str, index: usize) -> String {
 }
 
 impl Check<'_> {
-    fn buffers(&self) -> Checked {
-        let sizes = &self.data.sizes;
-        let mut total = 0u128;
-        for buffer in &self.program.buffers {
-            let name = &buffer.name;
-            let fixed = matches!(buffer.extent, Extent::Fixed(_));
-            let floats = u128::from(sizes.rows(buffer.extent))
-                * u128::from(buffer.columns)
-                * u128::from(buffer.slots);
-            total += floats;
-            let columns = |extent| match self.feature_columns(extent) {
-                Ok(columns) => columns.is_none_or(|columns| columns == u64::from(buffer.columns)),
-                Err(_) => false,
-            };
-            let fits = match buffer.role {
-                Role::Features => match buffer.extent {
-                    Extent::Inner | Extent::Local | Extent::All => columns(buffer.extent),
-                    _ => false,
-                },
-                Role::FeatureValues => match buffer.extent {
-                    Extent::FeatureNonzeros | Extent::SliceNonzeros => {
-                        buffer.columns == 1 && self.feature_columns(buffer.extent).is_ok()
-                    }
-                    _ => false,
-                },
-                Role::Degree(..) => {
-                    buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
-                }
-                Role::ArcEnds(Grouped { set, .. }) | Role::ArcPlaces(set) => {
-                    let extents = [Extent::Edges(set), Extent::AllEdges(set)];
-                    buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
-                }
-                Role::Relation(count) | Role::RelationDegree(count) => {
-                    let found = self.data.relations;
-                    if found != count {
-                        return Err(format!(
-                            "it is for a graph with {count} types of arcs, this one has {found}; make a plan for this graph"
-                        ));
-                    }
-                    let by_arc = matches!(
-                        buffer.extent,
-                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
-                    );
-                    (buffer.columns, buffer.slots) == (1, 1) && by_arc
-                }
-                Role::Table(n) => {
-                    let table = self.program.tables.get(n as usize);
-                    table.is_some_and(|t| t.len() as u128 == floats) && fixed
-                }
-                Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
-                    Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
-                    None => false,
-                },
-                // Copies are looked at with the exchanges that they belong to.
-                Role::History(_) => {
-                    let by_rows = matches!(buffer.extent, Extent::Inner | Extent::Local);
-                    self.program.pipeline.is_none() || buffer.slots == 1 && by_rows
-                }
-                Role::Static | Role::Result | Role::Temp => true,
-            };
-            let rounded = !buffer.storage.is_f32();
-            let fits = fits && !(rounded && always_floats(buffer.role));
-            if !fits || buffer.slots == 0 {
-                return Err(format!(
-                    "buffer `{name}` ({} x {} {}) does not fit its role {}",
-                    buffer.extent, buffer.columns, buffer.storage, buffer.role
-                ));
-            }
-        }
-        if total > u128::from(u64::MAX >> 8) {
-            return Err(format!("its buffers have {total} floats"));
-        }
-        for (what, id, floats) in [
-            ("loss", self.program.loss, 1),
-            ("metrics", self.program.metrics, METRICS.into()),
-        ] {
-            if let Some(id) = id {
-                self.at_least(what, Ref::first(id), floats)?;
-            }
-        }
-        match self.program.logits {
-            Some(logits) => self.rows("logits", logits),
-            None => Ok(()),
-        }
-    }
-
     fn list(&self, above: &str, instrs: &[Instr]) -> Result<(), ProgramError> {
         for (index, instr) in instrs.iter().enumerate() {
             let place = inside(above, index);
@@ -383,7 +295,9 @@ impl Check<'_> {
             } => (self.moved(*moved))
                 .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
-            Instr::Send(passage) | Instr::Receive(passage) => self.passage(passage),
+            Instr::Send(stage_message) | Instr::Receive(stage_message) => {
+                self.stage_message(stage_message)
+            }
             Instr::Remember { from, history } => self.remember(*from, *history),
             Instr::Move { from, to, chunk } => self.host_move(*from, *to, *chunk),
             Instr::Loss {
@@ -462,7 +376,8 @@ impl Check<'_> {
     /// Rows of a buffer that holds a chunk at a time.
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
-        matches!(extent, Extent::Run(..) | Extent::ArcRun(..)).then(|| self.data.sizes.rows(extent))
+        matches!(extent, Extent::Run(..) | Extent::EdgeRun(..))
+            .then(|| self.data.sizes.rows(extent))
     }
 
     fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {

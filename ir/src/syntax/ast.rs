@@ -107,7 +107,7 @@ pub struct LayerItem {
     pub name: Ident,
     /// Its parameters.
     pub params: Vec<Param>,
-    /// Whether its arcs include one self loop for each vertex (`on edges + loops`).
+    /// Whether its edges include one self loop for each vertex (`on edges + loops`).
     pub loops: bool,
     /// Its statements.
     pub body: Block<Stmt>,

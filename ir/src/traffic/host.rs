@@ -42,7 +42,7 @@ pub fn move_words(
         // Which rows these are is known where the graph is; all chunks together have all of them.
         Some((chunk, None)) => {
             let whole = match (from.extent, to.extent) {
-                (Extent::Run(..) | Extent::ArcRun(..), whole) | (whole, _) => whole,
+                (Extent::Run(..) | Extent::EdgeRun(..), whole) | (whole, _) => whole,
             };
             let cut = chunk.even.map(|even| even.rows.extent());
             let rows = match whole {

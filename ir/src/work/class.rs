@@ -11,12 +11,12 @@ pub enum KernelClass {
     Gemm,
     /// Products with sparse input features.
     SparseGemm,
-    /// Reductions over the arcs into a vertex.
+    /// Reductions over the edges into a vertex.
     Spmm,
-    /// Reductions over the arcs out of a vertex.
+    /// Reductions over the edges out of a vertex.
     SpmmT,
-    /// Values of arcs (g-SDDMM and element-wise).
-    Arcs,
+    /// Values of edges (g-SDDMM and element-wise).
+    Edges,
     /// Softmax by destination.
     EdgeSoftmax,
     /// Element-wise over rows.
@@ -36,7 +36,7 @@ impl KernelClass {
         Self::SparseGemm,
         Self::Spmm,
         Self::SpmmT,
-        Self::Arcs,
+        Self::Edges,
         Self::EdgeSoftmax,
         Self::Map,
         Self::Reduce,
@@ -51,7 +51,7 @@ impl KernelClass {
             Self::SparseGemm => "sparse-gemm",
             Self::Spmm => "spmm",
             Self::SpmmT => "spmm-t",
-            Self::Arcs => "arcs",
+            Self::Edges => "edges",
             Self::EdgeSoftmax => "edge-softmax",
             Self::Map => "map",
             Self::Reduce => "reduce",

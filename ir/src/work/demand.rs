@@ -1,7 +1,7 @@
 //! What an instruction asks of a machine, as counts that a measured cost each belongs to.
 //!
 //! [`super::work`] counts operations and bytes, which peaks and efficiencies turn into times.
-//! A calibrated machine knows more: what a row, an arc, a vector of operations costs in each
+//! A calibrated machine knows more: what a row, an edge, a vector of operations costs in each
 //! group of kernels, and a cache line by how much memory it is picked from.
 
 mod vectors;
@@ -18,11 +18,11 @@ pub const TERM_COUNT: usize = 24;
 /// the memory that they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
 /// everything that the instruction touches, for lines and waits the matrix that rows are picked from.
 /// `vector` has vectors of 16 floats in products and of 4 elsewhere, `lane` what is loaded float by float, `wait` instructions
-/// that stand still for values of arcs (rows of a product's operand that begin somewhere else).
+/// that stand still for values of edges (rows of a product's operand that begin somewhere else).
 pub const TERMS: [&str; TERM_COUNT] = [
     "launch",
     "row",
-    "arc",
+    "edge",
     "vector",
     "lane",
     "slow",
@@ -61,10 +61,10 @@ pub const GROUPS: [&str; 25] = [
     "sparse-gemm-tn",
     "spmm",
     "spmm-weighted",
-    "spmm-arcs",
+    "spmm-edges",
     "spmm-t",
     "spmm-t-weighted",
-    "spmm-t-arcs",
+    "spmm-t-edges",
     "edge-map",
     "sddmm",
     "edge-softmax",
@@ -90,7 +90,7 @@ pub const MESSAGES: [&str; 9] = [
 
 const LAUNCH: usize = 0;
 const ROW: usize = 1;
-const ARC: usize = 2;
+const EDGE: usize = 2;
 const VECTOR: usize = 3;
 const LANE: usize = 4;
 const SLOW: usize = 5;
@@ -218,7 +218,7 @@ pub fn demand(
         Instr::Densify { values, out } => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
-            terms.counts[ARC] = nonzeros as f64;
+            terms.counts[EDGE] = nonzeros as f64;
             terms.stream(8 * nonzeros + bytes(program, *out, sizes));
             "copy"
         }
@@ -257,7 +257,7 @@ impl Terms {
     }
 
     /// Instructions that stand still until what was picked from `reach` bytes is there: a processor looks a number of
-    /// instructions ahead, so the more of them an arc takes, the fewer arcs it waits for at a time.
+    /// instructions ahead, so the more of them an edge takes, the fewer edges it waits for at a time.
     fn wait(&mut self, instructions: f64, reach: u64) {
         self.spread(WAIT, instructions, reach);
     }
@@ -292,7 +292,7 @@ impl Terms {
         self.counts[ROW] = rows as f64;
         self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
         // What is packed or added up again: one matrix of `inner` rows.
-        self.counts[ARC] = (inner * columns.div_ceil(LANES)) as f64;
+        self.counts[EDGE] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
         self.stream(rows * (a * inner + other * columns));
         // Each row of `a` begins somewhere else.
@@ -322,7 +322,7 @@ impl Terms {
     fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
         let classes = u64::from(classes);
         self.counts[ROW] = rows as f64;
-        self.counts[ARC] = meant as f64;
+        self.counts[EDGE] = meant as f64;
         self.counts[EXP] = (meant * classes) as f64;
         self.stream(4 * (rows + meant) * classes);
         "loss"
@@ -340,7 +340,7 @@ impl Terms {
             Product::Nn | Product::Nt => (vertices, inner),
         };
         self.counts[ROW] = rows as f64;
-        self.counts[ARC] = nonzeros as f64;
+        self.counts[EDGE] = nonzeros as f64;
         self.counts[VECTOR] = (nonzeros * columns.div_ceil(4)) as f64;
         self.stream(8 * nonzeros + written * rows * columns);
         self.pick(nonzeros, read * columns, read * others * columns);
@@ -358,12 +358,12 @@ impl Terms {
         let nest = Nest::new(kernel, launch.rows, sizes);
         let vectors = Vectors::of(kernel);
         let inner = match kernel.body.edge_set() {
-            Some(_) => nest.arcs,
+            Some(_) => nest.edges,
             None => nest.rows,
         } as f64;
         let finished = nest.row_count(kernel) as f64;
         self.counts[ROW] = nest.rows as f64;
-        self.counts[ARC] = nest.arcs as f64;
+        self.counts[EDGE] = nest.edges as f64;
         self.counts[VECTOR] = inner * vectors.vector;
         self.counts[LANE] = inner * vectors.lane;
         let [finish, slow, draw, exp] = vectors.finish.map(|n| finished * n);
@@ -383,14 +383,14 @@ impl Terms {
             } => "row-reduce",
             Body::RowReduce { .. } => "sddmm",
             Body::ColReduce { .. } => "col-reduce",
-            // Rows of arcs are picked and added, as those that arcs bring to a source.
-            Body::TypeSum { .. } => "spmm-t-arcs",
+            // Rows of edges are picked and added, as those that edges bring to a source.
+            Body::TypeSum { .. } => "spmm-t-edges",
             Body::EdgeSoftmax { .. } => "edge-softmax",
         }
     }
 
     /// What is read and written: in a stream, or picked row by row.
-    /// An arc takes so many `instructions`.
+    /// An edge takes so many `instructions`.
     fn operands(&mut self, program: &Program, launch: &Launch, nest: &Nest, instructions: f64) {
         let kernel = program.kernel(launch.kernel);
         let grouped = match &kernel.body {
@@ -417,12 +417,12 @@ impl Terms {
                 Some(at) => {
                     let times = match operand.at {
                         At::List => nest.rows,
-                        _ => nest.arcs,
+                        _ => nest.edges,
                     };
                     let row = once / times.max(1);
                     let all = bytes(program, *at, &self.held);
                     self.pick(times, row, all);
-                    // Arcs' values are each picked once, so no cache has them.
+                    // Edges' values are each picked once, so no cache has them.
                     if operand.at == At::Edge {
                         self.wait(times as f64 * instructions, all);
                     }
@@ -451,7 +451,7 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     let structure = match instr {
         Instr::Launch(launch) => {
             let set = program.kernel(launch.kernel).body.edge_set();
-            set.map_or(0, |set| 4 * sizes.rows(launch.rows.arcs(set)))
+            set.map_or(0, |set| 4 * sizes.rows(launch.rows.edges(set)))
         }
         Instr::SparseMatMul { values, .. } => 4 * stored(program, *values, sizes).1,
         _ => 0,
@@ -459,7 +459,7 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     buffers + structure
 }
 
-/// The group of a reduction over arcs: whether it picks rows of vertices, values of arcs, or both.
+/// The group of a reduction over edges: whether it picks rows of vertices, values of edges, or both.
 fn reduction(kernel: &Kernel, to: End) -> &'static str {
     let loaded = loads(kernel);
     let reads = |at: At| {
@@ -473,9 +473,9 @@ fn reduction(kernel: &Kernel, to: End) -> &'static str {
     match (to, reads(other), reads(At::Edge)) {
         (End::Dst, _, false) => "spmm",
         (End::Dst, true, true) => "spmm-weighted",
-        (End::Dst, false, true) => "spmm-arcs",
+        (End::Dst, false, true) => "spmm-edges",
         (End::Src, _, false) => "spmm-t",
         (End::Src, true, true) => "spmm-t-weighted",
-        (End::Src, false, true) => "spmm-t-arcs",
+        (End::Src, false, true) => "spmm-t-edges",
     }
 }

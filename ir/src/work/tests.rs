@@ -9,7 +9,7 @@ use crate::op::{Binary, Unary};
 use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::types::EdgeSet;
 
-/// 10 own vertices, 4 in the halo, 30 arcs, 50 feature non-zeros.
+/// 10 own vertices, 4 in the halo, 30 edges, 50 feature non-zeros.
 const SIZES: RankSizes = RankSizes {
     max_degree: 4,
     inner: 10,
@@ -105,7 +105,7 @@ fn expect(found: Work, class: KernelClass, flops: f64, read: u64, written: u64) 
 }
 
 #[test]
-fn a_gather_reads_a_source_row_for_every_arc() {
+fn a_gather_reads_a_source_row_for_every_edge() {
     let body = Body::Gather {
         set: EdgeSet::Looped,
         to: End::Dst,
@@ -120,7 +120,7 @@ fn a_gather_reads_a_source_row_for_every_arc() {
         kernel(body, 1, 8, inputs, vec![Operand::dense(At::Row, 1, 8)]),
         Extent::Inner,
     );
-    // 40 arcs of 8 floats, a scale for each of 10 rows, 11 offsets, 40 indices.
+    // 40 edges of 8 floats, a scale for each of 10 rows, 11 offsets, 40 indices.
     let read = 40 * 8 * 4 + 10 * 4 + 11 * 8 + 40 * 4;
     expect(
         found,
@@ -140,7 +140,7 @@ fn a_weighted_transposed_gather_reads_the_permutation() {
         value: product(0, 1),
         finish: acc(),
     };
-    // 2 heads of 4 columns, one weight for each arc and head, a value of the source itself.
+    // 2 heads of 4 columns, one weight for each edge and head, a value of the source itself.
     let weight = Operand {
         column_step: 0,
         ..Operand {
@@ -164,7 +164,7 @@ fn a_weighted_transposed_gather_reads_the_permutation() {
 }
 
 #[test]
-fn an_arc_map_reads_the_destination_once_a_vertex() {
+fn an_edge_map_reads_the_destination_once_a_vertex() {
     let add = Expr {
         values: vec![
             Value::Load(0),
@@ -182,7 +182,7 @@ fn an_arc_map_reads_the_destination_once_a_vertex() {
         Extent::Inner,
     );
     let read = 30 * 2 * 4 + 10 * 2 * 4 + 11 * 8 + 30 * 4;
-    expect(found, KernelClass::Arcs, 60.0, read, 30 * 2 * 4);
+    expect(found, KernelClass::Edges, 60.0, read, 30 * 2 * 4);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::fmt::Display;
 
 /// Vertices of a graph, at most.
 pub const MAX_VERTICES: u64 = u32::MAX as u64 - 1;
-/// Arcs of a graph, at most.
+/// Edges of a graph, at most.
 pub const MAX_EDGES: u64 = 1_000_000_000_000_000;
 /// Features or classes, at most.
 pub const MAX_WIDTH: u32 = 1 << 20;
-/// Types of arcs, at most: their numbers have 16 bits.
+/// Types of edges, at most: their numbers have 16 bits.
 pub const MAX_RELATIONS: u32 = 65_535;
 
 /// How far a replication factor may be from the halos that it stands for.
@@ -131,7 +131,7 @@ impl Workload {
         expect(found == 0 || sum == all, "column_nonzeros", sum, expected)
     }
 
-    /// The histogram and the largest degree; against the arcs where they were counted.
+    /// The histogram and the largest degree; against the edges where they were counted.
     fn check_degrees(&self) -> Checked {
         let (vertices, histogram) = (self.vertices, &self.degree_histogram);
         expect(
@@ -161,15 +161,15 @@ impl Workload {
             format!("{last} as the last entry with a vertex"),
             format!("{bucket}, that of `max_degree` {}", self.max_degree),
         )?;
-        let arcs = |degree: &dyn Fn(u32) -> u128| -> u128 {
+        let edges = |degree: &dyn Fn(u32) -> u128| -> u128 {
             let entries = (0u32..).zip(histogram);
             entries
                 .map(|(k, &count)| degree(k) * u128::from(count))
                 .sum()
         };
         // Entry 33 is the last one where a degree fits the number of vertices.
-        let low = arcs(&|k| (1u128 << k.min(64)) >> 1);
-        let high = arcs(&|k| (1u128 << k.min(64)) - 1);
+        let low = edges(&|k| (1u128 << k.min(64)) >> 1);
+        let high = edges(&|k| (1u128 << k.min(64)) - 1);
         expect(
             (low..=high).contains(&u128::from(self.edges)),
             "edges",

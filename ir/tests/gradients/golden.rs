@@ -114,9 +114,9 @@ fn attention() {
         let e = b.unary(Unary::LeakyRelu(0.2), e);
         b.op(Op::EdgeSoftmax(EdgeSet::Looped), &[e])
     };
-    // The arcs into vertex 0 come first, its self loop at its sorted place.
-    for (arc, expected) in [0.1628, 0.2967, 0.5405].into_iter().enumerate() {
-        golden(arc, &[expected], alpha);
+    // The edges into vertex 0 come first, its self loop at its sorted place.
+    for (edge, expected) in [0.1628, 0.2967, 0.5405].into_iter().enumerate() {
+        golden(edge, &[expected], alpha);
     }
     golden(0, &[1.1332, 0.2728, 0.3494, -1.6506], |b| {
         let (alpha, x) = (alpha(b), x(b));
@@ -296,7 +296,7 @@ fn norms_softmax_aggregation_and_film() {
 
 #[test]
 fn relations() {
-    // r0: arcs u < v, W = I; r1: arcs u > v, W = 2I; W_0 = I; a mean in each relation.
+    // r0: edges u < v, W = I; r1: edges u > v, W = 2I; W_0 = I; a mean in each relation.
     golden(2, &[-0.5, -5.0, 4.5, -3.5], |b| {
         let (x, all) = (x(b), b.features());
         let number = b.op(Op::SliceCols { start: 4, len: 1 }, &[all]);

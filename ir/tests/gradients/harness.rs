@@ -179,11 +179,11 @@ impl Build {
         self.op(Op::Reshape { heads, width }, &[x])
     }
 
-    /// An arc tensor that depends on two new parameters.
-    pub fn arcs(&mut self, set: EdgeSet, heads: u32, width: u32) -> NodeId {
+    /// An edge tensor that depends on two new parameters.
+    pub fn edges(&mut self, set: EdgeSet, heads: u32, width: u32) -> NodeId {
         let (src, dst) = (self.vertex(heads, width), self.vertex(heads, width));
         let (src, dst) = (self.take(set, End::Src, src), self.take(set, End::Dst, dst));
-        // A product: what is added to all arcs of a vertex would cancel in a softmax.
+        // A product: what is added to all edges of a vertex would cancel in a softmax.
         self.mul(src, dst)
     }
 
@@ -225,7 +225,7 @@ pub const FEATURES: u32 = 3;
 /// Vertices of the random graph; 4 and 9 are isolated.
 const VERTICES: u32 = 10;
 
-/// A random directed graph with isolated vertices, vertices without in-arcs or out-arcs, and
+/// A random directed graph with isolated vertices, vertices without in-edges or out-edges, and
 /// random parameters.
 pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     let mut state = seed;
@@ -253,7 +253,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     });
     EvalContext {
         types: (0..indices.len())
-            .map(|arc| (arc * 5 % 7 % 3) as u16)
+            .map(|edge| (edge * 5 % 7 % 3) as u16)
             .collect(),
         indptr,
         indices,

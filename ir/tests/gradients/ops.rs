@@ -142,8 +142,8 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             let old = b.op(Op::Input(Input::History(history)), &[]);
             let twice = b.binary(Binary::Add, old, old);
             let blend = b.op(Op::Blend, &[x, twice, x, old]);
-            let arcs = b.op(Op::Take(set, End::Src), &[blend]);
-            b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[arcs])
+            let edges = b.op(Op::Take(set, End::Src), &[blend]);
+            b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[edges])
         });
     }
     // On one rank there are no copies.
@@ -152,8 +152,8 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         let kept = b.op(Op::Copies(Copies::Kept, 0), &[x]);
         let twice = b.binary(Binary::Add, kept, kept);
         let seen = b.op(Op::Copies(Copies::Seen, 0), &[twice]);
-        let arcs = b.op(Op::Take(Plain, End::Src), &[seen]);
-        let sum = b.op(Op::Gather(Plain, End::Dst, Reduce::Sum), &[arcs]);
+        let edges = b.op(Op::Take(Plain, End::Src), &[seen]);
+        let sum = b.op(Op::Gather(Plain, End::Dst, Reduce::Sum), &[edges]);
         b.binary(Binary::Add, sum, twice)
     });
     for (key, f) in [
@@ -201,14 +201,14 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
                 });
             }
         }
-        // Vertex and arc rows against a shared row, and operands that are the same.
+        // Vertex and edge rows against a shared row, and operands that are the same.
         case(key, &|b| {
             let (x, y) = (b.vertex(2, 3), operand(b, Type::new(Rows::Fixed(1), 1, 3)));
             b.binary(f, x, y)
         });
         case(key, &|b| {
             let (x, y) = (
-                b.arcs(Looped, 2, 3),
+                b.edges(Looped, 2, 3),
                 operand(b, Type::new(Rows::Fixed(1), 2, 1)),
             );
             b.binary(f, x, y)
@@ -239,7 +239,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         b.dropout(0.3, 4, x)
     });
     case(&["dropout"], &|b| {
-        let x = b.arcs(Looped, 2, 2);
+        let x = b.edges(Looped, 2, 2);
         b.dropout(0.3, 5, x)
     });
     for set in [Plain, Looped] {
@@ -253,11 +253,11 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
                 (&["gather max"], Reduce::Max),
             ] {
                 case(key, &|b| {
-                    let x = b.arcs(set, 2, 2);
+                    let x = b.edges(set, 2, 2);
                     b.gather(set, end, reduce, x)
                 });
             }
-            // Arcs into a vertex tie: all of them have the same value.
+            // Edges into a vertex tie: all of them have the same value.
             case(&["gather max"], &|b| {
                 let x = b.vertex(1, 2);
                 let x = b.take(set, end, x);
@@ -265,11 +265,11 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             });
         }
         case(&["gather mean"], &|b| {
-            let x = b.arcs(set, 2, 2);
+            let x = b.edges(set, 2, 2);
             b.op(Op::GatherMean(set), &[x])
         });
         case(&["edge softmax"], &|b| {
-            let x = b.arcs(set, 2, 2);
+            let x = b.edges(set, 2, 2);
             b.op(Op::EdgeSoftmax(set), &[x])
         });
     }
@@ -348,7 +348,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         b.op(Op::SumRows, &[x])
     });
     case(&["sum rows"], &|b| {
-        let x = b.arcs(Looped, 2, 2);
+        let x = b.edges(Looped, 2, 2);
         b.op(Op::SumRows, &[x])
     });
     case(&["scan", "out", "arg"], &|b| {

@@ -83,7 +83,7 @@ fn gcnii(reverse: bool) -> Graph {
 fn gcnii_keeps_two_tensors_a_layer() {
     for reverse in [false, true] {
         let training = run_graph(&gcnii(reverse));
-        // s for the weight, the result for relu; not the scaled degrees of every arc.
+        // s for the weight, the result for relu; not the scaled degrees of every edge.
         assert_eq!(
             kept(&training),
             [Type::vertices(3).stacked(4); 2],

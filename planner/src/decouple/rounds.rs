@@ -90,8 +90,8 @@ fn round(
         false => z,
     };
     let mean = from.heads > 1 && !by_head;
-    let arcs = graph.node(step.gather).inputs[0];
-    let message = message(out, graph, arcs, read, mean, scope, coefficient)?;
+    let edges = graph.node(step.gather).inputs[0];
+    let message = message(out, graph, edges, read, mean, scope, coefficient)?;
     let mut next = out.add(graph.node(step.gather).op.clone(), &[message], scope)?;
     if by_head {
         let (heads, width) = (flat.heads, flat.width);
@@ -119,7 +119,7 @@ fn round(
     Ok(next)
 }
 
-/// Rows of `z` at the sources, times the coefficients of an arc tensor.
+/// Rows of `z` at the sources, times the coefficients of an edge tensor.
 fn message(
     out: &mut Graph,
     graph: &Graph,
@@ -133,7 +133,7 @@ fn message(
     if source(graph, id).is_none() {
         let ty = graph.ty(id);
         if ty.width > 1 {
-            let why = "are not one number for each arc and head";
+            let why = "are not one number for each edge and head";
             return Err(DecoupleError::Coefficients(name(graph, id), why));
         }
         let found = coefficient(out, id)?;
@@ -227,8 +227,8 @@ impl<'a> Body<'a> {
     /// Finds the numbers that the step reads and that the loop's body cannot compute.
     fn arguments(&mut self, step: &Step, count: u32) -> Result<(), DecoupleError> {
         let rest = step.rest.and_then(|rest| rest.factor);
-        let arcs = self.graph.node(step.gather).inputs[0];
-        let mut work: Vec<NodeId> = step.scale.into_iter().chain(rest).chain([arcs]).collect();
+        let edges = self.graph.node(step.gather).inputs[0];
+        let mut work: Vec<NodeId> = step.scale.into_iter().chain(rest).chain([edges]).collect();
         let mut seen = vec![false; self.graph.nodes.len()];
         while let Some(id) = work.pop() {
             if id == step.from || std::mem::replace(&mut seen[id.0 as usize], true) {

@@ -1,4 +1,4 @@
-//! Connected sets of arc tensors, and along which axis each can be cut.
+//! Connected sets of edge tensors, and along which axis each can be cut.
 
 use super::features::Place;
 use crate::lower::analysis::fixed;
@@ -8,10 +8,10 @@ use gnnc_ir::plan::Layout;
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
 
-/// How the arc tensors of a graph are cut.
+/// How the edge tensors of a graph are cut.
 #[derive(Clone)]
 pub(super) struct Components {
-    /// For each arc tensor, and each vertex tensor gathered from arcs, the axis that its component is
+    /// For each edge tensor, and each vertex tensor gathered from edges, the axis that its component is
     /// cut along; `None` if it stays by rows.
     pub cut: Vec<Option<Axis>>,
     /// Whether a node on slices is one rank's share of a sum.
@@ -20,7 +20,7 @@ pub(super) struct Components {
     pub zero: Vec<bool>,
     /// Why some stay by rows.
     pub refused: Vec<String>,
-    /// Arc tensors of one number an arc that never change, such as norms: in no component, and
+    /// Arc tensors of one number an edge that never change, such as norms: in no component, and
     /// computed wherever they are read.
     pub free: Vec<bool>,
     /// The components that can be cut, in the order in which a [`Choice`] is asked.
@@ -121,7 +121,7 @@ impl Choice {
     }
 }
 
-/// Arc tensors of one number an arc that never change.
+/// Arc tensors of one number an edge that never change.
 fn free(graph: &Graph) -> Vec<bool> {
     let fixed = fixed(graph, &[]);
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
@@ -132,13 +132,13 @@ fn free(graph: &Graph) -> Vec<bool> {
                 && ty.stack == 0
                 && (free[i.0 as usize] || ty.rows.edge_set().is_none())
         };
-        let arc = node.ty.rows.edge_set().is_some() && node.ty.columns() == 1;
-        free.push(arc && fixed[id.0 as usize] && node.inputs.iter().all(known));
+        let edge = node.ty.rows.edge_set().is_some() && node.ty.columns() == 1;
+        free.push(edge && fixed[id.0 as usize] && node.inputs.iter().all(known));
     }
     free
 }
 
-/// For each arc tensor and each vertex tensor gathered from arcs, a number that is the same in a component.
+/// For each edge tensor and each vertex tensor gathered from edges, a number that is the same in a component.
 fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
     let mut parent: Vec<usize> = (0..graph.nodes.len()).collect();
     fn root(parent: &mut [usize], mut n: usize) -> usize {
@@ -148,12 +148,12 @@ fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
         }
         n
     }
-    let is_arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some() && !free[id.0 as usize];
-    let member = |id: NodeId| is_arc(id) || graph.node(id).inputs.iter().any(|i| is_arc(*i));
+    let is_edge = |id: NodeId| graph.ty(id).rows.edge_set().is_some() && !free[id.0 as usize];
+    let member = |id: NodeId| is_edge(id) || graph.node(id).inputs.iter().any(|i| is_edge(*i));
     for (id, node) in graph.iter() {
-        // What was gathered from arcs and goes straight back to arcs stays where it is.
+        // What was gathered from edges and goes straight back to edges stays where it is.
         let back = |input: NodeId| matches!(node.op, Op::Take(..)) && member(input);
-        for input in node.inputs.iter().filter(|i| is_arc(**i) || back(**i)) {
+        for input in node.inputs.iter().filter(|i| is_edge(**i) || back(**i)) {
             let (a, b) = (
                 root(&mut parent, id.0 as usize),
                 root(&mut parent, input.0 as usize),
@@ -200,7 +200,7 @@ fn states(
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
-            return Err("an arc tensor that leaves its loop is kept by rows".to_owned());
+            return Err("an edge tensor that leaves its loop is kept by rows".to_owned());
         }
         states[id.0 as usize] = transfer(graph, node, (&states, &arrive), axis, ranks)
             .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
@@ -208,7 +208,7 @@ fn states(
     Ok(members.iter().map(|id| states[id.0 as usize]).collect())
 }
 
-/// Whether what pads a vertex tensor on slices is 0 where arcs take it: it arrives as a 0, and
+/// Whether what pads a vertex tensor on slices is 0 where edges take it: it arrives as a 0, and
 /// element-wise functions that stay on slices may keep it.
 fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
     let mut arrive: Vec<bool> = Vec::with_capacity(graph.nodes.len());
@@ -241,9 +241,9 @@ fn transfer(
     let share = of.iter().any(|s| s.share);
     let zero = of.iter().any(|s| s.zero);
     let all_zero = of.iter().all(|s| s.zero);
-    let arc = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
-    let cut = |id: NodeId| arc(id) && sliced(graph.ty(id), axis);
-    // What is the same for all arcs must not depend on the axis.
+    let edge = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
+    let cut = |id: NodeId| edge(id) && sliced(graph.ty(id), axis);
+    // What is the same for all edges must not depend on the axis.
     let fits = node
         .inputs
         .iter()
@@ -262,7 +262,7 @@ fn transfer(
         Op::Take(..) => {
             let from = graph.node(node.inputs[0]);
             let arrives = arrive[node.inputs[0].0 as usize];
-            let gathered = from.inputs.iter().any(|i| arc(*i));
+            let gathered = from.inputs.iter().any(|i| edge(*i));
             let zero = if gathered { zero } else { arrives };
             Ok(State {
                 share,

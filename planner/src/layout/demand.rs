@@ -19,7 +19,7 @@ pub(super) struct Needed {
 
 /// What a region needs.
 pub(super) struct Demand {
-    /// The axis along which a node can be had on slices without a message: arc tensors and gathered
+    /// The axis along which a node can be had on slices without a message: edge tensors and gathered
     /// vertex tensors of a component that is cut, arguments that come on slices, results of loops
     /// that are carried on slices, element-wise functions of all these, and slices of features.
     pub near: Vec<Option<Axis>>,
@@ -98,7 +98,7 @@ impl Demand {
                             node.inputs.iter().for_each(|i| self.mark(*i, None));
                         }
                     } else if let (Some(axis), true) = (member, rows) {
-                        // A sum over all arcs, which every rank has whole.
+                        // A sum over all edges, which every rank has whole.
                         self.operands(graph, id, axis);
                     } else if rows {
                         node.inputs.iter().for_each(|i| self.mark(*i, None));

@@ -362,7 +362,7 @@ impl Transfer<'_> {
             }
             (Op::SliceCols { start, len }, [On(x)]) => {
                 match (blocks(*len), start % self.features) {
-                    // What arcs read arrives padded with 0.
+                    // What edges read arrives padded with 0.
                     (Some(blocks), 0) if adds(*x) => On(Columns { blocks, ..*x }),
                     _ => Elsewhere,
                 }

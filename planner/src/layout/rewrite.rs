@@ -66,7 +66,7 @@ pub(super) fn bug(what: &str) -> LowerError {
     LowerError::Internal(format!("layouts: {what}"))
 }
 
-/// The same of the arcs of the whole graph.
+/// The same of the edges of the whole graph.
 fn whole(relations: Relations) -> Relations {
     Relations {
         all: true,
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
                 };
                 self.add(Op::Redistribute(how), &[found], node.scope)?
             }
-            // A sum over all arcs: every rank has the whole.
+            // A sum over all edges: every rank has the whole.
             (_, Some(axis)) => {
                 let inputs = self.operands(id, Some(axis))?;
                 let sum = self.add(node.op.clone(), &inputs, node.scope)?;

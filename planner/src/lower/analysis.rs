@@ -56,7 +56,7 @@ fn tiny(ty: Type) -> bool {
     ty.rows == Rows::Fixed(1) && ty.columns() == 1 && ty.stack == 0
 }
 
-fn is_arc(ty: Type) -> bool {
+fn is_edge(ty: Type) -> bool {
     ty.rows.edge_set().is_some()
 }
 
@@ -134,7 +134,7 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         // The head is picked where the row of the vertex lies.
         Op::PickHead => position > 0 || !matches!(graph.node(operand).op, Op::Take(..)),
         Op::PlaceHead(_) => position > 0,
-        // The arcs of a type lie apart: what they bring is computed once.
+        // The edges of a type lie apart: what they bring is computed once.
         Op::PickSum(_) => position == 0,
         // A carry's start value is computed straight into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
@@ -159,12 +159,12 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
         }
         // Computed once in `setup` if an epoch needs it: small enough tensors only.
         let hoisted = fixed[n]
-            && (!is_arc(node.ty) || node.ty.columns() == 1)
+            && (!is_edge(node.ty) || node.ty.columns() == 1)
             && !matches!(node.op, Op::Broadcast(_))
             && users[n].iter().any(|u| !fixed[u.0 as usize]);
-        // Shared work is stored, unless it is a wide arc tensor: those are never materialised.
+        // Shared work is stored, unless it is a wide edge tensor: those are never materialised.
         let shared =
-            uses[n] > 1 && (!is_arc(node.ty) || (node.ty.width == 1 && !loaded(graph, id)));
+            uses[n] > 1 && (!is_edge(node.ty) || (node.ty.width == 1 && !loaded(graph, id)));
         stored[n] = hoisted || shared;
     }
     for id in &graph.results {
@@ -173,8 +173,8 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
     stored
 }
 
-/// Whether an arc tensor costs about as much to compute as to load: rows of vertices or of tables, and those of
-/// tables times a stored number of the arc.
+/// Whether an edge tensor costs about as much to compute as to load: rows of vertices or of tables, and those of
+/// tables times a stored number of the edge.
 fn loaded(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let picked = |id: &NodeId| matches!(graph.node(*id).op, Op::Pick);
@@ -203,11 +203,11 @@ fn hosts(
             node.op,
             Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
         );
-        // Sums over out-arcs are complete only when the other ranks' shares have arrived.
+        // Sums over out-edges are complete only when the other ranks' shares have arrived.
         let early = distributed
             && node.ty.rows == Rows::Vertices
             && matches!(node.op, Op::Gather(_, End::Src, _));
-        // Heads that no arc names are 0, whatever a function of them would be.
+        // Heads that no edge names are 0, whatever a function of them would be.
         let places = node
             .inputs
             .first()
@@ -250,7 +250,7 @@ fn carry_start(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], id: NodeId) -
     uses[id.0 as usize] == 1 && position.is_some_and(|p| p < scan.carries as usize)
 }
 
-/// Which vertex tensors some kernel reads at the source of an arc.
+/// Which vertex tensors some kernel reads at the source of an edge.
 pub fn read_at_source(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes.len()];
     for (_, node) in graph.iter().rev() {

@@ -83,7 +83,7 @@ fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
     }
 }
 
-/// A sum over arcs in which placed heads stand alone: `gather(place(a) + b) = gather(place(a)) + gather(b)`, and a factor
+/// A sum over edges in which placed heads stand alone: `gather(place(a) + b) = gather(place(a)) + gather(b)`, and a factor
 /// of one column is taken into what is placed.
 fn gather_places(
     out: &mut Graph,

@@ -2,9 +2,9 @@
 //! another is computed (NeutronTP, section 3.5).
 //!
 //! Where a tensor is split and then aggregated, rows that are new to a chunk are moved before it; where
-//! results are joined, rows of a chunk are moved after it. The backward pass sums over arcs by their
+//! results are joined, rows of a chunk are moved after it. The backward pass sums over edges by their
 //! sources, a row of the result at a time, so its chunks are those of the sources: what is new to a
-//! chunk are the destinations of its arcs, and its rows are finished with it. So every row moves once,
+//! chunk are the destinations of its edges, and its rows are finished with it. So every row moves once,
 //! as without chunks, and every number is computed as without them, since a row always was computed in
 //! one go. [`super::overlap`] then puts the pieces in the order in which they overlap; chunks do not
 //! reach over the border of a loop.
@@ -128,7 +128,7 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Cut> {
 }
 
 /// The launch at a place, if it can run over a part of the vertices: it runs over all of them and
-/// gives a row for each (or for each arc into it).
+/// gives a row for each (or for each edge into it).
 fn cuttable<'a>(n: usize, instrs: &'a [Instr], program: &Program) -> Option<(usize, &'a Launch)> {
     let Instr::Launch(launch) = &instrs[n] else {
         return None;

@@ -1,9 +1,9 @@
 //! Gradients that stop at copies (SANCUS, section 5: `stale_grad = stop`).
 //!
-//! Before a model is differentiated, the embeddings that are exchanged ([`Copies::Kept`]) and the tensors that arcs see
+//! Before a model is differentiated, the embeddings that are exchanged ([`Copies::Kept`]) and the tensors that edges see
 //! ([`Copies::Seen`]) are marked. What lies between them is linear in the embedding, row by row, so that ranks compute it for
 //! copies too, and it is differentiated twice: for own rows, with what came back, and for copies, whose rows get
-//! no gradient, but the parameters between them and the arcs do. The latter is done for all rows that a rank has;
+//! no gradient, but the parameters between them and the edges do. The latter is done for all rows that a rank has;
 //! gradients are 0 in all but those of blocks that were left out.
 
 use super::canonical::{canonical, features};
@@ -71,7 +71,7 @@ struct Marks<'a> {
     graph: &'a Graph,
     /// The embedding that a tensor of vertices is computed of, row by row; itself, if it is one.
     of: Vec<Option<NodeId>>,
-    /// Whether a node is computed of an embedding and arcs see it, or what is computed of it.
+    /// Whether a node is computed of an embedding and edges see it, or what is computed of it.
     between: Vec<bool>,
     out: Graph,
     new: Vec<NodeId>,
@@ -89,7 +89,7 @@ impl Marks<'_> {
         self.out.add(op, inputs, scope).map_err(bug)
     }
 
-    /// Finds what leads from an embedding to a tensor that arcs see.
+    /// Finds what leads from an embedding to a tensor that edges see.
     fn lead(&mut self, seen: NodeId) {
         let mut work = vec![seen];
         while let Some(id) = work.pop() {
@@ -137,7 +137,7 @@ impl Marks<'_> {
     }
 }
 
-/// Whether a node is what arcs see of their sources.
+/// Whether a node is what edges see of their sources.
 fn at_source(node: &Node) -> bool {
     matches!(node.op, Op::Take(_, End::Src)) && matches!(node.ty.rows, Rows::Edges(_))
 }
@@ -189,7 +189,7 @@ fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
 pub struct Beside {
     /// Gradients by what is computed of copies.
     pub gradient: Vec<bool>,
-    /// Sums over arcs whose halo rows are not sent at once.
+    /// Sums over edges whose halo rows are not sent at once.
     pub raw: Vec<bool>,
     /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
     pub from: Vec<Vec<NodeId>>,
@@ -243,7 +243,7 @@ fn gradients(graph: &Graph) -> Vec<bool> {
     found
 }
 
-/// Sums over arcs of which the halo rows are still needed.
+/// Sums over edges of which the halo rows are still needed.
 fn raw(graph: &Graph) -> Vec<bool> {
     let mut raw = vec![false; graph.nodes.len()];
     for (id, node) in graph.iter().rev() {
@@ -291,7 +291,7 @@ pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
 }
 
 impl Region<'_> {
-    /// Lets gradients that arcs bring to what they see go back to the rows' owners, as far as the rows were sent, and keeps
+    /// Lets gradients that edges bring to what they see go back to the rows' owners, as far as the rows were sent, and keeps
     /// the others where something needs them.
     pub fn hand_back(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let graph = self.graph;

@@ -27,7 +27,7 @@ pub struct Embeddings {
     pub from: Vec<Vec<NodeId>>,
     /// Gradients by what is computed of copies, in halo rows too.
     pub gradient: Vec<bool>,
-    /// Sums over arcs whose halo rows are not sent at once.
+    /// Sums over edges whose halo rows are not sent at once.
     pub raw: Vec<bool>,
 }
 
@@ -84,7 +84,7 @@ impl Embeddings {
     }
 }
 
-/// What lies between the tensors that blends keep and those that arcs see: for each node the one that is
+/// What lies between the tensors that blends keep and those that edges see: for each node the one that is
 /// kept, or was.
 fn between(graph: &Graph) -> Vec<Vec<NodeId>> {
     let mut from = vec![Vec::new(); graph.nodes.len()];
@@ -224,7 +224,7 @@ impl Region<'_> {
         }
     }
 
-    /// Lets what arcs see of blends be computed for halo rows of what is kept, which travel.
+    /// Lets what edges see of blends be computed for halo rows of what is kept, which travel.
     pub fn keep_blends(&mut self, lowerer: &Lowerer) {
         if lowerer.distributed {
             self.embeddings.from = between(self.graph);

@@ -64,7 +64,7 @@ impl Lowerer {
                 ("relation_degree".to_owned(), role, ty, self.extent(ty))
             }
             Input::Fresh(_) => {
-                let why = "which arcs are fresh is not known to kernels";
+                let why = "which edges are fresh is not known to kernels";
                 return Err(LowerError::Internal(why.to_owned()));
             }
         };

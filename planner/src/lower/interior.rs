@@ -2,7 +2,7 @@
 //!
 //! Before a kernel that reads halo rows they have to be here, though most of its rows may need none of them; and
 //! before halo rows are sent to their owners all rows have to be summed, though the own ones stay. So such a kernel is
-//! launched twice: over the own rows that no arc of another rank's vertex leads to ([`Grain::Reach`]; a rank numbers
+//! launched twice: over the own rows that no edge of another rank's vertex leads to ([`Grain::Reach`]; a rank numbers
 //! them first) and over the others, or over the own rows and over halo rows. [`super::overlap`] then puts the one
 //! while messages are under way and the other behind them, or before. Every row is computed as it was, in one
 //! go, so numbers stay the same; what sums over rows is not cut.
@@ -66,7 +66,7 @@ fn chunk(rows: Vertices, index: u32) -> Chunk {
     let even = Even {
         rows,
         grain: Grain::Reach,
-        arcs: None,
+        edges: None,
     };
     even.chunk(index, 2)
 }
@@ -83,7 +83,7 @@ struct Cut {
 struct Late {
     /// Tensors whose halo rows come by messages, or are computed of such.
     halos: BTreeSet<Ref>,
-    /// Results of kernels that are cut, by own rows or by arcs into them.
+    /// Results of kernels that are cut, by own rows or by edges into them.
     results: BTreeSet<Ref>,
 }
 
@@ -109,7 +109,7 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Option<Cut>> {
 }
 
 impl Late {
-    /// A kernel by rows of which some wait for messages: own rows with the arcs into them, or own and halo rows.
+    /// A kernel by rows of which some wait for messages: own rows with the edges into them, or own and halo rows.
     fn launch(&self, launch: &Launch, program: &Program) -> Option<Cut> {
         let kernel = free(launch, program)?;
         let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
@@ -173,7 +173,7 @@ fn free<'a>(launch: &Launch, program: &'a Program) -> Option<&'a Kernel> {
     (whole && !kernel.body.sums_rows()).then_some(kernel)
 }
 
-/// Whether a kernel sums what arcs bring to their sources and the sums of halo rows are then sent to their owners,
+/// Whether a kernel sums what edges bring to their sources and the sums of halo rows are then sent to their owners,
 /// before anything else uses them.
 fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
     let to_source = |kernel: &Kernel| matches!(kernel.body, Body::Gather { to: End::Src, .. });

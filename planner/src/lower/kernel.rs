@@ -87,7 +87,7 @@ impl Builder {
                     let a = self.tree(region, expr, node.inputs[0])?;
                     expr.push(Scalar::Unary(*op, a))
                 }
-                // Where arcs are not fresh, the other factor is 0: see `phases`.
+                // Where edges are not fresh, the other factor is 0: see `phases`.
                 Op::Binary(op) => {
                     if let Some(other) = fresh(region.graph, id) {
                         return self.tree(region, expr, other);
@@ -158,7 +158,7 @@ impl Builder {
         Ok(value)
     }
 
-    /// One of so many heads, so far apart, that a node names for each arc.
+    /// One of so many heads, so far apart, that a node names for each edge.
     pub fn head(
         &mut self,
         region: &Region<'_>,
@@ -274,7 +274,7 @@ impl Builder {
     }
 }
 
-/// The other factor of a product with the indicator of fresh arcs.
+/// The other factor of a product with the indicator of fresh edges.
 pub fn fresh(graph: &Graph, id: NodeId) -> Option<NodeId> {
     let node = graph.node(id);
     let is_fresh = |id: &NodeId| matches!(graph.node(*id).op, Op::Input(Input::Fresh(_)));

@@ -1,7 +1,7 @@
 //! From operator graphs to a program: cutting into kernels, placing tensors in buffers.
 //!
 //! Element-wise operators are computed inside the kernels that use them; reductions over
-//! arcs, rows or columns are kernels; products go to a library with an element-wise end.
+//! edges, rows or columns are kernels; products go to a library with an element-wise end.
 //! What is the same in every epoch is computed once, in `setup`. Vertex tensors lie by
 //! rows over the ranks; a kernel that reads rows of other ranks is preceded by an exchange.
 
@@ -59,7 +59,7 @@ pub enum LowerError {
     Internal(String),
     /// Layouts for a model with more or fewer places for them.
     #[error(
-        "{found} layouts were given for {what}, but there are {expected} sets of arc tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
+        "{found} layouts were given for {what}, but there are {expected} sets of edge tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
     )]
     Layouts {
         /// What they are for.

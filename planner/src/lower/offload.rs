@@ -14,7 +14,7 @@
 //!
 //! Where what one instruction works on does not fit by itself, it runs over one chunk of its rows after the other,
 //! with as few chunks as will do, and of the tensors that it uses by rows only those of a chunk are here
-//! (`stream`). What arcs pick rows from stays whole. Where that is not enough, the ends of arcs rest on the host too, and
+//! (`stream`). What edges pick rows from stays whole. Where that is not enough, the ends of edges rest on the host too, and
 //! every kernel that walks them fetches those of a chunk (`topology`).
 //!
 //! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
@@ -40,14 +40,14 @@ use tries::Tries;
 
 /// What a rank has for the buffers of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct MemoryBudget {
     /// Its share of the data.
     pub sizes: RankSizes,
     /// Bytes of its memory that buffers may take.
     pub bytes: u64,
     /// Bytes that it lacks for what is no buffer, if it has none for these.
     pub lacking: u64,
-    /// Whether the ends of arcs take memory beside that, which buffers may take where they are fetched.
+    /// Whether the ends of edges take memory beside that, which buffers may take where they are fetched.
     pub lists: bool,
 }
 
@@ -71,7 +71,7 @@ struct Means {
     style: Style,
     /// Into how many chunks rows may be cut.
     chunks: Option<u32>,
-    /// Whether the ends of arcs rest on the host too.
+    /// Whether the ends of edges rest on the host too.
     lists: bool,
 }
 
@@ -99,8 +99,8 @@ struct Candidate {
 ///
 /// # Errors
 /// How much is missing when there is nothing left to move.
-pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Short> {
-    offload_counted(programs, rooms, &mut 0)
+pub fn offload(programs: &[Program], budgets: &[MemoryBudget]) -> Result<Vec<Program>, Short> {
+    offload_counted(programs, budgets, &mut 0)
 }
 
 /// As [`offload`]; `looks` grows by how often it is found what some programs take, which is what the time goes to.
@@ -109,19 +109,23 @@ pub fn offload(programs: &[Program], rooms: &[Room]) -> Result<Vec<Program>, Sho
 /// As [`offload`].
 pub fn offload_counted(
     programs: &[Program],
-    rooms: &[Room],
+    budgets: &[MemoryBudget],
     looks: &mut u32,
 ) -> Result<Vec<Program>, Short> {
-    let programs = fitted(programs, rooms, looks)?;
-    for (program, room) in programs.iter().zip(rooms) {
-        check(program, None, Some(room.sizes), "offloading");
+    let programs = fitted(programs, budgets, looks)?;
+    for (program, budget) in programs.iter().zip(budgets) {
+        check(program, None, Some(budget.sizes), "offloading");
     }
     Ok(programs)
 }
 
-fn fitted(programs: &[Program], rooms: &[Room], looks: &mut u32) -> Result<Vec<Program>, Short> {
-    let counts = stream::counts(programs, rooms);
-    let mut tries = Tries::new(programs, rooms, looks);
+fn fitted(
+    programs: &[Program],
+    budgets: &[MemoryBudget],
+    looks: &mut u32,
+) -> Result<Vec<Program>, Short> {
+    let counts = stream::counts(programs, budgets);
+    let mut tries = Tries::new(programs, budgets, looks);
     let means = |style, chunks, lists| Means {
         style,
         chunks,
@@ -301,7 +305,7 @@ impl<'a> Place<'a> {
 
 /// Whether a buffer lives as long as the program and may do so on the host.
 fn has_home(buffer: &Buffer) -> bool {
-    // Types of arcs stay: they pick places, and are known by their role.
+    // Types of edges stay: they pick places, and are known by their role.
     let kind = matches!(
         buffer.role,
         Role::Features

@@ -1,11 +1,11 @@
 //! The instructions of an epoch of a stage in four lists: before, over the chunks forward, over the chunks
 //! backward, and after (GNNPipe, section 3.1).
 //!
-//! Whatever works row by row goes with the chunks. What arcs read of other vertices must be there: rows of a
-//! blend are histories until their chunk's turn, and gradients that arcs with fresh values bring are 0
-//! until theirs, which is what an arc adds that does not count. So no kernel knows which arcs are fresh. What
-//! arcs read otherwise is computed before, for all rows, and what the backward pass has to collect from
-//! all arcs is computed after. Where the backward pass reads once more what arcs saw, a chunk's rows are made
+//! Whatever works row by row goes with the chunks. What edges read of other vertices must be there: rows of a
+//! blend are histories until their chunk's turn, and gradients that edges with fresh values bring are 0
+//! until theirs, which is what an edge adds that does not count. So no kernel knows which edges are fresh. What
+//! edges read otherwise is computed before, for all rows, and what the backward pass has to collect from
+//! all edges is computed after. Where the backward pass reads once more what edges saw, a chunk's rows are made
 //! histories again at the end of its turn: the order is reversed, so that each chunk finds what it found forward;
 //! and what becomes history waits until nothing reads the one before it. Sums over rows wait until after: the backward chunks do only what the stage
 //! before waits for, so the last stages work on weights while the first ones still get gradients.
@@ -21,7 +21,7 @@ use crate::lower::region::{Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body};
-use gnnc_ir::program::{BufferId, Extent, Instr, Neighbour, Passage, Ref};
+use gnnc_ir::program::{BufferId, Extent, Instr, Neighbour, Ref, StageMessage};
 use gnnc_ir::{Rows, Type};
 use order::{Order, Phase, reads, writes};
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub struct Emitted {
     pub before: Vec<Instr>,
     /// All others.
     pub code: Vec<Instr>,
-    /// The places in `code` of kernels that collect what fresh arcs bring.
+    /// The places in `code` of kernels that collect what fresh edges bring.
     pub fresh: Vec<usize>,
     /// What comes from other stages and goes there.
     pub borders: Borders,
@@ -179,16 +179,16 @@ fn between(
     [received, sent]: [&Vec<Ref>; 2],
     body: Vec<Instr>,
 ) -> Vec<Instr> {
-    let passage = |with, tensors: &Vec<Ref>| {
+    let stage_message = |with, tensors: &Vec<Ref>| {
         let tensors = tensors.clone();
-        (!tensors.is_empty()).then_some(Passage { with, tensors })
+        (!tensors.is_empty()).then_some(StageMessage { with, tensors })
     };
-    let receive = passage(from, received).map(Instr::Receive);
-    let send = passage(to, sent).map(Instr::Send);
+    let receive = stage_message(from, received).map(Instr::Receive);
+    let send = stage_message(to, sent).map(Instr::Send);
     receive.into_iter().chain(body).chain(send).collect()
 }
 
-/// Instructions with whether they collect what fresh arcs bring. A loss becomes two: its derivative row by
+/// Instructions with whether they collect what fresh edges bring. A loss becomes two: its derivative row by
 /// row, and the number, which is a sum.
 fn split_loss(code: Vec<Instr>, fresh: &[usize]) -> Vec<(Instr, bool)> {
     let mut out = Vec::with_capacity(code.len() + 1);
@@ -256,7 +256,7 @@ mod tests {
     use gnnc_ir::Graph;
     use gnnc_ir::program::Role;
 
-    /// A run that keeps rows of `from`, and one whose arcs see those of the history.
+    /// A run that keeps rows of `from`, and one whose edges see those of the history.
     fn two_runs(shared: bool) -> Vec<Instr> {
         let place = Ranks { ranks: 1, rank: 0 };
         let mut lowerer = Lowerer::new(&Graph::body(1, Vec::new()), false, place);

@@ -26,7 +26,7 @@ impl Region<'_> {
             .first()
             .copied()
             .ok_or_else(|| LowerError::Internal(format!("{g}, {}, has no operand", node.op)))?;
-        // What arcs bring to one of several heads is computed without the others.
+        // What edges bring to one of several heads is computed without the others.
         let (operand, head) = match (&node.op, graph.node(operand)) {
             (Op::Gather(_, _, Reduce::Sum), place) if self.value(operand).is_none() => {
                 match place.op {
@@ -249,7 +249,7 @@ impl Region<'_> {
         }
     }
 
-    /// Whether an arc tensor that a kernel computes has a factor that is 0 where arcs are not fresh.
+    /// Whether an edge tensor that a kernel computes has a factor that is 0 where edges are not fresh.
     fn collects_fresh(&self, id: NodeId) -> bool {
         let node = self.graph.node(id);
         let inner = pointwise(&node.op) && !matches!(node.op, Op::Take(..));
@@ -257,7 +257,7 @@ impl Region<'_> {
             || (inner && node.inputs.iter().any(|id| self.collects_fresh(*id)))
     }
 
-    /// A tensor that arcs see in two versions: earlier rows are written before the epoch's chunks, current
+    /// A tensor that edges see in two versions: earlier rows are written before the epoch's chunks, current
     /// ones over them, and what is kept goes to its history.
     pub fn blend(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let graph = self.graph;

@@ -89,7 +89,7 @@ pub struct Region<'a> {
     pub code: Vec<Instr>,
     /// Instructions that fill blends with rows of earlier epochs.
     pub before: Vec<Instr>,
-    /// Places in `code` of kernels that collect what fresh arcs bring.
+    /// Places in `code` of kernels that collect what fresh edges bring.
     pub fresh: Vec<usize>,
     /// Bound arguments, by argument number.
     pub args: Vec<Value>,
@@ -435,7 +435,7 @@ pub fn launch_rows(ty: Type) -> Extent {
     }
 }
 
-/// Whether a kernel over elements of a type walks arcs.
+/// Whether a kernel over elements of a type walks edges.
 pub fn over(ty: Type) -> Over {
     ty.rows.edge_set().map_or(Over::Rows, Over::Edges)
 }

@@ -11,7 +11,7 @@ use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{History, Input, Op};
 use gnnc_ir::program::{
-    BufferId, Extent, Instr, METRICS, Neighbour, Passage, Pipeline, Program, Ref, Role,
+    BufferId, Extent, Instr, METRICS, Neighbour, Pipeline, Program, Ref, Role, StageMessage,
 };
 use gnnc_ir::{Rows, Type};
 
@@ -97,10 +97,10 @@ fn step(
     Ok(step)
 }
 
-/// The same graph in which sums over all arcs are of sums for each vertex: what arcs see is known chunk by
+/// The same graph in which sums over all edges are of sums for each vertex: what edges see is known chunk by
 /// chunk, and the sum over all chunks comes after them.
 fn by_vertex(graph: &Graph) -> Result<Graph, LowerError> {
-    let bug = |e| LowerError::Internal(format!("sums over arcs: {e}"));
+    let bug = |e| LowerError::Internal(format!("sums over edges: {e}"));
     let mut out = graph.clone_without_nodes();
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
@@ -214,8 +214,8 @@ fn arguments(lowerer: &mut Lowerer, types: &[Type]) -> Vec<Value> {
     values
 }
 
-fn passage(with: Neighbour, tensors: Vec<Ref>) -> Option<Passage> {
-    (!tensors.is_empty()).then_some(Passage { with, tensors })
+fn stage_message(with: Neighbour, tensors: Vec<Ref>) -> Option<StageMessage> {
+    (!tensors.is_empty()).then_some(StageMessage { with, tensors })
 }
 
 /// A run of layers without dropout or histories.
@@ -286,8 +286,8 @@ impl Exact {
             }
             values.push(region.plain(lowerer, *id)?);
         }
-        let before = passage(Neighbour::Previous, received).map(Instr::Receive);
-        let after = passage(Neighbour::Next, refs).map(Instr::Send);
+        let before = stage_message(Neighbour::Previous, received).map(Instr::Receive);
+        let after = stage_message(Neighbour::Next, refs).map(Instr::Send);
         let code = before.into_iter().chain(region.code).chain(after).collect();
         Ok((code, values))
     }

@@ -2,7 +2,7 @@
 //!
 //! A tensor by rows of vertices does, wherever it comes from: activations and their gradients, dense features, what
 //! is kept for the backward pass, histories, and so the messages that its rows make. In 32 bits stay parameters,
-//! their gradients and optimizer states, the logits and their gradient, values of arcs (softmax keeps scores in its
+//! their gradients and optimizer states, the logits and their gradient, values of edges (softmax keeps scores in its
 //! result), and rows of fewer than [`NARROW`] numbers: degrees, scores, norms, whose errors many columns would share
 //! and which take little room. So do sparse features, most of whose bytes are their places.
 //!
@@ -190,8 +190,8 @@ impl Classes {
                 }
             }
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.instr(of, &transfer.what),
-            Instr::Send(passage) | Instr::Receive(passage) => {
-                (passage.tensors.iter()).for_each(|r| self.moves(of, r.buffer));
+            Instr::Send(stage_message) | Instr::Receive(stage_message) => {
+                (stage_message.tensors.iter()).for_each(|r| self.moves(of, r.buffer));
             }
             Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => self.list(of, body),
             Instr::SparseMatMul { b, out, .. } => {
@@ -223,7 +223,7 @@ impl Classes {
                 let ends = [(at, Neighbour::Next), (next, Neighbour::Previous)];
                 let [up, mut down] = ends.map(|(n, with)| {
                     let (mut sent, mut received) = (Vec::new(), Vec::new());
-                    passages(programs[n].list(phase), with, &mut sent, &mut received);
+                    stage_messages(programs[n].list(phase), with, &mut sent, &mut received);
                     [sent, received]
                 });
                 down.reverse();
@@ -257,7 +257,7 @@ impl Classes {
 }
 
 /// The tensors that a list sends to a stage, and those that it receives from it, in order.
-fn passages(
+fn stage_messages(
     instrs: &[Instr],
     other: Neighbour,
     sent: &mut Vec<BufferId>,
@@ -266,12 +266,14 @@ fn passages(
     let ids = |tensors: &[Ref]| tensors.iter().map(|r| r.buffer).collect::<Vec<_>>();
     for instr in instrs {
         match instr {
-            Instr::Send(passage) if passage.with == other => sent.extend(ids(&passage.tensors)),
-            Instr::Receive(passage) if passage.with == other => {
-                received.extend(ids(&passage.tensors));
+            Instr::Send(stage_message) if stage_message.with == other => {
+                sent.extend(ids(&stage_message.tensors))
+            }
+            Instr::Receive(stage_message) if stage_message.with == other => {
+                received.extend(ids(&stage_message.tensors));
             }
             Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
-                passages(body, other, sent, received);
+                stage_messages(body, other, sent, received);
             }
             _ => {}
         }

@@ -5,13 +5,13 @@ use gnnc_ir::program::RankSizes;
 use gnnc_ir::workload::{PartLoad, Workload};
 use std::collections::BTreeMap;
 
-/// What a chunk has of a rank's rows and arcs; all chunks together have 1 of each.
+/// What a chunk has of a rank's rows and edges; all chunks together have 1 of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChunkShare {
     /// Of the vertices.
     pub rows: f64,
-    /// Of the arcs into them.
-    pub arcs: f64,
+    /// Of the edges into them.
+    pub edges: f64,
     /// Of the features' non-zeros.
     pub nonzeros: f64,
 }
@@ -22,7 +22,7 @@ impl ChunkShare {
         let share = 1.0 / f64::from(count.max(1));
         Self {
             rows: share,
-            arcs: share,
+            edges: share,
             nonzeros: share,
         }
     }
@@ -34,7 +34,7 @@ impl ChunkShare {
             inner: share(sizes.inner, self.rows),
             train: share(sizes.train, self.rows),
             halo: share(sizes.halo, self.rows),
-            edges: share(sizes.edges, self.arcs),
+            edges: share(sizes.edges, self.edges),
             feature_nonzeros: share(sizes.feature_nonzeros, self.nonzeros),
             ..*sizes
         }
@@ -49,7 +49,7 @@ pub fn chunk_shares(workload: &Workload) -> BTreeMap<u32, Vec<ChunkShare>> {
         let of = |part: u64, all: u64| part as f64 / all.max(1) as f64;
         let share = |load: &PartLoad| ChunkShare {
             rows: of(load.inner, workload.vertices),
-            arcs: of(load.edges, workload.edges),
+            edges: of(load.edges, workload.edges),
             nonzeros: of(load.feature_nonzeros, workload.feature_nonzeros),
         };
         Some((count, summary.parts.iter().map(share).collect()))

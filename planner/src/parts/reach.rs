@@ -6,20 +6,20 @@ use gnnc_ir::program::{RankSizes, Reach};
 /// Halvings of an interval that find a share to more digits than anything here has.
 const HALVINGS: u32 = 50;
 
-/// What needs nothing of other ranks, as shares: of the vertices, of the arcs into them, and of the arcs.
+/// What needs nothing of other ranks, as shares: of the vertices, of the edges into them, and of the edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Within {
     rows: f64,
-    arcs: f64,
-    /// Arcs from other parts.
+    edges: f64,
+    /// Edges from other parts.
     far: f64,
 }
 
 impl Within {
-    /// As if every arc came from another part with the same probability, the one that gives the replication factor, and
-    /// each of the others were as likely as the next. That is right for rows and arcs into them, but for fewer arcs
+    /// As if every edge came from another part with the same probability, the one that gives the replication factor, and
+    /// each of the others were as likely as the next. That is right for rows and edges into them, but for fewer edges
     /// from other parts than METIS leaves, whose vertices read several rows of another part and the same ones; there are
-    /// at most as many as arcs into rows that are not within. What is taken is the geometric mean of both.
+    /// at most as many as edges into rows that are not within. What is taken is the geometric mean of both.
     pub(super) fn of(degrees: &Degrees, alpha: f64, ranks: f64) -> Self {
         let others = (ranks - 1.0).max(1.0);
         let read = |far: f64| others * (1.0 - degrees.mean_of(|d| (1.0 - far / others).powf(d)));
@@ -34,19 +34,19 @@ impl Within {
         }
         let far = if alpha <= 0.0 { 0.0 } else { high };
         let mean = degrees.mean_of(|d| d);
-        let arcs = degrees.mean_of(|d| d * (1.0 - far).powf(d));
-        let arcs = if mean > 0.0 { arcs / mean } else { 0.0 };
+        let edges = degrees.mean_of(|d| d * (1.0 - far).powf(d));
+        let edges = if mean > 0.0 { edges / mean } else { 0.0 };
         Self {
             rows: degrees.mean_of(|d| (1.0 - far).powf(d)),
-            arcs,
-            far: (far * (1.0 - arcs).max(0.0)).sqrt(),
+            edges,
+            far: (far * (1.0 - edges).max(0.0)).sqrt(),
         }
     }
 
-    /// The same of a rank. What it has of the arcs, more or less than the others, changes nothing of the shares.
+    /// The same of a rank. What it has of the edges, more or less than the others, changes nothing of the shares.
     pub(super) fn reach(&self, sizes: &RankSizes) -> Reach {
         let share = |of: u64, share: f64| (of as f64 * share).round() as u64;
-        let interior_edges = share(sizes.edges, self.arcs).min(sizes.edges);
+        let interior_edges = share(sizes.edges, self.edges).min(sizes.edges);
         Reach {
             interior: share(sizes.inner, self.rows).min(sizes.inner),
             interior_edges,
@@ -81,10 +81,10 @@ mod tests {
             w.origin = Origin::Measured;
             (w.max_degree, w.degree_histogram) = (largest, histogram.to_vec());
             let degrees = Degrees::of(&w);
-            for (ranks, alpha, [rows, arcs, far]) in parts {
+            for (ranks, alpha, [rows, edges, far]) in parts {
                 let found = Within::of(&degrees, alpha, ranks);
                 assert!((found.rows - rows).abs() < 0.02, "{ranks}: {found:?}");
-                assert!((found.arcs - arcs).abs() < 0.03, "{ranks}: {found:?}");
+                assert!((found.edges - edges).abs() < 0.03, "{ranks}: {found:?}");
                 let off = found.far / far;
                 assert!((0.5..2.0).contains(&off), "{ranks}: {found:?}");
             }

@@ -49,7 +49,7 @@ pub(super) fn replication(
         };
     }
     if !known.is_empty() {
-        // No partition reads more copies than every arc from another part.
+        // No partition reads more copies than every edge from another part.
         let most = (k - 1.0).min(workload.edges as f64 / workload.vertices as f64);
         let alpha = interpolate(&known, k);
         let largest = known
@@ -164,24 +164,24 @@ impl Degrees {
         }
     }
 
-    /// Arcs of a part over the mean of k parts, if it has the vertices with the largest degrees.
+    /// Edges of a part over the mean of k parts, if it has the vertices with the largest degrees.
     pub fn worst(&self, k: f64) -> f64 {
         let mut groups = self.groups.clone();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let (mut open, mut arcs) = (1.0 / k, 0.0);
+        let (mut open, mut edges) = (1.0 / k, 0.0);
         for (share, degree) in groups {
             let taken = share.min(open);
-            arcs += taken * degree;
+            edges += taken * degree;
             open -= taken;
         }
         match self.mean {
-            mean if mean > 0.0 => arcs * k / mean,
+            mean if mean > 0.0 => edges * k / mean,
             _ => 1.0,
         }
     }
 
     /// The share of the vertices that the first chunks of a graph read, which have a share `x` of the
-    /// vertices: those that are among them, and those at the other end of an arc, as if arcs led
+    /// vertices: those that are among them, and those at the other end of an edge, as if edges led
     /// anywhere. All of `x` if no degrees are known.
     pub fn read(&self, x: f64) -> f64 {
         let x = x.clamp(0.0, 1.0);

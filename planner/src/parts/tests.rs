@@ -90,7 +90,7 @@ fn the_histogram_is_enough_for_random_parts() {
     }
 }
 
-/// Arcs of the largest part over the mean, METIS with seed 0 (`gnnc graph stats --parts 2,8,64`): the estimate
+/// Edges of the largest part over the mean, METIS with seed 0 (`gnnc graph stats --parts 2,8,64`): the estimate
 /// from the histogram is within a factor of 2.3, and no more than the largest degrees allow.
 #[test]
 fn edges_of_metis_parts_are_estimated_from_the_histogram() {

@@ -1,5 +1,5 @@
 //! Graph parallelism (GNNPipe's baseline, DGL): every rank owns a part of the vertices and
-//! their in-arcs. Rows that an aggregation reads from other parts are exchanged before it,
+//! their in-edges. Rows that an aggregation reads from other parts are exchanged before it,
 //! their gradients return to the owners after its backward; weights are replicated and
 //! their gradients added over the ranks once an epoch.
 

@@ -1,7 +1,7 @@
 //! Broadcast with skipping (SANCUS, section 3): block rows of embeddings go to everybody, but for blocks of
 //! which the others have copies that are fresh enough by a rule. Gradients move, unless they are to stop at copies. The copies make it
 //! another function than the model's (relaxation *stale*). Of a block every reader may be sent only the rows that it has
-//! arcs from, with the same rule: fewer, and none of the others is ever read. Gradients of rows that
+//! edges from, with the same rule: fewer, and none of the others is ever read. Gradients of rows that
 //! were not sent may be left out too.
 
 use crate::lower::{LowerError, Training, by_embeddings};

@@ -1,4 +1,4 @@
-//! Reductions over arcs: what can be pulled out of them.
+//! Reductions over edges: what can be pulled out of them.
 
 use super::{Class, Found, Rule, View, add, apply, gather_sum, mul, take};
 use egg::Id;
@@ -10,8 +10,8 @@ use gnnc_ir::{Binary, Op, Unary};
 pub(super) const RULES: &[Rule] = &[
     Rule { name: "gather-dst-factor", class: Class::Exact, default: true,
         says: "gather_sum(m * take(s)) = gather_sum(m) * s",
-        condition: "gathered and taken at the same end of the same arcs; s is finite",
-        source: "normalisation factoring: the factor is the same for all arcs of a sum",
+        condition: "gathered and taken at the same end of the same edges; s is finite",
+        source: "normalisation factoring: the factor is the same for all edges of a sum",
         search: gather_dst_factor },
     Rule { name: "gather-const-factor", class: Class::Exact, default: true,
         says: "gather_sum(m * c) = gather_sum(m) * c",
@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         search: gather_add },
     Rule { name: "gather-own", class: Class::Exact, default: true,
         says: "gather_sum(take(s)) = degree * s",
-        condition: "gathered and taken at the same end of the same arcs; s is finite",
+        condition: "gathered and taken at the same end of the same edges; s is finite",
         source: "a sum of equal terms",
         search: gather_own },
     Rule { name: "mean-as-sum", class: Class::Exact, default: true,
@@ -41,8 +41,8 @@ fn gather_dst_factor(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     };
     for pair in view.factors(kids[0]) {
         for (of, from, s) in view.takes(pair.b) {
-            // An infinite factor of a vertex without arcs would turn its 0 into NaN.
-            if (of, from) == (set, end) && view.known(s).finite && view.on_arcs(pair.a) {
+            // An infinite factor of a vertex without edges would turn its 0 into NaN.
+            if (of, from) == (set, end) && view.known(s).finite && view.on_edges(pair.a) {
                 found.push(
                     gather_sum(set, end, pair.of(pair.a, take(of, from, s))),
                     pair.of(gather_sum(set, end, pair.a), s),
@@ -58,7 +58,7 @@ fn gather_const_factor(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found)
     };
     for pair in view.factors(kids[0]) {
         let (m, c) = (pair.a, pair.b);
-        if view.one_row(c) && view.on_arcs(m) && view.known(c).finite {
+        if view.one_row(c) && view.on_edges(m) && view.known(c).finite {
             found.push(
                 gather_sum(set, end, pair.of(m, c)),
                 pair.of(gather_sum(set, end, m), c),

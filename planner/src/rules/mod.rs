@@ -175,7 +175,7 @@ impl<'a> View<'a> {
         self.egraph.lookup(ENode::op(op, kids)).is_some()
     }
 
-    /// The vertex values whose rows a class takes: `(arcs, end, operand)`.
+    /// The vertex values whose rows a class takes: `(edges, end, operand)`.
     fn takes(&self, class: Id) -> impl Iterator<Item = (EdgeSet, End, Id)> + use<'a> {
         self.nodes(class).filter_map(|(op, kids)| match op {
             Op::Take(set, end) => Some((*set, *end, kids[0])),
@@ -203,7 +203,7 @@ impl<'a> View<'a> {
         self.ty(class).rows == Rows::Fixed(1)
     }
 
-    fn on_arcs(&self, class: Id) -> bool {
+    fn on_edges(&self, class: Id) -> bool {
         matches!(self.ty(class).rows, Rows::Edges(_))
     }
 }

@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         search: div_as_mul },
     Rule { name: "degree-guard", class: Class::Exact, default: true,
         says: "take_src(out_degree) = take_src(max(out_degree, 1)), and for dst and in_degree",
-        condition: "degree and arcs are of one plain edge set: whoever has an arc has a degree",
+        condition: "degree and edges are of one plain edge set: whoever has an edge has a degree",
         source: "makes a degree without self loops positive",
         search: degree_guard },
 ];
@@ -47,7 +47,7 @@ fn mul_regroup(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     let outer = |id: Id| view.one_row(id) || at_dst(id).next().is_some();
     for first in both(Binary::Mul, kids) {
         let x = first.a;
-        if !view.on_arcs(first.b) {
+        if !view.on_edges(first.b) {
             continue;
         }
         for second in view.factors(first.b) {

@@ -8,7 +8,7 @@ use gnnc_ir::Op;
 pub(super) const RULES: &[Rule] = &[
     Rule { name: "slice-gather", class: Class::Exact, default: true,
         says: "gather(m)[:, i..j] = gather(m[:, i..j])",
-        condition: "any reduction over arcs, the mean included",
+        condition: "any reduction over edges, the mean included",
         source: "aggregation works column by column (NeutronTP's tensor parallelism)",
         search: slice_gather },
     Rule { name: "slice-take", class: Class::Exact, default: true,

@@ -1,4 +1,4 @@
-//! Work on arcs that can be done on vertices, attention above all.
+//! Work on edges that can be done on vertices, attention above all.
 
 use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, slice_cols, sum, take};
 use egg::Id;
@@ -25,22 +25,22 @@ pub(super) const RULES: &[Rule] = &[
         search: scale_take },
     Rule { name: "pointwise-take", class: Class::Exact, default: true,
         says: "f(take(x)) = take(f(x)), f(take(x), take(y)) = take(f(x, y)), f(take(x), c) = take(f(x, c))",
-        condition: "element-wise and not dropout; takes of one end of the same arcs; c is one row, f no product then; f is finite on vertices",
+        condition: "element-wise and not dropout; takes of one end of the same edges; c is one row, f no product then; f is finite on vertices",
         source: "copying rows commutes with element-wise functions",
         search: pointwise_take },
     Rule { name: "sum-take", class: Class::Exact, default: true,
         says: "reduce_sum(take(x)) = take(reduce_sum(x))",
-        condition: "sums columns or heads, not arcs",
+        condition: "sums columns or heads, not edges",
         source: "copying rows commutes with functions of a row",
         search: sum_take },
     Rule { name: "reduce-take", class: Class::Exact, default: true,
         says: "reduce(take(x)) = take(reduce(x))",
-        condition: "reduces columns or heads, not arcs, by anything but a sum",
+        condition: "reduces columns or heads, not edges, by anything but a sum",
         source: "copying rows commutes with functions of a row",
         search: reduce_take },
     Rule { name: "concat-take", class: Class::Exact, default: true,
         says: "concat(take(x), take(y), ..) = take(concat(x, y, ..))",
-        condition: "takes of one end of the same arcs",
+        condition: "takes of one end of the same edges",
         source: "copying rows commutes with functions of a row",
         search: concat_take },
     Rule { name: "reshape-take", class: Class::Exact, default: true,
@@ -95,7 +95,7 @@ fn reduce_concat(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
-/// A vertex without arcs is never taken; its value must not become infinite by moving there.
+/// A vertex without edges is never taken; its value must not become infinite by moving there.
 fn finite(view: &View<'_>, term: &Term) -> bool {
     view.known_of(term).is_some_and(|known| known.finite)
 }

@@ -240,7 +240,7 @@ impl Priced<'_> {
                 }
             }
             Main::Bubble if self.parts.edge_imbalance > 1.0 => format!(
-                "; the largest part has {:.2} times the mean of the arcs",
+                "; the largest part has {:.2} times the mean of the edges",
                 self.parts.edge_imbalance
             ),
             Main::Bubble => String::new(),

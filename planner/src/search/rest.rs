@@ -3,7 +3,7 @@
 use super::{PlanRequest, Ready};
 use crate::lower::offload::{Short, offload};
 use crate::parts::Parts;
-use crate::simulate::{host_memory, rooms};
+use crate::simulate::{budgets, host_memory};
 use gnnc_ir::plan::Host;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::traffic::moved;
@@ -20,13 +20,13 @@ pub fn rest(programs: &[Program], parts: &Parts, device: Bytes) -> Result<Vec<Pr
         let one = |program: &Program| {
             offload(
                 std::slice::from_ref(program),
-                &rooms(program, parts, device),
+                &budgets(program, parts, device),
             )
         };
         let stages: Result<Vec<Vec<Program>>, Short> = programs.iter().map(one).collect();
         return Ok(stages?.into_iter().flatten().collect());
     };
-    offload(programs, &rooms(first, parts, device))
+    offload(programs, &budgets(first, parts, device))
 }
 
 /// What all ranks do with their hosts in an epoch, and what rests there in the node where most does; none if
@@ -67,8 +67,8 @@ impl Ready {
         };
         let device = request.cluster.device.memory;
         let full = |program: &Program| {
-            let rooms = rooms(program, &self.parts, device);
-            rooms.iter().any(|room| room.bytes == 0)
+            let budgets = budgets(program, &self.parts, device);
+            budgets.iter().any(|budget| budget.bytes == 0)
         };
         let full = self.programs.iter().any(full);
         let programs = rest(&self.programs, &self.parts, device).map_err(|short| match full {

@@ -86,7 +86,7 @@ fn busy(steps: &[Step], class: usize) -> [f64; 4] {
                 all.map(|seconds| times * seconds)
             }
             // Rows that go to another stage keep nobody busy but their links.
-            Step::Passage { .. } => [0.0; 4],
+            Step::StageMessage { .. } => [0.0; 4],
         };
         sum = plus(sum, one);
     }

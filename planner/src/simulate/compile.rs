@@ -62,7 +62,7 @@ pub(super) enum Step {
     /// What is done for every chunk, in the order of the chunks; one body where they are alike.
     Chunks { count: u32, bodies: Vec<Vec<Step>> },
     /// Rows for another stage, or from one.
-    Passage {
+    StageMessage {
         at: Rc<str>,
         name: usize,
         sends: bool,
@@ -135,7 +135,7 @@ impl Step {
         match self {
             Self::Compute { .. } => false,
             Self::Transfer { .. } => true,
-            Self::Passage { .. } | Self::Move { .. } => true,
+            Self::StageMessage { .. } | Self::Move { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
             Self::Chunks { bodies, .. } => bodies.iter().flatten().any(Self::communicates),
         }
@@ -228,8 +228,8 @@ impl<'a> Compiler<'a> {
                 self.take(before);
                 Step::Chunks { count, bodies }
             }
-            Instr::Send(passage) => self.passage(passage, true, at, name),
-            Instr::Receive(passage) => self.passage(passage, false, at, name),
+            Instr::Send(stage_message) => self.stage_message(stage_message, true, at, name),
+            Instr::Receive(stage_message) => self.stage_message(stage_message, false, at, name),
             // In other epochs nothing is kept; this is the mean of all.
             Instr::Remember { .. } => {
                 let interval = self

@@ -1,6 +1,6 @@
 //! The memory of the rank that needs most.
 
-use crate::lower::offload::Room;
+use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End};
@@ -43,17 +43,17 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
 }
 
 /// What each rank of a program has for its buffers on such a device, where everything else has its place.
-pub(super) fn rooms(program: &Program, parts: &Parts, device: Bytes) -> Vec<Room> {
-    let mut rooms = Vec::new();
+pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
+    let mut budgets = Vec::new();
     each(program, parts, &|_| 1, &mut |sizes, own| {
-        rooms.push(Room {
+        budgets.push(MemoryBudget {
             sizes: *sizes,
             bytes: device.0.saturating_sub(own),
             lacking: own.saturating_sub(device.0),
             lists: true,
         });
     });
-    rooms
+    budgets
 }
 
 /// Visits the ranks that differ, with what each keeps beside buffers; of what some share, its part.
@@ -118,7 +118,9 @@ fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
             .zip(&mut waiting)
         {
             let there = |instr: &Instr| match instr {
-                Instr::Send(passage) if passage.with == *with => Some(passage.words(program)),
+                Instr::Send(stage_message) if stage_message.with == *with => {
+                    Some(stage_message.words(program))
+                }
                 _ => None,
             };
             let all = sent.iter().filter_map(there);
@@ -144,9 +146,9 @@ fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
 /// What a rank keeps besides the program's buffers.
 #[derive(Default)]
 struct Needs {
-    /// Of the own arcs and of the whole graph's, by edge set: whether they are walked, and whether by
+    /// Of the own edges and of the whole graph's, by edge set: whether they are walked, and whether by
     /// source too.
-    arcs: [[Arcs; 2]; 2],
+    edges: [[Edges; 2]; 2],
     /// Of both: into how many types they are sorted; 0 if they are not.
     types: [u32; 2],
     /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
@@ -162,9 +164,9 @@ struct Needs {
     labels: u64,
 }
 
-/// Arcs of one kind.
+/// Edges of one kind.
 #[derive(Clone, Copy, Default)]
-struct Arcs {
+struct Edges {
     /// Whether they are walked, and whether by source too.
     walked: [bool; 2],
     /// Whether their ends are kept, by destination and by source.
@@ -301,7 +303,7 @@ impl Needs {
         }
     }
 
-    /// What a kernel walks; the ends of arcs are `fetched` where they do not lie beside the buffers.
+    /// What a kernel walks; the ends of edges are `fetched` where they do not lie beside the buffers.
     fn kernel(&mut self, body: &Body, whole: bool, fetched: bool) {
         let set = match body.edge_set() {
             Some(EdgeSet::Plain) => 0,
@@ -309,14 +311,14 @@ impl Needs {
             None => return,
         };
         let by_source = matches!(body, Body::Gather { to: End::Src, .. });
-        let arcs = &mut self.arcs[usize::from(whole)][set];
-        arcs.walked[0] = true;
-        arcs.walked[1] |= by_source;
+        let edges = &mut self.edges[usize::from(whole)][set];
+        edges.walked[0] = true;
+        edges.walked[1] |= by_source;
         if let Body::TypeSum { types, .. } = body {
             self.types[usize::from(whole)] = *types;
             return;
         }
-        arcs.kept[usize::from(by_source)] |= !fetched;
+        edges.kept[usize::from(by_source)] |= !fetched;
     }
 
     /// Floats that a rank needs for messages: for each other rank the longest message to it, or all
@@ -357,19 +359,19 @@ impl Needs {
     /// What is the same on all ranks: the topology of the whole graph where it is walked, global ids
     /// of all rows and the owners' lists of them.
     fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
-        let arcs = arc_bytes(&self.arcs[1], sizes, Extent::All, sizes.vertices)
+        let edges = edge_bytes(&self.edges[1], sizes, Extent::All, sizes.vertices)
             + type_bytes(self.types[1], sizes, Extent::All);
         let ids = self.sent.iter().any(|sent| sent.redistributed > 0);
         let ids = if ids { 8 * sizes.vertices } else { 0 };
         // Ids and places of the rows that move with chunks.
         let sets = self.sets.iter().filter(|set| **set).count() as u64;
-        arcs + ids + 8 * sizes.vertices * sets
+        edges + ids + 8 * sizes.vertices * sets
     }
 
     /// Topology, split, labels and sparse features' indices of one rank.
     fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
-        let mut bytes = arc_bytes(&self.arcs[0], sizes, Extent::Inner, local)
+        let mut bytes = edge_bytes(&self.edges[0], sizes, Extent::Inner, local)
             + type_bytes(self.types[0], sizes, Extent::Inner);
         // Global ids, rows to send; labels and the split.
         bytes += 4 * local + 4 * sent;
@@ -390,22 +392,22 @@ impl Needs {
     }
 }
 
-/// The positions of the arcs into rows, by type.
+/// The positions of the edges into rows, by type.
 fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
     match types {
         0 => 0,
-        types => 8 * (u64::from(types) + 1) + 4 * sizes.rows(rows.arcs(EdgeSet::Plain)),
+        types => 8 * (u64::from(types) + 1) + 4 * sizes.rows(rows.edges(EdgeSet::Plain)),
     }
 }
 
-/// Arcs into rows, from `sources` vertices, by edge set: whether they are walked, and whether by source too.
-fn arc_bytes(sets: &[Arcs; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
-    let of_set = |(set, of): (EdgeSet, &Arcs)| {
-        let arcs = sizes.rows(rows.arcs(set));
+/// Edges into rows, from `sources` vertices, by edge set: whether they are walked, and whether by source too.
+fn edge_bytes(sets: &[Edges; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
+    let of_set = |(set, of): (EdgeSet, &Edges)| {
+        let edges = sizes.rows(rows.edges(set));
         let [kept, other_kept] = of.kept.map(u64::from);
-        let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * arcs * kept;
-        // Indices, and the position of each arc by destination.
-        let other_way = 8 * (sources + 1) + 8 * arcs * other_kept;
+        let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * edges * kept;
+        // Indices, and the position of each edge by destination.
+        let other_way = 8 * (sources + 1) + 8 * edges * other_kept;
         let [walked, by_source] = of.walked.map(u64::from);
         walked * by_destination + by_source * other_way
     };

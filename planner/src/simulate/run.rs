@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
                 bodies => bodies.iter().for_each(|body| self.all(body)),
             },
             // Between stages: see `stages`.
-            Step::Passage { .. } => {}
+            Step::StageMessage { .. } => {}
         }
     }
 
@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
 
     /// Packs rows for another stage, or unpacks those of one, in the second of two times if they were there before. `arrived` has for each class when the rows were
     /// sent and when they are there; packing waits for nothing. Gives the clocks of the classes.
-    pub fn passage(
+    pub fn stage_message(
         &mut self,
         (name, at): (usize, &str),
         with: u32,

@@ -235,7 +235,7 @@ impl Stage<'_> {
     fn advance(&mut self, number: usize, links: &Links, mails: &mut Mails) -> bool {
         let mut moved = false;
         while let Some((place, step)) = self.waiting.take().or_else(|| self.steps.next()) {
-            let Step::Passage {
+            let Step::StageMessage {
                 at,
                 name,
                 sends,
@@ -252,7 +252,7 @@ impl Stage<'_> {
             if *sends {
                 let clock = self
                     .run
-                    .passage((*name, at), other, place, packing, bytes, None);
+                    .stage_message((*name, at), other, place, packing, bytes, None);
                 let (from, free) = match with {
                     Neighbour::Next => (Neighbour::Previous, &mut self.free[0]),
                     Neighbour::Previous => (Neighbour::Next, &mut self.free[1]),
@@ -290,7 +290,7 @@ impl Stage<'_> {
                     .map(|class| latest(&class.ranks))
                     .collect();
                 self.run
-                    .passage((*name, at), other, place, packing, bytes, Some(&arrived));
+                    .stage_message((*name, at), other, place, packing, bytes, Some(&arrived));
             }
             moved = true;
         }

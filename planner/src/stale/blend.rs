@@ -42,8 +42,8 @@ impl Depths {
     }
 }
 
-/// The same graph in which arcs read blends of what was aggregated before. What comes before all
-/// aggregations is known for all vertices at once: arcs read it as it is (layer 1 of the specification).
+/// The same graph in which edges read blends of what was aggregated before. What comes before all
+/// aggregations is known for all vertices at once: edges read it as it is (layer 1 of the specification).
 pub fn blended(graph: &Graph) -> Result<Graph, StaleError> {
     let depths = Depths::new(graph);
     let mut blends = Blends {
@@ -76,7 +76,7 @@ struct Blends<'a> {
     out: Graph,
     /// By node of the graph without blends.
     new: Vec<NodeId>,
-    /// Nodes that arcs read, and their blends.
+    /// Nodes that edges read, and their blends.
     known: Vec<(NodeId, NodeId)>,
     /// Nodes that are kept, and their histories.
     histories: Vec<(NodeId, NodeId)>,
@@ -97,7 +97,7 @@ impl Blends<'_> {
         self.new[id.0 as usize]
     }
 
-    /// The blend of a node that arcs of a layer read.
+    /// The blend of a node that edges of a layer read.
     fn blend(&mut self, x: NodeId, scope: u32) -> Result<NodeId, StaleError> {
         if let Some((_, blend)) = self.known.iter().find(|(of, _)| *of == x) {
             return Ok(*blend);

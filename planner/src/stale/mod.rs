@@ -35,7 +35,7 @@ pub enum StaleError {
     Batch(String),
     /// Rows of other vertices that are read where chunks have them in another state.
     #[error(
-        "`{0}` reads rows of neighbours before or after all chunks, where they are not what the neighbours' arcs see; use another placement"
+        "`{0}` reads rows of neighbours before or after all chunks, where they are not what the neighbours' edges see; use another placement"
     )]
     Chunks(String),
     /// A parameter that layers of several stages, or runs of a stage, read.

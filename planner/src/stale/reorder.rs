@@ -22,16 +22,16 @@ pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
         let product = sums.and_then(|_| message(graph, node.inputs[0]));
         let id = match product {
             Some(found) if depths.of(found.x) > 0 => {
-                let mut arcs = out.add(found.take, &[of(found.x)], node.scope)?;
+                let mut edges = out.add(found.take, &[of(found.x)], node.scope)?;
                 for (op, other, first) in found.factors.into_iter().rev() {
                     let inputs = if first {
-                        [arcs, of(other)]
+                        [edges, of(other)]
                     } else {
-                        [of(other), arcs]
+                        [of(other), edges]
                     };
-                    arcs = out.add(op, &inputs, node.scope)?;
+                    edges = out.add(op, &inputs, node.scope)?;
                 }
-                let sum = out.add(node.op.clone(), &[arcs], node.scope)?;
+                let sum = out.add(node.op.clone(), &[edges], node.scope)?;
                 out.add(Op::MatMul, &[sum, of(found.weight)], node.scope)?
             }
             _ => {
@@ -45,7 +45,7 @@ pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
     Ok(gnnc_ir::simplify::simplify(&out))
 }
 
-/// Rows of a product at the sources of arcs, times numbers of the arcs.
+/// Rows of a product at the sources of edges, times numbers of the edges.
 struct Message {
     x: NodeId,
     weight: NodeId,

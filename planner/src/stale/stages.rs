@@ -81,7 +81,7 @@ pub fn cuts(graph: &Graph) -> Vec<Cut> {
     cuts
 }
 
-/// What has to be handed over at a place; none if that cannot be: values of arcs stay where they are.
+/// What has to be handed over at a place; none if that cannot be: values of edges stay where they are.
 fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Option<Cut> {
     let live = |id: &NodeId| last_use[id.0 as usize] >= at && depths.learned(*id);
     let nodes = (0..at as u32).map(NodeId).filter(live);
@@ -98,7 +98,7 @@ fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Op
     })
 }
 
-/// Whether every stage has a value for itself: parameters, what is computed of them, and their rows as arcs name them.
+/// Whether every stage has a value for itself: parameters, what is computed of them, and their rows as edges name them.
 fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
     let node = graph.node(id);
     let known = |id: &NodeId| !depths.learned(*id) || of_parameters(graph, depths, *id);

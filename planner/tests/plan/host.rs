@@ -109,7 +109,7 @@ fn chunks_of_copies_take_their_share() {
     let even = Even {
         rows: Vertices::Inner,
         grain: Grain::Lines,
-        arcs: None,
+        edges: None,
     };
     let mut seconds = 0.0;
     for (index, rows) in [(0, 2528), (1, 2472)] {

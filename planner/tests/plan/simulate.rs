@@ -271,7 +271,7 @@ proptest! {
 
     #[test]
     fn more_of_anything_never_costs_a_calibrated_machine_less(
-        (nodes, per_node, parts) in any_parts(), more in 1u32..100, rank in 0usize..6, arcs in 1u64..500_000,
+        (nodes, per_node, parts) in any_parts(), more in 1u32..100, rank in 0usize..6, edges in 1u64..500_000,
     ) {
         let cluster = calibrated(cluster(nodes, per_node));
         let narrow = program(parts.sizes.len() as u32, SHAPE);
@@ -281,7 +281,7 @@ proptest! {
         prop_assert!(seconds(&wide, &parts) >= least);
         let mut larger = parts.clone();
         let rank = rank % larger.sizes.len();
-        larger.sizes[rank].edges += arcs;
+        larger.sizes[rank].edges += edges;
         prop_assert!(seconds(&narrow, &larger) > least);
         let mut slower = cluster.clone();
         if let Some(measured) = &mut slower.calibration.measured {

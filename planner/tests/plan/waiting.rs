@@ -7,8 +7,8 @@ use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::{
-    Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Passage, Pipeline,
-    Product, Program, Ref, Role, Transfer,
+    Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Pipeline, Product,
+    Program, Ref, Role, StageMessage, Transfer,
 };
 use gnnc_ir::units::Seconds;
 use gnnc_ir::work::TERMS;
@@ -109,7 +109,7 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
         finish: None,
         chunk: None,
     };
-    let passage = |with| Passage {
+    let stage_message = |with| StageMessage {
         with,
         tensors: vec![at(0)],
     };
@@ -125,8 +125,8 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
         } else {
             (first, last)
         };
-        let receive = (!begins).then(|| Instr::Receive(passage(before)));
-        let send = (!ends).then(|| Instr::Send(passage(after)));
+        let receive = (!begins).then(|| Instr::Receive(stage_message(before)));
+        let send = (!ends).then(|| Instr::Send(stage_message(after)));
         let body = receive.into_iter().chain([product.clone()]).chain(send);
         let body = body.collect();
         Instr::Chunks { reverse, body }

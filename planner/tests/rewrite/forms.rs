@@ -37,7 +37,7 @@ fn gcn_becomes_an_unweighted_sum_between_row_scalings() {
     let model = models::gcn(500, &[16, 7], true);
     let form = form(&model, &facts(500));
     assert!(numbers::agree(&model, &form.graph), "{}", form.graph);
-    // rows that travel are those of the products; nothing else is taken to the arcs
+    // rows that travel are those of the products; nothing else is taken to the edges
     assert_eq!(count(&form.graph, "take"), 2, "{}", form.graph);
     assert_eq!(count(&form.graph, "[E+ x 16] = take"), 1, "{}", form.graph);
     assert_eq!(count(&form.graph, "[E+ x 7] = take"), 1, "{}", form.graph);
@@ -88,7 +88,7 @@ fn sage_splits_its_matrix_and_sends_the_narrower_product() {
 }
 
 #[test]
-fn gat_scores_arcs_by_two_numbers_of_their_ends() {
+fn gat_scores_edges_by_two_numbers_of_their_ends() {
     let model = models::gat(500, &[(8, 8), (1, 7)]);
     let form = form(&model, &facts(500));
     assert!(numbers::agree(&model, &form.graph));

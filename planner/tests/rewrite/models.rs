@@ -6,7 +6,7 @@ use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::op::{Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Type, Unary};
 
-/// The graph convolution with symmetric normalisation as an arc weight, then the product.
+/// The graph convolution with symmetric normalisation as an edge weight, then the product.
 pub fn gcn(features: u32, widths: &[u32], dropout: bool) -> Graph {
     let mut text = format!("features {features}\n");
     let mut h = "features".to_owned();
@@ -227,7 +227,7 @@ impl Writer<'_> {
         self.binary(Binary::Mul, by, x)
     }
 
-    /// The sum over neighbours and the vertex itself with symmetric normalisation on the arcs.
+    /// The sum over neighbours and the vertex itself with symmetric normalisation on the edges.
     fn propagate(&mut self, h: NodeId) -> NodeId {
         let set = EdgeSet::Looped;
         let rows = self.op(Op::Take(set, End::Src), &[h]);

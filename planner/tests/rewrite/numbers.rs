@@ -3,7 +3,7 @@
 use gnnc_ir::eval::{DropoutKey, EvalContext, Tensor, evaluate_with_args};
 use gnnc_ir::{EdgeSet, Graph, Rows, Type};
 
-/// Vertices of the data graph; vertex 5 has no arc out, vertex 6 none at all, vertex 0 none in.
+/// Vertices of the data graph; vertex 5 has no edge out, vertex 6 none at all, vertex 0 none in.
 const INDPTR: [u64; 8] = [0, 0, 2, 5, 6, 8, 11, 11];
 const INDICES: [u32; 11] = [0, 3, 0, 1, 4, 2, 1, 3, 0, 2, 4];
 
@@ -28,7 +28,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
     let context = EvalContext {
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
-        types: (0..INDICES.len()).map(|arc| (arc % 3) as u16).collect(),
+        types: (0..INDICES.len()).map(|edge| (edge % 3) as u16).collect(),
         features: tensor(Type::vertices(graph.features), 1),
         labels: (0..vertices as i32).map(|v| v % 2).collect(),
         train: (0..vertices).map(|v| v % 3 != 0).collect(),

@@ -19,7 +19,7 @@ const FACTS: Facts = Facts {
     train: true,
 };
 
-/// Types of the arcs of [`numbers`].
+/// Types of the edges of [`numbers`].
 const RELATIONS: Relations = Relations {
     count: 3,
     all: false,

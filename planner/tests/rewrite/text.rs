@@ -159,7 +159,7 @@ fn ty(text: &str) -> Type {
     }
 }
 
-/// An operator; a name that ends with `+` works on the arcs with self loops.
+/// An operator; a name that ends with `+` works on the edges with self loops.
 fn operator(name: &str, words: &mut Vec<&str>) -> Op {
     let (base, set) = match name.strip_suffix('+') {
         Some(base) => (base, EdgeSet::Looped),
@@ -168,7 +168,7 @@ fn operator(name: &str, words: &mut Vec<&str>) -> Op {
     let end = |words: &mut Vec<&str>| match words.pop().unwrap() {
         "src" => End::Src,
         "dst" => End::Dst,
-        other => panic!("`{other}` is no end of an arc"),
+        other => panic!("`{other}` is no end of an edge"),
     };
     let reduce = |words: &mut Vec<&str>| match words.pop().unwrap() {
         "sum" => Reduce::Sum,

@@ -4,11 +4,11 @@
 #[path = "../../tests/network/mod.rs"]
 mod network;
 
-use crate::crew::{Crew, Workers};
-use crate::moment::Moment;
 use crate::programs::Programs;
+use crate::rank_set::{RankSet, Workers};
 use crate::session::RunOptions;
 use crate::start;
+use crate::step_context::StepContext;
 use crate::transport::threads::Threads;
 use gnnc_graph::{Partition, example};
 use gnnc_ir::expr::{Expr, Value};
@@ -46,15 +46,15 @@ fn run(program: Program, short: Option<&str>, last: Phase) -> Result<(), String>
         // SAFETY: kernels are checked, and stop at the buffer's end.
         own.program = unsafe { VerifiedProgram::new_unchecked(Arc::new(program)) };
     }
-    let moment = Moment {
+    let step_context = StepContext {
         seed: options.seed,
         epoch: 0,
         step: 1,
         learning_rate: options.learning_rate,
     };
-    let mut crew = Workers::new(workers).unwrap();
-    let prepared = crew.run(Phase::Setup, moment);
-    let done = prepared.and_then(|()| crew.run(last, moment));
+    let mut rank_set = Workers::new(workers).unwrap();
+    let prepared = rank_set.run(Phase::Setup, step_context);
+    let done = prepared.and_then(|()| rank_set.run(last, step_context));
     done.map_err(|failure| failure.to_string())
 }
 

@@ -7,8 +7,8 @@ use crate::exchange::skip::{Exchange, Return, Timing};
 use crate::exchange::{
     Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
 };
-use crate::moment::Moment;
 use crate::part::Part;
+use crate::step_context::StepContext;
 use crate::transport::Wire;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
 use gnnc_ir::storage::Storage;
@@ -49,7 +49,7 @@ impl Worker {
         instr: &Instr,
         tag: u32,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), Fault> {
         let Some(operands) = self.operands(instr, iteration) else {
             return Ok(());
@@ -90,7 +90,7 @@ impl Worker {
                         part,
                         timing: Timing {
                             rule,
-                            epoch: moment.epoch,
+                            epoch: step_context.epoch,
                             began: self.own.clocks.began,
                         },
                         rows,
@@ -120,7 +120,7 @@ impl Worker {
                     let back = Return {
                         part,
                         clock: clock.ok_or(Fault::Missing("clocks of copies"))?,
-                        epoch: moment.epoch,
+                        epoch: step_context.epoch,
                         rows,
                         left,
                     };

@@ -2,9 +2,9 @@
 
 use super::{Fault, Worker};
 use crate::device::cpu::Call;
-use crate::moment::Moment;
 use crate::part::Walkable;
 use crate::part::lists::{Over, Table};
+use crate::step_context::StepContext;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
 use gnnc_ir::EdgeSet;
@@ -26,9 +26,9 @@ impl Worker {
         program: &Program,
         launch: &Launch,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let args = self.args(program, launch, iteration, moment)?;
+        let args = self.args(program, launch, iteration, step_context)?;
         let checks = self.checks(program, launch, iteration)?;
         let mut ranges = std::mem::take(&mut self.memory.ranges);
         let mut bounds = std::mem::take(&mut self.memory.bounds);
@@ -40,17 +40,17 @@ impl Worker {
         let columns = u64::from(spec.heads) * u64::from(spec.width);
         let walk = Walk::of(&spec.body);
         let walkable = match spec.body.edge_set() {
-            Some(set) if walk != Walk::Rows => Some(self.arcs(launch, set, walk)?.0),
+            Some(set) if walk != Walk::Rows => Some(self.edges(launch, set, walk)?.0),
             _ => None,
         };
-        let arcs = walkable.map_or(0, |walkable| {
+        let edges = walkable.map_or(0, |walkable| {
             let indptr = &walkable.csr.indptr;
             let entries = ranges
                 .iter()
                 .map(|range| indptr[range.end as usize] - indptr[range.start as usize]);
             entries.sum()
         });
-        let accesses = (arcs + rows) * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
+        let accesses = (edges + rows) * columns * (spec.inputs.len() + spec.outputs.len()) as u64;
         // SAFETY: as the caller promised.
         unsafe {
             if matches!(spec.body, Body::ColReduce { .. }) {
@@ -83,7 +83,7 @@ impl Worker {
         program: &Program,
         launch: &Launch,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<RawArgs, Fault> {
         let spec = program.kernel(launch.kernel);
         let mut memory = std::mem::take(&mut self.memory);
@@ -102,11 +102,14 @@ impl Worker {
                 .map(|&at| self.first(at, launch.chunk, iteration)),
         );
         memory.scalars.clear();
-        memory
-            .scalars
-            .extend(launch.scalars.iter().map(|scalar| moment.scalar(*scalar)));
+        memory.scalars.extend(
+            launch
+                .scalars
+                .iter()
+                .map(|scalar| step_context.scalar(*scalar)),
+        );
         memory.keys.clear();
-        let key = |site: &Site| site.key(moment.seed, moment.epoch as u32, iteration);
+        let key = |site: &Site| site.key(step_context.seed, step_context.epoch as u32, iteration);
         memory.keys.extend(launch.sites.iter().map(key));
         self.memory = memory;
         let mut args = RawArgs {
@@ -122,7 +125,7 @@ impl Worker {
             checks: std::ptr::null(),
         };
         if let Some(set) = spec.body.edge_set() {
-            let (walkable, positions) = self.arcs(launch, set, Walk::of(&spec.body))?;
+            let (walkable, positions) = self.edges(launch, set, Walk::of(&spec.body))?;
             args.indptr = walkable.csr.indptr.as_ptr();
             args.indices = walkable.csr.indices.as_ptr();
             args.positions = positions.as_ptr();
@@ -158,7 +161,7 @@ impl Worker {
         };
         let body = &program.kernel(launch.kernel).body;
         if let Some(set) = body.edge_set() {
-            let (walkable, positions) = self.arcs(launch, set, Walk::of(body))?;
+            let (walkable, positions) = self.edges(launch, set, Walk::of(body))?;
             let or = |list: Option<&Ref>, kept| list.map_or(MemoryRange::of(kept), slot);
             lists.indptr = MemoryRange::of(&walkable.csr.indptr);
             lists.indices = or(launch.lists.first(), &walkable.csr.indices);
@@ -175,15 +178,15 @@ impl Worker {
         first.wrapping_sub(bytes).cast()
     }
 
-    /// The arcs of a set that a launch walks, and their positions by destination.
-    fn arcs(
+    /// The edges of a set that a launch walks, and their positions by destination.
+    fn edges(
         &self,
         launch: &Launch,
         set: EdgeSet,
         walk: Walk,
     ) -> Result<(&Walkable, &[u32]), Fault> {
-        let table = Table::arcs(launch.rows, set, walk);
-        let arcs = table.and_then(|table| self.own.part.table(table));
-        arcs.ok_or(Fault::Missing("arcs"))
+        let table = Table::edges(launch.rows, set, walk);
+        let edges = table.and_then(|table| self.own.part.table(table));
+        edges.ok_or(Fault::Missing("edges"))
     }
 }

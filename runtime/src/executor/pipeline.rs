@@ -2,9 +2,9 @@
 
 use super::{Fault, Worker};
 use crate::arena::Span;
-use crate::moment::Moment;
+use crate::step_context::StepContext;
 use crate::transport::{Transport, TransportError};
-use gnnc_ir::program::{Instr, Passage, Ref, Transfer};
+use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::collections::BTreeMap;
 
 impl Worker {
@@ -24,16 +24,16 @@ impl Worker {
             };
             let mut sent: BTreeMap<u32, usize> = BTreeMap::new();
             for instr in body {
-                let Instr::Send(passage) = instr else {
+                let Instr::Send(stage_message) = instr else {
                     continue;
                 };
-                let peer = self.own.beside(passage)?;
+                let peer = self.own.beside(stage_message)?;
                 let sent = sent.entry(peer).or_default();
                 let (most, longest) = expected.entry(peer).or_default();
-                for piece in self.pieces(passage) {
+                for piece in self.pieces(stage_message) {
                     *sent += 1;
                     *most = (*most).max(*sent);
-                    *longest = (*longest).max(self.own.floats(passage, piece));
+                    *longest = (*longest).max(self.own.floats(stage_message, piece));
                 }
             }
         }
@@ -47,18 +47,26 @@ impl Worker {
     ///
     /// # Safety
     /// The tensors have rows of own vertices.
-    pub(super) unsafe fn send(&mut self, passage: &Passage, iteration: u32) -> Result<(), Fault> {
-        self.pass(passage, iteration, |transport, peer, floats, spans| {
-            transport.send(peer, Transfer::WHOLE, floats, &mut |message| {
-                let mut rest = message;
-                for span in spans {
-                    let (own, behind) = rest.split_at_mut(span.len);
-                    // SAFETY: as the caller promised; nothing writes the rows meanwhile.
-                    own.copy_from_slice(unsafe { span.read() });
-                    rest = behind;
-                }
-            })
-        })
+    pub(super) unsafe fn send(
+        &mut self,
+        stage_message: &StageMessage,
+        iteration: u32,
+    ) -> Result<(), Fault> {
+        self.pass(
+            stage_message,
+            iteration,
+            |transport, peer, floats, spans| {
+                transport.send(peer, Transfer::WHOLE, floats, &mut |message| {
+                    let mut rest = message;
+                    for span in spans {
+                        let (own, behind) = rest.split_at_mut(span.len);
+                        // SAFETY: as the caller promised; nothing writes the rows meanwhile.
+                        own.copy_from_slice(unsafe { span.read() });
+                        rest = behind;
+                    }
+                })
+            },
+        )
     }
 
     /// Waits for the rows at hand of another stage.
@@ -67,33 +75,37 @@ impl Worker {
     /// As [`Self::send`].
     pub(super) unsafe fn receive(
         &mut self,
-        passage: &Passage,
+        stage_message: &StageMessage,
         iteration: u32,
     ) -> Result<(), Fault> {
-        self.pass(passage, iteration, |transport, peer, floats, spans| {
-            transport.recv(peer, Transfer::WHOLE, floats, &mut |message| {
-                let mut rest = message;
-                for span in spans {
-                    let (own, behind) = rest.split_at(span.len);
-                    // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
-                    unsafe { span.write() }.copy_from_slice(own);
-                    rest = behind;
-                }
-            })
-        })
+        self.pass(
+            stage_message,
+            iteration,
+            |transport, peer, floats, spans| {
+                transport.recv(peer, Transfer::WHOLE, floats, &mut |message| {
+                    let mut rest = message;
+                    for span in spans {
+                        let (own, behind) = rest.split_at(span.len);
+                        // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
+                        unsafe { span.write() }.copy_from_slice(own);
+                        rest = behind;
+                    }
+                })
+            },
+        )
     }
 
     /// Calls a function for each message of a passage, with the rank at the other end, the floats and where their rows are; all
     /// rows are as many messages as there are chunks, so that none is longer than those of chunks.
     fn pass(
         &mut self,
-        passage: &Passage,
+        stage_message: &StageMessage,
         iteration: u32,
         message: impl Fn(&mut dyn Transport, u32, usize, &[Span]) -> Result<(), TransportError>,
     ) -> Result<(), Fault> {
-        let peer = self.own.beside(passage)?;
-        for piece in self.pieces(passage) {
-            let floats = self.spans(passage, piece, iteration);
+        let peer = self.own.beside(stage_message)?;
+        for piece in self.pieces(stage_message) {
+            let floats = self.spans(stage_message, piece, iteration);
             if floats > 0 {
                 message(&mut *self.transport, peer, floats, &self.memory.spans)?;
             }
@@ -102,13 +114,13 @@ impl Worker {
     }
 
     /// The messages of a passage: of the chunk at hand, or of each if all rows are; of one piece if there are no chunks.
-    fn pieces(&self, passage: &Passage) -> impl Iterator<Item = Option<u32>> + use<> {
+    fn pieces(&self, stage_message: &StageMessage) -> impl Iterator<Item = Option<u32>> + use<> {
         let program = &self.own.program;
         let chunks = program
             .pipeline
             .as_ref()
             .map_or(0, |pipeline| pipeline.chunks);
-        let (_, fixed) = passage.words(program);
+        let (_, fixed) = stage_message.words(program);
         let (first, count) = match self.own.place.chunk {
             Some(chunk) => (Some(chunk), 1),
             None if fixed > 0 || chunks == 0 => (None, 1),
@@ -118,10 +130,10 @@ impl Worker {
     }
 
     /// Finds the rows of a passage, of a chunk or all; how many floats they are.
-    fn spans(&mut self, passage: &Passage, chunk: Option<u32>, iteration: u32) -> usize {
+    fn spans(&mut self, stage_message: &StageMessage, chunk: Option<u32>, iteration: u32) -> usize {
         let mut spans = std::mem::take(&mut self.memory.spans);
         spans.clear();
-        spans.extend(passage.tensors.iter().map(|&at| {
+        spans.extend(stage_message.tensors.iter().map(|&at| {
             let rows = self.own.passed(at, chunk);
             let columns = self.own.program.buffer(at.buffer).row_words() as usize;
             self.slot(at, iteration)
@@ -141,9 +153,9 @@ impl Worker {
         from: Ref,
         history: Ref,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let Some(epoch) = self.own.keeps(moment) else {
+        let Some(epoch) = self.own.keeps(step_context) else {
             return Ok(());
         };
         let target = self.own.program.buffer(history.buffer);

@@ -39,7 +39,7 @@ pub(crate) enum Over {
 /// Entries by rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Table {
-    Arcs(Over, EdgeSet, By),
+    Edges(Over, EdgeSet, By),
     Features(FeaturesOf, By),
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum FeaturesOf {
     OwnColumns,
 }
 
-/// What the rows of a table are: ends or types of arcs; vertices have their features like arcs that lead to them.
+/// What the rows of a table are: ends or types of edges; vertices have their features like edges that lead to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum By {
     Destination,
@@ -72,9 +72,9 @@ impl List {
     pub(crate) fn shared(self) -> bool {
         match self {
             Self::Ids(over)
-            | Self::First(Table::Arcs(over, ..))
-            | Self::Ends(Table::Arcs(over, ..))
-            | Self::Positions(Table::Arcs(over, ..)) => over == Over::All,
+            | Self::First(Table::Edges(over, ..))
+            | Self::Ends(Table::Edges(over, ..))
+            | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
             Self::Sent(_)
             | Self::First(Table::Features(..))
@@ -95,15 +95,15 @@ impl Over {
 }
 
 impl Table {
-    /// The arcs of a set that a kernel over `rows` walks, if it walks any.
-    pub(crate) fn arcs(rows: Extent, set: EdgeSet, walk: Walk) -> Option<Self> {
+    /// The edges of a set that a kernel over `rows` walks, if it walks any.
+    pub(crate) fn edges(rows: Extent, set: EdgeSet, walk: Walk) -> Option<Self> {
         let by = match walk {
             Walk::Rows => return None,
-            Walk::Arcs | Walk::ArcsByDestination => By::Destination,
-            Walk::ArcsBySource => By::Source,
-            Walk::ArcsByType => By::Type,
+            Walk::Edges | Walk::EdgesByDestination => By::Destination,
+            Walk::EdgesBySource => By::Source,
+            Walk::EdgesByType => By::Type,
         };
-        Some(Self::Arcs(Over::of(rows), set, by))
+        Some(Self::Edges(Over::of(rows), set, by))
     }
 
     /// The non-zeros of features that a product walks, their values in a buffer of this extent.
@@ -155,16 +155,16 @@ impl Part {
     /// A table, with the positions of its entries where they lie in another order.
     pub(crate) fn table(&self, table: Table) -> Option<(&Walkable, &[u32])> {
         match table {
-            Table::Arcs(over, set, by) => {
-                let arcs = match over {
-                    Over::All => &self.whole.arcs,
-                    Over::Own => &self.arcs,
+            Table::Edges(over, set, by) => {
+                let edges = match over {
+                    Over::All => &self.whole.edges,
+                    Over::Own => &self.edges,
                 };
-                let arcs = arcs[index(set)].as_ref()?;
+                let edges = edges[index(set)].as_ref()?;
                 match by {
-                    By::Destination => Some((&arcs.by_destination, &[])),
-                    By::Source => arcs.by_source.as_ref().map(both),
-                    By::Type => arcs.by_type.as_ref().map(|arcs| (arcs, &[][..])),
+                    By::Destination => Some((&edges.by_destination, &[])),
+                    By::Source => edges.by_source.as_ref().map(both),
+                    By::Type => edges.by_type.as_ref().map(|edges| (edges, &[][..])),
                 }
             }
             Table::Features(of, by) => {
@@ -189,15 +189,15 @@ impl Part {
             lists.extend(ranks.clone().flat_map(of));
         }
         for set in [EdgeSet::Plain, EdgeSet::Looped] {
-            for (over, arcs) in [(Over::Own, &self.arcs), (Over::All, &self.whole.arcs)] {
+            for (over, edges) in [(Over::Own, &self.edges), (Over::All, &self.whole.edges)] {
                 let [by_destination, by_source] =
-                    arcs[index(set)].as_ref().map_or([false; 2], |a| a.kept);
+                    edges[index(set)].as_ref().map_or([false; 2], |a| a.kept);
                 for (by, kept) in [
                     (By::Destination, by_destination),
                     (By::Source, by_source),
                     (By::Type, true),
                 ] {
-                    lists.extend(self.lists_of(Table::Arcs(over, set, by), kept));
+                    lists.extend(self.lists_of(Table::Edges(over, set, by), kept));
                 }
             }
         }

@@ -31,9 +31,9 @@ impl Part {
             if found.iter().any(|(e, of, _)| (*e, *of) == (even, chunk.of)) {
                 continue;
             }
-            let first = match even.arcs {
+            let first = match even.edges {
                 None => Some(&[][..]),
-                Some(_) => self.first_arcs(even),
+                Some(_) => self.first_edges(even),
             };
             if let Some(first) = first {
                 let bounds = even.bounds(chunk.of, &self.sizes, first);
@@ -43,10 +43,10 @@ impl Part {
         found
     }
 
-    /// The first arc of each row of a cut.
-    fn first_arcs(&self, even: Even) -> Option<&[u64]> {
-        let Grouped { set, by } = even.arcs?;
-        let table = Table::arcs(even.rows.extent(), set, Walk::by(by))?;
+    /// The first edge of each row of a cut.
+    fn first_edges(&self, even: Even) -> Option<&[u64]> {
+        let Grouped { set, by } = even.edges?;
+        let table = Table::edges(even.rows.extent(), set, Walk::by(by))?;
         let (walkable, _) = self.table(table)?;
         Some(&walkable.csr.indptr)
     }
@@ -62,12 +62,12 @@ impl Part {
         Some(bound(chunk.index)?..bound(chunk.index + 1)?)
     }
 
-    /// The arcs of these rows.
-    pub(crate) fn arcs_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
+    /// The edges of these rows.
+    pub(crate) fn edges_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
         let rows = self.rows_of_chunk(chunk)?;
-        let first = self.first_arcs(chunk.even?)?;
-        let arc = |row: u64| first.get(row as usize).copied();
-        Some(arc(rows.start)?..arc(rows.end)?)
+        let first = self.first_edges(chunk.even?)?;
+        let edge = |row: u64| first.get(row as usize).copied();
+        Some(edge(rows.start)?..edge(rows.end)?)
     }
 
     /// The own rows of a chunk, or all.
@@ -76,7 +76,7 @@ impl Part {
     }
 
     /// The rows of an extent that belong to a chunk, own ones first, or all; rows that belong to no vertex
-    /// of the part belong to every chunk. None if they are rows of arcs or non-zeros that the part lacks.
+    /// of the part belong to every chunk. None if they are rows of edges or non-zeros that the part lacks.
     pub(crate) fn rows(
         &self,
         extent: Extent,
@@ -101,8 +101,8 @@ impl Part {
                 ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(behind(rows))));
             }
             Extent::Edges(set) => {
-                let arcs = self.arcs[index(set)].as_ref()?;
-                ranges.push(entries(&arcs.by_destination.csr));
+                let edges = self.edges[index(set)].as_ref()?;
+                ranges.push(entries(&edges.by_destination.csr));
             }
             Extent::FeatureNonzeros => {
                 let features = self.features[sliced(extent)].as_ref()?;
@@ -113,7 +113,7 @@ impl Part {
             | Extent::AllEdges(_)
             | Extent::SliceNonzeros
             | Extent::Run(..)
-            | Extent::ArcRun(..) => {
+            | Extent::EdgeRun(..) => {
                 ranges.push(0..self.sizes.rows(extent));
             }
         }

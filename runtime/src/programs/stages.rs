@@ -55,7 +55,7 @@ pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<
     parameters(programs)?;
     Phase::ALL
         .into_iter()
-        .try_for_each(|phase| passages(programs, phase))
+        .try_for_each(|phase| stage_messages(programs, phase))
 }
 
 /// Every parameter, or element of a stack, is on one stage; elements of a stack fit each other.
@@ -85,7 +85,7 @@ fn parameters(programs: &[Arc<Program>]) -> Result<(), String> {
 
 /// Stages send each other what they expect, in the same order, and none waits for what comes only after it: they are
 /// run up to what nobody has sent yet, as sending waits for nobody.
-fn passages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String> {
+fn stage_messages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String> {
     let count = programs.len() as u32;
     let all = programs.iter().map(|program| messages(program, phase));
     let all: Vec<Vec<Message>> = all.collect::<Result<_, _>>()?;
@@ -182,16 +182,16 @@ fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
     };
     let mut messages = Vec::new();
     let mut note = |instr: &Instr, chunk: Option<u32>| -> Result<(), String> {
-        let (passage, sends) = match instr {
-            Instr::Send(passage) => (passage, true),
-            Instr::Receive(passage) => (passage, false),
+        let (stage_message, sends) = match instr {
+            Instr::Send(stage_message) => (stage_message, true),
+            Instr::Receive(stage_message) => (stage_message, false),
             _ => return Ok(()),
         };
         messages.push(Message {
-            with: passage.with,
+            with: stage_message.with,
             sends,
             chunk,
-            words: passage
+            words: stage_message
                 .tensors
                 .iter()
                 .map(words)

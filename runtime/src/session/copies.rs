@@ -12,21 +12,22 @@ impl Session {
     /// How old what training epochs read was, all ranks together, since the session began.
     pub fn staleness(&self) -> Staleness {
         let mut all = Staleness::default();
-        self.crew.each(&mut |rank| all.add(&rank.rank().staleness));
+        self.rank_set
+            .each(&mut |rank| all.add(&rank.rank().staleness));
         all
     }
 
     /// The epoch, counted from 0, in which there were no copies of rows of other ranks: 0, or that of the
     /// checkpoint that had none.
     pub fn copies_since(&self) -> u64 {
-        let began = self.crew.map(|rank| rank.rank().clocks.began);
+        let began = self.rank_set.map(|rank| rank.rank().clocks.began);
         began.first().copied().unwrap_or(0)
     }
 
     /// Whether a rank sent its block in the latest epoch, of an exchange that may be left out.
     pub fn sent(&self, skip: &Skip, iteration: u32, block: u32) -> bool {
         let mut active = false;
-        self.crew.each(&mut |rank| {
+        self.rank_set.each(&mut |rank| {
             let rank = rank.rank();
             let clocks = rank
                 .program
@@ -40,13 +41,13 @@ impl Session {
 
     /// Copies of rows of other ranks with their ages, as checkpoints hold them.
     pub(super) fn copies(&self) -> Result<Vec<Tensor>, Failure> {
-        histories::join(&*self.crew, self.vertices, self.epoch)
+        histories::join(&*self.rank_set, self.vertices, self.epoch)
     }
 
     /// Tells one division of the vertices from another.
     pub(super) fn division_hash(&self) -> u64 {
         let own = |rank: &Rank| format!("{:?}", &rank.part.global[..rank.part.inner]);
-        let text = self.crew.map(|rank| own(rank.rank())).concat();
+        let text = self.rank_set.map(|rank| own(rank.rank())).concat();
         init::name_hash(&text)
     }
 
@@ -57,7 +58,7 @@ impl Session {
         tensors: Option<&Vec<Tensor>>,
     ) -> Result<(), Failure> {
         let vertices = self.vertices;
-        self.crew.try_each(|rank| {
+        self.rank_set.try_each(|rank| {
             let clocks = &mut rank.rank().clocks;
             clocks.forget(progress.epoch);
             if let Some(tensors) = tensors {

@@ -7,7 +7,7 @@ use gnnc_ir::program::{Program, Role};
 impl Session {
     /// Whether ranks are in other processes.
     fn divided(&self) -> bool {
-        let here = self.crew.map(|rank| rank.rank().ranks);
+        let here = self.rank_set.map(|rank| rank.rank().ranks);
         here.first()
             .is_some_and(|ranks| *ranks as usize > here.len())
     }

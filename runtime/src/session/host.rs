@@ -8,32 +8,36 @@ use std::sync::Arc;
 impl Session {
     /// What each rank runs.
     pub fn programs(&self) -> Vec<Arc<Program>> {
-        self.crew.map(|rank| rank.rank().program.shared().clone())
+        self.rank_set
+            .map(|rank| rank.rank().program.shared().clone())
     }
 
-    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all arcs,
+    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all edges,
     /// which ranks of one process keep once, an equal share), and the messages kept so far;
     /// neither code nor the graph that the session was built from.
     pub fn peak_memory_bytes(&self) -> u64 {
-        let bytes = self.crew.map(|rank| rank.memory_bytes());
+        let bytes = self.rank_set.map(|rank| rank.memory_bytes());
         bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::memory::layout`] says.
     pub fn buffer_bytes(&self) -> u64 {
-        let bytes = self.crew.map(|rank| rank.rank().layout.total_bytes);
+        let bytes = self.rank_set.map(|rank| rank.rank().layout.total_bytes);
         bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Bytes of the buffers on the host, of the rank that has most.
     pub fn host_bytes(&self) -> u64 {
-        let bytes = self.crew.map(|rank| rank.rank().layout.host_bytes);
+        let bytes = self.rank_set.map(|rank| rank.rank().layout.host_bytes);
         bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Bytes that all ranks have copied from and to their hosts so far.
     pub fn bytes_moved(&self) -> u64 {
-        self.crew.map(|rank| rank.rank().moved).into_iter().sum()
+        self.rank_set
+            .map(|rank| rank.rank().moved)
+            .into_iter()
+            .sum()
     }
 
     /// Runs what comes before the first epoch, unless that is done.

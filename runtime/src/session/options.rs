@@ -2,7 +2,7 @@
 
 use crate::stop::Stop;
 use gnnc_codegen::cache::Cache;
-use gnnc_codegen::cuda::schedule::HUB_ARCS;
+use gnnc_codegen::cuda::schedule::HUB_EDGES;
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct RunOptions {
     pub memory_limit: Option<u64>,
     /// By what the run is asked to stop; only ranks on the processor look for it within an epoch.
     pub stop: Stop,
-    /// Arcs from which a GPU gives a row to several blocks.
-    pub hub_arcs: u64,
+    /// Edges from which a GPU gives a row to several blocks.
+    pub hub_edges: u64,
 }
 
 impl Default for RunOptions {
@@ -48,7 +48,7 @@ impl Default for RunOptions {
             program: None,
             memory_limit: None,
             stop: Stop::default(),
-            hub_arcs: HUB_ARCS,
+            hub_edges: HUB_EDGES,
         }
     }
 }

@@ -45,7 +45,7 @@ struct Trained {
 #[derive(Clone, Copy)]
 struct Layer {
     u: Trained,
-    /// What arcs read.
+    /// What edges read.
     x: BufferId,
     history: Option<BufferId>,
     z: BufferId,
@@ -133,7 +133,7 @@ impl Staged {
                 }
             };
         let relu = |out| Some(launch(kernels.relu, inner, &[at(out)], &[at(out)]));
-        let passage = |with, tensor| Passage {
+        let stage_message = |with, tensor| StageMessage {
             with,
             tensors: vec![at(tensor)],
         };
@@ -150,7 +150,7 @@ impl Staged {
                     h,
                     relu(start.x),
                 )),
-                None => list.push(Instr::Receive(passage(Neighbour::Previous, start.x))),
+                None => list.push(Instr::Receive(stage_message(Neighbour::Previous, start.x))),
             }
             for layer in &layers {
                 if layer.x != start.x {
@@ -181,7 +181,7 @@ impl Staged {
                     let w2 = (w2.value, c);
                     list.push(product(Product::Nn, (end.y, h), w2, logits, c, None));
                 }
-                None => list.push(Instr::Send(passage(Neighbour::Next, end.y))),
+                None => list.push(Instr::Send(stage_message(Neighbour::Next, end.y))),
             }
             list
         };
@@ -198,7 +198,7 @@ impl Staged {
                 let (d, w2) = ((d_logits, c), (w2.value, c));
                 backward.push(product(Product::Nt, d, w2, end.d_y, h, None));
             }
-            None => backward.push(Instr::Receive(passage(Neighbour::Next, end.d_y))),
+            None => backward.push(Instr::Receive(stage_message(Neighbour::Next, end.d_y))),
         }
         for layer in layers.iter().rev() {
             backward.push(run(kernels.step, inner, &[layer.d_y, layer.y], layer.d_y));
@@ -216,7 +216,7 @@ impl Staged {
         }
         match features {
             Some(_) => backward.push(run(kernels.step, inner, &[start.d_x, start.x], start.d_x)),
-            None => backward.push(Instr::Send(passage(Neighbour::Previous, start.d_x))),
+            None => backward.push(Instr::Send(stage_message(Neighbour::Previous, start.d_x))),
         }
 
         setup.extend(forward(true));

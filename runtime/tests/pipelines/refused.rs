@@ -3,7 +3,7 @@
 use super::network::staged::Staged;
 use super::{G8, options, quarters};
 use gnnc_graph::{Partition, example};
-use gnnc_ir::program::{Instr, Neighbour, Passage, Program};
+use gnnc_ir::program::{Instr, Neighbour, Program, StageMessage};
 use gnnc_runtime::Session;
 
 #[test]
@@ -71,7 +71,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     let sent = |program: &Program| {
         let sends = |instr: &Instr| match instr {
             Instr::Chunks { body, .. } => match body.last() {
-                Some(Instr::Send(passage)) => Some(passage.clone()),
+                Some(Instr::Send(stage_message)) => Some(stage_message.clone()),
                 _ => None,
             },
             _ => None,
@@ -83,11 +83,11 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         "stage 1 sends rows of [6] words of all chunks, stage 0 expects nothing",
         &good,
         &|p| {
-            let passage = Passage {
+            let stage_message = StageMessage {
                 with: Neighbour::Next,
                 ..sent(&p[1])
             };
-            p[1].step.push(Instr::Send(passage));
+            p[1].step.push(Instr::Send(stage_message));
         },
     );
     // Each is sent what it waits for, but only by one that waits for it.
@@ -96,8 +96,11 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         &good,
         &|p| {
             for program in p {
-                let passage = sent(program);
-                let both = [Instr::Receive(passage.clone()), Instr::Send(passage)];
+                let stage_message = sent(program);
+                let both = [
+                    Instr::Receive(stage_message.clone()),
+                    Instr::Send(stage_message),
+                ];
                 program.step.splice(0..0, both);
             }
         },
@@ -138,7 +141,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         *history = *from;
     });
     let mut alone = Staged { width: 2, ..G8 }.programs();
-    alone[0].step.push(Instr::Send(Passage {
+    alone[0].step.push(Instr::Send(StageMessage {
         with: Neighbour::Next,
         tensors: Vec::new(),
     }));

@@ -26,7 +26,7 @@ pub struct Word {
 
 /// A place in time.
 #[derive(Clone, Copy, Default)]
-struct Moment {
+struct StepContext {
     clock: Clock,
     seconds: f64,
 }
@@ -34,8 +34,8 @@ struct Moment {
 /// All streams and events.
 #[derive(Default)]
 pub struct Clocks {
-    streams: Vec<Moment>,
-    host: Moment,
+    streams: Vec<StepContext>,
+    host: StepContext,
     events: BTreeMap<Event, Recorded>,
     names: Vec<String>,
 }
@@ -43,11 +43,11 @@ pub struct Clocks {
 /// Where an event is.
 #[derive(Clone, Copy, Default)]
 struct Recorded {
-    at: Option<Moment>,
+    at: Option<StepContext>,
     timed: bool,
 }
 
-impl Moment {
+impl StepContext {
     fn join(&mut self, other: &Self) {
         for (own, other) in self.clock.iter_mut().zip(other.clock) {
             *own = (*own).max(other);
@@ -104,7 +104,7 @@ impl Clocks {
         if self.streams.len() == STREAMS {
             return Err(format!("more than {STREAMS} streams"));
         }
-        self.streams.push(Moment::default());
+        self.streams.push(StepContext::default());
         Ok(Stream(self.streams.len() as u32 - 1))
     }
 

@@ -327,7 +327,7 @@ fn device_traces_are_those_of_the_processor() {
 #[test]
 fn device_lists_are_as_expected() {
     let mut shape = shape(false);
-    (shape.vertices, shape.arcs) = (12, 30);
+    (shape.vertices, shape.edges) = (12, 30);
     let body = "loss cross_entropy(x |> gcn_conv(classes), labels, on = train)";
     let case = Case::new("", body, planted(shape));
     let again = Again::new(&case, &options(Placement::Graph, 2));

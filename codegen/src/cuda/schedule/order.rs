@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Classes of degrees: none, 1, 2 and 3, 4 to 7, and so on.
 const CLASSES: usize = u64::BITS as usize + 1;
 
-/// The class of a row; a hub with more than `most` arcs has none here, chunks of it are walked apart.
+/// The class of a row; a hub with more than `most` edges has none here, chunks of it are walked apart.
 fn class(indptr: &[u64], row: usize, most: u64) -> usize {
     let (Some(first), Some(last)) = (indptr.get(row), indptr.get(row + 1)) else {
         return 0;

@@ -26,7 +26,7 @@ fn hubs_are_cut_into_chunks() {
     assert_eq!(hubs.rows, [1, 2]);
     assert_eq!(hubs.first_chunks, [0, 3, 5]);
     assert_eq!(hubs.chunk_rows, [1, 1, 1, 2, 2]);
-    assert_eq!(hubs.chunk_arcs, [3, 6, 6, 9, 9, 10, 10, 13, 13, 14]);
+    assert_eq!(hubs.chunk_edges, [3, 6, 6, 9, 9, 10, 10, 13, 13, 14]);
     assert_eq!(Hubs::of(&[0, 3], 0..1, 3).rows, [0u32; 0]);
 }
 

@@ -8,8 +8,8 @@ use super::parse::Reader;
 use super::words::Text;
 use crate::op::{Loss, Redistribute, Site};
 use crate::program::{
-    BufferId, Chunk, Extent, Instr, Moved, Neighbour, Passage, Product, Program, Ref, Returned,
-    Rule, Skip, Transfer,
+    BufferId, Chunk, Extent, Instr, Moved, Neighbour, Product, Program, Ref, Returned, Rule, Skip,
+    StageMessage, Transfer,
 };
 
 /// The text of an instruction; of a loop, its first line.
@@ -129,10 +129,10 @@ pub(super) fn print(instr: &Instr, program: &Program) -> String {
         }
         Instr::Repeat { count, reverse, .. } => format!("repeat {count}{}", order(*reverse)),
         Instr::Chunks { reverse, .. } => format!("chunks{}", order(*reverse)),
-        Instr::Send(Passage { with, tensors }) => {
+        Instr::Send(StageMessage { with, tensors }) => {
             format!("send {} {}", with.text(), words(tensors))
         }
-        Instr::Receive(Passage { with, tensors }) => {
+        Instr::Receive(StageMessage { with, tensors }) => {
             format!("receive {} {}", with.text(), words(tensors))
         }
         Instr::Move { from, to, chunk } => {
@@ -285,8 +285,8 @@ impl Instr {
                 reverse: from.skip("reversed"),
                 body: block(from)?,
             },
-            "send" => Self::Send(passage(from)?),
-            "receive" => Self::Receive(passage(from)?),
+            "send" => Self::Send(stage_message(from)?),
+            "receive" => Self::Receive(stage_message(from)?),
             "fetch" | "store" => Self::Move {
                 from: Ref::parse(from)?,
                 to: arrow(from)?,
@@ -318,8 +318,8 @@ fn transfer(from: &mut Reader<'_>) -> Result<Transfer, TextError> {
     Ok(Transfer { tag, what })
 }
 
-fn passage(from: &mut Reader<'_>) -> Result<Passage, TextError> {
-    Ok(Passage {
+fn stage_message(from: &mut Reader<'_>) -> Result<StageMessage, TextError> {
+    Ok(StageMessage {
         with: Neighbour::parse(from)?,
         tensors: refs(from)?,
     })

@@ -64,7 +64,7 @@ impl Text for Even {
         self.rows.print(out);
         out.push('.');
         self.grain.print(out);
-        if let Some(Grouped { set, by }) = self.arcs {
+        if let Some(Grouped { set, by }) = self.edges {
             *out += &format!(".{}.{}", set.text(), by.text());
         }
     }
@@ -75,7 +75,7 @@ impl Text for Even {
         let word = from.word(EXPECTED)?;
         let parts: Vec<&str> = word.split('.').collect();
         let wrong = || from.wrong_before(EXPECTED);
-        let (rows, grain, arcs) = match parts[..] {
+        let (rows, grain, edges) = match parts[..] {
             [rows, grain] => (rows, grain, None),
             [rows, grain, set, by] => (rows, grain, Some((set, by))),
             _ => return Err(wrong()),
@@ -89,8 +89,8 @@ impl Text for Even {
         Ok(Self {
             rows: value(rows).ok_or_else(wrong)?,
             grain: value(grain).ok_or_else(wrong)?,
-            arcs: match arcs {
-                Some(arcs) => Some(grouped(arcs).ok_or_else(wrong)?),
+            edges: match edges {
+                Some(edges) => Some(grouped(edges).ok_or_else(wrong)?),
                 None => None,
             },
         })
@@ -131,7 +131,7 @@ impl Text for Extent {
             Self::Edges(set) => return set.print(out),
             Self::AllEdges(set) => return *out += &format!("all-{}", set.text()),
             Self::Run(even, of) => return *out += &format!("run({}, {of})", even.text()),
-            Self::ArcRun(even, of) => return *out += &format!("edge-run({}, {of})", even.text()),
+            Self::EdgeRun(even, of) => return *out += &format!("edge-run({}, {of})", even.text()),
             Self::Inner => "inner",
             Self::Local => "local",
             Self::Halo => "halo",
@@ -162,7 +162,7 @@ impl Text for Extent {
                 .map(|(even, of)| Self::Run(even, of))?,
             "edge-run" => from
                 .in_brackets(run)
-                .map(|(even, of)| Self::ArcRun(even, of))?,
+                .map(|(even, of)| Self::EdgeRun(even, of))?,
             _ => {
                 return Err(from.wrong_before(
                     "rows: a number, inner, local, halo, edges, all, nonzeros, run(CUT, N)",
@@ -184,10 +184,10 @@ impl Text for Role {
             Self::Features => "features".to_owned(),
             Self::FeatureValues => "feature-values".to_owned(),
             Self::Degree(set, end) => format!("degree({}, {})", set.text(), end.text()),
-            Self::ArcEnds(Grouped { set, by }) => {
+            Self::EdgeEnds(Grouped { set, by }) => {
                 format!("edge-ends({}, {})", set.text(), by.text())
             }
-            Self::ArcPlaces(set) => format!("edge-places({})", set.text()),
+            Self::EdgePlaces(set) => format!("edge-places({})", set.text()),
             Self::Relation(types) => format!("relation({types})"),
             Self::RelationDegree(types) => format!("relation-degree({types})"),
             Self::Table(number) => format!("table({number})"),
@@ -214,8 +214,8 @@ impl Text for Role {
                 let Grouped { set, by } = from.in_brackets(edges)?;
                 Self::Degree(set, by)
             }
-            "edge-ends" => Self::ArcEnds(from.in_brackets(edges)?),
-            "edge-places" => Self::ArcPlaces(from.in_brackets(EdgeSet::parse)?),
+            "edge-ends" => Self::EdgeEnds(from.in_brackets(edges)?),
+            "edge-places" => Self::EdgePlaces(from.in_brackets(EdgeSet::parse)?),
             "relation" => Self::Relation(from.in_brackets(Reader::number)?),
             "relation-degree" => Self::RelationDegree(from.in_brackets(Reader::number)?),
             "table" => Self::Table(from.in_brackets(Reader::number)?),

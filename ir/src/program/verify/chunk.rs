@@ -31,23 +31,23 @@ impl Check<'_> {
         }
     }
 
-    /// The ends of arcs that a launch reads elsewhere than where the graph is kept are those of its chunk.
+    /// The ends of edges that a launch reads elsewhere than where the graph is kept are those of its chunk.
     pub(super) fn lists(&self, launch: &Launch, kernel: &Kernel) -> Checked {
         let Some(set) = kernel.body.edge_set().filter(|_| !launch.lists.is_empty()) else {
             return match launch.lists.is_empty() {
                 true => Ok(()),
-                false => Err("lists of arcs for a kernel that walks none".to_owned()),
+                false => Err("lists of edges for a kernel that walks none".to_owned()),
             };
         };
         let by = match kernel.body {
             Body::Gather { to, .. } => to,
             _ => End::Dst,
         };
-        let arcs = Grouped { set, by };
+        let edges = Grouped { set, by };
         let cut = launch.chunk.and_then(|chunk| chunk.even);
-        let roles = [Role::ArcEnds(arcs), Role::ArcPlaces(set)];
+        let roles = [Role::EdgeEnds(edges), Role::EdgePlaces(set)];
         let known = launch.lists.len() <= if by == End::Src { 2 } else { 1 };
-        if !known || cut.and_then(|even| even.arcs) != Some(arcs) {
+        if !known || cut.and_then(|even| even.edges) != Some(edges) {
             return Err(format!(
                 "{} lists over {}, expected a chunk of the edges that it walks, their ends and, by source, places",
                 launch.lists.len(),
@@ -57,7 +57,7 @@ impl Check<'_> {
             ));
         }
         for (at, role) in launch.lists.iter().zip(roles) {
-            self.filled_from(at.buffer, role, launch.rows.arcs(set))?;
+            self.filled_from(at.buffer, role, launch.rows.edges(set))?;
         }
         Ok(())
     }
@@ -65,8 +65,8 @@ impl Check<'_> {
     /// Nothing but copies of what has a role writes a buffer.
     fn filled_from(&self, id: BufferId, role: Role, extent: Extent) -> Checked {
         let window = self.program.buffers.get(id.0 as usize);
-        if !window.is_some_and(|buffer| matches!(buffer.extent, Extent::ArcRun(..))) {
-            return Err(format!("buffer {} is no list of a chunk's arcs", id.0));
+        if !window.is_some_and(|buffer| matches!(buffer.extent, Extent::EdgeRun(..))) {
+            return Err(format!("buffer {} is no list of a chunk's edges", id.0));
         }
         let right = |at: &Ref| {
             let from = self.program.buffers.get(at.buffer.0 as usize);
@@ -121,7 +121,7 @@ impl Check<'_> {
 
     /// Whether some kernel walks the edges by which rows are cut, so that ranks know where they begin.
     pub(super) fn walks(&self, even: Even) -> bool {
-        let Some(Grouped { set, by }) = even.arcs else {
+        let Some(Grouped { set, by }) = even.edges else {
             return true;
         };
         let whole = even.rows.extent().of_whole_graph();
@@ -132,7 +132,7 @@ impl Check<'_> {
                 let body = kernel.map(|kernel| &kernel.body);
                 found |= launch.rows.of_whole_graph() == whole
                     && body.and_then(Body::edge_set) == Some(set)
-                    && (by == End::Dst || body.map(Walk::of) == Some(Walk::ArcsBySource));
+                    && (by == End::Dst || body.map(Walk::of) == Some(Walk::EdgesBySource));
             });
         }
         found

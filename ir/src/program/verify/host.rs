@@ -15,7 +15,7 @@ impl Check<'_> {
             let (_, writes) = instr.accesses();
             let found = |at: &&Ref| {
                 let buffer = self.program.buffers.get(at.buffer.0 as usize);
-                buffer.is_some_and(|b| matches!(b.role, Role::ArcEnds(_) | Role::ArcPlaces(_)))
+                buffer.is_some_and(|b| matches!(b.role, Role::EdgeEnds(_) | Role::EdgePlaces(_)))
             };
             if let Some(at) = writes.iter().find(found) {
                 return Err(format!(
@@ -77,9 +77,9 @@ impl Check<'_> {
                 ends[0].name, ends[1].name
             ));
         }
-        let arcs = |cut: Even| {
+        let edges = |cut: Even| {
             let all = cut.rows.extent();
-            cut.arcs.map_or(all, |arcs| all.arcs(arcs.set))
+            cut.edges.map_or(all, |edges| all.edges(edges.set))
         };
         if let Some(chunk) = chunk {
             self.host_chunk([from, to], chunk)?;
@@ -89,7 +89,7 @@ impl Check<'_> {
                 Vertices::Inner | Vertices::Local => Extent::Inner,
                 Vertices::All => Extent::All,
             },
-            (Extent::ArcRun(even, _), Some(cut)) if even == cut => arcs(cut),
+            (Extent::EdgeRun(even, _), Some(cut)) if even == cut => edges(cut),
             (Extent::Local, _) => Extent::Inner,
             (extent, _) => extent,
         };
@@ -113,7 +113,7 @@ impl Check<'_> {
         let known = chunk.index < chunk.of && chunk.even.is_some_and(|even| self.walks(even));
         let Some(even) = chunk.even.filter(|_| known) else {
             return Err(format!(
-                "a move of chunk {} of {}, expected a chunk of rows or of their arcs",
+                "a move of chunk {} of {}, expected a chunk of rows or of their edges",
                 chunk.index, chunk.of
             ));
         };
@@ -123,13 +123,13 @@ impl Check<'_> {
             let sizes = &self.data.sizes;
             let whole = even.rows.extent();
             let rows = match buffer.extent {
-                Extent::Run(..) | Extent::ArcRun(..) => true,
+                Extent::Run(..) | Extent::EdgeRun(..) => true,
                 Extent::Inner | Extent::Local => {
                     even.rows != Vertices::All && sizes.rows(buffer.extent) >= sizes.rows(whole)
                 }
                 extent => {
-                    let of_arcs = even.arcs.map(|arcs| whole.arcs(arcs.set));
-                    extent == whole || Some(extent) == of_arcs
+                    let of_edges = even.edges.map(|edges| whole.edges(edges.set));
+                    extent == whole || Some(extent) == of_edges
                 }
             };
             if halves || !rows {

@@ -1,7 +1,7 @@
 //! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
 
 use super::{Check, Checked, ProgramError};
-use crate::program::{Extent, Instr, Passage, Product, Program, Ref, Role};
+use crate::program::{Extent, Instr, Product, Program, Ref, Role, StageMessage};
 use crate::trace::Phase;
 
 /// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
@@ -102,10 +102,12 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
             *product != Product::Tn
         }
         Instr::Loss { out, .. } => out.is_none(),
-        Instr::Send(passage) | Instr::Receive(passage) => passage.tensors.iter().all(|at| {
-            let buffer = program.buffers.get(at.buffer.0 as usize);
-            !buffer.is_some_and(|b| matches!(b.extent, Extent::Fixed(_)))
-        }),
+        Instr::Send(stage_message) | Instr::Receive(stage_message) => {
+            stage_message.tensors.iter().all(|at| {
+                let buffer = program.buffers.get(at.buffer.0 as usize);
+                !buffer.is_some_and(|b| matches!(b.extent, Extent::Fixed(_)))
+            })
+        }
         Instr::SparseDropout { .. }
         | Instr::Densify { .. }
         | Instr::HaloExchange { .. }
@@ -131,7 +133,7 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
 
 impl Check<'_> {
     /// Rows of own vertices that go between stages.
-    pub(super) fn passage(&self, passage: &Passage) -> Checked {
+    pub(super) fn stage_message(&self, stage_message: &StageMessage) -> Checked {
         let tensor = |at: &Ref| {
             self.at_least("a tensor", *at, 0)?;
             match self.program.buffer(at.buffer).extent {
@@ -140,7 +142,7 @@ impl Check<'_> {
             }
             self.moved_rows("a tensor", *at)
         };
-        passage.tensors.iter().try_for_each(tensor)
+        stage_message.tensors.iter().try_for_each(tensor)
     }
 
     /// Rows that are kept for later epochs.

@@ -75,7 +75,7 @@ impl Check<'_> {
         match buffer.map(|buffer| buffer.role) {
             Some(Role::Relation(count)) if count <= picked.count => Ok(()),
             _ => Err(format!(
-                "{what} has {} places, picked by what holds no types of arcs, or more of them",
+                "{what} has {} places, picked by what holds no types of edges, or more of them",
                 picked.count
             )),
         }
@@ -92,58 +92,58 @@ impl Check<'_> {
         let walk = Walk::of(&kernel.body);
         let expected = match walk {
             Walk::Rows => rows,
-            Walk::Arcs | Walk::ArcsByDestination | Walk::ArcsByType => inner,
-            Walk::ArcsBySource => local,
+            Walk::Edges | Walk::EdgesByDestination | Walk::EdgesByType => inner,
+            Walk::EdgesBySource => local,
         };
         if rows != expected {
             return Err(format!(
-                "a kernel over arcs runs over {rows} rows, expected {expected}"
+                "a kernel over edges runs over {rows} rows, expected {expected}"
             ));
         }
         if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
             return Err(format!("dropout of {rows} rows, which are no vertices"));
         }
-        let arcs = kernel
+        let edges = kernel
             .body
             .edge_set()
-            .map_or(0, |set| sizes.rows(launch.rows.arcs(set)));
+            .map_or(0, |set| sizes.rows(launch.rows.edges(set)));
         let types = match kernel.body {
             Body::TypeSum { types, .. } => types,
             _ => 0,
         };
         let relations = self.data.relations;
-        if walk == Walk::ArcsByType && types != relations {
+        if walk == Walk::EdgesByType && types != relations {
             return Err(format!(
-                "a sum over {types} types of arcs, the graph has {relations}"
+                "a sum over {types} types of edges, the graph has {relations}"
             ));
         }
         Ok(match walk {
-            Walk::ArcsByType => Reach {
+            Walk::EdgesByType => Reach {
                 row: types.into(),
-                edge: arcs,
+                edge: edges,
                 ..Reach::default()
             },
             Walk::Rows => Reach {
                 row: rows,
                 ..Reach::default()
             },
-            Walk::Arcs => Reach {
-                row: arcs,
+            Walk::Edges => Reach {
+                row: edges,
                 src: local,
                 dst: inner,
-                edge: arcs,
+                edge: edges,
             },
-            Walk::ArcsByDestination => Reach {
+            Walk::EdgesByDestination => Reach {
                 row: inner,
                 src: local,
                 dst: inner,
-                edge: arcs,
+                edge: edges,
             },
-            Walk::ArcsBySource => Reach {
+            Walk::EdgesBySource => Reach {
                 row: local,
                 src: local,
                 dst: inner,
-                edge: arcs,
+                edge: edges,
             },
         })
     }

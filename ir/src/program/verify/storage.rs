@@ -9,8 +9,8 @@ pub(super) fn always_floats(role: Role) -> bool {
     match role {
         Role::FeatureValues
         | Role::Degree(..)
-        | Role::ArcEnds(_)
-        | Role::ArcPlaces(_)
+        | Role::EdgeEnds(_)
+        | Role::EdgePlaces(_)
         | Role::Relation(_)
         | Role::RelationDegree(_)
         | Role::Table(_)

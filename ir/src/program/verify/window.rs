@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The first that reads rows that are not here.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let runs = |buffer: &crate::program::Buffer| {
-        matches!(buffer.extent, Extent::Run(..) | Extent::ArcRun(..))
+        matches!(buffer.extent, Extent::Run(..) | Extent::EdgeRun(..))
     };
     if !program.buffers.iter().any(runs) {
         return Ok(());
@@ -81,7 +81,7 @@ impl Windows<'_> {
 
     fn run(&self, at: Ref) -> Option<Chunk> {
         match self.program.buffers.get(at.buffer.0 as usize)?.extent {
-            Extent::Run(even, of) | Extent::ArcRun(even, of) => Some(Chunk {
+            Extent::Run(even, of) | Extent::EdgeRun(even, of) => Some(Chunk {
                 index: 0,
                 of,
                 even: Some(even),
@@ -164,22 +164,22 @@ impl Windows<'_> {
         };
         let walk = Walk::of(&kernel.body);
         let of_rows = |at: At| match walk {
-            Walk::ArcsByType => false,
+            Walk::EdgesByType => false,
             Walk::Rows => at == At::Row,
-            Walk::Arcs => at == At::Dst,
-            Walk::ArcsByDestination => matches!(at, At::Row | At::Dst),
-            Walk::ArcsBySource => matches!(at, At::Row | At::Src),
+            Walk::Edges => at == At::Dst,
+            Walk::EdgesByDestination => matches!(at, At::Row | At::Dst),
+            Walk::EdgesBySource => matches!(at, At::Row | At::Src),
         };
-        // Arcs lie by destination.
-        let of_arcs = |at: At| match walk {
-            Walk::Rows | Walk::ArcsBySource | Walk::ArcsByType => false,
-            Walk::Arcs => matches!(at, At::Row | At::Edge),
-            Walk::ArcsByDestination => at == At::Edge,
+        // Edges lie by destination.
+        let of_edges = |at: At| match walk {
+            Walk::Rows | Walk::EdgesBySource | Walk::EdgesByType => false,
+            Walk::Edges => matches!(at, At::Row | At::Edge),
+            Walk::EdgesByDestination => at == At::Edge,
         };
         let by_rows = |buffer: Ref, at: At| {
             let buffer = self.program.buffers.get(buffer.buffer.0 as usize);
             match buffer.map(|buffer| buffer.extent) {
-                Some(Extent::ArcRun(..)) => of_arcs(at),
+                Some(Extent::EdgeRun(..)) => of_edges(at),
                 _ => of_rows(at),
             }
         };

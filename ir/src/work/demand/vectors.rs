@@ -9,14 +9,14 @@ use crate::op::{Binary, Unary};
 const LANES: u64 = 4;
 /// Vectors of a reduction that are in registers at a time.
 const TILE: u64 = 8;
-/// Instructions of an arc besides those that its vectors need: its ends, addresses, the loop.
+/// Instructions of an edge besides those that its vectors need: its ends, addresses, the loop.
 const AROUND: f64 = 4.0;
 /// Instructions that loading a vector lane by lane takes beyond those of a load in one.
 const LANE_BY_LANE: f64 = 6.0;
 
-/// What a kernel does for one row or arc of its inner loop, and once a row after that.
+/// What a kernel does for one row or edge of its inner loop, and once a row after that.
 pub(super) struct Vectors {
-    /// Vectors of a row or arc, times loads and simple operations.
+    /// Vectors of a row or edge, times loads and simple operations.
     pub vector: f64,
     /// Vectors that are loaded lane by lane.
     pub lane: f64,
@@ -68,7 +68,7 @@ impl Vectors {
             loads.filter(|o| is_scattered(kernel, o, across)).count() as f64
         };
         let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
-        // Exponentials of a single head's arcs are computed of several arcs at a time.
+        // Exponentials of a single head's edges are computed of several edges at a time.
         let weighs = match &kernel.body {
             Body::EdgeSoftmax { .. } if heads == 1 => 1.0 / LANES as f64,
             Body::EdgeSoftmax { .. } => count as f64,
@@ -95,7 +95,7 @@ impl Vectors {
         }
     }
 
-    /// Instructions of an arc, about: how many arcs a processor looks ahead.
+    /// Instructions of an edge, about: how many edges a processor looks ahead.
     pub fn instructions(&self) -> f64 {
         AROUND + self.vector + LANE_BY_LANE * self.lane
     }

@@ -99,7 +99,7 @@ fn a_loss_costs_by_training_vertex() {
     let expected = [
         ("launch", 1.0),
         ("row", 10.0),
-        ("arc", 4.0),
+        ("edge", 4.0),
         ("exp", 12.0),
         ("stream_32k", f64::from(4 * 3 * (4 + 10))),
     ];
@@ -125,7 +125,7 @@ fn draws_are_counted_by_themselves() {
     };
     let after = gather(load(0), dropped_root(Value::Acc));
     assert_eq!(roots_and_draws(after, At::Src, false), (20.0, 20.0));
-    // Of 40 arcs.
+    // Of 40 edges.
     let before = gather(dropped_root(Value::Load(0)), acc());
     assert_eq!(roots_and_draws(before, At::Src, false), (80.0, 80.0));
 }

@@ -3,30 +3,30 @@
 use super::fit::lacking;
 use super::stream::{self, chunked, window};
 use super::uses::each;
-use super::{Means, Room, has_home};
+use super::{Means, MemoryBudget, has_home};
 use gnnc_ir::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
 use gnnc_ir::trace::Phase;
 
 /// Whether some instruction uses more than some room has, whatever is moved by these means.
-pub(super) fn hopeless(program: &Program, rooms: &[Room], means: Means) -> bool {
+pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means) -> bool {
     let always: Vec<bool> = lifetimes(program)
         .iter()
         .zip(&program.buffers)
         .map(|(life, buffer)| *life == Lifetime::Always && !has_home(buffer))
         .collect();
     let needs = needs(program, &always, means);
-    rooms.iter().any(|room| {
+    budgets.iter().any(|budget| {
         let staying = program.buffers.iter().zip(&always);
         let staying = staying.filter(|(_, always)| **always);
-        let staying = staying.map(|(buffer, _)| buffer.words(&room.sizes));
+        let staying = staying.map(|(buffer, _)| buffer.words(&budget.sizes));
         let staying = staying.fold(0, u64::saturating_add);
         let used = needs.iter().map(|uses| {
-            let words = uses.iter().map(|one| one.words(program, &room.sizes));
+            let words = uses.iter().map(|one| one.words(program, &budget.sizes));
             words.fold(staying, u64::saturating_add)
         });
         let most = used.max().unwrap_or(staying);
-        lacking(most.saturating_mul(4), room) > 0
+        lacking(most.saturating_mul(4), budget) > 0
     })
 }
 

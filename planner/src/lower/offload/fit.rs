@@ -1,6 +1,6 @@
 //! Moves one thing after the other until buffers fit.
 
-use super::{Choice, Means, Room, Short, choose, home, ring, split, stream};
+use super::{Choice, Means, MemoryBudget, Short, choose, home, ring, split, stream};
 use gnnc_ir::memory::Lives;
 use gnnc_ir::program::{Program, RankSizes};
 
@@ -8,7 +8,7 @@ use gnnc_ir::program::{Program, RankSizes};
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) programs: Vec<Program>,
-    pub(super) rooms: Vec<Room>,
+    pub(super) budgets: Vec<MemoryBudget>,
     /// Bytes that each room lacked when it was last looked at, or fewer where that is more than the others lack.
     missing: Vec<u64>,
     /// Rooms to look at now.
@@ -16,12 +16,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(programs: Vec<Program>, rooms: Vec<Room>) -> Self {
+    pub(super) fn new(programs: Vec<Program>, budgets: Vec<MemoryBudget>) -> Self {
         Self {
-            missing: vec![0; rooms.len()],
-            changed: tight(&rooms),
+            missing: vec![0; budgets.len()],
+            changed: tight(&budgets),
             programs,
-            rooms,
+            budgets,
         }
     }
 
@@ -32,15 +32,15 @@ impl State {
     pub(super) fn fit(&mut self, means: Means, looks: &mut u32) -> Result<(), Short> {
         loop {
             *looks += 1;
-            let Some((room, choice)) = self.next(means)? else {
+            let Some((budget, choice)) = self.next(means)? else {
                 return Ok(());
             };
-            let bytes = self.missing[room];
+            let bytes = self.missing[budget];
             let mut all = self.programs.iter_mut();
             if !all.all(|program| apply(program, choice, means)) {
                 return Err(Short { bytes });
             }
-            self.changed = vec![room];
+            self.changed = vec![budget];
         }
     }
 
@@ -50,23 +50,23 @@ impl State {
             return Ok(None);
         };
         let lives = Lives::of(first);
-        look(&lives, &self.rooms, &mut self.missing, &self.changed);
-        let worst = (0..self.rooms.len()).max_by_key(|n| (self.missing[*n], usize::MAX - n));
+        look(&lives, &self.budgets, &mut self.missing, &self.changed);
+        let worst = (0..self.budgets.len()).max_by_key(|n| (self.missing[*n], usize::MAX - n));
         let Some(worst) = worst.filter(|n| self.missing[*n] > 0) else {
             return Ok(None);
         };
-        let room = &self.rooms[worst];
-        match choose(&lives, &room.sizes, means) {
+        let budget = &self.budgets[worst];
+        match choose(&lives, &budget.sizes, means) {
             Some(choice) => Ok(Some((worst, choice))),
             None => Err(Short {
-                bytes: beyond(&lives, room),
+                bytes: beyond(&lives, budget),
             }),
         }
     }
 }
 
 /// Finds what rooms that have changed lack; where nothing is lacking, what all lack.
-fn look(lives: &Lives, rooms: &[Room], missing: &mut [u64], changed: &[usize]) {
+fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &[usize]) {
     for n in changed {
         let others = missing.iter().enumerate().filter(|(other, _)| other != n);
         let others = match changed.len() {
@@ -74,52 +74,52 @@ fn look(lives: &Lives, rooms: &[Room], missing: &mut [u64], changed: &[usize]) {
             _ => u64::MAX,
         };
         // As long as it is certainly more than what others lack, nobody has to know.
-        let least = lacking(lives.least(&rooms[*n].sizes), &rooms[*n]);
+        let least = lacking(lives.least(&budgets[*n].sizes), &budgets[*n]);
         missing[*n] = match least > others {
             true => least,
-            false => beyond(lives, &rooms[*n]),
+            false => beyond(lives, &budgets[*n]),
         };
     }
     if changed.iter().all(|n| missing[*n] == 0) {
-        for (missing, room) in missing.iter_mut().zip(rooms) {
-            *missing = beyond(lives, room);
+        for (missing, budget) in missing.iter_mut().zip(budgets) {
+            *missing = beyond(lives, budget);
         }
     }
 }
 
 /// Bytes by which the buffers of a program are larger than a room.
-pub(super) fn beyond(lives: &Lives, room: &Room) -> u64 {
-    match fits(lives, room) {
+pub(super) fn beyond(lives: &Lives, budget: &MemoryBudget) -> u64 {
+    match fits(lives, budget) {
         true => 0,
-        false => lacking(lives.layout(&room.sizes).total_bytes, room),
+        false => lacking(lives.layout(&budget.sizes).total_bytes, budget),
     }
 }
 
 /// Whether the buffers of a program fit into a room.
-pub(super) fn fits(lives: &Lives, room: &Room) -> bool {
-    let bytes = room.bytes.checked_sub(room.lacking);
-    bytes.is_some_and(|bytes| lives.fits(&room.sizes, bytes))
+pub(super) fn fits(lives: &Lives, budget: &MemoryBudget) -> bool {
+    let bytes = budget.bytes.checked_sub(budget.lacking);
+    bytes.is_some_and(|bytes| lives.fits(&budget.sizes, bytes))
 }
 
 /// The same of the room that lacks most.
-pub(super) fn most_beyond(lives: &Lives, rooms: &[Room]) -> u64 {
-    let all = rooms.iter().map(|room| beyond(lives, room));
+pub(super) fn most_beyond(lives: &Lives, budgets: &[MemoryBudget]) -> u64 {
+    let all = budgets.iter().map(|budget| beyond(lives, budget));
     all.max().unwrap_or(0)
 }
 
 /// What a room lacks for buffers of so many bytes.
-pub(super) fn lacking(bytes: u64, room: &Room) -> u64 {
-    let needed = bytes.saturating_add(room.lacking);
-    needed.saturating_sub(room.bytes)
+pub(super) fn lacking(bytes: u64, budget: &MemoryBudget) -> u64 {
+    let needed = bytes.saturating_add(budget.lacking);
+    needed.saturating_sub(budget.bytes)
 }
 
 /// The rooms that have less for more than others, of equal ones the first: what fits there can be expected to fit
 /// everywhere.
-fn tight(rooms: &[Room]) -> Vec<usize> {
+fn tight(budgets: &[MemoryBudget]) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
-    for (n, room) in rooms.iter().enumerate() {
-        if !found.iter().any(|other| tighter(&rooms[*other], room)) {
-            found.retain(|other| !tighter(room, &rooms[*other]));
+    for (n, budget) in budgets.iter().enumerate() {
+        if !found.iter().any(|other| tighter(&budgets[*other], budget)) {
+            found.retain(|other| !tighter(budget, &budgets[*other]));
             found.push(n);
         }
     }
@@ -127,7 +127,7 @@ fn tight(rooms: &[Room]) -> Vec<usize> {
 }
 
 /// Whether a room has no more than another one, for no less.
-fn tighter(a: &Room, b: &Room) -> bool {
+fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
     let sizes = |sizes: &RankSizes| {
         let RankSizes {
             inner,
@@ -180,8 +180,8 @@ fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
 mod tests {
     use super::*;
 
-    fn room(inner: u64, edges: u64, bytes: u64) -> Room {
-        Room {
+    fn budget(inner: u64, edges: u64, bytes: u64) -> MemoryBudget {
+        MemoryBudget {
             sizes: RankSizes {
                 inner,
                 edges,
@@ -195,15 +195,15 @@ mod tests {
 
     #[test]
     fn rooms_that_others_are_tighter_than_are_not_looked_at() {
-        let rooms = [
-            room(9, 80, 100),
-            room(10, 70, 100),
-            room(9, 70, 100),
-            room(10, 80, 101),
-            room(10, 70, 100),
+        let budgets = [
+            budget(9, 80, 100),
+            budget(10, 70, 100),
+            budget(9, 70, 100),
+            budget(10, 80, 101),
+            budget(10, 70, 100),
         ];
-        assert_eq!(tight(&rooms), [0, 1, 3]);
-        assert_eq!(tight(&[rooms[2], rooms[1]]), [1]);
+        assert_eq!(tight(&budgets), [0, 1, 3]);
+        assert_eq!(tight(&[budgets[2], budgets[1]]), [1]);
         assert!(tight(&[]).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 //! are here at once. `unroll` writes the loop out. With two slots, the next chunk is fetched and the last one stored while a
 //! chunk is computed.
 //!
-//! A chunk is a run of consecutive rows with all their arcs. A row is computed in one go as always, and sums
+//! A chunk is a run of consecutive rows with all their edges. A row is computed in one go as always, and sums
 //! over rows are cut between blocks that are summed apart anyhow and added in their order, so on the processor numbers are
 //! the same to the last bit whatever the number of chunks. On a GPU sums over rows are those of chunks, added.
 
@@ -14,7 +14,7 @@ use super::home::home;
 use super::ring::last_tag;
 use super::split::split;
 use super::uses::{of, reads_first, uses};
-use super::{Means, Room, Style};
+use super::{Means, MemoryBudget, Style};
 use gnnc_ir::access::Touched;
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::{
@@ -30,12 +30,12 @@ const COUNTS: [u32; 5] = [2, 4, 8, 16, 32];
 const FEWEST_ROWS: u64 = 32;
 
 /// Numbers of chunks that may help programs on ranks of these sizes, ascending.
-pub(super) fn counts(programs: &[Program], rooms: &[Room]) -> Vec<u32> {
+pub(super) fn counts(programs: &[Program], budgets: &[MemoryBudget]) -> Vec<u32> {
     if programs.iter().any(|program| program.pipeline.is_some()) {
         return Vec::new();
     }
-    let rows = |room: &Room| room.sizes.rows(Extent::Local).max(room.sizes.vertices);
-    let most = rooms.iter().map(rows).max().unwrap_or(0) / FEWEST_ROWS;
+    let rows = |budget: &MemoryBudget| budget.sizes.rows(Extent::Local).max(budget.sizes.vertices);
+    let most = budgets.iter().map(rows).max().unwrap_or(0) / FEWEST_ROWS;
     let mut counts = COUNTS.to_vec();
     counts.retain(|count| u64::from(*count) <= most.max(2));
     counts
@@ -87,9 +87,9 @@ impl Means {
     }
 }
 
-/// How many chunks there are where rows, and arcs, are cut into so many parts.
+/// How many chunks there are where rows, and edges, are cut into so many parts.
 pub(super) fn chunks(even: Even, parts: u32) -> u32 {
-    if even.arcs.is_some() {
+    if even.edges.is_some() {
         2 * parts
     } else {
         parts
@@ -99,7 +99,7 @@ pub(super) fn chunks(even: Even, parts: u32) -> u32 {
 /// What a buffer of these rows has where it holds a chunk at a time.
 pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
     match extent {
-        Extent::Edges(_) | Extent::AllEdges(_) => Extent::ArcRun(even, of),
+        Extent::Edges(_) | Extent::AllEdges(_) => Extent::EdgeRun(even, of),
         _ => Extent::Run(even, of),
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
         return chunk.even.filter(|even| even.grain != Grain::Reach);
     }
     let floats = |at: Ref| program.buffer(at.buffer).storage.is_f32();
-    let mut arcs = None;
+    let mut edges = None;
     let (rows, grain) = match instr {
         Instr::Launch(launch) => {
             let body = &program.kernel(launch.kernel).body;
@@ -129,14 +129,14 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                     return None;
                 }
                 Body::ColReduce { .. } => (launch.rows, Grain::Sums),
-                // Its arcs lie by type.
+                // Its edges lie by type.
                 Body::TypeSum { .. } => return None,
                 body => {
                     let by = match body {
                         Body::Gather { to, .. } => *to,
                         _ => End::Dst,
                     };
-                    arcs = body.edge_set().map(|set| Grouped { set, by });
+                    edges = body.edge_set().map(|set| Grouped { set, by });
                     (launch.rows, Grain::Lines)
                 }
             }
@@ -157,7 +157,7 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
         _ => return None,
     };
     let rows = Vertices::of(rows)?;
-    Some(Even { rows, grain, arcs })
+    Some(Even { rows, grain, edges })
 }
 
 /// How an instruction of a list is cut, or could be, and itself cut so.
@@ -349,16 +349,16 @@ fn holds(program: &Program, id: BufferId, chunk: Chunk) -> bool {
     let Some(even) = chunk.even else {
         return false;
     };
-    // Arcs lie by destination.
-    let arcs = even.arcs.filter(|arcs| arcs.by == End::Dst);
-    let arcs = arcs.map(|arcs| even.rows.extent().arcs(arcs.set));
+    // Edges lie by destination.
+    let edges = even.edges.filter(|edges| edges.by == End::Dst);
+    let edges = edges.map(|edges| even.rows.extent().edges(edges.set));
     let own = matches!(extent, Extent::Inner | Extent::Local);
     let vertices = match even.rows {
         Vertices::Inner => own,
         Vertices::Local => extent == Extent::Local || own && program.ranks == 1,
         Vertices::All => extent == Extent::All,
     };
-    vertices || Some(extent) == arcs
+    vertices || Some(extent) == edges
 }
 
 /// Whether an instruction over a chunk uses a buffer's rows of the chunk and no others.
@@ -415,7 +415,7 @@ fn written_out(
         instr.set_chunk(chunk.at(index));
         instr.each_ref(&mut |at| {
             let extent = program.buffer(at.buffer).extent;
-            if matches!(extent, Extent::Run(..) | Extent::ArcRun(..)) {
+            if matches!(extent, Extent::Run(..) | Extent::EdgeRun(..)) {
                 (at.base, at.in_loop) = (index % slots(at).max(1), false);
             }
         });

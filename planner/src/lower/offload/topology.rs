@@ -1,34 +1,34 @@
-//! The ends of arcs on the host: every kernel that walks arcs runs over one chunk of its rows after the other and
-//! fetches the ends of the chunk's arcs (NeutronTP, sections 2 and 3.4: the topology lies in host memory).
+//! The ends of edges on the host: every kernel that walks edges runs over one chunk of its rows after the other and
+//! fetches the ends of the chunk's edges (NeutronTP, sections 2 and 3.4: the topology lies in host memory).
 //!
-//! Where the arcs of each row begin stays where it was, 8 bytes a row.
+//! Where the edges of each row begin stays where it was, 8 bytes a row.
 
 use super::stream::{chunks, cut};
-use super::{Means, Room, add};
+use super::{Means, MemoryBudget, add};
 use gnnc_ir::kernel::{At, Body, End, Kernel};
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
 };
 use gnnc_ir::trace::Phase;
 
-/// Arcs of one kind: rows, which arcs, and how they are grouped.
+/// Edges of one kind: rows, which edges, and how they are grouped.
 type Kind = (Extent, Grouped);
 
-/// Lets kernels fetch the ends of arcs wherever all kernels that walk these can; what that frees is added to
+/// Lets kernels fetch the ends of edges wherever all kernels that walk these can; what that frees is added to
 /// rooms of which it is a part.
-pub(super) fn topology(programs: &mut [Program], rooms: &mut [Room], means: Means) {
+pub(super) fn topology(programs: &mut [Program], budgets: &mut [MemoryBudget], means: Means) {
     let (Some(count), Some(first)) = (means.chunks, programs.first()) else {
         return;
     };
     for kind in kinds(first) {
         let (extent, Grouped { set, by }) = kind;
-        for room in rooms.iter_mut().filter(|room| room.lists) {
+        for budget in budgets.iter_mut().filter(|budget| budget.lists) {
             // Ends and, by source, places.
             let each = if by == End::Src { 8 } else { 4 };
-            let freed = each * room.sizes.rows(extent.arcs(set));
-            let more = freed.saturating_sub(room.lacking);
-            room.lacking = room.lacking.saturating_sub(freed);
-            room.bytes = room.bytes.saturating_add(more);
+            let freed = each * budget.sizes.rows(extent.edges(set));
+            let more = freed.saturating_sub(budget.lacking);
+            budget.lacking = budget.lacking.saturating_sub(freed);
+            budget.bytes = budget.bytes.saturating_add(more);
         }
         for program in programs.iter_mut() {
             fetched(program, kind, (count, means.slots()));
@@ -36,7 +36,7 @@ pub(super) fn topology(programs: &mut [Program], rooms: &mut [Room], means: Mean
     }
 }
 
-/// The kinds of arcs that are walked by kernels of lists alone, not by those of loops, and in chunks.
+/// The kinds of edges that are walked by kernels of lists alone, not by those of loops, and in chunks.
 fn kinds(program: &Program) -> Vec<Kind> {
     let (mut found, mut kept) = (Vec::new(), Vec::new());
     for phase in Phase::ALL {
@@ -46,7 +46,7 @@ fn kinds(program: &Program) -> Vec<Kind> {
                     let Some(kind) = kind(launch, program) else {
                         continue;
                     };
-                    let cut = cut(instr, program).and_then(|even| even.arcs);
+                    let cut = cut(instr, program).and_then(|even| even.edges);
                     if cut == Some(kind.1) && launch.chunk.is_none() && !found.contains(&kind) {
                         found.push(kind);
                     } else if cut != Some(kind.1) || launch.chunk.is_some() {
@@ -74,7 +74,7 @@ fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
     }
 }
 
-/// What arcs a launch walks; those of own vertices are one kind, whatever rows they are grouped by.
+/// What edges a launch walks; those of own vertices are one kind, whatever rows they are grouped by.
 fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     let body = &program.kernel(launch.kernel).body;
     let set = body.edge_set()?;
@@ -91,23 +91,23 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     Some((extent, Grouped { set, by }))
 }
 
-/// Whether a kernel reads something of the arcs themselves.
-fn reads_arcs(kernel: &Kernel) -> bool {
+/// Whether a kernel reads something of the edges themselves.
+fn reads_edges(kernel: &Kernel) -> bool {
     kernel.inputs.iter().any(|operand| operand.at == At::Edge)
 }
 
-/// Lets all kernels that walk arcs of a kind fetch their ends.
+/// Lets all kernels that walk edges of a kind fetch their ends.
 fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
-    let (extent, arcs) = wanted;
+    let (extent, edges) = wanted;
     let list = |name: &str, role| Buffer {
-        name: format!("arcs.{name}"),
-        extent: extent.arcs(arcs.set),
+        name: format!("edges.{name}"),
+        extent: extent.edges(edges.set),
         columns: 1,
         slots: 1,
         role,
         storage: Default::default(),
     };
-    let ends = add(program, list("ends", Role::ArcEnds(arcs)), true);
+    let ends = add(program, list("ends", Role::EdgeEnds(edges)), true);
     let mut places = None;
     for phase in Phase::ALL {
         for at in 0..program.list(phase).len() {
@@ -128,11 +128,11 @@ fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
                 even: Some(even),
             };
             let mut launch = launch.clone();
-            let placed = arcs.by == End::Src && reads_arcs(program.kernel(launch.kernel));
+            let placed = edges.by == End::Src && reads_edges(program.kernel(launch.kernel));
             let mut homes = vec![ends];
             if placed {
                 let place = |program: &mut Program| {
-                    add(program, list("places", Role::ArcPlaces(arcs.set)), true)
+                    add(program, list("places", Role::EdgePlaces(edges.set)), true)
                 };
                 homes.push(*places.get_or_insert_with(|| place(program)));
             }
@@ -161,7 +161,7 @@ fn window(program: &mut Program, home: BufferId, chunk: Chunk, slots: u32) -> Re
         name: format!("{}.here", whole.name),
         extent: chunk
             .even
-            .map_or(whole.extent, |even| Extent::ArcRun(even, chunk.of)),
+            .map_or(whole.extent, |even| Extent::EdgeRun(even, chunk.of)),
         slots,
         role: Role::Temp,
         ..whole.clone()

@@ -2,14 +2,14 @@
 //! vain is not done at all.
 
 use super::fit::{State, most_beyond};
-use super::{Means, Room, Short, Style, bound, ring, stream, topology, widen};
+use super::{Means, MemoryBudget, Short, Style, bound, ring, stream, topology, widen};
 use gnnc_ir::memory::Lives;
 use gnnc_ir::program::Program;
 
 /// Attempts at making programs fit into rooms.
 pub(super) struct Tries<'a> {
     programs: &'a [Program],
-    rooms: &'a [Room],
+    budgets: &'a [MemoryBudget],
     /// By style: how far it goes without chunks, which is where attempts with chunks begin.
     whole: [Option<(State, Result<(), Short>)>; 2],
     /// Whether there is a stack, which alone makes a difference between the styles without chunks.
@@ -21,11 +21,15 @@ pub(super) struct Tries<'a> {
 }
 
 impl<'a> Tries<'a> {
-    pub(super) fn new(programs: &'a [Program], rooms: &'a [Room], looks: &'a mut u32) -> Self {
+    pub(super) fn new(
+        programs: &'a [Program],
+        budgets: &'a [MemoryBudget],
+        looks: &'a mut u32,
+    ) -> Self {
         let mut buffers = programs.iter().flat_map(|program| &program.buffers);
         Self {
             programs,
-            rooms,
+            budgets,
             whole: [None, None],
             stacks: buffers.any(|buffer| buffer.slots >= ring::FEWEST),
             last: None,
@@ -36,13 +40,13 @@ impl<'a> Tries<'a> {
     /// What fits by these means, if that succeeds.
     pub(super) fn attempt(&mut self, means: Means) -> Option<State> {
         let listed = self.listed(means);
-        let (programs, rooms) = match &listed {
-            Some(state) => (&state.programs[..], &state.rooms[..]),
-            None => (self.programs, self.rooms),
+        let (programs, budgets) = match &listed {
+            Some(state) => (&state.programs[..], &state.budgets[..]),
+            None => (self.programs, self.budgets),
         };
         let first = programs.first();
         *self.looks += 1;
-        if first.is_some_and(|first| bound::hopeless(first, rooms, means)) {
+        if first.is_some_and(|first| bound::hopeless(first, budgets, means)) {
             self.last = Some((means, None));
             return None;
         }
@@ -70,15 +74,15 @@ impl<'a> Tries<'a> {
 
     /// The programs of a state with copies as far beside computing as the memory allows.
     pub(super) fn widened(&mut self, state: State) -> Vec<Program> {
-        widen::widen(state.programs, &state.rooms, self.looks)
+        widen::widen(state.programs, &state.budgets, self.looks)
     }
 
-    /// The programs with the ends of arcs on the host, if these are among the means.
+    /// The programs with the ends of edges on the host, if these are among the means.
     fn listed(&self, means: Means) -> Option<State> {
         means.lists.then(|| {
-            let (mut programs, mut rooms) = (self.programs.to_vec(), self.rooms.to_vec());
-            topology::topology(&mut programs, &mut rooms, means);
-            State::new(programs, rooms)
+            let (mut programs, mut budgets) = (self.programs.to_vec(), self.budgets.to_vec());
+            topology::topology(&mut programs, &mut budgets, means);
+            State::new(programs, budgets)
         })
     }
 
@@ -97,7 +101,7 @@ impl<'a> Tries<'a> {
         state.programs.iter_mut().for_each(stream::unroll);
         *self.looks += 1;
         let first = state.programs.first();
-        match first.map_or(0, |first| most_beyond(&Lives::of(first), &state.rooms)) {
+        match first.map_or(0, |first| most_beyond(&Lives::of(first), &state.budgets)) {
             0 => Ok(state),
             bytes => Err(Short { bytes }),
         }
@@ -107,7 +111,7 @@ impl<'a> Tries<'a> {
     fn whole(&mut self, means: Means) -> &(State, Result<(), Short>) {
         let alike = means.style == Style::Roomy || !self.stacks;
         self.whole[usize::from(!alike)].get_or_insert_with(|| {
-            let mut state = State::new(self.programs.to_vec(), self.rooms.to_vec());
+            let mut state = State::new(self.programs.to_vec(), self.budgets.to_vec());
             let means = Means {
                 chunks: None,
                 ..means

@@ -2,7 +2,7 @@
 
 use super::fit::{fits, most_beyond};
 use super::uses::each;
-use super::{Room, ring::last_tag};
+use super::{MemoryBudget, ring::last_tag};
 use gnnc_ir::access::{accesses, ordered};
 use gnnc_ir::memory::Lives;
 use gnnc_ir::program::{Instr, Program, Transfer};
@@ -15,18 +15,22 @@ const TRIES: [usize; 4] = [1, 2, 4, 16];
 const TIGHTEST: usize = 2;
 
 /// Cuts moves of lists into halves: what is fetched begins earlier, what is stored ends later.
-pub(super) fn widen(programs: Vec<Program>, rooms: &[Room], looks: &mut u32) -> Vec<Program> {
+pub(super) fn widen(
+    programs: Vec<Program>,
+    budgets: &[MemoryBudget],
+    looks: &mut u32,
+) -> Vec<Program> {
     let Some(first) = programs.first() else {
         return programs;
     };
     let lives = Lives::of(first);
-    let spare = |room: &Room| {
-        let used = lives.layout(&room.sizes).total_bytes;
-        room.bytes.saturating_sub(used)
+    let spare = |budget: &MemoryBudget| {
+        let used = lives.layout(&budget.sizes).total_bytes;
+        budget.bytes.saturating_sub(used)
     };
-    let mut by_spare: Vec<(u64, Room)> = rooms.iter().map(|r| (spare(r), *r)).collect();
+    let mut by_spare: Vec<(u64, MemoryBudget)> = budgets.iter().map(|r| (spare(r), *r)).collect();
     by_spare.sort_by_key(|(spare, _)| *spare);
-    let tight: Vec<Room> = by_spare.iter().take(TIGHTEST).map(|(_, r)| *r).collect();
+    let tight: Vec<MemoryBudget> = by_spare.iter().take(TIGHTEST).map(|(_, r)| *r).collect();
     let mut wide = programs.clone();
     let mut tag = last_tag(first);
     for phase in Phase::ALL {
@@ -35,7 +39,7 @@ pub(super) fn widen(programs: Vec<Program>, rooms: &[Room], looks: &mut u32) -> 
             place = cut(&mut wide, phase, place, &tight, (&mut tag, looks));
         }
     }
-    match most_beyond(&Lives::of(&wide[0]), rooms) {
+    match most_beyond(&Lives::of(&wide[0]), budgets) {
         0 => wide,
         _ => programs,
     }
@@ -46,7 +50,7 @@ fn cut(
     programs: &mut [Program],
     phase: Phase,
     place: usize,
-    rooms: &[Room],
+    budgets: &[MemoryBudget],
     (tag, looks): (&mut u32, &mut u32),
 ) -> usize {
     let program = &programs[0];
@@ -81,7 +85,7 @@ fn cut(
         halve(&mut programs[0], phase, place, way, *tag + 1);
         *looks += 1;
         let lives = Lives::of(&programs[0]);
-        if !rooms.iter().all(|room| fits(&lives, room)) {
+        if !budgets.iter().all(|budget| fits(&lives, budget)) {
             join(&mut programs[0], phase, place, way);
             continue;
         }

@@ -13,7 +13,7 @@ use crate::lower::region::Value;
 use gnnc_ir::expr::{Expr, Value as Scalar};
 use gnnc_ir::graph::floats;
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Passage, Ref, Role};
+use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Ref, Role, StageMessage};
 use gnnc_ir::{Binary, Unary};
 
 /// What PyTorch's `clip_grad_norm_` adds to a length before it divides by it.
@@ -35,13 +35,13 @@ pub fn factor(
     let pipeline = lowerer.program.pipeline;
     let before = pipeline.is_some_and(|p| p.stage > 0);
     let after = pipeline.is_some_and(|p| p.stage + 1 < p.stages);
-    let passage = |with| Passage {
+    let stage_message = |with| StageMessage {
         with,
         tensors: vec![total],
     };
     let zero = Expr::leaf(Scalar::Const(0.0));
     match before {
-        true => code.push(Instr::Receive(passage(Neighbour::Previous))),
+        true => code.push(Instr::Receive(stage_message(Neighbour::Previous))),
         false => code.push(map(lowerer, zero.clone(), &[], total)),
     }
     let cut = |lowerer: &Lowerer, n: usize| lowerer.program.params[n].shard.is_some();
@@ -65,11 +65,11 @@ pub fn factor(
         code.push(sum(lowerer, of_slices, total));
     }
     if after {
-        code.push(Instr::Send(passage(Neighbour::Next)));
-        code.push(Instr::Receive(passage(Neighbour::Next)));
+        code.push(Instr::Send(stage_message(Neighbour::Next)));
+        code.push(Instr::Receive(stage_message(Neighbour::Next)));
     }
     if before {
-        code.push(Instr::Send(passage(Neighbour::Previous)));
+        code.push(Instr::Send(stage_message(Neighbour::Previous)));
     }
     let factor = scalar(lowerer, "gradient.factor");
     let value = Terms::build(|t| {

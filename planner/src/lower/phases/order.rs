@@ -31,7 +31,7 @@ enum Reading {
 struct Facts {
     reads: Vec<(BufferId, Reading)>,
     writes: Vec<BufferId>,
-    /// Whether it gives a row for each vertex or arc, each from its own neighbourhood.
+    /// Whether it gives a row for each vertex or edge, each from its own neighbourhood.
     by_row: bool,
     /// Whether it begins the backward pass.
     gradient: bool,
@@ -114,7 +114,7 @@ impl Facts {
     }
 }
 
-/// Whether a buffer has a row for each vertex or arc.
+/// Whether a buffer has a row for each vertex or edge.
 fn rowed(program: &Program, buffer: BufferId) -> bool {
     !matches!(program.buffer(buffer).extent, Extent::Fixed(_))
 }
@@ -146,12 +146,12 @@ pub(super) struct Order {
     pub(super) phases: Vec<Phase>,
     instrs: Vec<Facts>,
     blends: BTreeSet<BufferId>,
-    /// What fresh arcs' gradients are added up in, which begins as zeros.
+    /// What fresh edges' gradients are added up in, which begins as zeros.
     pub(super) zeroed: BTreeSet<BufferId>,
 }
 
 impl Order {
-    /// Of instructions with whether they collect what fresh arcs bring; `fills` are what fills blends.
+    /// Of instructions with whether they collect what fresh edges bring; `fills` are what fills blends.
     ///
     /// # Errors
     /// A layer that needs a sum over all vertices, or rows that have no history.
@@ -192,7 +192,7 @@ impl Order {
         }
     }
 
-    /// Moves before the chunks what arcs read and is no blend, what blends are filled with, and what is no row,
+    /// Moves before the chunks what edges read and is no blend, what blends are filled with, and what is no row,
     /// with all that they need.
     fn before(&mut self, borders: &Borders, fills: &[Instr]) {
         let mut wanted: BTreeSet<BufferId> = fills.iter().flat_map(reads).collect();
@@ -232,7 +232,7 @@ impl Order {
         }
     }
 
-    /// Moves after the chunks what sums over rows or collects from all arcs, and what depends on it.
+    /// Moves after the chunks what sums over rows or collects from all edges, and what depends on it.
     fn after(&mut self, borders: &Borders) -> Result<(), LowerError> {
         let mut late: BTreeSet<BufferId> = BTreeSet::new();
         let mut backward: BTreeSet<BufferId> =
@@ -277,7 +277,7 @@ impl Order {
                 continue;
             }
             let facts = &self.instrs[n];
-            // What fresh arcs bring, and what arcs saw, can only be told apart while the chunks take turns.
+            // What fresh edges bring, and what edges saw, can only be told apart while the chunks take turns.
             let apart = facts.fresh || self.sees(facts);
             if apart || facts.writes.iter().any(|buffer| needed.contains(buffer)) {
                 needed.extend(facts.reads.iter().map(|(buffer, _)| *buffer));
@@ -287,7 +287,7 @@ impl Order {
         }
     }
 
-    /// Whether an instruction reads what arcs saw.
+    /// Whether an instruction reads what edges saw.
     fn sees(&self, facts: &Facts) -> bool {
         let blend = |(buffer, reading): &(BufferId, Reading)| {
             *reading == Reading::Across && self.blends.contains(buffer)

@@ -2,7 +2,7 @@
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
-use gnnc_ir::program::{Chunk, Passage, Ref};
+use gnnc_ir::program::{Chunk, Ref, StageMessage};
 use gnnc_ir::traffic::move_words;
 use gnnc_ir::units::{Bytes, Flops};
 use gnnc_ir::work::{KernelClass, Work};
@@ -42,8 +42,14 @@ impl Compiler<'_> {
     }
 
     /// Rows that go to another stage, or come from one.
-    pub(super) fn passage(&self, passage: &Passage, sends: bool, at: Rc<str>, name: usize) -> Step {
-        let (row, fixed) = passage.words(self.program);
+    pub(super) fn stage_message(
+        &self,
+        stage_message: &StageMessage,
+        sends: bool,
+        at: Rc<str>,
+        name: usize,
+    ) -> Step {
+        let (row, fixed) = stage_message.words(self.program);
         let sizes = self.fabric.classes.iter().map(|class| &class.sizes);
         let all = sizes.map(|sizes| (4 * sizes.inner * row, 4 * fixed));
         let bytes = all
@@ -53,11 +59,11 @@ impl Compiler<'_> {
         let packing = |((rows, fixed), &bytes): ((u64, u64), &f64)| {
             [None, Some(rows + fixed)].map(|lay| self.copying(bytes, lay, sends, name))
         };
-        Step::Passage {
+        Step::StageMessage {
             at,
             name,
             sends,
-            with: passage.with,
+            with: stage_message.with,
             packing: all.zip(&bytes).map(packing).collect(),
             bytes,
         }

@@ -48,6 +48,9 @@ fn set(step: &mut Step, all: &[f64], share: f64) {
             let share = share / f64::from((*count).max(1));
             body.iter_mut().for_each(|step| set(step, all, share));
         }
-        Step::Transfer { .. } | Step::Move { .. } | Step::Chunks { .. } | Step::Passage { .. } => {}
+        Step::Transfer { .. }
+        | Step::Move { .. }
+        | Step::Chunks { .. }
+        | Step::StageMessage { .. } => {}
     }
 }

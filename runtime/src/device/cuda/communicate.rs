@@ -1,84 +1,71 @@
 //! The instructions that communicate, as what is packed, sent, taken and unpacked, in order.
 
+use super::comm_step::{CommStep, Halves, floats, land, run};
+use super::device_rank::DeviceRank;
 use super::driver::Address;
 use super::gpu::Gpu;
 use super::launch::Stop;
-use super::mail::{Landing, Round};
+use super::mail::Round;
 use super::moves::Rows;
-use super::skip::Hearing;
-use super::station::Station;
 use crate::chunks::Set;
 use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
 use crate::exchange::{own_chunk, owners, pieces};
 use crate::executor::Fault;
-use crate::moment::Moment;
 use crate::part::lists::{List, Numbers};
 use crate::part::rows::Sent;
+use crate::step_context::StepContext;
 use crate::steps::Step;
-use gnnc_ir::program::{BufferId, Instr, Moved, Passage, Ref, Transfer};
+use gnnc_ir::program::{BufferId, Instr, Moved, Ref, StageMessage, Transfer};
 use gnnc_ir::storage::Storage;
 use std::ops::Range;
 
-/// A piece of a communication.
-pub(super) enum Act {
-    /// Packs and sends.
-    Send(Round),
-    /// Waits until what was packed for a tag may be overwritten.
-    Packed(u32),
-    /// Waits for a message and unpacks it.
-    Land(Landing),
-    /// Copies or adds own rows.
-    Put(Rows, Rows, Write),
-    /// Tells a rank how far a block that is left out is from what was sent last.
-    Tell(u32, u32, f32),
-    /// Waits for that, and takes or keeps copies.
-    Hear(Hearing),
-}
-
-/// The halves of a communication.
-#[derive(Default)]
-pub(super) struct Halves {
-    pub(super) begin: Vec<Act>,
-    pub(super) finish: Vec<Act>,
-}
-
-impl Station {
+impl DeviceRank {
     /// What an instruction that communicates does; none if it does not.
     ///
     /// # Errors
     /// It does not fit the rank, or reads what a rule does not allow.
-    pub(super) fn acts(
+    pub(super) fn comm_steps(
         &mut self,
         gpu: &mut Gpu,
         step: &Step,
-        moment: &Moment,
-    ) -> Result<Option<Vec<Act>>, Stop> {
+        step_context: &StepContext,
+    ) -> Result<Option<Vec<CommStep>>, Stop> {
         let iteration = step.iteration;
         Ok(match step.instr {
             Instr::Begin(Transfer { tag, what }) => {
-                let halves = self.halves(gpu, what, (*tag, iteration), moment, [true, false])?;
+                let halves =
+                    self.halves(gpu, what, (*tag, iteration), step_context, [true, false])?;
                 halves.map(|halves| halves.begin)
             }
             Instr::Finish(Transfer { tag, what }) => {
-                let halves = self.halves(gpu, what, (*tag, iteration), moment, [false, true])?;
+                let halves =
+                    self.halves(gpu, what, (*tag, iteration), step_context, [false, true])?;
                 halves.map(|halves| halves.finish)
             }
-            Instr::Send(passage) => {
-                let (peer, tensors) = self.passage(passage, iteration)?;
+            Instr::Send(stage_message) => {
+                let (peer, tensors) = self.stage_message(stage_message, iteration)?;
                 let sends = vec![(peer, tensors)];
                 let round = self.round(Transfer::WHOLE, sends, Vec::new());
-                Some(vec![Act::Send(round), Act::Packed(Transfer::WHOLE)])
+                Some(vec![
+                    CommStep::Send(round),
+                    CommStep::Packed(Transfer::WHOLE),
+                ])
             }
-            Instr::Receive(passage) => {
-                let (peer, tensors) = self.passage(passage, iteration)?;
+            Instr::Receive(stage_message) => {
+                let (peer, tensors) = self.stage_message(stage_message, iteration)?;
                 let expects = vec![(peer, floats(&tensors))];
                 let round = self.round(Transfer::WHOLE, Vec::new(), expects);
                 let landing = land(Transfer::WHOLE, peer, tensors, Write::Replace);
-                Some(std::iter::once(Act::Send(round)).chain(landing).collect())
+                Some(
+                    std::iter::once(CommStep::Send(round))
+                        .chain(landing)
+                        .collect(),
+                )
             }
             whole => {
                 let tag = Transfer::WHOLE;
-                let halves = self.halves(gpu, whole, (tag, iteration), moment, [true, true])?;
+                let halves =
+                    self.halves(gpu, whole, (tag, iteration), step_context, [true, true])?;
                 halves.map(|halves| halves.begin.into_iter().chain(halves.finish).collect())
             }
         })
@@ -90,18 +77,18 @@ impl Station {
         gpu: &mut Gpu,
         instr: &Instr,
         (tag, iteration): (u32, u32),
-        moment: &Moment,
+        step_context: &StepContext,
         wanted: [bool; 2],
     ) -> Result<Option<Halves>, Stop> {
         Ok(Some(match instr {
             Instr::HaloExchange { buffer, skip } => match skip {
                 Some(skip) => {
-                    self.skipping(gpu, *buffer, skip, (tag, iteration), moment, wanted)?
+                    self.skipping(gpu, *buffer, skip, (tag, iteration), step_context, wanted)?
                 }
                 None => self.filled(gpu, *buffer, (tag, iteration))?,
             },
             Instr::HaloReduce { buffer, skip } => match skip {
-                Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), moment)?,
+                Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), step_context)?,
                 None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true)?,
             },
             Instr::AllReduce { buffers } => self.sums(buffers, tag),
@@ -190,8 +177,10 @@ impl Station {
         let lands = lands.into_iter();
         let lands = lands.filter_map(|(other, rows)| land(tag, other, held(rows), write));
         Halves {
-            begin: vec![Act::Send(round)],
-            finish: std::iter::once(Act::Packed(tag)).chain(lands).collect(),
+            begin: vec![CommStep::Send(round)],
+            finish: std::iter::once(CommStep::Packed(tag))
+                .chain(lands)
+                .collect(),
         }
     }
 
@@ -241,12 +230,12 @@ impl Station {
             let all = others().filter(|_| floats > 0);
             all.map(|other| (self.absolute(other), floats)).collect()
         };
-        let begin = vec![Act::Send(self.round(
+        let begin = vec![CommStep::Send(self.round(
             tag,
             sends.collect(),
             everybody(count),
         ))];
-        let mut finish = vec![Act::Packed(tag)];
+        let mut finish = vec![CommStep::Packed(tag)];
         if count > 0 {
             // The sum begins with the first rank's share, so that it does not depend on who sums.
             let sum = self.scratch;
@@ -266,7 +255,7 @@ impl Station {
             let sends = others().map(|other| (self.absolute(other), whole()));
             let expects = owners(total, own, ranks)
                 .map(|(other, chunk)| (self.absolute(other), chunk.len() as u64));
-            finish.push(Act::Send(self.round(
+            finish.push(CommStep::Send(self.round(
                 tag,
                 sends.collect(),
                 expects.collect(),
@@ -274,14 +263,22 @@ impl Station {
             let mut at = sum;
             for rows in part(&mine) {
                 let floats = rows.floats();
-                finish.push(Act::Put(Rows::floats_at(at, floats), rows, Write::Replace));
+                finish.push(CommStep::Put(
+                    Rows::floats_at(at, floats),
+                    rows,
+                    Write::Replace,
+                ));
                 at = at.plus(4 * floats);
             }
-            finish.push(Act::Packed(tag));
+            finish.push(CommStep::Packed(tag));
         } else {
             let expects = owners(total, own, ranks)
                 .map(|(other, chunk)| (self.absolute(other), chunk.len() as u64));
-            finish.push(Act::Send(self.round(tag, Vec::new(), expects.collect())));
+            finish.push(CommStep::Send(self.round(
+                tag,
+                Vec::new(),
+                expects.collect(),
+            )));
         }
         for (other, chunk) in owners(total, own, ranks) {
             finish.extend(land(
@@ -295,12 +292,12 @@ impl Station {
     }
 
     /// Puts pieces of buffers one after the other.
-    fn put_pieces(&self, pieces: Vec<Rows>, to: Address, write: Write) -> Vec<Act> {
+    fn put_pieces(&self, pieces: Vec<Rows>, to: Address, write: Write) -> Vec<CommStep> {
         let mut at = to;
         let put = |rows: Rows| {
             let target = Rows::floats_at(at, rows.floats());
             at = at.plus(4 * rows.floats());
-            Act::Put(rows, target, write)
+            CommStep::Put(rows, target, write)
         };
         pieces.into_iter().map(put).collect()
     }
@@ -342,7 +339,7 @@ impl Station {
         for (other, block) in geometry.sends() {
             sends.push((self.absolute(other as u32), vec![rows(&block, source)?]));
         }
-        let (mut expects, mut finish) = (Vec::new(), vec![Act::Packed(tag)]);
+        let (mut expects, mut finish) = (Vec::new(), vec![CommStep::Packed(tag)]);
         if let Some(stride) = geometry.padded() {
             let stride = stride / storage.in_word() as usize;
             finish.extend(self.clear_rows(gpu, target, stride, *moved)?);
@@ -351,7 +348,7 @@ impl Station {
             let to = rows(&landing.to, target)?;
             match landing.own {
                 Some(own) if to.floats() > 0 => {
-                    finish.push(Act::Put(rows(&own, source)?, to, landing.write));
+                    finish.push(CommStep::Put(rows(&own, source)?, to, landing.write));
                 }
                 Some(_) => {}
                 None => {
@@ -363,7 +360,7 @@ impl Station {
         }
         let round = self.round(tag, sends, expects);
         Ok(Halves {
-            begin: vec![Act::Send(round)],
+            begin: vec![CommStep::Send(round)],
             finish,
         })
     }
@@ -375,7 +372,7 @@ impl Station {
         at: Address,
         stride: usize,
         moved: Moved,
-    ) -> Result<Vec<Act>, Fault> {
+    ) -> Result<Vec<CommStep>, Fault> {
         let columns = Columns::one(0, stride);
         let clear = |rank: usize| {
             let block = Block {
@@ -389,7 +386,7 @@ impl Station {
                 stride: 0,
                 ..Rows::dense(self.zeros, to.count, stride as u64)
             };
-            Ok(Act::Put(zeros, to, Write::Replace))
+            Ok(CommStep::Put(zeros, to, Write::Replace))
         };
         (0..self.own.group.ranks as usize).map(clear).collect()
     }
@@ -425,7 +422,11 @@ impl Station {
     }
 
     /// The rank at the other end and the own rows at hand of the tensors of a passage.
-    fn passage(&self, passage: &Passage, iteration: u32) -> Result<(u32, Vec<Rows>), Fault> {
+    fn stage_message(
+        &self,
+        stage_message: &StageMessage,
+        iteration: u32,
+    ) -> Result<(u32, Vec<Rows>), Fault> {
         let rows = |at: &Ref| {
             let columns = u64::from(self.own.program.buffer(at.buffer).row_words());
             run(
@@ -434,8 +435,8 @@ impl Station {
                 columns,
             )
         };
-        let tensors = passage.tensors.iter().map(rows).collect();
-        Ok((self.own.beside(passage)?, tensors))
+        let tensors = stage_message.tensors.iter().map(rows).collect();
+        Ok((self.own.beside(stage_message)?, tensors))
     }
 
     /// A round without empty messages.
@@ -471,25 +472,4 @@ fn shown(gpu: &Gpu, list: &[u32]) -> Vec<u32> {
         true => list.to_vec(),
         false => Vec::new(),
     }
-}
-
-/// Consecutive rows of a matrix.
-pub(super) fn run(at: Address, rows: Range<usize>, columns: u64) -> Rows {
-    let first = at.plus(4 * rows.start as u64 * columns);
-    Rows::dense(first, rows.len() as u64, columns)
-}
-
-fn floats(rows: &[Rows]) -> u64 {
-    rows.iter().map(Rows::floats).sum()
-}
-
-/// A landing, unless the message is empty: then it is never sent.
-pub(super) fn land(tag: u32, from: u32, to: Vec<Rows>, write: Write) -> Option<Act> {
-    let landing = Landing {
-        tag,
-        from,
-        to,
-        write,
-    };
-    (floats(&landing.to) > 0).then_some(Act::Land(landing))
 }

@@ -1,15 +1,15 @@
 //! The instructions that compute.
 
+use super::device_rank::{DeviceRank, Targets};
 use super::driver::{DriverError, Matrix, Product as DenseProduct};
 use super::gpu::{Gpu, read, written};
 use super::launch::{Operands, Stop};
-use super::moments::Moments;
 use super::moves::Rows;
-use super::station::{Station, Targets};
+use super::step_contexts::Moments;
 use crate::exchange::moves::Write;
 use crate::executor::Fault;
-use crate::moment::Moment;
 use crate::part::lists::{List, Over};
+use crate::step_context::StepContext;
 use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::kernel::drop_threshold;
@@ -28,7 +28,7 @@ struct Part {
     added: Option<Matrix>,
 }
 
-impl Station {
+impl DeviceRank {
     /// Puts an instruction that computes on the stream of kernels.
     ///
     /// # Errors
@@ -37,13 +37,13 @@ impl Station {
         &mut self,
         gpu: &mut Gpu,
         step: &Step,
-        moment: &Moment,
-        moments: &Moments,
+        step_context: &StepContext,
+        step_contexts: &Moments,
     ) -> Result<(), Stop> {
         let iteration = step.iteration;
         match step.instr {
             Instr::Launch(launch) => {
-                let operands = self.operands(gpu, launch, iteration, moments)?;
+                let operands = self.operands(gpu, launch, iteration, step_contexts)?;
                 self.launch(gpu, step, &operands)
             }
             Instr::MatMul { finish, .. } => {
@@ -51,7 +51,7 @@ impl Station {
                 let Some(launch) = finish.as_ref().filter(|_| !ended) else {
                     return Ok(());
                 };
-                let operands = self.operands(gpu, launch, iteration, moments)?;
+                let operands = self.operands(gpu, launch, iteration, step_contexts)?;
                 self.launch(gpu, step, &operands)
             }
             Instr::SparseMatMul { values, b, out, .. } => {
@@ -67,7 +67,7 @@ impl Station {
                 out,
                 p,
                 site,
-            } => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, moments),
+            } => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, step_contexts),
             Instr::Densify { values, out } => self.densify(gpu, *values, *out, iteration),
             Instr::Loss {
                 loss,
@@ -89,7 +89,7 @@ impl Station {
                 ..
             } => self.metrics(gpu, *logits, *out, *classes, iteration),
             Instr::Remember { from, history } => {
-                self.remember(gpu, *from, *history, iteration, moment)
+                self.remember(gpu, *from, *history, iteration, step_context)
             }
             Instr::Move { from, to, chunk } => {
                 let whole = (Transfer::WHOLE, iteration);
@@ -239,21 +239,21 @@ impl Station {
         (values, out): (Ref, Ref),
         (p, site): (f32, Site),
         iteration: u32,
-        moments: &Moments,
+        step_contexts: &Moments,
     ) -> Result<(), Stop> {
         let rows = self.sparse_rows(values);
-        let arcs = self.sparse_arcs(Product::Nn, values)?;
+        let edges = self.sparse_edges(Product::Nn, values)?;
         let extent = self.own.program.buffer(values.buffer).extent;
         let first = self.own.part.features(extent).map_or(0, |f| f.first);
         let over = Over::of(self.own.program.sparse_rows(values));
-        let [first_entries, ends] = self.entries(gpu, &arcs)?;
+        let [first_entries, ends] = self.entries(gpu, &edges)?;
         let scale = (1.0 / (1.0 - f64::from(p))) as f32;
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
             first_entries.0,
             ends.0,
             self.list(gpu, List::Ids(over))?.0,
-            moments.keys(&[site], iteration).0,
+            step_contexts.keys(&[site], iteration).0,
             rows.start,
             rows.end,
             from.0,
@@ -262,7 +262,7 @@ impl Station {
             drop_threshold(p).into(),
             scale.to_bits().into(),
         ];
-        let (skipped, bytes) = non_zeros(arcs.indptr, &rows);
+        let (skipped, bytes) = non_zeros(edges.indptr, &rows);
         let touched = [
             read(from.plus(skipped), bytes),
             written(to.plus(skipped), bytes),
@@ -273,11 +273,11 @@ impl Station {
 
     fn densify(&self, gpu: &mut Gpu, values: Ref, out: Ref, iteration: u32) -> Result<(), Stop> {
         let rows = self.sparse_rows(values);
-        let arcs = self.sparse_arcs(Product::Nn, values)?;
+        let edges = self.sparse_edges(Product::Nn, values)?;
         let extent = self.own.program.buffer(values.buffer).extent;
         let features = self.own.part.features(extent);
         let columns = features.map_or(0, |f| u64::from(f.columns));
-        let [first_entries, ends] = self.entries(gpu, &arcs)?;
+        let [first_entries, ends] = self.entries(gpu, &edges)?;
         let [from, to] = [values, out].map(|at| self.slot(at, iteration));
         let arguments = [
             first_entries.0,
@@ -290,7 +290,7 @@ impl Station {
         ];
         let target = to.plus(4 * rows.start * columns);
         let (count, on) = (rows.end - rows.start, self.streams.compute);
-        let (skipped, bytes) = non_zeros(arcs.indptr, &rows);
+        let (skipped, bytes) = non_zeros(edges.indptr, &rows);
         let touched = [
             read(from.plus(skipped), bytes),
             written(target, 4 * count * columns),
@@ -421,9 +421,9 @@ impl Station {
         from: Ref,
         history: Ref,
         iteration: u32,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), Stop> {
-        let Some(epoch) = self.own.keeps(moment) else {
+        let Some(epoch) = self.own.keeps(step_context) else {
             return Ok(());
         };
         let mut ranges = Vec::new();

@@ -1,7 +1,7 @@
 //! Ends of dense products that the library computes as it writes them, in place of a launch.
 
+use super::device_rank::DeviceRank;
 use super::driver::{Address, ProductEnd};
-use super::station::Station;
 use gnnc_ir::expr::{Expr, Value, ValueId};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::op::{Binary, Unary};
@@ -19,7 +19,7 @@ struct Simple {
     relu: bool,
 }
 
-impl Station {
+impl DeviceRank {
     /// The end of a product as the library computes it, if it is one of those: [`Simple`], in place, all in
     /// one storage (cuBLASLt takes a bias as the result lies), the bias at a multiple of [`BIAS`].
     pub(super) fn end(

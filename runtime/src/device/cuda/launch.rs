@@ -1,10 +1,10 @@
 //! Generated kernels: what they are launched over, and with what.
 
 use super::code::Loaded;
+use super::device_rank::DeviceRank;
 use super::driver::{Address, DriverError, Launch, Matrix};
 use super::gpu::Gpu;
-use super::moments::Moments;
-use super::station::Station;
+use super::step_contexts::Moments;
 use super::touched::touched;
 use crate::executor::Fault;
 use crate::part::Part;
@@ -31,7 +31,7 @@ pub(super) struct Section {
 
 /// Hubs and orders of sections, by the table that is walked and by the rows.
 pub(super) struct Tables {
-    /// Arcs from which a row is a hub.
+    /// Edges from which a row is a hub.
     most: u64,
     known: BTreeMap<(Table, u64, u64), (OnDevice, u64, u64)>,
     orders: BTreeMap<(Table, u64, u64), Address>,
@@ -43,12 +43,12 @@ struct OnDevice {
     rows: Address,
     first_chunks: Address,
     chunk_rows: Address,
-    chunk_arcs: Address,
+    chunk_edges: Address,
 }
 
-/// The arcs that a kernel walks.
+/// The edges that a kernel walks.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Arcs<'a> {
+pub(super) struct Edges<'a> {
     /// Which ones; none where rows are walked.
     table: Option<Table>,
     pub(super) indptr: &'a [u64],
@@ -61,7 +61,7 @@ pub(super) struct Arcs<'a> {
 pub(super) struct Operands {
     pub(super) inputs: Vec<Address>,
     pub(super) outputs: Vec<Address>,
-    /// Ends of arcs and their places, where they are not those that are kept.
+    /// Ends of edges and their places, where they are not those that are kept.
     pub(super) lists: Vec<Address>,
     pub(super) ids: Address,
     pub(super) scalars: Address,
@@ -153,7 +153,7 @@ impl Tables {
                 rows: gpu.put_list(&hubs.rows)?,
                 first_chunks: gpu.put_list(&hubs.first_chunks)?,
                 chunk_rows: gpu.put_list(&hubs.chunk_rows)?,
-                chunk_arcs: gpu.put_list(&hubs.chunk_arcs)?,
+                chunk_edges: gpu.put_list(&hubs.chunk_edges)?,
             },
         };
         let found = (there, hubs.rows.len() as u64, hubs.chunk_rows.len() as u64);
@@ -162,7 +162,7 @@ impl Tables {
     }
 }
 
-impl<'a> Arcs<'a> {
+impl<'a> Edges<'a> {
     /// Those of a table, if the rank has it.
     fn of(part: &'a Part, table: Option<Table>) -> Option<Self> {
         let (walkable, positions) = part.table(table?)?;
@@ -175,7 +175,7 @@ impl<'a> Arcs<'a> {
     }
 }
 
-impl Station {
+impl DeviceRank {
     /// What an instruction launches generated kernels over; nothing for those that do not.
     pub(super) fn sections(&mut self, gpu: &mut Gpu, step: &Step) -> Result<Vec<Section>, Stop> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
@@ -201,7 +201,7 @@ impl Station {
                 let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
                 let rows = match product {
                     Product::Tn => {
-                        let columns = self.sparse_arcs(*product, *values)?.indptr.len();
+                        let columns = self.sparse_edges(*product, *values)?.indptr.len();
                         0..columns.saturating_sub(1) as u64
                     }
                     Product::Nn | Product::Nt => self.sparse_rows(*values),
@@ -228,16 +228,16 @@ impl Station {
             | Instr::Remember { .. } => return Ok(Vec::new()),
         };
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
-        let sections = self.arcs(&loaded, step.instr).and_then(|arcs| {
-            let section = |rows: Range<u64>| section(gpu, &mut tables, &loaded, arcs, rows);
+        let sections = self.edges(&loaded, step.instr).and_then(|edges| {
+            let section = |rows: Range<u64>| section(gpu, &mut tables, &loaded, edges, rows);
             ranges.into_iter().map(section).collect()
         });
         self.tables = tables;
         sections
     }
 
-    /// The arcs that the kernel of an instruction walks; none if it walks rows.
-    pub(super) fn arcs(&self, loaded: &Loaded, instr: &Instr) -> Result<Arcs<'_>, Stop> {
+    /// The edges that the kernel of an instruction walks; none if it walks rows.
+    pub(super) fn edges(&self, loaded: &Loaded, instr: &Instr) -> Result<Edges<'_>, Stop> {
         let body = &loaded.kernel.body;
         let (walk, set) = (Walk::of(body), body.edge_set());
         match (instr, set) {
@@ -246,29 +246,29 @@ impl Station {
                     product, values, ..
                 },
                 _,
-            ) => Ok(self.sparse_arcs(*product, *values)?),
+            ) => Ok(self.sparse_edges(*product, *values)?),
             (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {
-                let arcs = Arcs::of(&self.own.part, Table::arcs(launch.rows, set, walk));
-                Ok(arcs.ok_or(Fault::Missing("arcs"))?)
+                let edges = Edges::of(&self.own.part, Table::edges(launch.rows, set, walk));
+                Ok(edges.ok_or(Fault::Missing("edges"))?)
             }
-            _ => Ok(Arcs::default()),
+            _ => Ok(Edges::default()),
         }
     }
 
     /// The non-zeros of sparse features by row, or, for a transposed product, by column.
-    pub(super) fn sparse_arcs(
+    pub(super) fn sparse_edges(
         &self,
         product: Product,
         values: program::Ref,
-    ) -> Result<Arcs<'_>, Fault> {
+    ) -> Result<Edges<'_>, Fault> {
         let extent = self.own.program.buffer(values.buffer).extent;
-        let arcs = Arcs::of(&self.own.part, Some(Table::features(extent, product)));
-        arcs.ok_or(Fault::Missing("sparse features"))
+        let edges = Edges::of(&self.own.part, Some(Table::features(extent, product)));
+        edges.ok_or(Fault::Missing("sparse features"))
     }
 
     /// Where the first entries of the rows that are walked lie, and the ends of all entries; 0 where none are.
-    pub(super) fn entries(&self, gpu: &Gpu, arcs: &Arcs) -> Result<[Address; 2], Fault> {
-        let Some(table) = arcs.table else {
+    pub(super) fn entries(&self, gpu: &Gpu, edges: &Edges) -> Result<[Address; 2], Fault> {
+        let Some(table) = edges.table else {
             return Ok(Default::default());
         };
         Ok([
@@ -291,7 +291,7 @@ impl Station {
         gpu: &Gpu,
         launch: &program::Launch,
         iteration: u32,
-        moments: &Moments,
+        step_contexts: &Moments,
     ) -> Result<Operands, Fault> {
         let first = |at: &program::Ref| {
             let skipped = self.own.skipped_bytes(*at, launch.chunk);
@@ -303,8 +303,8 @@ impl Station {
             outputs: slots(&launch.outputs),
             lists: slots(&launch.lists),
             ids: self.list(gpu, List::Ids(Over::of(launch.rows)))?,
-            scalars: moments.scalars(&launch.scalars),
-            keys: moments.keys(&launch.sites, iteration),
+            scalars: step_contexts.scalars(&launch.scalars),
+            keys: step_contexts.keys(&launch.sites, iteration),
         })
     }
 
@@ -375,10 +375,10 @@ impl Station {
         // Behind sums that are added.
         let before = added(&loaded.kernel, instr.chunk()).unwrap_or(0);
         let own_scratch = self.scratch.plus(4 * before.next_multiple_of(ALIGN));
-        let arcs = self.arcs(loaded, instr)?;
+        let edges = self.edges(loaded, instr)?;
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
-        let there = |list: fn(Table) -> List| match arcs.table {
+        let there = |list: fn(Table) -> List| match edges.table {
             Some(table) => self.list(gpu, list(table)),
             None => Ok(Address::default()),
         };
@@ -402,13 +402,13 @@ impl Station {
             Parameter::End => rows.end,
             Parameter::Input(n) => pointer(&operands.inputs, n),
             Parameter::Output(n) => pointer(&operands.outputs, n),
-            Parameter::HubArcs => self.tables.most,
+            Parameter::HubEdges => self.tables.most,
             Parameter::Order => section.order.0,
             Parameter::HubRows => hubs.rows.0,
             Parameter::HubCount => size.hubs,
             Parameter::FirstChunks => hubs.first_chunks.0,
             Parameter::ChunkRows => hubs.chunk_rows.0,
-            Parameter::ChunkArcs => hubs.chunk_arcs.0,
+            Parameter::ChunkEdges => hubs.chunk_edges.0,
             Parameter::ChunkCount => size.chunks,
             Parameter::Scratch => own_scratch.0,
             Parameter::PartialItems => schedule.partial_items(size),
@@ -417,7 +417,7 @@ impl Station {
         let arguments: Vec<u64> = loaded.source.parameters.iter().map(argument).collect();
         let touched = match gpu.checks {
             true => {
-                let mut all = touched(&loaded.kernel, arcs, rows, operands);
+                let mut all = touched(&loaded.kernel, edges, rows, operands);
                 let scratch = 4 * schedule.scratch_floats(size);
                 all.extend((scratch > 0).then(|| super::gpu::written(own_scratch, scratch)));
                 all
@@ -456,23 +456,23 @@ fn section(
     gpu: &mut Gpu,
     tables: &mut Tables,
     loaded: &Arc<Loaded>,
-    arcs: Arcs,
+    edges: Edges,
     rows: Range<u64>,
 ) -> Result<Section, Stop> {
-    let first = |row: u64| arcs.indptr.get(row as usize).copied().unwrap_or(0);
-    let (hubs, count, chunks) = match arcs.table {
-        Some(table) => tables.of(gpu, (table, arcs.indptr), &rows)?,
+    let first = |row: u64| edges.indptr.get(row as usize).copied().unwrap_or(0);
+    let (hubs, count, chunks) = match edges.table {
+        Some(table) => tables.of(gpu, (table, edges.indptr), &rows)?,
         None => Default::default(),
     };
-    let order = match arcs.table {
+    let order = match edges.table {
         Some(table) if loaded.source.schedule.ordered() => {
-            tables.order(gpu, (table, arcs.indptr), &rows)?
+            tables.order(gpu, (table, edges.indptr), &rows)?
         }
         _ => Address::default(),
     };
     let size = Size {
         rows: rows.end - rows.start,
-        arcs: first(rows.end) - first(rows.start),
+        edges: first(rows.end) - first(rows.start),
         chunks,
         hubs: count,
     };

@@ -1,10 +1,10 @@
 //! Launches that do not depend on each other in one launch a kernel: the updates of all parameters.
 
+use super::device_rank::DeviceRank;
 use super::driver::{Address, Function, Launch, Touched};
 use super::gpu::{Gpu, read};
-use super::launch::{Arcs, Operands, Stop};
-use super::moments::Moments;
-use super::station::Station;
+use super::launch::{Edges, Operands, Stop};
+use super::step_contexts::Moments;
 use super::touched::touched;
 use crate::RuntimeError;
 use crate::executor::Fault;
@@ -30,7 +30,7 @@ struct Kept {
     touched: Vec<Touched>,
 }
 
-impl Station {
+impl DeviceRank {
     /// Finds what is launched together, and copies its tables to the device; buffers lie where they stay.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl Station {
                 outputs: numbers(&operands.outputs),
             });
             if gpu.checks {
-                let arcs = Arcs::default();
-                used.extend(touched(&loaded.kernel, arcs, &(0..rows), &operands));
+                let edges = Edges::default();
+                used.extend(touched(&loaded.kernel, edges, &(0..rows), &operands));
             }
         }
         let table = together.source.table(&sets);
@@ -108,13 +108,13 @@ impl Station {
         &self,
         gpu: &mut Gpu,
         place: (Phase, usize),
-        moments: &Moments,
+        step_contexts: &Moments,
     ) -> Result<Option<usize>, Stop> {
         let Some(merged) = self.merged.get(&place) else {
             return Ok(None);
         };
         for kept in &merged.launches {
-            let scalars = moments.scalars(&kept.scalars);
+            let scalars = step_contexts.scalars(&kept.scalars);
             let launch = Launch {
                 function: kept.function,
                 grid: [kept.blocks, 1],

@@ -8,8 +8,10 @@
 //! ranks, whatever is faster.
 
 mod code;
+mod comm_step;
 mod communicate;
 mod compute;
+mod device_rank;
 pub mod driver;
 mod ends;
 mod gpu;
@@ -17,34 +19,33 @@ mod launch;
 pub mod live;
 mod mail;
 mod merged;
-mod moments;
 mod moves;
 mod run;
 pub mod single;
 mod skip;
-mod station;
+mod step_contexts;
 mod touched;
 
-use crate::crew::{AtRest, Crew};
-use crate::moment::Moment;
 use crate::programs::Programs;
 use crate::rank::Rank;
+use crate::rank_set::{AtRest, RankSet};
 use crate::session::RunOptions;
 use crate::start;
+use crate::step_context::StepContext;
 use crate::{Failure, RuntimeError};
 use code::Code;
+use device_rank::DeviceRank;
 use driver::{Driver, DriverError};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::BufferId;
 use gnnc_ir::trace::Phase;
 use gpu::Gpu;
 use mail::Mail;
-use moments::Moments;
 use run::Device;
-use station::Station;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use step_contexts::Moments;
 
 /// The ranks of one device.
 pub(crate) struct OnDevice(Mutex<Device>);
@@ -52,7 +53,7 @@ pub(crate) struct OnDevice(Mutex<Device>);
 /// One of them between runs.
 struct Resting<'a> {
     gpu: &'a mut Gpu,
-    station: &'a mut Station,
+    device_rank: &'a mut DeviceRank,
     failed: &'a mut Option<Failure>,
     /// Bytes of messages, its share of them.
     message_bytes: u64,
@@ -93,30 +94,30 @@ impl OnDevice {
             let bytes = needed;
             return Err(DriverError::Memory { bytes, free }.into());
         }
-        let mut moments = Moments::default();
-        let mut stations = Vec::with_capacity(ranks.len());
+        let mut step_contexts = Moments::default();
+        let mut device_ranks = Vec::with_capacity(ranks.len());
         for beginning in ranks {
             let program = programs.index(beginning.rank.number as usize, count);
-            let from = (data, options.seed, options.hub_arcs);
-            stations.push(Station::new(
+            let from = (data, options.seed, options.hub_edges);
+            device_ranks.push(DeviceRank::new(
                 &mut gpu,
                 beginning,
                 program,
                 from,
-                &mut moments,
+                &mut step_contexts,
             )?);
         }
-        moments.allocate(&mut *gpu.driver)?;
+        step_contexts.allocate(&mut *gpu.driver)?;
         let fork = gpu.driver.event(false)?;
         let mut joins = Vec::new();
-        for _ in run::streams(&stations) {
+        for _ in run::streams(&device_ranks) {
             joins.push(gpu.driver.event(false)?);
         }
         gpu.driver.synchronize(gpu.main)?;
         Ok(Self(Mutex::new(Device {
             gpu,
-            stations,
-            moments,
+            device_ranks,
+            step_contexts,
             mail: Mail::new(here),
             fork,
             joins,
@@ -167,7 +168,7 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
         return Ok(());
     };
     let around = |instr: &Instr| match instr {
-        Instr::Receive(passage) => passage.with == Neighbour::Previous,
+        Instr::Receive(stage_message) => stage_message.with == Neighbour::Previous,
         Instr::Launch(_)
         | Instr::MatMul { .. }
         | Instr::SparseMatMul { .. }
@@ -202,25 +203,25 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
     }
 }
 
-impl Crew for OnDevice {
-    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure> {
-        self.lock().run(phase, &moment)
+impl RankSet for OnDevice {
+    fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure> {
+        self.lock().run(phase, &step_context)
     }
 
     fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
         let mut device = self.lock();
         let Device {
             gpu,
-            stations,
+            device_ranks,
             mail,
             failed,
             ..
         } = &mut *device;
-        let message_bytes = mail.bytes() / stations.len().max(1) as u64;
-        for station in stations {
+        let message_bytes = mail.bytes() / device_ranks.len().max(1) as u64;
+        for device_rank in device_ranks {
             visit(&mut Resting {
                 gpu: &mut *gpu,
-                station,
+                device_rank,
                 failed: &mut *failed,
                 message_bytes,
             });
@@ -238,14 +239,14 @@ impl Resting<'_> {
         &mut self,
         what: &str,
         id: BufferId,
-        copy: impl FnOnce(&Station, &mut Gpu) -> Result<T, DriverError>,
+        copy: impl FnOnce(&DeviceRank, &mut Gpu) -> Result<T, DriverError>,
     ) -> Result<T, Failure> {
         if let Some(failure) = &*self.failed {
             return Err(failure.clone());
         }
-        let copied = copy(self.station, self.gpu);
+        let copied = copy(self.device_rank, self.gpu);
         copied.map_err(|error| {
-            let own = &self.station.own;
+            let own = &self.device_rank.own;
             let failure = Failure {
                 rank: own.number,
                 instruction: format!("{what} `{}`", own.program.buffer(id).name),
@@ -259,27 +260,27 @@ impl Resting<'_> {
 
 impl AtRest for Resting<'_> {
     fn rank(&mut self) -> &mut Rank {
-        &mut self.station.own
+        &mut self.device_rank.own
     }
 
     fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
-        self.copy("the reading of", id, |station, gpu| {
-            station.download(gpu, id)
+        self.copy("the reading of", id, |device_rank, gpu| {
+            device_rank.download(gpu, id)
         })
     }
 
     fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
-        self.copy("the writing of", id, |station, gpu| {
-            station.upload(gpu, id, floats)?;
+        self.copy("the writing of", id, |device_rank, gpu| {
+            device_rank.upload(gpu, id, floats)?;
             gpu.driver.synchronize(gpu.main)
         })
     }
 
     fn bytes_sent(&self) -> u64 {
-        self.station.sent
+        self.device_rank.sent
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.station.arena_bytes + self.station.own.graph_bytes() + self.message_bytes
+        self.device_rank.arena_bytes + self.device_rank.own.graph_bytes() + self.message_bytes
     }
 }

@@ -1,16 +1,16 @@
 //! Runs instruction lists: ranks in turns, each until it needs a message that no rank has sent yet, so that
 //! events are recorded before anything waits for them.
 
-use super::communicate::Act;
+use super::comm_step::CommStep;
+use super::device_rank::DeviceRank;
 use super::driver::{Captured, DriverError, Event, Stream};
 use super::gpu::Gpu;
 use super::launch::Stop;
 use super::mail::Mail;
-use super::moments::Moments;
-use super::station::Station;
+use super::step_contexts::Moments;
 use crate::Failure;
-use crate::moment::Moment;
 use crate::rank::Run;
+use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::trace::Phase;
@@ -21,8 +21,8 @@ use std::time::Instant;
 /// All ranks of a device.
 pub(super) struct Device {
     pub(super) gpu: Gpu,
-    pub(super) stations: Vec<Station>,
-    pub(super) moments: Moments,
+    pub(super) device_ranks: Vec<DeviceRank>,
+    pub(super) step_contexts: Moments,
     pub(super) mail: Mail,
     /// Where ranks begin.
     pub(super) fork: Event,
@@ -48,7 +48,7 @@ pub(super) struct List {
 struct Turn<'a> {
     steps: Steps<'a>,
     at_hand: Option<Step<'a>>,
-    acts: VecDeque<Act>,
+    comm_steps: VecDeque<CommStep>,
     begun: Option<(Event, u64)>,
     done: bool,
     phase: Phase,
@@ -60,9 +60,9 @@ struct Turn<'a> {
 /// How far a piece of a communication went.
 enum Done {
     /// It waits.
-    Not(Box<Act>),
+    Not(Box<CommStep>),
     /// It is done; these come next.
-    Then(Vec<Act>),
+    Then(Vec<CommStep>),
 }
 
 /// An instruction between two timed events.
@@ -86,19 +86,19 @@ impl Device {
     ///
     /// # Errors
     /// The first failure, now and in all later calls.
-    pub(super) fn run(&mut self, phase: Phase, moment: &Moment) -> Result<(), Failure> {
+    pub(super) fn run(&mut self, phase: Phase, step_context: &StepContext) -> Result<(), Failure> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
-        let outcome = self.phase(phase, moment);
+        let outcome = self.phase(phase, step_context);
         self.failed = outcome.as_ref().err().cloned();
         outcome
     }
 
     /// Lets every process have what the one with rank `from` has.
     pub(super) fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
-        let ranks = self.stations.first().map_or(0, |s| s.own.program.ranks);
-        if self.stations.len() == ranks as usize {
+        let ranks = self.device_ranks.first().map_or(0, |s| s.own.program.ranks);
+        if self.device_ranks.len() == ranks as usize {
             return Ok(());
         }
         if let Some(failure) = &self.failed {
@@ -113,14 +113,14 @@ impl Device {
         })
     }
 
-    fn phase(&mut self, phase: Phase, moment: &Moment) -> Result<(), Failure> {
-        let mut stale = Vec::with_capacity(self.stations.len());
-        for station in &mut self.stations {
-            station.flagged.clear();
-            let begun = station.own.begin(phase, moment);
-            stale.push(begun.map_err(|fault| station.own.failure(fault.to_string()))?);
+    fn phase(&mut self, phase: Phase, step_context: &StepContext) -> Result<(), Failure> {
+        let mut stale = Vec::with_capacity(self.device_ranks.len());
+        for device_rank in &mut self.device_ranks {
+            device_rank.flagged.clear();
+            let begun = device_rank.own.begin(phase, step_context);
+            stale.push(begun.map_err(|fault| device_rank.own.failure(fault.to_string()))?);
         }
-        self.begin(moment)
+        self.begin(step_context)
             .map_err(|error| self.failure(phase, error))?;
         let name = phase_name(phase);
         let captured = self.lists.get(name).and_then(|list| list.captured);
@@ -130,25 +130,27 @@ impl Device {
                 let replayed = self.gpu.driver.replay(main, captured);
                 replayed.map_err(|error| self.failure(phase, error))?;
                 let sent = self.lists.get(name).map_or(&[][..], |list| &list.sent[..]);
-                for (station, [sent, moved]) in self.stations.iter_mut().zip(sent) {
-                    station.sent += sent;
-                    station.own.moved += moved;
+                for (device_rank, [sent, moved]) in self.device_ranks.iter_mut().zip(sent) {
+                    device_rank.sent += sent;
+                    device_rank.own.moved += moved;
                 }
                 self.finish(phase)?;
             }
-            None => self.enqueue(phase, moment, name)?,
+            None => self.enqueue(phase, step_context, name)?,
         }
-        for (station, stale) in self.stations.iter_mut().zip(&stale) {
-            station.own.staleness.add(stale);
+        for (device_rank, stale) in self.device_ranks.iter_mut().zip(&stale) {
+            device_rank.own.staleness.add(stale);
         }
         Ok(())
     }
 
     /// Copies what kernels read anew.
-    fn begin(&mut self, moment: &Moment) -> Result<(), DriverError> {
+    fn begin(&mut self, step_context: &StepContext) -> Result<(), DriverError> {
         self.mail.begin();
-        let Self { gpu, moments, .. } = self;
-        moments.upload(&mut *gpu.driver, gpu.main, moment)
+        let Self {
+            gpu, step_contexts, ..
+        } = self;
+        step_contexts.upload(&mut *gpu.driver, gpu.main, step_context)
     }
 
     /// Puts a list on the streams, and keeps it for the next time if it is always the same. It is run once
@@ -156,20 +158,20 @@ impl Device {
     fn enqueue(
         &mut self,
         phase: Phase,
-        moment: &Moment,
+        step_context: &StepContext,
         name: &'static str,
     ) -> Result<(), Failure> {
         let programs: Vec<Arc<Program>> = self
-            .stations
+            .device_ranks
             .iter()
-            .map(|station| station.own.program.shared().clone())
+            .map(|device_rank| device_rank.own.program.shared().clone())
             .collect();
-        let traced = self.stations.iter().any(|s| s.own.events.is_some());
+        let traced = self.device_ranks.iter().any(|s| s.own.events.is_some());
         let ran = self.lists.get(name).is_some_and(|list| list.ran);
         let same = programs.iter().all(|p| same_always(p, p.list(phase)));
         let captures = ran && same && !traced && phase != Phase::Setup;
-        let bytes = |station: &Station| [station.sent, station.own.moved];
-        let before: Vec<[u64; 2]> = self.stations.iter().map(bytes).collect();
+        let bytes = |device_rank: &DeviceRank| [device_rank.sent, device_rank.own.moved];
+        let before: Vec<[u64; 2]> = self.device_ranks.iter().map(bytes).collect();
         let (main, offset) = (self.gpu.main, self.began.elapsed().as_secs_f64() * 1e6);
         let failed = |device: &Self, error| device.failure(phase, error);
         if captures {
@@ -181,7 +183,7 @@ impl Device {
             false => None,
         };
         self.fork(start).map_err(|error| failed(self, error))?;
-        let times = self.turns(&programs, phase, moment, traced)?;
+        let times = self.turns(&programs, phase, step_context, traced)?;
         self.join().map_err(|error| failed(self, error))?;
         let mut captured = None;
         if captures {
@@ -193,12 +195,12 @@ impl Device {
         }
         self.finish(phase)?;
         if let Some(start) = start {
-            let noted = self.note(times, (start, offset), moment);
+            let noted = self.note(times, (start, offset), step_context);
             noted.map_err(|error| failed(self, error))?;
         }
-        let after = self.stations.iter().zip(before);
-        let sent = after.map(|(station, before)| {
-            let [sent, moved] = bytes(station);
+        let after = self.device_ranks.iter().zip(before);
+        let sent = after.map(|(device_rank, before)| {
+            let [sent, moved] = bytes(device_rank);
             [sent - before[0], moved - before[1]]
         });
         let list = List {
@@ -216,13 +218,13 @@ impl Device {
         if let Some(start) = start {
             driver.record(start, *main)?;
         }
-        for station in &self.stations {
-            if station.flag_bytes > 0 {
-                driver.clear(*main, station.flags, station.flag_bytes)?;
+        for device_rank in &self.device_ranks {
+            if device_rank.flag_bytes > 0 {
+                driver.clear(*main, device_rank.flags, device_rank.flag_bytes)?;
             }
         }
         driver.record(self.fork, *main)?;
-        for stream in streams(&self.stations) {
+        for stream in streams(&self.device_ranks) {
             driver.wait(stream, self.fork)?;
         }
         Ok(())
@@ -231,7 +233,7 @@ impl Device {
     /// Lets the stream that ranks share wait for all others.
     fn join(&mut self) -> Result<(), DriverError> {
         let Gpu { driver, main, .. } = &mut self.gpu;
-        for (stream, event) in streams(&self.stations).zip(&self.joins) {
+        for (stream, event) in streams(&self.device_ranks).zip(&self.joins) {
             driver.record(*event, stream)?;
             driver.wait(*main, *event)?;
         }
@@ -243,16 +245,19 @@ impl Device {
         let main = self.gpu.main;
         let over = self.gpu.driver.synchronize(main);
         over.map_err(|error| self.failure(phase, error))?;
-        for place in 0..self.stations.len() {
-            let station = &self.stations[place];
-            let mut flags = vec![0; 4 * station.flagged.len()];
+        for place in 0..self.device_ranks.len() {
+            let device_rank = &self.device_ranks[place];
+            let mut flags = vec![0; 4 * device_rank.flagged.len()];
             if flags.is_empty() {
                 continue;
             }
-            let read = self.gpu.driver.download(main, station.flags, &mut flags);
+            let read = self
+                .gpu
+                .driver
+                .download(main, device_rank.flags, &mut flags);
             read.map_err(|error| self.failure(phase, error))?;
             let raised = flags.chunks_exact(4).position(|flag| flag != [0; 4]);
-            let flagged = &self.stations[place].flagged;
+            let flagged = &self.device_ranks[place].flagged;
             if let Some(failure) = raised.and_then(|n| flagged.get(n)) {
                 return Err(failure.clone());
             }
@@ -265,37 +270,38 @@ impl Device {
         &mut self,
         programs: &'a [Arc<Program>],
         phase: Phase,
-        moment: &Moment,
+        step_context: &StepContext,
         traced: bool,
     ) -> Result<Vec<Vec<Timed<'a>>>, Failure> {
-        let begin = |(station, program): (&Station, &'a Arc<Program>)| Turn {
-            steps: station.own.steps(program, phase),
+        let begin = |(device_rank, program): (&DeviceRank, &'a Arc<Program>)| Turn {
+            steps: device_rank.own.steps(program, phase),
             at_hand: None,
-            acts: VecDeque::new(),
+            comm_steps: VecDeque::new(),
             begun: None,
             done: false,
             phase,
             merged: 0,
             times: Vec::new(),
         };
-        let mut turns: Vec<Turn> = self.stations.iter().zip(programs).map(begin).collect();
+        let mut turns: Vec<Turn> = self.device_ranks.iter().zip(programs).map(begin).collect();
         let mut used = 1;
         while turns.iter().any(|turn| !turn.done) {
             let mut moved = false;
             for (place, turn) in turns.iter_mut().enumerate() {
-                let went = self.turn(place, turn, moment, traced.then_some(&mut used));
-                moved |= went.map_err(|stop| self.stations[place].own.failure(stop.to_string()))?;
+                let went = self.turn(place, turn, step_context, traced.then_some(&mut used));
+                moved |=
+                    went.map_err(|stop| self.device_ranks[place].own.failure(stop.to_string()))?;
             }
             if !moved {
                 let waits = turns.iter().position(|turn| !turn.done).unwrap_or(0);
                 let reason =
                     "it waits for a message that no rank sends; the ranks run other programs";
-                return Err(self.stations[waits].own.failure(reason.to_owned()));
+                return Err(self.device_ranks[waits].own.failure(reason.to_owned()));
             }
         }
         if !self.mail.is_empty() {
             let reason = "messages are left over that no rank takes; the ranks run other programs";
-            return Err(self.stations[0].own.failure(reason.to_owned()));
+            return Err(self.device_ranks[0].own.failure(reason.to_owned()));
         }
         Ok(turns.into_iter().map(|turn| turn.times).collect())
     }
@@ -305,35 +311,36 @@ impl Device {
         &mut self,
         place: usize,
         turn: &mut Turn,
-        moment: &Moment,
+        step_context: &StepContext,
         mut timed: Option<&mut usize>,
     ) -> Result<bool, Stop> {
         let mut moved = false;
         loop {
             if let Some(step) = turn.at_hand {
-                while let Some(act) = turn.acts.pop_front() {
-                    match self.act(place, act)? {
-                        Done::Not(act) => {
-                            turn.acts.push_front(*act);
+                while let Some(comm_step) = turn.comm_steps.pop_front() {
+                    match self.comm_step(place, comm_step)? {
+                        Done::Not(comm_step) => {
+                            turn.comm_steps.push_front(*comm_step);
                             return Ok(moved);
                         }
-                        Done::Then(acts) => {
-                            acts.into_iter()
+                        Done::Then(comm_steps) => {
+                            comm_steps
+                                .into_iter()
                                 .rev()
-                                .for_each(|act| turn.acts.push_front(act));
+                                .for_each(|comm_step| turn.comm_steps.push_front(comm_step));
                         }
                     }
                     moved = true;
                 }
                 if let (Some(used), Some((begin, sent))) = (&mut timed, turn.begun.take()) {
-                    let on = self.stations[place].stream_of(step.instr);
+                    let on = self.device_ranks[place].stream_of(step.instr);
                     let end = self.mark(used, on)?;
                     turn.times.push(Timed {
                         step,
                         path: turn.steps.path().collect(),
                         begin,
                         end,
-                        sent: self.stations[place].sent - sent,
+                        sent: self.device_ranks[place].sent - sent,
                     });
                 }
                 turn.at_hand = None;
@@ -345,69 +352,69 @@ impl Device {
             };
             moved = true;
             turn.at_hand = Some(step);
-            let station = &mut self.stations[place];
-            station.own.at(&step, turn.steps.path());
-            let (on, sent) = (station.streams.compute, station.sent);
+            let device_rank = &mut self.device_ranks[place];
+            device_rank.own.at(&step, turn.steps.path());
+            let (on, sent) = (device_rank.streams.compute, device_rank.sent);
             if let Some(used) = &mut timed {
                 turn.begun = Some((self.mark(used, on)?, sent));
             }
             let Self {
                 gpu,
-                stations,
-                moments,
+                device_ranks,
+                step_contexts,
                 ..
             } = self;
-            let station = &mut stations[place];
+            let device_rank = &mut device_ranks[place];
             let at = turn.steps.path().next().unwrap_or(0);
             if at < turn.merged {
                 continue;
             }
-            if let Some(end) = station.launch_merged(gpu, (turn.phase, at), moments)? {
+            if let Some(end) = device_rank.launch_merged(gpu, (turn.phase, at), step_contexts)? {
                 turn.merged = end;
                 continue;
             }
-            match station.acts(gpu, &step, moment)? {
-                Some(acts) => turn.acts = acts.into(),
-                None => station.compute(gpu, &step, moment, moments)?,
+            match device_rank.comm_steps(gpu, &step, step_context)? {
+                Some(comm_steps) => turn.comm_steps = comm_steps.into(),
+                None => device_rank.compute(gpu, &step, step_context, step_contexts)?,
             }
         }
     }
 
     /// Does a piece of a communication, unless it needs what no rank has sent yet.
-    fn act(&mut self, place: usize, act: Act) -> Result<Done, Stop> {
+    fn comm_step(&mut self, place: usize, comm_step: CommStep) -> Result<Done, Stop> {
         let Self {
             gpu,
-            stations,
+            device_ranks,
             mail,
             ..
         } = self;
-        let station = &mut stations[place];
-        let (rank, streams) = (station.own.number, station.streams);
+        let device_rank = &mut device_ranks[place];
+        let (rank, streams) = (device_rank.own.number, device_rank.streams);
         let mut then = Vec::new();
-        match act {
-            Act::Send(round) => {
-                let from = (rank, streams, station.computed);
-                station.sent += mail.send(gpu, from, &round)?;
-                let packed = station.packed(gpu, round.tag)?;
+        match comm_step {
+            CommStep::Send(round) => {
+                let from = (rank, streams, device_rank.computed);
+                device_rank.sent += mail.send(gpu, from, &round)?;
+                let packed = device_rank.packed(gpu, round.tag)?;
                 gpu.driver.record(packed, streams.messages)?;
             }
-            Act::Packed(tag) => {
-                let packed = station.packed(gpu, tag)?;
+            CommStep::Packed(tag) => {
+                let packed = device_rank.packed(gpu, tag)?;
                 gpu.driver.wait(streams.compute, packed)?;
             }
-            Act::Land(landing) => {
+            CommStep::Land(landing) => {
                 if !mail.land(gpu, (rank, streams.compute), &landing)? {
-                    return Ok(Done::Not(Box::new(Act::Land(landing))));
+                    return Ok(Done::Not(Box::new(CommStep::Land(landing))));
                 }
             }
-            Act::Put(from, to, write) => gpu.put(streams.compute, &from, &to, write)?,
-            Act::Tell(tag, to, number) => {
+            CommStep::Put(from, to, write) => gpu.put(streams.compute, &from, &to, write)?,
+            CommStep::Tell(tag, to, number) => {
                 mail.tell(rank, to, tag, number);
-                station.sent += 4;
+                device_rank.sent += 4;
             }
-            Act::Hear(hearing) => match mail.hear(hearing.from, rank, hearing.tag) {
-                Some(told) => then = station.heard(hearing, told)?,
-                None => return Ok(Done::Not(Box::new(Act::Hear(hearing)))),
+            CommStep::Hear(recv_flag) => match mail.hear(recv_flag.from, rank, recv_flag.tag) {
+                Some(told) => then = device_rank.heard(recv_flag, told)?,
+                None => return Ok(Done::Not(Box::new(CommStep::Hear(recv_flag)))),
             },
         }
         Ok(Done::Then(then))
@@ -433,9 +440,9 @@ impl Device {
         &mut self,
         times: Vec<Vec<Timed>>,
         (start, offset): (Event, f64),
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), DriverError> {
-        for (station, times) in self.stations.iter_mut().zip(times) {
+        for (device_rank, times) in self.device_ranks.iter_mut().zip(times) {
             for timed in times {
                 let mut after = |event| -> Result<f64, DriverError> {
                     Ok(offset + 1e6 * self.gpu.driver.seconds(start, event)?)
@@ -445,9 +452,9 @@ impl Device {
                     end_us: after(timed.end)?,
                     bytes_sent: timed.sent,
                 };
-                station.own.at(&timed.step, timed.path.into_iter());
-                let event = station.own.event(&timed.step, moment, run);
-                station.own.events.get_or_insert_default().push(event);
+                device_rank.own.at(&timed.step, timed.path.into_iter());
+                let event = device_rank.own.event(&timed.step, step_context, run);
+                device_rank.own.events.get_or_insert_default().push(event);
             }
         }
         Ok(())
@@ -456,19 +463,20 @@ impl Device {
     /// What to say of a failure that belongs to no instruction.
     fn failure(&self, phase: Phase, error: DriverError) -> Failure {
         Failure {
-            rank: self.stations.first().map_or(0, |s| s.own.number),
+            rank: self.device_ranks.first().map_or(0, |s| s.own.number),
             instruction: phase.to_string(),
             reason: error.to_string(),
         }
     }
 }
 
-pub(super) fn streams(stations: &[Station]) -> impl Iterator<Item = Stream> + '_ {
-    let all = |station: &Station| {
-        let both = [station.streams.compute, station.streams.messages];
-        both.into_iter().chain(station.copies.into_iter().flatten())
+pub(super) fn streams(device_ranks: &[DeviceRank]) -> impl Iterator<Item = Stream> + '_ {
+    let all = |device_rank: &DeviceRank| {
+        let both = [device_rank.streams.compute, device_rank.streams.messages];
+        both.into_iter()
+            .chain(device_rank.copies.into_iter().flatten())
     };
-    stations.iter().flat_map(all)
+    device_ranks.iter().flat_map(all)
 }
 
 fn phase_name(phase: Phase) -> &'static str {

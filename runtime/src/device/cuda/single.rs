@@ -46,11 +46,11 @@ struct Ready {
 /// What a kernel is run on; see [`gnnc_codegen::args::KernelArgs`].
 #[derive(Clone, Debug, Default)]
 pub struct Arrays<'a> {
-    /// First arc of each row.
+    /// First edge of each row.
     pub indptr: &'a [u64],
-    /// The vertex at the other end of each arc.
+    /// The vertex at the other end of each edge.
     pub indices: &'a [u32],
-    /// Positions of arcs in the other order.
+    /// Positions of edges in the other order.
     pub positions: &'a [u32],
     /// Global id of each row.
     pub ids: &'a [u32],
@@ -66,8 +66,8 @@ pub struct Arrays<'a> {
     pub keys: &'a [u64],
     /// Rows that the kernel runs over, from 0.
     pub rows: u64,
-    /// Arcs of the longest row that is no hub.
-    pub hub_arcs: u64,
+    /// Edges of the longest row that is no hub.
+    pub hub_edges: u64,
 }
 
 /// A kernel with its arrays on a device.
@@ -167,13 +167,13 @@ impl Single {
         arrays: &Arrays,
     ) -> Result<(), SingleError> {
         let source = &ready.source;
-        let hubs = Hubs::of(arrays.indptr, 0..arrays.rows as usize, arrays.hub_arcs);
-        let arcs = arrays.indptr.get(arrays.rows as usize).copied();
+        let hubs = Hubs::of(arrays.indptr, 0..arrays.rows as usize, arrays.hub_edges);
+        let edges = arrays.indptr.get(arrays.rows as usize).copied();
         let size = Size {
             rows: arrays.rows,
-            arcs: match ready.walk {
+            edges: match ready.walk {
                 Walk::Rows => 0,
-                _ => arcs.unwrap_or(0),
+                _ => edges.unwrap_or(0),
             },
             chunks: hubs.chunk_rows.len() as u64,
             hubs: hubs.rows.len() as u64,
@@ -203,13 +203,13 @@ impl Single {
                     self.outputs.push((at, outputs[usize::from(n)]));
                     at.0
                 }
-                Parameter::HubArcs => arrays.hub_arcs,
+                Parameter::HubEdges => arrays.hub_edges,
                 Parameter::Order => self.order(driver, source, arrays)?,
                 Parameter::HubRows => self.read(driver, &bytes_of(&hubs.rows))?,
                 Parameter::HubCount => size.hubs,
                 Parameter::FirstChunks => self.read(driver, &bytes_of(&hubs.first_chunks))?,
                 Parameter::ChunkRows => self.read(driver, &bytes_of(&hubs.chunk_rows))?,
-                Parameter::ChunkArcs => self.read(driver, &bytes_of(&hubs.chunk_arcs))?,
+                Parameter::ChunkEdges => self.read(driver, &bytes_of(&hubs.chunk_edges))?,
                 Parameter::ChunkCount => size.chunks,
                 Parameter::Scratch => self.memory(driver, scratch, true)?.0,
                 Parameter::PartialItems => source.schedule.partial_items(&size),
@@ -239,7 +239,7 @@ impl Single {
         if !source.schedule.ordered() {
             return Ok(0);
         }
-        let order = by_degree(arrays.indptr, 0..arrays.rows as usize, arrays.hub_arcs);
+        let order = by_degree(arrays.indptr, 0..arrays.rows as usize, arrays.hub_edges);
         match order.is_empty() {
             true => Ok(0),
             false => self.read(driver, &bytes_of(&order)),

@@ -1,15 +1,15 @@
 //! Exchanges in which ranks leave out their block of rows while the others have copies of it.
 
-use super::communicate::{Act, Halves, land, run};
+use super::comm_step::{CommStep, Halves, land, run};
+use super::device_rank::DeviceRank;
 use super::driver::{Address, DriverError};
 use super::gpu::{Gpu, read, written};
 use super::launch::Stop;
 use super::moves::Rows;
-use super::station::Station;
 use crate::exchange::moves::Write;
 use crate::exchange::skip::{Clock, SENT, Timing};
 use crate::executor::Fault;
-use crate::moment::Moment;
+use crate::step_context::StepContext;
 use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::program::{Ref, Returned, Skip};
 use gnnc_ir::storage::Storage;
@@ -33,7 +33,7 @@ struct Exchange {
 }
 
 /// A block of which a rank is told whether it is sent.
-pub(super) struct Hearing {
+pub(super) struct RecvFlag {
     pub(super) tag: u32,
     /// Who tells it.
     pub(super) from: u32,
@@ -46,7 +46,7 @@ pub(super) struct Hearing {
     target: Rows,
 }
 
-impl Station {
+impl DeviceRank {
     /// Own rows that may be left out; copies stand for those of others that are.
     pub(super) fn skipping(
         &mut self,
@@ -54,7 +54,7 @@ impl Station {
         at: Ref,
         skip: &Skip,
         (tag, iteration): (u32, u32),
-        moment: &Moment,
+        step_context: &StepContext,
         [begins, finishes]: [bool; 2],
     ) -> Result<Halves, Stop> {
         let program = self.own.program.clone();
@@ -63,7 +63,7 @@ impl Station {
             place: self.own.clock(skip, iteration).ok_or_else(missing)?,
             timing: Timing {
                 rule: skip.rule,
-                epoch: moment.epoch,
+                epoch: step_context.epoch,
                 began: self.own.clocks.began,
             },
             rows: self.slot(at, iteration),
@@ -84,7 +84,7 @@ impl Station {
     }
 
     /// Sends the own block, or leaves it out.
-    fn leave_out(&mut self, gpu: &mut Gpu, exchange: &Exchange) -> Result<Vec<Act>, Stop> {
+    fn leave_out(&mut self, gpu: &mut Gpu, exchange: &Exchange) -> Result<Vec<CommStep>, Stop> {
         let Exchange {
             timing,
             columns,
@@ -109,27 +109,30 @@ impl Station {
         clock.active = timing.sends(clock, own, gap);
         clock.gap = gap;
         let clock = clock.clone();
-        let mut acts = Vec::new();
+        let mut comm_steps = Vec::new();
         let all = self.own_rows(gpu, None, own, *rows, *columns)?;
         if let Some(gap) = gap {
             let told = if clock.active { SENT } else { gap };
-            acts.extend(all.iter().map(|(other, _)| Act::Tell(*tag, *other, told)));
+            comm_steps.extend(
+                all.iter()
+                    .map(|(other, _)| CommStep::Tell(*tag, *other, told)),
+            );
         }
         let sends = if clock.active { all } else { Vec::new() };
         // Where values decide all ranks are here, and nothing is to be expected from elsewhere.
         let due = self.own.part.halo(None, own);
         let due = due.filter(|(other, _)| timing.too_old(&clock, *other));
         let expects = due.map(|(other, rows)| (self.absolute(other), rows.len() as u64 * columns));
-        acts.push(Act::Send(self.round(*tag, sends, expects.collect())));
+        comm_steps.push(CommStep::Send(self.round(*tag, sends, expects.collect())));
         if clock.active && gap.is_some() {
             let own = |at| Rows::floats_at(at, floats);
-            acts.push(Act::Put(own(*rows), own(*copies), Write::Replace));
+            comm_steps.push(CommStep::Put(own(*rows), own(*copies), Write::Replace));
         }
-        Ok(acts)
+        Ok(comm_steps)
     }
 
     /// Takes the blocks that are sent, and fills the halo rows with the newest copies.
-    fn fill_in(&mut self, exchange: &Exchange) -> Result<Vec<Act>, Stop> {
+    fn fill_in(&mut self, exchange: &Exchange) -> Result<Vec<CommStep>, Stop> {
         let (timing, tag) = (exchange.timing, exchange.tag);
         let own = self.in_group();
         let halo: Vec<(u32, Range<usize>)> = self.own.part.halo(None, own).collect();
@@ -137,10 +140,10 @@ impl Station {
             Some(_) => 0,
             None => self.own.part.inner,
         };
-        let mut acts = vec![Act::Packed(tag)];
+        let mut comm_steps = vec![CommStep::Packed(tag)];
         for (block, rows) in halo {
             let kept = rows.start - before..rows.end - before;
-            let hearing = Hearing {
+            let recv_flag = RecvFlag {
                 tag,
                 from: self.absolute(block),
                 block,
@@ -151,22 +154,22 @@ impl Station {
                 target: run(exchange.rows, rows, exchange.columns),
             };
             if timing.rule.limit().is_some() {
-                acts.push(Act::Hear(hearing));
+                comm_steps.push(CommStep::Hear(recv_flag));
                 continue;
             }
             let due = timing.too_old(self.clock(exchange.place)?, block);
-            acts.extend(self.heard(hearing, if due { SENT } else { 0.0 })?);
+            comm_steps.extend(self.heard(recv_flag, if due { SENT } else { 0.0 })?);
         }
         let clock = self.clock(exchange.place)?;
         if clock.active {
             clock.sent[own as usize] = Some(timing.epoch);
         }
-        Ok(acts)
+        Ok(comm_steps)
     }
 
     /// What follows from what a rank was told of a block: that it was sent, or how far copies are.
-    pub(super) fn heard(&mut self, hearing: Hearing, told: f32) -> Result<Vec<Act>, Stop> {
-        let Hearing {
+    pub(super) fn heard(&mut self, recv_flag: RecvFlag, told: f32) -> Result<Vec<CommStep>, Stop> {
+        let RecvFlag {
             tag,
             from,
             block,
@@ -175,10 +178,10 @@ impl Station {
             name,
             copies,
             target,
-        } = hearing;
-        let mut acts = Vec::new();
+        } = recv_flag;
+        let mut comm_steps = Vec::new();
         if told == SENT {
-            acts.extend(land(tag, from, vec![copies.clone()], Write::Replace));
+            comm_steps.extend(land(tag, from, vec![copies.clone()], Write::Replace));
             self.clock(place)?.sent[block as usize] = Some(timing.epoch);
         }
         let age = timing.age(self.clock(place)?, block);
@@ -189,8 +192,8 @@ impl Station {
         if timing.rule.limit().is_some() {
             layer.reach(told.max(0.0));
         }
-        acts.push(Act::Put(copies, target, Write::Replace));
-        Ok(acts)
+        comm_steps.push(CommStep::Put(copies, target, Write::Replace));
+        Ok(comm_steps)
     }
 
     /// Gradients by halo rows to the owners of those that were sent; the others are kept where they are needed.
@@ -200,11 +203,11 @@ impl Station {
         at: Ref,
         skip: &Returned,
         (tag, iteration): (u32, u32),
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<Halves, Stop> {
         let place = self.own.clock(&skip.of, iteration).ok_or_else(missing)?;
         let clock = self.clock(place)?.clone();
-        let fresh = |block: u32| clock.fresh(block, moment.epoch);
+        let fresh = |block: u32| clock.fresh(block, step_context.epoch);
         let mut halves = self.reduced(gpu, at, (tag, iteration), &fresh, clock.active)?;
         let Some(left) = skip.left else {
             return Ok(halves);
@@ -217,20 +220,20 @@ impl Station {
             let to = run(to, rows.clone(), columns);
             halves.finish.extend(match fresh(block) {
                 true => self.clear(to),
-                false => Some(Act::Put(run(from, rows, columns), to, Write::Replace)),
+                false => Some(CommStep::Put(run(from, rows, columns), to, Write::Replace)),
             });
         }
         Ok(halves)
     }
 
     /// Sets rows to 0.
-    fn clear(&self, to: Rows) -> Option<Act> {
+    fn clear(&self, to: Rows) -> Option<CommStep> {
         // One row of zeros for all.
         let zeros = Rows {
             stride: 0,
             ..Rows::dense(self.zeros, to.count, to.stride)
         };
-        (to.count > 0).then_some(Act::Put(zeros, to, Write::Replace))
+        (to.count > 0).then_some(CommStep::Put(zeros, to, Write::Replace))
     }
 
     fn clock(&mut self, [number, slot]: [usize; 2]) -> Result<&mut Clock, Stop> {

@@ -1,7 +1,7 @@
 //! What a generated kernel reads and writes, to the byte: for drivers that check.
 
 use super::driver::{Address, Touched};
-use super::launch::{Arcs, Operands};
+use super::launch::{Edges, Operands};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, result_shape};
 use std::ops::Range;
@@ -10,18 +10,18 @@ use std::ops::Range;
 struct Reach<'a> {
     walk: Walk,
     rows: &'a Range<u64>,
-    arcs: Arcs<'a>,
+    edges: Edges<'a>,
 }
 
 /// What a launch over `rows` touches.
 pub(super) fn touched(
     kernel: &Kernel,
-    arcs: Arcs,
+    edges: Edges,
     rows: &Range<u64>,
     operands: &Operands,
 ) -> Vec<Touched> {
     let walk = Walk::of(&kernel.body);
-    let reach = Reach { walk, rows, arcs };
+    let reach = Reach { walk, rows, edges };
     let mut found = Vec::new();
     for (operand, at) in kernel.inputs.iter().zip(&operands.inputs) {
         let shape = (kernel.heads, kernel.width);
@@ -66,33 +66,33 @@ impl Reach<'_> {
     /// Ascending, each once.
     fn of(&self, at: At) -> Vec<u64> {
         let own = || -> Vec<u64> { self.rows.clone().collect() };
-        let arcs = self.range();
+        let edges = self.range();
         let listed = |list: &[u32]| {
-            let part = list.get(arcs.start as usize..arcs.end as usize);
+            let part = list.get(edges.start as usize..edges.end as usize);
             let mut rows: Vec<u64> = part.unwrap_or(&[]).iter().map(|v| u64::from(*v)).collect();
             rows.sort_unstable();
             rows.dedup();
             rows
         };
-        let by_source = self.walk == Walk::ArcsBySource;
-        let by_type = self.walk == Walk::ArcsByType;
+        let by_source = self.walk == Walk::EdgesBySource;
+        let by_type = self.walk == Walk::EdgesByType;
         match at {
             At::One => vec![0],
             At::List => Vec::new(),
-            At::Row if self.walk == Walk::Arcs => arcs.collect(),
+            At::Row if self.walk == Walk::Edges => edges.collect(),
             At::Row => own(),
             At::Src if by_source => own(),
-            At::Dst if by_source => listed(self.arcs.indices),
-            At::Src => listed(self.arcs.indices),
+            At::Dst if by_source => listed(self.edges.indices),
+            At::Src => listed(self.edges.indices),
             At::Dst => own(),
-            At::Edge if by_type => listed(self.arcs.indices),
-            At::Edge if by_source => listed(self.arcs.positions),
-            At::Edge => arcs.collect(),
+            At::Edge if by_type => listed(self.edges.indices),
+            At::Edge if by_source => listed(self.edges.positions),
+            At::Edge => edges.collect(),
         }
     }
 
     fn range(&self) -> Range<u64> {
-        let first = |row: u64| self.arcs.indptr.get(row as usize).copied().unwrap_or(0);
+        let first = |row: u64| self.edges.indptr.get(row as usize).copied().unwrap_or(0);
         first(self.rows.start)..first(self.rows.end)
     }
 }

@@ -4,7 +4,7 @@ use gnnc_ir::program::ScalarRef;
 
 /// What the numbers of a run depend on besides the program and the data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct StepContext {
     pub(crate) seed: u64,
     /// Epochs that were run before.
     pub(crate) epoch: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Moment {
     pub(crate) learning_rate: f64,
 }
 
-impl Moment {
+impl StepContext {
     /// A run-time number of a kernel.
     pub(crate) fn scalar(&self, scalar: ScalarRef) -> f32 {
         match scalar {

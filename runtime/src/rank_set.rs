@@ -3,8 +3,8 @@
 use crate::RuntimeError;
 use crate::error::Failure;
 use crate::executor::{Fault, Worker};
-use crate::moment::Moment;
 use crate::rank::Rank;
+use crate::step_context::StepContext;
 use crate::transport::TransportError;
 use gnnc_ir::program::BufferId;
 use gnnc_ir::trace::Phase;
@@ -14,15 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// What a rank is told to do.
-type Job = (Phase, Moment);
+type Job = (Phase, StepContext);
 
 /// The ranks of a session, wherever they run.
-pub(crate) trait Crew: Send {
+pub(crate) trait RankSet: Send {
     /// Runs an instruction list on all ranks and waits for them.
     ///
     /// # Errors
     /// The first failure, now and in all later calls.
-    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure>;
+    fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure>;
 
     /// Visits the ranks that are here, in order, between runs.
     fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest));
@@ -62,7 +62,7 @@ pub(crate) trait AtRest {
     fn memory_bytes(&self) -> u64;
 }
 
-impl dyn Crew + '_ {
+impl dyn RankSet + '_ {
     /// Visits the ranks until one of the visits fails.
     ///
     /// # Errors
@@ -132,16 +132,16 @@ impl Workers {
             .map(|rank| Arc::new(Mutex::new(rank)))
             .collect();
         let (report, done) = channel();
-        let mut crew = Self {
+        let mut rank_set = Self {
             ranks,
             workers: Vec::new(),
             done,
             failed: None,
         };
-        if crew.ranks.len() == 1 {
-            return Ok(crew);
+        if rank_set.ranks.len() == 1 {
+            return Ok(rank_set);
         }
-        for (n, rank) in crew.ranks.iter().enumerate() {
+        for (n, rank) in rank_set.ranks.iter().enumerate() {
             let (jobs, inbox) = channel::<Job>();
             let (rank, report) = (Arc::clone(rank), report.clone());
             let work = move || {
@@ -156,17 +156,17 @@ impl Workers {
                 .name(format!("rank {n}"))
                 .spawn(work)
                 .map_err(|e| RuntimeError::Threads {
-                    count: crew.ranks.len(),
+                    count: rank_set.ranks.len(),
                     reason: e.to_string(),
                 })?;
-            crew.workers.push((jobs, thread));
+            rank_set.workers.push((jobs, thread));
         }
-        Ok(crew)
+        Ok(rank_set)
     }
 }
 
-impl Crew for Workers {
-    fn run(&mut self, phase: Phase, moment: Moment) -> Result<(), Failure> {
+impl RankSet for Workers {
+    fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
@@ -180,11 +180,11 @@ impl Crew for Workers {
             first = self
                 .ranks
                 .iter()
-                .find_map(|rank| run(rank, (phase, moment)).err());
+                .find_map(|rank| run(rank, (phase, step_context)).err());
         }
         let mut started = 0;
         for (n, (jobs, _)) in self.workers.iter().enumerate() {
-            match jobs.send((phase, moment)) {
+            match jobs.send((phase, step_context)) {
                 Ok(()) => started += 1,
                 Err(_) => {
                     let failure = gone(n);
@@ -219,13 +219,13 @@ impl Drop for Workers {
 }
 
 /// Runs a job on a rank. A failure of any kind stops the other ranks; all report the first one.
-fn run(rank: &Mutex<Worker>, (phase, moment): Job) -> Result<(), Failure> {
+fn run(rank: &Mutex<Worker>, (phase, step_context): Job) -> Result<(), Failure> {
     let mut rank = lock(rank);
     let rank = &mut *rank;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // The team must outlive the borrow of the rank that its work takes.
         let team = Arc::clone(&rank.team);
-        team.enter(|| rank.run(phase, &moment))
+        team.enter(|| rank.run(phase, &step_context))
     }));
     let failure = match outcome {
         Ok(Ok(())) => return Ok(()),

@@ -1,28 +1,28 @@
-//! Message passing over an explicit list of arcs.
+//! Message passing over an explicit list of edges.
 
 use super::{EvalError, Tensor};
 use crate::kernel::{End, Reduce};
 use crate::types::{EdgeSet, Rows, Type};
 use std::collections::BTreeMap;
 
-/// Arcs by destination, sources sorted within one.
-pub(super) struct Arcs {
+/// Edges by destination, sources sorted within one.
+pub(super) struct Edges {
     vertices: usize,
-    /// Source and destination of every arc.
+    /// Source and destination of every edge.
     pub(super) list: Vec<(u32, u32)>,
 }
 
-impl Arcs {
-    /// The arcs of an in-neighbour CSR.
+impl Edges {
+    /// The edges of an in-neighbour CSR.
     pub(super) fn plain(indptr: &[u64], indices: &[u32]) -> Result<Self, EvalError> {
         let bad = |why: String| Err(EvalError::Topology(why));
         let (Some(first), Some(last)) = (indptr.first(), indptr.last()) else {
             return bad("indptr is empty, expected one entry more than vertices".into());
         };
         if *first != 0 || *last != indices.len() as u64 {
-            let arcs = indices.len();
+            let edges = indices.len();
             return bad(format!(
-                "indptr runs from {first} to {last}, expected 0 to {arcs}"
+                "indptr runs from {first} to {last}, expected 0 to {edges}"
             ));
         }
         let vertices = indptr.len() - 1;
@@ -34,7 +34,7 @@ impl Arcs {
             for src in row {
                 if *src as usize >= vertices {
                     return bad(format!(
-                        "arc {src} -> {dst} in a graph of {vertices} vertices"
+                        "edge {src} -> {dst} in a graph of {vertices} vertices"
                     ));
                 }
                 list.push((*src, dst as u32));
@@ -43,7 +43,7 @@ impl Arcs {
         Ok(Self { vertices, list })
     }
 
-    /// The same arcs and one self loop for every vertex, before the first larger source.
+    /// The same edges and one self loop for every vertex, before the first larger source.
     pub(super) fn with_loops(&self) -> Self {
         let mut list = Vec::with_capacity(self.list.len() + self.vertices);
         let mut rest = self.list.as_slice();
@@ -65,16 +65,16 @@ impl Arcs {
         self.list.len()
     }
 
-    /// Number of arcs at an end, for every vertex.
+    /// Number of edges at an end, for every vertex.
     pub(super) fn degrees(&self, end: End) -> Vec<f64> {
         let mut degrees = vec![0.0; self.vertices];
-        for arc in &self.list {
-            degrees[at(end, *arc)] += 1.0;
+        for edge in &self.list {
+            degrees[at(end, *edge)] += 1.0;
         }
         degrees
     }
 
-    /// For every arc the number of arcs of its type into its destination.
+    /// For every edge the number of edges of its type into its destination.
     pub(super) fn relation_degrees(&self, types: &[u16]) -> Vec<f64> {
         let kinds = || {
             self.list
@@ -89,11 +89,11 @@ impl Arcs {
             .collect()
     }
 
-    /// 1 for arcs whose source does not come after the destination, else 0.
+    /// 1 for edges whose source does not come after the destination, else 0.
     pub(super) fn fresh(&self, set: EdgeSet, order: &[u32]) -> Tensor {
         let place = |v: u32| order.get(v as usize).copied().unwrap_or(0);
-        let arcs = self.list.iter();
-        let fresh = arcs.map(|&(src, dst)| f64::from(u8::from(place(src) <= place(dst))));
+        let edges = self.list.iter();
+        let fresh = edges.map(|&(src, dst)| f64::from(u8::from(place(src) <= place(dst))));
         Tensor::new(
             Type::new(Rows::Edges(set), 1, 1),
             self.len(),
@@ -101,22 +101,22 @@ impl Arcs {
         )
     }
 
-    /// Vertex rows to arc rows.
+    /// Vertex rows to edge rows.
     pub(super) fn take(&self, ty: Type, end: End, x: &Tensor) -> Tensor {
         let data = self
             .list
             .iter()
-            .flat_map(|arc| x.row(at(end, *arc)).iter().copied());
+            .flat_map(|edge| x.row(at(end, *edge)).iter().copied());
         Tensor::new(ty, self.len(), data.collect())
     }
 
-    /// Arc rows to vertex rows; 0 where a vertex has no arcs.
+    /// Arc rows to vertex rows; 0 where a vertex has no edges.
     pub(super) fn gather(&self, ty: Type, end: End, reduce: Reduce, x: &Tensor) -> Tensor {
         let mut out = Tensor::full(ty, self.vertices, 0.0);
         let columns = ty.columns() as usize;
         let mut seen = vec![false; self.vertices];
-        for (e, arc) in self.list.iter().enumerate() {
-            let v = at(end, *arc);
+        for (e, edge) in self.list.iter().enumerate() {
+            let v = at(end, *edge);
             let first = !std::mem::replace(&mut seen[v], true);
             for (sum, value) in out.data[v * columns..].iter_mut().zip(x.row(e)) {
                 *sum = match reduce {
@@ -129,7 +129,7 @@ impl Arcs {
         out
     }
 
-    /// The mean over the arcs into a vertex; 0 where there are none.
+    /// The mean over the edges into a vertex; 0 where there are none.
     pub(super) fn mean(&self, ty: Type, x: &Tensor) -> Tensor {
         let mut out = self.gather(ty, End::Dst, Reduce::Sum, x);
         let columns = ty.columns() as usize;
@@ -141,7 +141,7 @@ impl Arcs {
         out
     }
 
-    /// Softmax over the arcs into a vertex, for every column.
+    /// Softmax over the edges into a vertex, for every column.
     pub(super) fn softmax(&self, ty: Type, x: &Tensor) -> Tensor {
         let vertex = Type {
             rows: crate::types::Rows::Vertices,

@@ -5,7 +5,7 @@ use super::gpu::Gpu;
 use super::launch::{Section, Stop, Tables};
 use super::mail::Streams;
 use super::merged::Merged;
-use super::moments::Moments;
+use super::step_contexts::Moments;
 use crate::RuntimeError;
 use crate::executor::Fault;
 use crate::part::Part;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A rank of a device.
-pub(super) struct Station {
+pub(super) struct DeviceRank {
     pub(super) own: Rank,
     /// Its program's number.
     pub(super) program: usize,
@@ -37,7 +37,7 @@ pub(super) struct Station {
     pub(super) scratch: Address,
     /// A row of zeros.
     pub(super) zeros: Address,
-    /// The sections of rows that kernels over arcs are launched over, with their hubs.
+    /// The sections of rows that kernels over edges are launched over, with their hubs.
     pub(super) tables: Tables,
     pub(super) targets: Targets,
     /// A number for each time that a history is kept in a run: whether it was not finite.
@@ -97,7 +97,7 @@ impl Targets {
     }
 }
 
-impl Station {
+impl DeviceRank {
     /// Gives a rank memory on the device, with all that it keeps and starts from.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ impl Station {
         gpu: &mut Gpu,
         beginning: Beginning,
         program: usize,
-        (data, seed, hub_arcs): (&GraphData, u64, u64),
-        moments: &mut Moments,
+        (data, seed, hub_edges): (&GraphData, u64, u64),
+        step_contexts: &mut Moments,
     ) -> Result<Self, RuntimeError> {
         let rank = &beginning.rank;
         for list in rank.part.lists() {
@@ -119,7 +119,7 @@ impl Station {
             compute: gpu.driver.stream(false)?,
             messages: gpu.driver.stream(true)?,
         };
-        let mut station = Self {
+        let mut device_rank = Self {
             program,
             streams,
             copies: None,
@@ -128,7 +128,7 @@ impl Station {
             arena_bytes: 0,
             scratch: Address::default(),
             zeros: Address::default(),
-            tables: Tables::new(hub_arcs),
+            tables: Tables::new(hub_edges),
             targets,
             flags: Address::default(),
             flag_bytes: 0,
@@ -139,44 +139,44 @@ impl Station {
             sent: 0,
             own: beginning.rank,
         };
-        let needs = station.needs(gpu, moments)?;
-        station.flag_bytes = 4 * needs.flags;
+        let needs = device_rank.needs(gpu, step_contexts)?;
+        device_rank.flag_bytes = 4 * needs.flags;
         if needs.flags > 0 {
-            station.flags = gpu.driver.allocate(station.flag_bytes)?;
+            device_rank.flags = gpu.driver.allocate(device_rank.flag_bytes)?;
         }
         if needs.zero_bytes > 0 {
-            station.zeros = gpu.driver.allocate(needs.zero_bytes)?;
+            device_rank.zeros = gpu.driver.allocate(needs.zero_bytes)?;
             gpu.driver
-                .clear(gpu.main, station.zeros, needs.zero_bytes)?;
+                .clear(gpu.main, device_rank.zeros, needs.zero_bytes)?;
         }
-        let layout = &station.own.layout;
+        let layout = &device_rank.own.layout;
         let scratch = 4 * layout.scratch;
-        station.arena_bytes = layout.total_bytes.max(scratch + needs.scratch_bytes);
-        station.arena = gpu.driver.allocate(station.arena_bytes.max(4))?;
-        station.scratch = station.arena.plus(scratch);
+        device_rank.arena_bytes = layout.total_bytes.max(scratch + needs.scratch_bytes);
+        device_rank.arena = gpu.driver.allocate(device_rank.arena_bytes.max(4))?;
+        device_rank.scratch = device_rank.arena.plus(scratch);
         let persistent = layout.persistent_bytes;
-        station.merge(gpu)?;
+        device_rank.merge(gpu)?;
         if persistent > 0 {
-            gpu.driver.clear(gpu.main, station.arena, persistent)?;
+            gpu.driver.clear(gpu.main, device_rank.arena, persistent)?;
         }
-        let host_bytes = station.own.layout.host_bytes;
+        let host_bytes = device_rank.own.layout.host_bytes;
         if host_bytes > 0 {
-            station.host = gpu.driver.host_memory(host_bytes)?;
+            device_rank.host = gpu.driver.host_memory(host_bytes)?;
         }
-        if !station.own.program.hosted.is_empty() {
-            station.copies = Some([gpu.driver.stream(true)?, gpu.driver.stream(true)?]);
+        if !device_rank.own.program.hosted.is_empty() {
+            device_rank.copies = Some([gpu.driver.stream(true)?, gpu.driver.stream(true)?]);
         }
         let degrees = beginning.degrees;
-        for id in (0..station.own.program.buffers.len() as u32).map(BufferId) {
-            if let Some(floats) = degrees.first(&station.own, id, data, seed) {
-                station.upload(gpu, id, &floats)?;
+        for id in (0..device_rank.own.program.buffers.len() as u32).map(BufferId) {
+            if let Some(floats) = degrees.first(&device_rank.own, id, data, seed) {
+                device_rank.upload(gpu, id, &floats)?;
             }
         }
-        Ok(station)
+        Ok(device_rank)
     }
 
     /// Notes what every instruction needs, and copies the hubs of all sections to the device.
-    fn needs(&mut self, gpu: &mut Gpu, moments: &mut Moments) -> Result<Needs, RuntimeError> {
+    fn needs(&mut self, gpu: &mut Gpu, step_contexts: &mut Moments) -> Result<Needs, RuntimeError> {
         let program = self.own.program.clone();
         let chunks = program.pipeline.as_ref().map_or(0, |p| p.chunks);
         let mut needs = Needs::default();
@@ -228,7 +228,7 @@ impl Station {
                         0
                     }
                     Instr::SparseDropout { site, .. } => {
-                        moments.add(&[], &[*site], step.iteration);
+                        step_contexts.add(&[], &[*site], step.iteration);
                         0
                     }
                     Instr::Launch(_)
@@ -253,7 +253,7 @@ impl Station {
                     ..
                 } = step.instr
                 {
-                    moments.add(&launch.scalars, &launch.sites, step.iteration);
+                    step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
                 }
                 for section in self.sections(gpu, &step)? {
                     let Section { loaded, size, .. } = &section;

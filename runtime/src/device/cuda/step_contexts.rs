@@ -3,7 +3,7 @@
 
 use super::driver::{Address, Driver, DriverError, Stream};
 use super::gpu::bytes;
-use crate::moment::Moment;
+use crate::step_context::StepContext;
 use gnnc_ir::op::Site;
 use gnnc_ir::program::ScalarRef;
 use std::collections::BTreeMap;
@@ -63,12 +63,15 @@ impl Moments {
         &self,
         driver: &mut dyn Driver,
         on: Stream,
-        moment: &Moment,
+        step_context: &StepContext,
     ) -> Result<(), DriverError> {
-        let epoch = moment.epoch as u32;
-        let key = |(site, iteration): &(Site, u32)| site.key(moment.seed, epoch, *iteration);
+        let epoch = step_context.epoch as u32;
+        let key = |(site, iteration): &(Site, u32)| site.key(step_context.seed, epoch, *iteration);
         let keys: Vec<u64> = self.keys.iter().map(key).collect();
-        let scalars = self.scalars.iter().map(|scalar| moment.scalar(*scalar));
+        let scalars = self
+            .scalars
+            .iter()
+            .map(|scalar| step_context.scalar(*scalar));
         let scalars: Vec<f32> = scalars.collect();
         let all = [bytes(&keys), bytes(&scalars)].concat();
         match all.is_empty() {

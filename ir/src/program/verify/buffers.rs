@@ -1,0 +1,95 @@
+//! Checks of buffers: each fits what it is for.
+
+use super::features::element;
+use super::storage::always_floats;
+use super::{Check, Checked};
+use crate::program::{Extent, Grouped, METRICS, Ref, Role};
+use crate::types::EdgeSet;
+
+impl Check<'_> {
+    pub(super) fn buffers(&self) -> Checked {
+        let sizes = &self.data.sizes;
+        let mut total = 0u128;
+        for buffer in &self.program.buffers {
+            let name = &buffer.name;
+            let fixed = matches!(buffer.extent, Extent::Fixed(_));
+            let floats = u128::from(sizes.rows(buffer.extent))
+                * u128::from(buffer.columns)
+                * u128::from(buffer.slots);
+            total += floats;
+            let columns = |extent| match self.feature_columns(extent) {
+                Ok(columns) => columns.is_none_or(|columns| columns == u64::from(buffer.columns)),
+                Err(_) => false,
+            };
+            let fits = match buffer.role {
+                Role::Features => match buffer.extent {
+                    Extent::Inner | Extent::Local | Extent::All => columns(buffer.extent),
+                    _ => false,
+                },
+                Role::FeatureValues => match buffer.extent {
+                    Extent::FeatureNonzeros | Extent::SliceNonzeros => {
+                        buffer.columns == 1 && self.feature_columns(buffer.extent).is_ok()
+                    }
+                    _ => false,
+                },
+                Role::Degree(..) => {
+                    buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
+                }
+                Role::EdgeEnds(Grouped { set, .. }) | Role::EdgePlaces(set) => {
+                    let extents = [Extent::Edges(set), Extent::AllEdges(set)];
+                    buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
+                }
+                Role::Relation(count) | Role::RelationDegree(count) => {
+                    let found = self.data.relations;
+                    if found != count {
+                        return Err(format!(
+                            "it is for a graph with {count} types of edges, this one has {found}; make a plan for this graph"
+                        ));
+                    }
+                    let by_edge = matches!(
+                        buffer.extent,
+                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
+                    );
+                    (buffer.columns, buffer.slots) == (1, 1) && by_edge
+                }
+                Role::Table(n) => {
+                    let table = self.program.tables.get(n as usize);
+                    table.is_some_and(|t| t.len() as u128 == floats) && fixed
+                }
+                Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
+                    Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
+                    None => false,
+                },
+                // Copies are looked at with the exchanges that they belong to.
+                Role::History(_) => {
+                    let by_rows = matches!(buffer.extent, Extent::Inner | Extent::Local);
+                    self.program.pipeline.is_none() || buffer.slots == 1 && by_rows
+                }
+                Role::Static | Role::Result | Role::Temp => true,
+            };
+            let rounded = !buffer.storage.is_f32();
+            let fits = fits && !(rounded && always_floats(buffer.role));
+            if !fits || buffer.slots == 0 {
+                return Err(format!(
+                    "buffer `{name}` ({} x {} {}) does not fit its role {}",
+                    buffer.extent, buffer.columns, buffer.storage, buffer.role
+                ));
+            }
+        }
+        if total > u128::from(u64::MAX >> 8) {
+            return Err(format!("its buffers have {total} floats"));
+        }
+        for (what, id, floats) in [
+            ("loss", self.program.loss, 1),
+            ("metrics", self.program.metrics, METRICS.into()),
+        ] {
+            if let Some(id) = id {
+                self.at_least(what, Ref::first(id), floats)?;
+            }
+        }
+        match self.program.logits {
+            Some(logits) => self.rows("logits", logits),
+            None => Ok(()),
+        }
+    }
+}
