@@ -316,8 +316,8 @@ fn redistributions_that_do_not_fit_are_refused() {
     let cases: &[(&str, Change)] = &[
         ("slice is 3 of 4", |p| parts(p).slice.len = 3),
         ("expected 2 of 4", |p| parts(p).slice.of = 5),
-        ("slice is 2 of 4 Width", |p| *parts(p).width = 5),
-        ("4 Heads, expected 1 of 1", |p| {
+        ("slice is 2 of 4 width", |p| *parts(p).width = 5),
+        ("4 heads, expected 1 of 1", |p| {
             parts(p).slice.axis = Axis::Heads
         }),
         ("the operand reaches", |p| parts(p).from.offset = 1),
@@ -344,12 +344,12 @@ fn redistributions_that_do_not_fit_are_refused() {
             Instr::Launch(launch) => launch.inputs[0] = at(X),
             _ => panic!("no launch"),
         }),
-        ("logits has All rows", |p| p.logits = Some(at(BufferId(2)))),
+        ("logits has all rows", |p| p.logits = Some(at(BufferId(2)))),
         ("expected 8", |p| match &mut p.eval[3] {
             Instr::Launch(launch) => launch.rows = Extent::AllEdges(SET),
             _ => panic!("no launch"),
         }),
-        ("the result has All rows, expected own ones", |p| {
+        ("the result has all rows, expected own ones", |p| {
             p.eval.push(Instr::Redistribute {
                 how: Redistribute::Own,
                 from: matrix(at(BufferId(3)), 1),

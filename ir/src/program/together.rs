@@ -1,9 +1,8 @@
 //! Launches that do not depend on each other and treat every number of their operands alike, one after the other,
 //! such as the updates of all parameters. A device may do them in one launch.
 
-use super::{BufferId, Extent, Instr, Launch, Program};
-use crate::access::{Access, accesses};
-use std::collections::BTreeMap;
+use super::{BufferId, Extent, Instr, Launch, Program, Ref};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Several launches: those of consecutive instructions of a list.
@@ -35,7 +34,10 @@ impl<'a> Together<'a> {
                 let [a, b] = [once.launch, other.launch];
                 (a.kernel, &a.scalars) == (b.kernel, &b.scalars)
             };
-            match found.iter_mut().find(|same| same.iter().all(alike)) {
+            match found
+                .iter_mut()
+                .find(|same| same.first().is_some_and(alike))
+            {
                 Some(same) => same.push(*once),
                 None => found.push(vec![*once]),
             }
@@ -57,12 +59,11 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
             launch,
             iteration,
         };
-        let uses = accesses(instr, program);
         match found.last_mut() {
-            Some(last) if last.instrs.end == at && !before.meet(&uses, program) => {
+            Some(last) if last.instrs.end == at && !before.meet(launch) => {
                 last.instrs.end += 1;
                 last.launches.extend((0..count).map(once));
-                before.add(uses);
+                before.add(launch);
             }
             _ => {
                 found.push(Together {
@@ -70,7 +71,7 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
                     launches: (0..count).map(once).collect(),
                 });
                 before = Uses::default();
-                before.add(uses);
+                before.add(launch);
             }
         }
     }
@@ -78,23 +79,25 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     found
 }
 
-/// Uses of buffers, by buffer: there may be hundreds of updates, each of buffers of its own.
+/// Buffers that launches use, whatever slots: there may be hundreds of updates, each of buffers of its own.
 #[derive(Default)]
-struct Uses(BTreeMap<BufferId, Vec<Access>>);
+struct Uses {
+    read: BTreeSet<BufferId>,
+    written: BTreeSet<BufferId>,
+}
 
 impl Uses {
-    fn add(&mut self, uses: Vec<Access>) {
-        for access in uses {
-            self.0.entry(access.buffer).or_default().push(access);
-        }
+    fn add(&mut self, launch: &Launch) {
+        self.read.extend(launch.inputs.iter().map(|at| at.buffer));
+        self.written
+            .extend(launch.outputs.iter().map(|at| at.buffer));
     }
 
-    /// Whether one of these and one of others have to keep their order.
-    fn meet(&self, others: &[Access], program: &Program) -> bool {
-        others.iter().any(|other| {
-            let mut same = self.0.get(&other.buffer).into_iter().flatten();
-            same.any(|access| access.meets(other, program))
-        })
+    /// Whether a launch may have to wait for one of these.
+    fn meet(&self, launch: &Launch) -> bool {
+        let written = |at: &Ref| self.written.contains(&at.buffer);
+        let read = |at: &Ref| self.read.contains(&at.buffer);
+        launch.inputs.iter().any(written) || launch.outputs.iter().any(|at| written(at) || read(at))
     }
 }
 
@@ -127,7 +130,7 @@ fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
     let fixed = matches!(launch.rows, Extent::Fixed(_)) && launch.chunk.is_none();
     // Iterations write slots of their own, and what is written is read only where it is.
-    let apart = |out: &super::Ref| {
+    let apart = |out: &Ref| {
         let slots = program.buffers.get(out.buffer.0 as usize);
         let slots = slots.map_or(0, |buffer| buffer.slots);
         let mut same = launch.inputs.iter().chain(&launch.outputs);
@@ -144,7 +147,7 @@ mod tests {
     use crate::expr::{Expr, Value};
     use crate::kernel::{At, Body, Kernel, Operand, Over};
     use crate::op::Unary;
-    use crate::program::{Buffer, KernelId, Ref, Role};
+    use crate::program::{Buffer, KernelId, Role};
 
     fn program() -> Program {
         let flat = Operand::dense(At::Row, 1, 1);
