@@ -167,7 +167,7 @@ const MODELS: &[(&str, &str, &[Placement])] = &[
 /// Measures the machine. `watch` is told what is measured, with the share that is done, and may end it.
 ///
 /// Where repeated measurements differ by more than what costs leave unexplained, everything is measured as often again,
-/// up to [`REPEATS`] times.
+/// up to `REPEATS` times.
 ///
 /// # Errors
 /// A machine that refuses memory or threads, or whose measurements go on to differ; what `watch` fails with.

@@ -1,6 +1,6 @@
 //! Files, read and written so that nothing hangs, nothing is lost and nobody gets in.
 //!
-//! [`read`] takes regular files up to a limit, so that a pipe does not hang a run and `/dev/zero`
+//! `read` takes regular files up to a limit, so that a pipe does not hang a run and `/dev/zero`
 //! does not fill the memory. [`Replacement`] writes a file beside its target under a name that
 //! nobody can guess, and renames it once it is on the disk. [`private`] is for folders whose
 //! content is executed: only their owner may write there.

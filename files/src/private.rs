@@ -43,7 +43,7 @@ pub fn check(folder: &Path) -> io::Result<()> {
 /// reached through no link, of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`check`] and [`read`](crate::read).
+/// As `check` and `read`(crate::read).
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_with(path, libc::O_NOFOLLOW)?;
     let found = file.metadata()?;

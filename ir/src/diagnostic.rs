@@ -1,7 +1,7 @@
 //! What is reported about the user's text: a code, a place, a sentence, a remedy.
 //!
 //! Every stage that reads text returns its diagnostics as values; they are rendered in one
-//! place ([`render`], [`to_json`]) and never abort a stage.
+//! place (`render`, `to_json`) and never abort a stage.
 
 mod codes;
 mod render;

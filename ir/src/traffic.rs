@@ -128,7 +128,7 @@ fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
 const CHUNK: u64 = 4096;
 
 /// The floats of an all-reduced message of `floats` that a rank sums for all; of a short
-/// message the first ranks sum [`CHUNK`] floats each, the others none, so that a thousand
+/// message the first ranks sum `CHUNK` floats each, the others none, so that a thousand
 /// ranks do not send each other a million messages of a few floats. Chunks lie one after
 /// the other, and those that are not empty differ by at most one float.
 pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {

@@ -1,7 +1,7 @@
 //! Extraction: the cheapest term of an e-graph, shared values counted once.
 //!
 //! A greedy choice is improved by exchanging single nodes; small problems are then given to an
-//! integer program ([`ilp`]). Equal costs are decided by the printed term.
+//! integer program (`ilp`). Equal costs are decided by the printed term.
 
 mod ilp;
 

@@ -30,7 +30,7 @@ pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), E
 /// What is lowered, with the layouts that are best where none are given.
 ///
 /// # Errors
-/// As [`crate::plan`].
+/// As `crate::plan`.
 pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Result<Place, Error> {
     let mut place = Place {
         placement: options.placement,

@@ -1,4 +1,4 @@
-//! Programs as text: printed by [`Program`]'s `Display`, read by its `FromStr`. Reading what was printed gives
+//! Programs as text: printed by [`Program`](super::Program)'s `Display`, read by its `FromStr`. Reading what was printed gives
 //! the same program.
 //!
 //! A listing has a head and five sections, of which empty ones are left out:

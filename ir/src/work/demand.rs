@@ -121,7 +121,7 @@ pub struct Demand {
 
 impl Demand {
     /// What a message asks of a rank that sends so many bytes, or that receives them of another stage. `strips` of rows
-    /// are picked or added up one by one (see [`super::strips`]); a `launch` is the hand-over from rank to rank, of which there is none
+    /// are picked or added up one by one (see `super::strips`); a `launch` is the hand-over from rank to rank, of which there is none
     /// if what is received was there before. Then it `lay` among so many bytes that the stage sends, and is read from memory as
     /// large as they are. Nothing if nothing is sent.
     pub fn message(

@@ -1,12 +1,12 @@
 //! Which tensors lie by columns: message passing on slices of the columns (NeutronTP, section 3.1).
 //!
 //! Dense products need whole rows; an aggregation needs all rows but treats columns alike. So every
-//! connected set of edge tensors (see [`components`]) may be computed for all edges of the graph on a
+//! connected set of edge tensors (see `components`) may be computed for all edges of the graph on a
 //! slice of the columns (or heads), with one redistribution of what it reads at its vertices and one of
 //! what it gives back. Element-wise operators between two aggregations stay on the slices, and so do
-//! the carries of loops in which nothing else happens (see [`loops`]).
+//! the carries of loops in which nothing else happens (see `loops`).
 //!
-//! The input features may lie by slices of their columns from the start (see [`features`]), whatever the
+//! The input features may lie by slices of their columns from the start (see `features`), whatever the
 //! other layouts are. [`Pure`] are the layouts that are placements of one kind.
 //!
 //! Sums over the axis that is cut (scores' gradients in attention) are *shares*, one a rank, until they

@@ -3,7 +3,7 @@
 //! A tensor by rows of vertices does, wherever it comes from: activations and their gradients, dense features, what
 //! is kept for the backward pass, histories, and so the messages that its rows make. In 32 bits stay parameters,
 //! their gradients and optimizer states, the logits and their gradient, values of edges (softmax keeps scores in its
-//! result), and rows of fewer than [`NARROW`] numbers: degrees, scores, norms, whose errors many columns would share
+//! result), and rows of fewer than `NARROW` numbers: degrees, scores, norms, whose errors many columns would share
 //! and which take little room. So do sparse features, most of whose bytes are their places.
 //!
 //! Rows are moved as whole words of four bytes: a tensor of which a message would have an odd number of columns stays
