@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Changed inputs of each target.
 const INPUTS: usize = 3000;
-/// Changed inputs of the target that trains models.
+/// Changed inputs of the targets that run programs.
 const SESSIONS: usize = 60;
 
 #[test]
@@ -25,7 +25,7 @@ fn no_target_fails_on_changed_seeds() {
         }
         let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
         let inputs = match *name {
-            "session" => SESSIONS,
+            "session" | "listing" => SESSIONS,
             _ => INPUTS,
         };
         for _ in 0..inputs {
