@@ -58,15 +58,15 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
         instr,
         Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. }
     );
-    match instr {
-        _ if staged && program.pipeline.is_none() => {
-            Err(format!("{} in a program of no stage", instr.name(program)))
-        }
-        Instr::Remember { .. } if phase == Phase::Eval => {
-            Err("an evaluation keeps rows for later epochs, expected a training step".to_owned())
-        }
-        _ => Ok(()),
+    if staged && program.pipeline.is_none() {
+        return Err(format!("{} in a program of no stage", instr.name(program)));
     }
+    if matches!(instr, Instr::Remember { .. }) && phase == Phase::Eval {
+        return Err(
+            "an evaluation keeps rows for later epochs, expected a training step".to_owned(),
+        );
+    }
+    Ok(())
 }
 
 /// Stages hold tensors by rows.
