@@ -1,8 +1,8 @@
 //! From a checked model to programs.
 
 use crate::Error;
-use gnnc_ir::autodiff::differentiate;
-use gnnc_ir::model::Model;
+use gnnc_ir::graph::autodiff::differentiate;
+use gnnc_ir::graph::model::Model;
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
 use gnnc_ir::{Graph, Workload};

@@ -1,8 +1,8 @@
 //! Why a command failed, and which exit code says so.
 
 use gnnc_graph::GraphError;
-use gnnc_ir::Diagnostic;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
+use gnnc_lang::Diagnostic;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 

@@ -7,10 +7,10 @@
 use crate::Error;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
 use gnnc_graph::Topology;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::types::EdgeSet;
 use gnnc_runtime::device::cuda::driver::Driver;
 use gnnc_runtime::device::cuda::single::{Arrays, Loaded, SingleError};
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@
 //! # Ok::<(), gnnc::Error>(())
 //! ```
 //!
-//! The stages are functions of values and can be called one by one: [`gnnc_ir`] parses and
+//! The stages are functions of values and can be called one by one: [`gnnc_lang`] parses and
 //! checks, [`gnnc_planner`] rewrites, lowers, simulates and chooses, [`gnnc_codegen`]
 //! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
 
@@ -37,6 +37,7 @@ pub use error::Error;
 pub use gnnc_codegen as codegen;
 pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
+pub use gnnc_lang as lang;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};

@@ -2,7 +2,7 @@
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::plan::{Candidate, Partitioner, Plan};
-use gnnc_ir::units::Seconds;
+use gnnc_ir::words::units::Seconds;
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::lower::pure;
 use gnnc_planner::placement;

@@ -3,11 +3,13 @@
 use crate::{Error, Metric};
 use gnnc_graph::read;
 use gnnc_graph::{Features, GraphData};
-use gnnc_ir::diagnostic::has_errors;
-use gnnc_ir::json::explain;
-use gnnc_ir::model::{GraphFacts, GraphSource, Model};
-use gnnc_ir::syntax::{Module, parse};
-use gnnc_ir::{Diagnostic, Workload, check};
+use gnnc_ir::Workload;
+use gnnc_ir::graph::model::{GraphSource, Model};
+use gnnc_ir::words::json::explain;
+use gnnc_ir::workload::GraphFacts;
+use gnnc_lang::diagnostic::has_errors;
+use gnnc_lang::syntax::{Module, parse};
+use gnnc_lang::{Diagnostic, check};
 use std::path::{Path, PathBuf};
 
 /// Longest model that is read.
@@ -118,7 +120,7 @@ impl Loaded {
         let (workload, data) = match (&options.workload, &options.graph) {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
-                let options = gnnc_ir::model::DataOptions::default();
+                let options = gnnc_ir::graph::model::DataOptions::default();
                 Self::data(path, &options, source, &mut not_used)?
             }
             (None, None) => match source.module.graph_source() {
@@ -154,7 +156,7 @@ impl Loaded {
 
     fn data(
         path: &Path,
-        options: &gnnc_ir::model::DataOptions,
+        options: &gnnc_ir::graph::model::DataOptions,
         source: &Source,
         not_used: &mut Vec<String>,
     ) -> Result<(Workload, Option<GraphData>), Error> {

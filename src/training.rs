@@ -11,12 +11,12 @@ use agree::facts;
 use gnnc_codegen::cache::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::model::Relaxation;
+use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::Placement;
+use gnnc_ir::program::trace::{Phase, median};
+use gnnc_ir::program::traffic::{Reads, Sent, beyond, moved, traffic};
 use gnnc_ir::program::{Program, RankSizes, Skipping};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::trace::{Phase, median};
-use gnnc_ir::traffic::{Reads, Sent, beyond, moved, traffic};
+use gnnc_ir::words::storage::Storage;
 use gnnc_planner::layout::Layouts;
 use gnnc_planner::placement::{Flow, Stages};
 use gnnc_runtime::{

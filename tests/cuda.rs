@@ -19,7 +19,7 @@ use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};
 use gnnc::codegen::cuda::{Source, generate, module};
 use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
 use gnnc::planner::placement::Place;
 use gnnc::{LoadOptions, Loaded};
 use std::collections::BTreeMap;

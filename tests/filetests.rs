@@ -11,7 +11,7 @@ use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::verify::{RankData, verify};
 use gnnc::ir::program::{Program, RankSizes, Reach};
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
 use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::chunks::chunks;
 use gnnc::planner::lower::interior::interior;

@@ -1,7 +1,7 @@
 //! What holds for the repository's files as text: sizes, headings, modules, and that the
 //! pages name what there is.
 
-use gnnc::ir::diagnostic::CODES;
+use gnnc::lang::diagnostic::CODES;
 use gnnc::planner::rules;
 use std::collections::BTreeSet;
 use std::fs;

@@ -8,10 +8,10 @@
 mod harness;
 
 use gnnc_codegen::cpu::Compiler;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::types::EdgeSet;
 use harness::{
     Bench, EDGES, VERTICES, agree, expr, floats, graph, plain_spmm, report, spmm_bytes, time,
 };

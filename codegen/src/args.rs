@@ -3,7 +3,7 @@
 use crate::checks::{Checks, Lists, Memory, MemoryRange};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, mask_row, result_shape};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// The arguments that machine code reads; the layout is part of the calling convention.

@@ -15,10 +15,10 @@
 //! ```
 //! use gnnc_codegen::args::{Buffer, KernelArgs};
 //! use gnnc_codegen::cpu::Compiler;
-//! use gnnc_ir::expr::{Expr, Value};
+//! use gnnc_ir::kernel::expr::{Expr, Value};
 //! use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce};
-//! use gnnc_ir::op::Binary;
-//! use gnnc_ir::types::EdgeSet;
+//! use gnnc_ir::words::scalar::Binary;
+//! use gnnc_ir::words::types::EdgeSet;
 //!
 //! let mut finish = Expr::default();
 //! let (sum, inverse) = (finish.push(Value::Acc), finish.push(Value::Load(1)));

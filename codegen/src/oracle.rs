@@ -1,7 +1,7 @@
 //! The oracle: a slow, obvious interpreter of kernels in double precision.
 
 use crate::verify::{SpecError, verify};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{
     At, Axis, Body, Kernel, Operand, Picked, Reduce, edge_hash, keep, vertex_hash,
 };

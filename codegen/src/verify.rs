@@ -1,9 +1,9 @@
 //! Checks that a kernel specification means something, before code is generated.
 
-use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Largest number of floats from the start of a row to any of its elements, and largest
 /// stride: byte offsets must fit a signed 32-bit displacement.

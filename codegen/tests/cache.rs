@@ -5,9 +5,9 @@ mod support;
 
 use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cpu::{Compiler, Statistics};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::op::Unary;
+use gnnc_ir::words::scalar::Unary;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

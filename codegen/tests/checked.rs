@@ -4,11 +4,11 @@
 use gnnc_codegen::args::{ArgsError, Buffer, KernelArgs};
 use gnnc_codegen::checks::Memory;
 use gnnc_codegen::cpu::Compiler;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::Binary;
-use gnnc_ir::storage::Storage;
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::Binary;
+use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::EdgeSet;
 
 const ROWS: usize = 3;
 const WIDTH: usize = 6;

@@ -12,11 +12,11 @@
 mod support;
 
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
-use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::op::Unary;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::scalar::Unary;
+use gnnc_ir::words::storage::Storage;
 use libloading::{Library, Symbol};
 use std::fs;
 use std::path::Path;

@@ -5,11 +5,11 @@ mod support;
 
 use gnnc_codegen::args::{Buffer, KernelArgs};
 use gnnc_codegen::cpu::Compiler;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::EdgeSet;
 use support::kernels::{Form, SHAPES, all_halves, dense_kernel, forms, in_halves, random_kernel};
 use support::{Part, Random, check, check_with, packed, unpacked};
 

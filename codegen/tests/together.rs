@@ -7,9 +7,9 @@
 
 use gnnc_codegen::cuda::together::{ARGUMENTS, Set, together};
 use gnnc_codegen::cuda::{Parameter, Size, generate, module};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use libloading::{Library, Symbol};
 use std::path::Path;
 use std::process::Command;

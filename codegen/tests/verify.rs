@@ -5,10 +5,10 @@ use gnnc_codegen::CodegenError;
 use gnnc_codegen::args::{ArgsError, Buffer, KernelArgs};
 use gnnc_codegen::cpu::Compiler;
 use gnnc_codegen::verify::{SpecError, verify};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::types::EdgeSet;
 
 fn gather(value: Vec<Value>, finish: Vec<Value>) -> Kernel {
     Kernel {

@@ -7,7 +7,7 @@ use gnnc::planner::placement::Place;
 use gnnc::runtime::{RunOptions, Session};
 use gnnc_graph::{Partition, example};
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::Phase;
+use gnnc_ir::program::trace::Phase;
 
 /// Ranks that programs are run on at most.
 const RANKS: u32 = 3;

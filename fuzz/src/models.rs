@@ -1,7 +1,7 @@
 //! Models that follow from any bytes: nearly all of them are valid.
 
 use crate::layers::{CHEAP, CONVOLUTIONS, FIRST, LAST, LAYERS};
-use gnnc_ir::model::GraphFacts;
+use gnnc_ir::workload::GraphFacts;
 
 /// The graph that models are for.
 pub const FACTS: GraphFacts = GraphFacts {

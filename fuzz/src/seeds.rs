@@ -17,7 +17,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     let graph = example::g8();
     match target {
-        "gir" => files(&["examples", "benches/models", "ir/src"], "gir"),
+        "gir" => files(&["examples", "benches/models", "lang/src"], "gir"),
         "npz" => vec![archive(&graph)],
         "npz_array" => {
             let arrays = ARRAYS.iter().zip(0u8..);

@@ -3,7 +3,7 @@
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
 use crate::{Features, GraphData, GraphError};
-use gnnc_ir::traffic::share;
+use gnnc_ir::words::types::share;
 use gnnc_ir::workload::{COLUMN_RUNS, Origin, PartLoad, PartitionSummary, Workload};
 use std::collections::BTreeMap;
 

@@ -11,8 +11,8 @@ pub use error::ClusterError;
 pub use measured::{Costs, Measured, TermCosts};
 pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, host_profile, link_profile};
 
-use crate::units::{Bytes, Seconds};
-use crate::work::KernelClass;
+use crate::program::work::KernelClass;
+use crate::words::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,8 +1,16 @@
 //! The operator DAG of a model (never the data graph, which is a topology).
 
-use crate::infer::{TypeError, infer};
-use crate::op::{Input, Op, Redistribute, Scan, Slice};
-use crate::types::{Rows, Type};
+pub mod autodiff;
+pub mod blend;
+pub mod eval;
+pub mod infer;
+pub mod model;
+pub mod op;
+pub mod simplify;
+
+use crate::graph::infer::{TypeError, infer};
+use crate::graph::op::{Input, Op, Redistribute, Scan, Slice};
+use crate::words::types::{Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -5,11 +5,13 @@
 //! interprets the same value in double precision. Widths are constants of the
 //! specification, row counts are not.
 
-use crate::expr::Expr;
-use crate::storage::Storage;
-use crate::types::EdgeSet;
+use crate::kernel::expr::Expr;
+use crate::words::storage::Storage;
+use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+pub mod expr;
+pub mod flatten;
 mod walk;
 
 pub use walk::{Walk, mask_row, result_shape};

@@ -1,40 +1,20 @@
-//! Text and values that cross gnnc's crates.
+//! The IRs of gnnc and the values that cross its crates.
 //!
 //! Nothing in this crate touches a device, a file, a clock or a random source: every
-//! stage is a function from values to values.
+//! stage is a function from values to values. The floor is [`words`]; on it stand [`kernel`] (what one kernel
+//! computes), [`graph`] (operator graphs) and [`program`] (instructions for every rank), in this order.
 
-pub mod access;
-pub mod autodiff;
-pub mod blend;
-pub mod check;
 pub mod cluster;
-pub mod diagnostic;
-pub mod eval;
-pub mod expr;
-pub mod flatten;
 pub mod graph;
-pub mod infer;
-pub mod json;
 pub mod kernel;
-pub mod memory;
-pub mod model;
-pub mod op;
 pub mod plan;
 pub mod program;
-pub mod simplify;
-mod spelling;
-pub mod storage;
-pub mod syntax;
-pub mod trace;
-pub mod traffic;
-pub mod types;
-pub mod units;
-pub mod work;
+pub mod words;
 pub mod workload;
 
-pub use diagnostic::{Diagnostic, Severity, Span};
+pub use graph::op::Op;
 pub use graph::{Graph, Node, NodeId, ParamId, ParamSpec};
-pub use op::{Binary, Op, Unary};
-pub use storage::Storage;
-pub use types::{EdgeSet, Rows, Type};
+pub use words::scalar::{Binary, Unary};
+pub use words::storage::Storage;
+pub use words::types::{EdgeSet, Rows, Type};
 pub use workload::Workload;

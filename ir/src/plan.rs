@@ -9,7 +9,8 @@ mod facts;
 mod name;
 mod source;
 
-pub use choices::{AlphaBasis, Layout, Objective, Partitioner, Placement, Relaxation};
+pub use crate::workload::Partitioner;
+pub use choices::{AlphaBasis, Layout, Objective, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Host, Main, Volume};
 pub use name::candidate_name;
@@ -17,8 +18,8 @@ pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
 use crate::program::Skipping;
-use crate::storage::Storage;
-use crate::units::{Bytes, Seconds};
+use crate::words::storage::Storage;
+use crate::words::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -217,7 +218,7 @@ pub enum PlanError {
     /// Not JSON, or not of the shape of a plan.
     #[error(
         "the plan cannot be read: {}; make one with `gnnc plan MODEL --out FILE`, or mend what was edited",
-        crate::json::explain(.0)
+        crate::words::json::explain(.0)
     )]
     Json(#[from] serde_json::Error),
     /// No version.

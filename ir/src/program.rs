@@ -11,28 +11,34 @@
 //! its own, equal to the others' but for columns, strides and widths.
 
 use crate::graph::ParamSpec;
+use crate::graph::op::{Loss, Redistribute, Site};
 use crate::kernel::{End, Kernel};
-use crate::op::{Loss, Redistribute, Site};
-use crate::storage::Storage;
-use crate::types::EdgeSet;
+use crate::words::storage::Storage;
+use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 
+pub mod access;
 mod buffer;
 mod chunk;
 mod lists;
+pub mod memory;
 mod pipeline;
 mod sizes;
 mod skip;
 mod skipping;
 pub mod text;
 mod together;
+pub mod trace;
+pub mod traffic;
 mod transfer;
 mod uses;
 pub mod verify;
+pub mod work;
 
+pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use pipeline::{Neighbour, Pipeline, StageMessage};
-pub use sizes::{RankSizes, Reach};
+pub use sizes::RankSizes;
 pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
 pub use skipping::{RULES, Skipping};
 pub use together::{Once, Together, together};

@@ -4,10 +4,8 @@ mod check;
 
 pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges};
 
-use crate::model::GraphFacts;
-use crate::plan::Partitioner;
-use crate::program::Reach;
-use crate::traffic::share;
+use crate::words::spelling::spelling;
+use crate::words::types::share;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -57,6 +55,58 @@ pub struct PartitionSummary {
     pub parts: Vec<PartLoad>,
     /// `messages[i][j]`: rows that part `i` owns and part `j` reads. Empty if declared.
     pub messages: Vec<Vec<u64>>,
+}
+
+/// A partitioner of vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Partitioner {
+    /// METIS, balanced by vertices.
+    Metis,
+    /// METIS, balanced by vertices and by edges.
+    MetisEdges,
+    /// By a hash of the vertex.
+    Hash,
+    /// Contiguous vertices.
+    Range,
+}
+
+spelling!(Partitioner {
+    Metis => "metis",
+    MetisEdges => "metis-edges",
+    Hash => "hash",
+    Range => "range",
+});
+
+/// How much of a rank's rows and edges lies within the rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// Own vertices with no edge from another rank's vertex: the first rows.
+    pub interior: u64,
+    /// Stored edges into these.
+    pub interior_edges: u64,
+    /// Stored edges from other ranks' vertices.
+    pub halo_edges: u64,
+}
+
+/// What a model must know about its data graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphFacts {
+    /// Input features of a vertex.
+    pub features: u32,
+    /// Classes, or labels of a vertex.
+    pub classes: u32,
+    /// Types of edges; 0 if they have none.
+    pub relations: u32,
+}
+
+impl GraphFacts {
+    /// What a model is checked with where its data is not at hand.
+    pub const PLACEHOLDER: Self = Self {
+        features: 16,
+        classes: 4,
+        relations: 3,
+    };
 }
 
 /// A summary of a data graph: enough to plan, not enough to train.

@@ -12,10 +12,11 @@
 
 mod rounds;
 
+use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::graph::{Graph, NodeId, ParamId};
-use gnnc_ir::infer::TypeError;
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Binary, Input, Op};
+use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{Rows, Type};
 use rounds::Rounds;
 

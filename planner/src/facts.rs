@@ -1,7 +1,7 @@
 //! What is known about a workload and about single values before a model is rewritten.
 
-use gnnc_ir::op::Input;
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::graph::op::Input;
+use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::{Binary, Op, Rows, Type, Unary, Workload};
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use crate::rules::{self, Rule};
 use crate::saturate::{Limits, Stop, saturate};
 use egg::{Id, RecExpr};
 use gnnc_ir::graph::VerifyError;
-use gnnc_ir::infer::TypeError;
+use gnnc_ir::graph::infer::TypeError;
 use gnnc_ir::{Graph, Op};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

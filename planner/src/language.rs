@@ -2,10 +2,10 @@
 
 use crate::facts::{Facts, Known, Value, known};
 use egg::{Analysis, DidMerge, Id, Language};
+use gnnc_ir::graph::infer::{TypeError, infer};
+use gnnc_ir::graph::op::{Input, Loss};
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::infer::{TypeError, infer};
-use gnnc_ir::op::{Input, Loss};
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::{Binary, Graph, Op, Rows, Type, Unary};
 use std::cmp::Ordering;
 use std::fmt;

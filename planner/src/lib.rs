@@ -5,7 +5,7 @@
 //! cheaper one, a *form*:
 //!
 //! ```
-//! use gnnc_ir::op::Input;
+//! use gnnc_ir::graph::op::Input;
 //! use gnnc_ir::{EdgeSet, Graph, Op, ParamSpec, Type};
 //! use gnnc_ir::kernel::{End, Reduce};
 //! use gnnc_planner::facts::Facts;

@@ -10,8 +10,8 @@
 use crate::facts::{Facts, Known, Sign, Value, known};
 use crate::language::{ENode, Symbol, is_opaque};
 use egg::{Id, RecExpr};
+use gnnc_ir::graph::op::{Scan, Site};
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::op::{Scan, Site};
 use gnnc_ir::{Graph, Op};
 use std::collections::BTreeMap;
 

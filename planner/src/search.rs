@@ -20,13 +20,13 @@ use crate::placement::{Flow, Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::model::Relaxation as Permission;
+use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Host, Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected,
     Relaxation,
 };
 use gnnc_ir::program::{Buffer, Program, Role};
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use order::{cost, measures, order};
 

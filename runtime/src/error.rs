@@ -1,7 +1,7 @@
 //! What can go wrong while a program runs.
 
 use crate::machine::Copies;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 use std::path::PathBuf;
 
 /// Why a session could not be built or could not go on.

@@ -9,8 +9,8 @@ use crate::part::Part;
 use crate::part::rows::Sent;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::traffic::chunk;
+use gnnc_ir::program::traffic::chunk;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// Rows of a piece of copying.

@@ -3,8 +3,8 @@
 
 use crate::part::{Walkable, other_way};
 use gnnc_graph::{Csr, Features, GraphData};
+use gnnc_ir::graph::op::Slice;
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::Slice;
 use gnnc_ir::program::{Extent, Program};
 use std::ops::Range;
 

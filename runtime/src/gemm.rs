@@ -10,9 +10,9 @@ mod vectors;
 use crate::arena::Span;
 use crate::team::Team;
 use gemm::Parallelism;
-use gnnc_ir::memory::product_block;
 use gnnc_ir::program::Product;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::program::memory::product_block;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// Floats of a panel of the result, which a finishing kernel finds in the cache.

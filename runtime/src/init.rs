@@ -60,8 +60,8 @@ mod tests {
     use super::*;
     use gnnc_ir::Type;
     use gnnc_ir::graph::Shard;
+    use gnnc_ir::graph::op::Slice;
     use gnnc_ir::kernel::Axis;
-    use gnnc_ir::op::Slice;
 
     fn filled(name: &str, seed: u64, slot: u32, init: Init) -> Vec<f32> {
         let spec = ParamSpec {

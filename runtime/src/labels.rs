@@ -2,9 +2,9 @@
 
 use crate::RuntimeError;
 use gnnc_graph::{GraphData, Labels};
-use gnnc_ir::op::Loss;
+use gnnc_ir::graph::op::Loss;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::Phase;
 
 /// Checks that labels are what the losses of a program need.
 ///

@@ -42,7 +42,7 @@ mod whole;
 
 pub use checkpoint::{Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Failure, RuntimeError};
-pub use gnnc_ir::trace::{Event, Phase, Trace};
+pub use gnnc_ir::program::trace::{Event, Phase, Trace};
 pub use labels::check_labels;
 pub use machine::{Copies, available_memory, resident_memory};
 pub use programs::Programs;

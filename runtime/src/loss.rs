@@ -4,7 +4,7 @@ use crate::arena::Span;
 use crate::part::Part;
 use crate::team::Team;
 use gnnc_graph::Labels;
-use gnnc_ir::op::Loss;
+use gnnc_ir::graph::op::Loss;
 use gnnc_ir::program::METRICS;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

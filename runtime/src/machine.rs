@@ -3,7 +3,7 @@
 use crate::RuntimeError;
 use crate::rank::Rank;
 use gnnc_ir::program::{Program, RankSizes, Role};
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 use std::fmt;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};

@@ -5,10 +5,10 @@ mod stages;
 use crate::RuntimeError;
 use crate::init::name_hash;
 use gnnc_graph::Partition;
+use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
-use gnnc_ir::op::{Redistribute, Slice};
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
 
 /// What the ranks of a session run: one program for all of them, one for each rank where

@@ -11,13 +11,13 @@ use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::memory::{ALIGN, Layout};
+use gnnc_ir::program::memory::{ALIGN, Layout};
+use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
     BufferId, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Role, Skip, StageMessage,
 };
-use gnnc_ir::storage::Storage;
-use gnnc_ir::trace::{Decision, Event, Peer, Phase, Resource};
+use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -7,7 +7,7 @@ use crate::rank::Rank;
 use crate::step_context::StepContext;
 use crate::transport::TransportError;
 use gnnc_ir::program::BufferId;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::program::trace::Phase;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

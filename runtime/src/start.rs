@@ -24,7 +24,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
 
-use gnnc_ir::memory::layout;
+use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
 use std::ops::Range;

@@ -9,11 +9,12 @@ use gnnc_graph::generate::PlantedPartition;
 use gnnc_graph::partition::{Hash, Partitioner, Range};
 use gnnc_graph::{GraphData, LocalPart, Partition, Topology, example};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::graph::op::{Redistribute, Site, Slice};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Redistribute, Site, Slice};
+use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::*;
-use gnnc_ir::traffic::{Reads, traffic};
+use gnnc_ir::words::scalar::Binary;
 use gnnc_runtime::{Programs, RunOptions, RuntimeError, Session};
 use network::builder::*;
 

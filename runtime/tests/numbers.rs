@@ -8,9 +8,9 @@ mod network;
 use gnnc_graph::generate::PlantedPartition;
 use gnnc_graph::partition::{Hash, Partitioner, Range};
 use gnnc_graph::{GraphData, LocalPart, Partition, example};
-use gnnc_ir::memory;
+use gnnc_ir::program::memory;
+use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::{BufferId, Extent, Instr, KernelId, Program};
-use gnnc_ir::traffic::{Reads, traffic};
 use gnnc_runtime::{EpochReport, RunOptions, RuntimeError, Session};
 use network::Network;
 

@@ -9,7 +9,7 @@ mod refused;
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
 use gnnc_ir::program::Instr;
-use gnnc_ir::trace::Resource;
+use gnnc_ir::program::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::{Call, Watched};
 use gnnc_runtime::transport::{Transport, TransportError};

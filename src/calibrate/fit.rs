@@ -1,7 +1,7 @@
 //! From measured times to costs: what of each term explains them best.
 
-use gnnc_ir::trace::median;
-use gnnc_ir::work::{TERM_COUNT, TERMS};
+use gnnc_ir::program::trace::median;
+use gnnc_ir::program::work::{TERM_COUNT, TERMS};
 use std::collections::BTreeMap;
 
 /// Sweeps over all coefficients; they change by less than a thousandth long before.

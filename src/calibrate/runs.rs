@@ -2,11 +2,11 @@
 
 use super::{CalibrateOptions, Measurement};
 use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
-use gnnc_ir::model::Relaxation;
+use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::Placement;
+use gnnc_ir::program::trace::{Event, Phase, Trace, Wait, median, waits};
+use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
 use gnnc_ir::program::{Instr, Program, RankSizes};
-use gnnc_ir::trace::{Event, Phase, Trace, Wait, median, waits};
-use gnnc_ir::work::{Demand, MESSAGES, demand, strips};
 use gnnc_planner::placement::{Flow, Stages};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

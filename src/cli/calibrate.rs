@@ -7,7 +7,7 @@ use super::output::{Answer, Output, input};
 use super::text::{Table, facts, percent};
 use super::turns::Turns;
 use clap::Args;
-use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::ir::words::units::{Bytes, Seconds};
 use gnnc::runtime::device::cuda::live::gpu;
 use gnnc::{CalibrateOptions, Calibrated, Device, Error};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -3,8 +3,8 @@
 use super::inputs::Changes;
 use super::output::{Answer, Failure, Output, error_object};
 use clap::Args;
-use gnnc::ir::diagnostic::to_json;
 use gnnc::ir::plan::Placement;
+use gnnc::lang::diagnostic::to_json;
 use gnnc::planner::placement::Place;
 use gnnc::{Error, Loaded, Source};
 use serde_json::{Value, json};

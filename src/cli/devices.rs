@@ -6,7 +6,7 @@ use super::output::{Answer, Output};
 use super::text::facts;
 use clap::Args;
 use gnnc::codegen::cuda::libraries::Part;
-use gnnc::ir::units::Bytes;
+use gnnc::ir::words::units::Bytes;
 use gnnc::runtime::device::cuda::live::{Gpu, gpus};
 use serde_json::{Value, json};
 use std::path::PathBuf;

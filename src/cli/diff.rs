@@ -7,7 +7,7 @@ use super::trace::signed;
 use clap::Args;
 use gnnc::Error;
 use gnnc::ir::plan::{Pair, Plan, PlanDiff, diff};
-use gnnc::ir::units::Bytes;
+use gnnc::ir::words::units::Bytes;
 use gnnc::planner::report::{short_bytes, short_seconds};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn seconds(name: &str, pair: &Pair) -> [String; 5] {
     let shown = |s: Option<_>| {
         s.map_or_else(
             || "-".to_owned(),
-            |s: gnnc::ir::units::Seconds| short_seconds(s.0),
+            |s: gnnc::ir::words::units::Seconds| short_seconds(s.0),
         )
     };
     let beyond = a.zip(b).map(|(a, b)| signed(b.0 - a.0));

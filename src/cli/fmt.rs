@@ -3,8 +3,8 @@
 use super::files::replace;
 use super::output::{Answer, Failure, Output, error_object};
 use clap::Args;
-use gnnc::ir::diagnostic::has_errors;
-use gnnc::ir::syntax::print;
+use gnnc::lang::diagnostic::has_errors;
+use gnnc::lang::syntax::print;
 use gnnc::{Error, Source};
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use gnnc::Error;
-use gnnc::ir::Diagnostic;
-use gnnc::ir::diagnostic::{render, to_json};
+use gnnc::lang::Diagnostic;
+use gnnc::lang::diagnostic::{render, to_json};
 use gnnc::runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What the time of a run went to, by instruction.
 
 use super::text::{Table, grouped};
-use gnnc::ir::units::Seconds;
+use gnnc::ir::words::units::Seconds;
 use gnnc::runtime::{Phase, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 
 use super::text::{count, facts, grouped, percent};
 use gnnc::Summary;
-use gnnc::ir::units::{Bytes, Seconds};
+use gnnc::ir::words::units::{Bytes, Seconds};
 
 /// What a run ends with.
 pub fn summary_text(summary: &Summary) -> String {

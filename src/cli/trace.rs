@@ -4,8 +4,8 @@ use super::files::{MAX_TRACE, read_text};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, cut, facts, grouped};
 use clap::{Args, Subcommand};
-use gnnc::ir::trace::{Resource, Row, Total, Trace, TraceDiff, diff};
-use gnnc::ir::units::Seconds;
+use gnnc::ir::program::trace::{Resource, Row, Total, Trace, TraceDiff, diff};
+use gnnc::ir::words::units::Seconds;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

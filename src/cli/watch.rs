@@ -4,7 +4,7 @@ use super::curve::Curve;
 use super::output::{Failure, Output};
 use super::summary::loss;
 use super::text::percent_or_dash;
-use gnnc::ir::units::Seconds;
+use gnnc::ir::words::units::Seconds;
 use gnnc::{Metric, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

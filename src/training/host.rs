@@ -5,7 +5,7 @@ use crate::{Error, Loaded};
 use gnnc_graph::{GraphData, Partition, summary};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::Program;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::parts;
 use gnnc_planner::placement::Place;
 use gnnc_planner::search::rest;

@@ -2,7 +2,7 @@
 
 use crate::support::{Folder, command, example, finished, gnnc, refused, text};
 use gnnc::ir::cluster::{Basis, Cluster};
-use gnnc::ir::work::{GROUPS, MESSAGES, TERMS};
+use gnnc::ir::program::work::{GROUPS, MESSAGES, TERMS};
 
 #[test]
 fn a_machine_is_measured_and_planned_for() {

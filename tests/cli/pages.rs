@@ -143,6 +143,7 @@ fn tests_that_pages_name_are_there() {
     let folders = [
         ("gnnc", ""),
         ("gnnc-ir", "ir"),
+        ("gnnc-lang", "lang"),
         ("gnnc-graph", "graph"),
         ("gnnc-planner", "planner"),
     ];

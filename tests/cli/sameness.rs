@@ -1,7 +1,7 @@
 //! Several workers compute what one computes, dropout included.
 
 use crate::support::{Folder, example, gnnc, plan_runs, refused, text};
-use gnnc::ir::model::Relaxation;
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Rule;
 use gnnc::planner::placement::{TABLE, row};

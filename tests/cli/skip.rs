@@ -1,7 +1,7 @@
 //! Broadcasts that are left out while copies are fresh enough: planned, run, refused.
 
 use crate::support::{Folder, example, gnnc, refused, text};
-use gnnc::ir::trace::{Decision, Trace};
+use gnnc::ir::program::trace::{Decision, Trace};
 use serde_json::{Value, json};
 
 const SKIPPING: [&str; 6] = [

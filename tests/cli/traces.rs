@@ -1,7 +1,7 @@
 //! Timelines: written, read back, laid side by side.
 
 use crate::support::{Folder, example, gnnc, plan_runs, refused, text, train_two};
-use gnnc::ir::trace::{Event, Kind, Phase, Trace};
+use gnnc::ir::program::trace::{Event, Kind, Phase, Trace};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use gnnc::Trainer;
 use gnnc::graph::{Features, GraphData, example};
 use gnnc::ir::Graph;
 use gnnc::ir::graph::Node;
-use gnnc::ir::op::{Clip, Op};
+use gnnc::ir::graph::op::{Clip, Op};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Skipping;
 use gnnc::planner::lower::blocks::marked;

@@ -3,9 +3,9 @@
 use crate::device::Again;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::{GraphData, Labels, summarise};
-use gnnc::ir::autodiff::{TrainingGraph, differentiate};
-use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::model::{Optimizer, Relaxation};
+use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc::ir::graph::model::{Optimizer, Relaxation};
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::{Length, Rule, Skipping};
 use gnnc::ir::{Graph, Rows, Type};

@@ -5,7 +5,7 @@ use crate::storage::{options, placements};
 use gnnc::codegen::cache::Cache;
 use gnnc::graph::summarise;
 use gnnc::ir::program::{Instr, Program};
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use crate::pipeline::{MODELS, case};
 use crate::staged::Way;
 use gnnc::Trainer;
-use gnnc::ir::model::Optimizer;
+use gnnc::ir::graph::model::Optimizer;
 
 /// Rows of an earlier epoch are those of the epoch at hand if nothing was learned in between.
 #[test]

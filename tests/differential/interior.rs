@@ -8,8 +8,8 @@ use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::{GraphData, LocalPart, Topology};
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Chunk, Instr, Program, Vertices};
-use gnnc::ir::trace::Phase;
 use gnnc::planner::placement::Flow;
 
 const MODELS: [&str; 7] = [GCN, SAGE, GAT, GIN, GCNII, APPNP, RGCN];

@@ -16,10 +16,10 @@
 
 use gnnc::graph::partition::Partition;
 use gnnc::graph::{LocalPart, example};
-use gnnc::ir::op::Redistribute;
+use gnnc::ir::graph::op::Redistribute;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::trace::{Event, Phase};
 use gnnc::ir::program::{Instr, Program};
-use gnnc::ir::trace::{Event, Phase};
 use gnnc::planner::placement::{Flow, Place};
 use gnnc::runtime::transport::Transport;
 use gnnc::runtime::transport::threads::Threads;

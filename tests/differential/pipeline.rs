@@ -2,9 +2,9 @@
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
-use gnnc::ir::autodiff::{TrainingGraph, differentiate};
-use gnnc::ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
-use gnnc::ir::op::{Input, Op};
+use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc::ir::graph::op::{Input, Op};
 use gnnc::ir::{Graph, Rows};
 use gnnc::planner::stale::{StaleError, cuts, form, stages};
 

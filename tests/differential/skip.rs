@@ -5,7 +5,7 @@ use crate::data::{Shape, planted};
 use crate::flow::delayed;
 use gnnc::graph::example;
 use gnnc::graph::partition::{Partitioner, Range};
-use gnnc::ir::model::Relaxation;
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Skipping;
 use gnnc::planner::placement::Place;

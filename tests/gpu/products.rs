@@ -2,7 +2,7 @@
 
 use crate::live;
 use crate::support::Random;
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
 use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product, ProductEnd};
 
 /// Storage of factors and of the result.

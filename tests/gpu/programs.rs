@@ -4,10 +4,11 @@
 use crate::{device, open};
 use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
-use gnnc::ir::model::{GraphFacts, Relaxation};
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::{Distance, Rule};
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
+use gnnc::ir::workload::GraphFacts;
 use gnnc::planner::placement::{Flow, Stages};
 use gnnc::runtime::{Metrics, Tensor};
 use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};

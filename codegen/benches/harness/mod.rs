@@ -2,8 +2,8 @@
 
 use gnnc_codegen::args::{Buffer, KernelArgs, RawArgs};
 use gnnc_codegen::cpu::Compiler;
-use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::Kernel;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use std::time::Instant;
 
 pub const VERTICES: usize = 100_000;

@@ -13,8 +13,8 @@ use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::Variable;
-use gnnc_ir::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::{At, Reduce};
 
 /// Accumulators of a window: 8 of the 16 vector registers.

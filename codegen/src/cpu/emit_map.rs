@@ -5,9 +5,9 @@ use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
 use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value};
-use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::At;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::Expr;
 
 /// Vectors of a window: element-wise code gains nothing from more.
 const TILE: u32 = 4;

@@ -4,7 +4,7 @@ use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::schedule::passes;
 use cranelift_codegen::ir::InstBuilder;
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 
 /// Vectors of a window: sums stay in the first-level cache.
 const TILE: u32 = 4;

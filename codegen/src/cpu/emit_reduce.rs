@@ -6,9 +6,9 @@ use super::schedule::{LANES, Lanes, passes};
 use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{Axis, Reduce};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Accumulators of a column window.
 const TILE: u32 = 8;

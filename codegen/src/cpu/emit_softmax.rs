@@ -6,9 +6,9 @@ use super::schedule::{LANES, Lanes, Window, passes};
 use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
-use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::kernel::expr::Expr;
+use gnnc_ir::words::storage::Storage;
 
 /// Vectors of heads at a time.
 const TILE: u32 = 2;

@@ -4,10 +4,10 @@ use super::function::{Base, Emit};
 use super::schedule::Lanes;
 use crate::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use gnnc_ir::expr::{Expr, Value as Term};
+use gnnc_ir::kernel::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, Reduce};
-use gnnc_ir::op::Binary;
+use gnnc_ir::words::scalar::Binary;
 
 /// The current row and edge; what is not known here is `None`.
 #[derive(Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! Vectors of four floats to and from 16 bits in memory, as [`gnnc_ir::storage`] does it bit for bit.
+//! Vectors of four floats to and from 16 bits in memory, as [`gnnc_ir::words::storage`] does it bit for bit.
 
 use super::function::Emit;
 use super::memory::plain;
@@ -6,7 +6,7 @@ use super::vectors::{Pattern, pattern};
 use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 fn bytes(element: u32) -> i32 {
     (element * 2) as i32

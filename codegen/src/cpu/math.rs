@@ -6,7 +6,7 @@
 use super::function::Emit;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 /// Adding this moves the integer part of a small float into its low bits.
 const ROUNDER: f32 = 12_582_912.0;

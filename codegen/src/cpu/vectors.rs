@@ -5,7 +5,7 @@ use crate::checks::Memory;
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// How the lanes of a vector lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::exprs::Columns;
 use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Shape};
 use super::text::Text;
-use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{At, Body, Kernel};
 
 /// A kernel under construction. `kernel` is flattened.

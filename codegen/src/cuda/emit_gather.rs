@@ -8,8 +8,8 @@ use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
 use super::math::{accumulate, identity};
 use super::schedule::BLOCK;
-use gnnc_ir::expr::Expr;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{At, Reduce};
 
 /// Floats that a thread has under way: bounds how far the loop over edges is unrolled.

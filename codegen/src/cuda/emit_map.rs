@@ -2,7 +2,7 @@
 
 use super::emit::Emit;
 use super::exprs::Known;
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 
 impl Emit<'_> {
     /// `out_i[row, h, c] = values_i`. All values of an element are known before one is stored,

@@ -6,7 +6,7 @@
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
 use super::schedule::BLOCK;
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 
 impl Emit<'_> {
     /// `out[v, number of the edge] = sum over the edges of v that name it of value`.

@@ -8,7 +8,7 @@ use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
 use super::math::{accumulate, identity};
 use super::schedule::BLOCK;
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{At, Axis, Reduce};
 
 impl Emit<'_> {

@@ -7,7 +7,7 @@ use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
 use super::math::accumulate;
 use super::schedule::{BLOCK, WARP};
-use gnnc_ir::expr::Expr;
+use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{At, Reduce};
 
 impl Emit<'_> {

@@ -5,10 +5,10 @@
 
 use super::emit::Emit;
 use super::math;
-use gnnc_ir::expr::{Expr, Value as Term};
+use gnnc_ir::kernel::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, drop_threshold};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Which columns are computed.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! 2 units in the last place, the last two exact.
 
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::op::{Binary, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 /// A number that is read back bit for bit.
 pub fn number(x: f32) -> String {

@@ -31,7 +31,7 @@ pub mod together;
 pub use schedule::{Hubs, Launch, Parameter, Schedule, Size, by_degree};
 
 use crate::verify::{SpecError, verify};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{Body, Kernel, Reduce};
 
 /// A kernel as CUDA C.
@@ -53,7 +53,7 @@ pub struct Source {
 /// If the specification has no meaning.
 pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
     verify(kernel)?;
-    let kernel = gnnc_ir::flatten::flatten(kernel);
+    let kernel = gnnc_ir::kernel::flatten::flatten(kernel);
     let schedule = Schedule::of(&kernel, name);
     let mut emit = emit::Emit::new(&kernel, &schedule);
     match &kernel.body {

@@ -4,7 +4,7 @@
 
 use gnnc_ir::kernel::{At, Axis, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, result_shape};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 pub use order::by_degree;
 use std::ops::Range;
 

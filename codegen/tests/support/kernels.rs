@@ -1,11 +1,11 @@
 //! Random kernels of every kind.
 
 use super::{Random, TYPES, expression, mask, operand, output};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Picked, Reduce};
-use gnnc_ir::op::Binary;
-use gnnc_ir::storage::Storage;
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::scalar::Binary;
+use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::EdgeSet;
 
 /// Heads and widths.
 pub const SHAPES: [(u32, u32); 22] = [

@@ -9,11 +9,11 @@ pub use part::{Part, TYPES};
 use gnnc_codegen::args::{Buffer, KernelArgs};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_codegen::oracle::{self, OracleArgs};
-use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Mask, Operand};
-use gnnc_ir::op::{Binary, Unary};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::storage::Storage;
 use std::sync::LazyLock;
 
 /// SplitMix64.

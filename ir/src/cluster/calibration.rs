@@ -1,8 +1,8 @@
 //! How much of its peak a device reaches, by class of kernel.
 
 use super::{ClusterError, DeviceKind, Measured};
-use crate::units::Seconds;
-use crate::work::KernelClass;
+use crate::program::work::KernelClass;
+use crate::words::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Basis {
 pub struct Efficiency {
     /// Share of the peak operations a second.
     pub compute: f64,
-    /// Share of the peak memory bandwidth, for bytes as [`crate::work`] counts them; above 1
+    /// Share of the peak memory bandwidth, for bytes as [`crate::program::work`] counts them; above 1
     /// where a cache serves repeated reads.
     pub memory: f64,
 }

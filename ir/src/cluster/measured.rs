@@ -2,8 +2,8 @@
 
 use super::parse::Section;
 use super::{ClusterError, quoted};
-use crate::units::Seconds;
-use crate::work::{Demand, GROUPS, MESSAGES, TERMS};
+use crate::program::work::{Demand, GROUPS, MESSAGES, TERMS};
+use crate::words::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

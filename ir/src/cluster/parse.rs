@@ -6,9 +6,9 @@ use super::{
     Basis, CLUSTER_VERSION, Calibration, Cluster, ClusterError, Device, DeviceKind, Efficiency,
     Host, Link, SharedBy,
 };
-use crate::spelling::closest;
-use crate::units::{Bytes, Seconds};
-use crate::work::KernelClass;
+use crate::program::work::KernelClass;
+use crate::words::spelling::closest;
+use crate::words::units::{Bytes, Seconds};
 use toml::{Table, Value};
 
 pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {

@@ -1,8 +1,8 @@
 //! Data sheets: devices, links and whole machines that need not be described.
 
 use super::{Calibration, Cluster, ClusterError, Device, DeviceKind, Host, Link, SharedBy};
-use crate::spelling::closest;
-use crate::units::{Bytes, Seconds};
+use crate::words::spelling::closest;
+use crate::words::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
 
 /// A row of [`DEVICES`].

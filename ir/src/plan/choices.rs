@@ -1,8 +1,8 @@
 //! What a plan chooses among, each with its name in files and on the command line.
 
-use crate::model;
+use crate::graph::model;
+use crate::words::spelling::spelling;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A way to place a model on ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,20 +59,6 @@ pub enum Layout {
     Columns,
 }
 
-/// A partitioner of vertices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Partitioner {
-    /// METIS, balanced by vertices.
-    Metis,
-    /// METIS, balanced by vertices and by edges.
-    MetisEdges,
-    /// By a hash of the vertex.
-    Hash,
-    /// Contiguous vertices.
-    Range,
-}
-
 /// How a replication factor was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -111,28 +97,6 @@ impl Relaxation {
     }
 }
 
-macro_rules! spelling {
-    ($type:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
-        impl $type {
-            /// Every value, in declaration order.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The name in plans and on the command line.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-    };
-}
-
 spelling!(Placement {
     Graph => "graph",
     Pipeline => "pipeline",
@@ -155,12 +119,6 @@ spelling!(Relaxation {
 spelling!(Layout {
     Rows => "rows",
     Columns => "columns",
-});
-spelling!(Partitioner {
-    Metis => "metis",
-    MetisEdges => "metis-edges",
-    Hash => "hash",
-    Range => "range",
 });
 spelling!(AlphaBasis {
     Measured => "measured",

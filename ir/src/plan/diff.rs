@@ -1,7 +1,7 @@
 //! Two plans side by side.
 
 use super::{Candidate, Layout, Plan};
-use crate::units::{Bytes, Seconds};
+use crate::words::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What the reasons of a plan are made of, as numbers.
 
-use crate::units::Bytes;
+use crate::words::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What all ranks send in an epoch, by what it is. Rows are those that all ranks read together in one

@@ -29,7 +29,7 @@ pub struct WorkloadSummary {
 pub struct PlanSource {
     /// The `.gir` file.
     pub model: String,
-    /// [`crate::model::Model::fingerprint`] in hexadecimal.
+    /// [`crate::graph::model::Model::fingerprint`] in hexadecimal.
     pub fingerprint: String,
     /// Parameters that were set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

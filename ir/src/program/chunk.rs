@@ -2,8 +2,8 @@
 
 use super::{Extent, Instr, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
-use crate::memory::{ALIGN, product_block};
-use crate::types::EdgeSet;
+use crate::program::memory::{ALIGN, product_block};
+use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The instruction lists of a program.
 
 use super::{Instr, Program};
-use crate::trace::Phase;
+use crate::program::trace::Phase;
 
 impl Program {
     /// The instructions of a phase.

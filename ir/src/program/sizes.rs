@@ -1,19 +1,9 @@
 //! How many rows of each kind a rank has.
 
 use super::Extent;
-use crate::types::EdgeSet;
+use crate::words::types::EdgeSet;
+use crate::workload::Reach;
 use serde::{Deserialize, Serialize};
-
-/// How much of a rank's rows and edges lies within the rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
-    /// Own vertices with no edge from another rank's vertex: the first rows.
-    pub interior: u64,
-    /// Stored edges into these.
-    pub interior_edges: u64,
-    /// Stored edges from other ranks' vertices.
-    pub halo_edges: u64,
-}
 
 /// How large one rank's share of the data is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

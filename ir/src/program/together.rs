@@ -144,10 +144,10 @@ fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expr::{Expr, Value};
+    use crate::kernel::expr::{Expr, Value};
     use crate::kernel::{At, Body, Kernel, Operand, Over};
-    use crate::op::Unary;
     use crate::program::{Buffer, KernelId, Role};
+    use crate::words::scalar::Unary;
 
     fn program() -> Program {
         let flat = Operand::dense(At::Row, 1, 1);

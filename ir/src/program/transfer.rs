@@ -1,7 +1,7 @@
 //! Communications that others run in between.
 
 use super::Instr;
-use crate::op::Redistribute;
+use crate::graph::op::Redistribute;
 use serde::{Deserialize, Serialize};
 
 /// A communication in two halves, [`Instr::Begin`] and [`Instr::Finish`]. Both stand in the same

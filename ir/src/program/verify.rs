@@ -19,7 +19,7 @@ use super::{
     Role,
 };
 use crate::kernel::{Body, Walk, result_shape};
-use crate::trace::Phase;
+use crate::program::trace::Phase;
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Published formulas on the eight-vertex graph of the specification, to four decimals.
 
 use crate::harness::Build;
-use gnnc_ir::autodiff::differentiate;
-use gnnc_ir::eval::{DropoutKey, EvalContext, EvalError, Tensor, evaluate};
+use gnnc_ir::graph::autodiff::differentiate;
+use gnnc_ir::graph::eval::{DropoutKey, EvalContext, EvalError, Tensor, evaluate};
+use gnnc_ir::graph::op::{Clip, Input, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce, mask_key};
-use gnnc_ir::op::{Clip, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
 /// G8: ten undirected edges, `x[v][j] = ((3v + 5j) mod 7) - 3`, labels 0 below vertex 4. A

@@ -1,10 +1,10 @@
 //! Small data graphs, a terse way to write models, and central differences.
 
-use gnnc_ir::autodiff::{TrainingGraph, differentiate};
-use gnnc_ir::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc_ir::graph::Init;
+use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc_ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc_ir::graph::op::{Input, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{Input, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, ParamId, ParamSpec, Rows, Type, Unary};
 
 /// A step of splitmix64.
@@ -214,7 +214,7 @@ impl Build {
 
     /// Cross-entropy of logits.
     pub fn cross_entropy(mut self, z: NodeId) -> Graph {
-        let loss = self.op(Op::Loss(gnnc_ir::op::Loss::CrossEntropy), &[z]);
+        let loss = self.op(Op::Loss(gnnc_ir::graph::op::Loss::CrossEntropy), &[z]);
         self.graph.results = vec![loss, z];
         self.graph
     }

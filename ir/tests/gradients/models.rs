@@ -1,7 +1,7 @@
 //! The gradients of whole models, with dropout.
 
 use crate::harness::{Build, FEATURES, check, context};
-use gnnc_ir::eval::evaluate;
+use gnnc_ir::graph::eval::evaluate;
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{EdgeSet, NodeId, Op, Type, Unary};
 

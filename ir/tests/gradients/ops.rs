@@ -1,9 +1,9 @@
 //! The gradient of every operator, one at a time.
 
 use crate::harness::{Build, check, context};
-use gnnc_ir::autodiff::{AutodiffError, differentiate};
+use gnnc_ir::graph::autodiff::{AutodiffError, differentiate};
+use gnnc_ir::graph::op::{Copies, History, Input, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{Copies, History, Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 //! chooses points away from kinks.
 
 use crate::harness::{Build, FEATURES, compare, context, next};
+use gnnc_ir::graph::op::Scan;
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::Scan;
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
 /// Every vertex tensor of a random program.

@@ -1,7 +1,7 @@
 //! Operators that read the types of edges.
 
 use crate::harness::Build;
-use gnnc_ir::op::{Input, Relations};
+use gnnc_ir::graph::op::{Input, Relations};
 use gnnc_ir::{EdgeSet, NodeId, Op, Rows, Type, Unary};
 
 /// Operators under test, and a model.

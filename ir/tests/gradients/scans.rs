@@ -1,8 +1,8 @@
 //! The gradients of scans, and what their forward passes keep.
 
 use crate::harness::{Build, FEATURES, check, context};
-use gnnc_ir::autodiff::{AutodiffError, TrainingGraph, differentiate};
-use gnnc_ir::op::Scan;
+use gnnc_ir::graph::autodiff::{AutodiffError, TrainingGraph, differentiate};
+use gnnc_ir::graph::op::Scan;
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Rows, Type, Unary};
 
 /// The forward scan of a training graph.
@@ -97,7 +97,7 @@ fn gcnii_keeps_two_tensors_a_layer() {
 fn a_scan_equals_its_layers_written_out() {
     let scanned = run_graph(&gcnii(false));
     let context = context(&scanned.graph, 3, false);
-    let results = gnnc_ir::eval::evaluate(&scanned.graph, &context).unwrap();
+    let results = gnnc_ir::graph::eval::evaluate(&scanned.graph, &context).unwrap();
     let mut b = Build::new(FEATURES);
     let x = b.features();
     let h0 = b.linear(x, 3);
@@ -123,7 +123,7 @@ fn a_scan_equals_its_layers_written_out() {
     for l in (0..4).rev() {
         unrolled.params.insert(1, stack.element(l));
     }
-    let loss = gnnc_ir::eval::evaluate(&graph, &unrolled).unwrap()[0].data[0];
+    let loss = gnnc_ir::graph::eval::evaluate(&graph, &unrolled).unwrap()[0].data[0];
     assert!((loss - results[0].data[0]).abs() < 1e-12);
 }
 

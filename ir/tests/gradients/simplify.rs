@@ -1,9 +1,9 @@
 //! What cleaning up removes, and that it changes no value.
 
 use crate::harness::{Build, FEATURES, context};
-use gnnc_ir::eval::evaluate;
-use gnnc_ir::op::Scan;
-use gnnc_ir::simplify::simplify;
+use gnnc_ir::graph::eval::evaluate;
+use gnnc_ir::graph::op::Scan;
+use gnnc_ir::graph::simplify::simplify;
 use gnnc_ir::{Binary, Graph, NodeId, Op, Rows, Type, Unary};
 
 /// The simplified graph of one vertex tensor made from `x`, with its value checked.

@@ -2,9 +2,10 @@
 
 use super::{DecoupleError, Rest, Step, name, source};
 use gnnc_ir::Type;
+use gnnc_ir::graph::op::{Op, Scan};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{Axis, Reduce};
-use gnnc_ir::op::{Binary, Op, Scan};
+use gnnc_ir::words::scalar::Binary;
 
 /// Rounds up to which aggregations that no loop can hold are written out.
 const WRITTEN_OUT: u32 = 64;

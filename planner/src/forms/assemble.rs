@@ -1,8 +1,8 @@
 //! Puts the forms of regions together to a graph.
 
 use super::{Placed, RegionForm, Symbol, is_opaque};
+use gnnc_ir::graph::infer::TypeError;
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::infer::TypeError;
 use gnnc_ir::{Graph, Op};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,9 +3,9 @@
 //!
 //! Wide element-wise values stay: they fuse into their readers, and keeping them costs memory.
 
+use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::graph::op::Scan;
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::infer::TypeError;
-use gnnc_ir::op::Scan;
 use gnnc_ir::{Graph, Op, Rows};
 use std::collections::BTreeMap;
 

@@ -2,9 +2,10 @@
 
 use super::features::Place;
 use crate::lower::analysis::fixed;
+use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};
-use gnnc_ir::op::{Binary, Op, Slice, Unary};
 use gnnc_ir::plan::Layout;
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
 

@@ -4,8 +4,8 @@ use super::components::Components;
 use super::features::Place;
 use super::loops::Loop;
 use super::{AXES, index};
+use gnnc_ir::graph::op::Op;
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::Op;
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
 /// In which layouts a node is needed: by rows (or as it is, if it has no vertex rows), on slices

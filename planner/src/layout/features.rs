@@ -11,8 +11,9 @@ use super::components::Components;
 use super::loops::Loop;
 use crate::lower::analysis::fixed;
 use gnnc_ir::graph::Shard;
+use gnnc_ir::graph::op::{Input, Op, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};
-use gnnc_ir::op::{Binary, Input, Op, Slice, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 
 /// How a node lies where the features lie by slices.

@@ -4,8 +4,8 @@ use super::components::{Choice, Components};
 use super::demand::Demand;
 use super::{Ranks, rewrite};
 use crate::lower::LowerError;
+use gnnc_ir::graph::op::{Op, Scan};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Op, Scan};
 use gnnc_ir::{Graph, Rows};
 
 /// How a loop is run.

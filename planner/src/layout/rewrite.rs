@@ -6,9 +6,9 @@ use super::features::sharded;
 use super::loops::Loop;
 use super::{AXES, Ranks, index};
 use crate::lower::LowerError;
-use gnnc_ir::infer::TypeError;
+use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::graph::op::{Input, Op, Redistribute, Relations};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Input, Op, Redistribute, Relations};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A region without arguments.

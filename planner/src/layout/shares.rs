@@ -4,8 +4,8 @@
 use super::features::Place;
 use super::rewrite::{Writer, bug};
 use crate::lower::LowerError;
+use gnnc_ir::graph::op::{Op, Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Op, Redistribute, Slice};
 use gnnc_ir::{NodeId, Rows, Type};
 
 impl Writer<'_> {

@@ -1,8 +1,9 @@
 //! Facts about the nodes of a graph that decide how it is cut into kernels.
 
 use crate::lower::partial::Partials;
+use gnnc_ir::graph::op::{Copies, Input, Op};
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Binary, Copies, Input, Op};
+use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// Facts about every node of one region, indexed by node.

@@ -9,11 +9,12 @@ use super::analysis::fixed;
 use super::kernel::Builder;
 use super::region::Region;
 use super::{LowerError, Lowerer};
-use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
-use gnnc_ir::infer::TypeError;
+use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::graph::op::{Clip, Op};
+use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, Axis, Body, Over, Reduce};
-use gnnc_ir::op::{Binary, Clip, Op, Unary};
 use gnnc_ir::program::Instr;
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 
 /// The same graph with its pre-activations marked, so that gradients of a rank's rows are at most so long.

@@ -3,9 +3,10 @@
 use crate::lower::LowerError;
 use crate::lower::blocks::clip_rows;
 use gnnc_ir::graph::Graph;
-use gnnc_ir::infer::TypeError;
+use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::graph::op::{Clip, Input, Op};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Binary, Clip, Input, Op, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{EdgeSet, NodeId, Rows};
 
 /// Writes means as scaled sums, clipping as a factor, and, if the input features are stored as non-zeros, moves
@@ -64,7 +65,7 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
         map.push(id);
     }
     out.results = graph.results.iter().map(|r| map[r.0 as usize]).collect();
-    Ok(gnnc_ir::simplify::simplify(&out.pruned()))
+    Ok(gnnc_ir::graph::simplify::simplify(&out.pruned()))
 }
 
 /// The same rows of vertices, taken last: `reshape(take(x)) = take(reshape(x))`.

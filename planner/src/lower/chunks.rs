@@ -9,10 +9,10 @@
 //! one go. [`super::overlap`] then puts the pieces in the order in which they overlap; chunks do not
 //! reach over the border of a loop.
 
+use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::{At, Body, End};
-use gnnc_ir::op::Redistribute;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program};
-use gnnc_ir::trace::Phase;
 use std::collections::BTreeSet;
 
 /// The most chunks that a program is cut into: every one costs a launch of each kernel, and latencies.

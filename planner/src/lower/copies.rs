@@ -12,9 +12,10 @@ use super::region::{Region, Value};
 use super::{LowerError, Lowerer};
 use crate::lower::analysis::{Analysis, fixed};
 use gnnc_ir::graph::Node;
+use gnnc_ir::graph::op::{Copies, Op};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Binary, Copies, Op, Unary};
 use gnnc_ir::program::{Extent, Instr, Returned};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 use std::collections::BTreeMap;
 

@@ -13,9 +13,10 @@ use super::canonical::features;
 use super::copies::{Beside, number};
 use super::region::{Region, Value};
 use super::{LowerError, Lowerer};
+use gnnc_ir::graph::op::{Copies, Op};
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::op::{Binary, Copies, Op, Unary};
 use gnnc_ir::program::{Extent, Ref, Role, Skip, Skipping};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 
 /// What a region knows of its embeddings; nothing where no exchange may be left out.

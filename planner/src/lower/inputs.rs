@@ -2,8 +2,8 @@
 
 use super::region::{Region, Value};
 use super::{LowerError, Lowerer, partial};
+use gnnc_ir::graph::op::{Input, Op, Site};
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::{Input, Op, Site};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 

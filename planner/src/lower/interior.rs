@@ -8,10 +8,10 @@
 //! go, so numbers stay the same; what sums over rows is not cut.
 
 use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Chunk, Even, Extent, Grain, Instr, Launch, Product, Program, Ref, Vertices,
 };
-use gnnc_ir::trace::Phase;
 use std::collections::BTreeSet;
 
 /// Launches kernels that meet halos twice.

@@ -2,9 +2,9 @@
 
 use crate::lower::LowerError;
 use crate::lower::region::{Region, Value};
-use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
+use gnnc_ir::graph::op::{Input, Op, Site, Slice};
+use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand, Picked};
-use gnnc_ir::op::{Input, Op, Site, Slice};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 

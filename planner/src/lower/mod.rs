@@ -29,10 +29,10 @@ pub mod storage;
 use crate::decouple::DecoupleError;
 use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
 use crate::stale::StaleError;
-use gnnc_ir::autodiff::{TrainingGraph, differentiate};
+use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc_ir::graph::model::TrainSettings;
+use gnnc_ir::graph::op::{Input, Loss, Op, Site};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
-use gnnc_ir::model::TrainSettings;
-use gnnc_ir::op::{Input, Loss, Op, Site};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
@@ -74,7 +74,7 @@ pub enum LowerError {
     Stale(#[from] StaleError),
     /// The gradient of the model could not be built.
     #[error(transparent)]
-    Autodiff(#[from] gnnc_ir::autodiff::AutodiffError),
+    Autodiff(#[from] gnnc_ir::graph::autodiff::AutodiffError),
 }
 
 /// What a program is made from.
@@ -413,7 +413,7 @@ pub fn evaluation(forward: &Graph) -> Graph {
     if let Some(logits) = graph.results.get(1).copied() {
         graph.results = vec![logits];
     }
-    gnnc_ir::simplify::simplify(&graph.pruned())
+    gnnc_ir::graph::simplify::simplify(&graph.pruned())
 }
 
 fn without_dropout(graph: &Graph) -> Graph {

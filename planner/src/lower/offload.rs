@@ -32,9 +32,9 @@ mod uses;
 mod widen;
 
 use super::checked::check;
-use gnnc_ir::memory::{Lives, begins, positions};
+use gnnc_ir::program::memory::{Lives, begins, positions};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
-use gnnc_ir::trace::Phase;
 use std::cmp::Ordering;
 use tries::Tries;
 

@@ -5,9 +5,9 @@ mod clip;
 use crate::lower::Lowerer;
 use crate::lower::kernel::intern;
 use crate::lower::region::Value;
-use gnnc_ir::expr::{Expr, Value as Scalar, ValueId};
+use gnnc_ir::graph::model::{Optimizer, TrainSettings};
+use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::model::{Optimizer, TrainSettings};
 use gnnc_ir::program::{Extent, Instr, Launch, Ref, Role, ScalarRef};
 use gnnc_ir::{Binary, Unary};
 

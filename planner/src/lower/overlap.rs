@@ -8,9 +8,9 @@
 //! what it did before; only lifetimes may become longer. The order depends on the instructions alone,
 //! not on widths, so that all ranks have the same.
 
-use gnnc_ir::access::{Access, accesses, halves};
+use gnnc_ir::program::access::{Access, accesses, halves};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
-use gnnc_ir::trace::Phase;
 use std::collections::BTreeSet;
 
 /// Overlaps the communications of a program with its computing.

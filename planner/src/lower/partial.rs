@@ -1,8 +1,9 @@
 //! Which tensors are sums over one rank's rows, still to be added over the ranks.
 
 use crate::lower::analysis::view;
+use gnnc_ir::graph::op::{Clip, Op, Scan};
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::op::{Binary, Clip, Op, Scan, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
 /// Partial sums of a region, by node.

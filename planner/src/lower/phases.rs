@@ -19,7 +19,7 @@ mod order;
 use crate::lower::kernel::Builder;
 use crate::lower::region::{Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
-use gnnc_ir::expr::{Expr, Value as Scalar};
+use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body};
 use gnnc_ir::program::{BufferId, Extent, Instr, Neighbour, Ref, StageMessage};
 use gnnc_ir::{Rows, Type};

@@ -5,9 +5,9 @@ use crate::lower::analysis::pointwise;
 use crate::lower::kernel::{Builder, fresh};
 use crate::lower::region::{Region, Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
-use gnnc_ir::expr::{Expr, Value as Scalar};
+use gnnc_ir::graph::op::{Input, Op, Redistribute};
+use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over, Reduce};
-use gnnc_ir::op::{Input, Op, Redistribute};
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
 use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
 
@@ -347,7 +347,7 @@ impl Region<'_> {
         &mut self,
         lowerer: &mut Lowerer,
         id: NodeId,
-        loss: gnnc_ir::op::Loss,
+        loss: gnnc_ir::graph::op::Loss,
     ) -> Result<(), LowerError> {
         let graph = self.graph;
         let logits = graph.node(id).inputs[0];

@@ -6,8 +6,8 @@ use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
 use crate::lower::{LowerError, Lowerer};
+use gnnc_ir::graph::op::{Copies, Op};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
-use gnnc_ir::op::{Copies, Op};
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 

@@ -5,7 +5,7 @@ use crate::lower::partial::body_partials;
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::NodeId;
-use gnnc_ir::op::{Op, Scan};
+use gnnc_ir::graph::op::{Op, Scan};
 use gnnc_ir::program::{BufferId, Instr, Ref};
 
 /// The buffer of one carry: iteration `i` reads slot `i + reads` and writes slot `i + writes`.

@@ -6,10 +6,10 @@ use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer, Training, canonical, optimizer, partial, without_dropout};
 use crate::stale::Run;
-use gnnc_ir::autodiff::{PartGraph, Seed, differentiate_part};
+use gnnc_ir::graph::autodiff::{PartGraph, Seed, differentiate_part};
+use gnnc_ir::graph::op::{History, Input, Op};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{History, Input, Op};
 use gnnc_ir::program::{
     BufferId, Extent, Instr, METRICS, Neighbour, Pipeline, Program, Ref, Role, StageMessage,
 };

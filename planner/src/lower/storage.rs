@@ -15,11 +15,11 @@
 
 mod rewrite;
 
+use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::{Axis, Body};
-use gnnc_ir::op::{Redistribute, Slice};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Neighbour, Program, Ref, Role};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::words::storage::Storage;
 
 use rewrite::Rewrite;
 

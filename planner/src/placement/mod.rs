@@ -20,7 +20,7 @@ use crate::lower::storage::{store, store_alike};
 use crate::lower::{LowerError, Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::{Program, Skipping};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
 /// What there is to know of a placement.

@@ -8,7 +8,7 @@ use crate::lower::{LowerError, Training};
 use crate::stale::{StaleError, cuts, form, stages};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Pipeline, Program};
-use gnnc_ir::traffic::share;
+use gnnc_ir::words::types::share;
 
 /// How layers and vertices are divided.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

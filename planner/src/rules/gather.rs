@@ -2,8 +2,8 @@
 
 use super::{Class, Found, Rule, View, add, apply, gather_sum, mul, take};
 use egg::Id;
+use gnnc_ir::graph::op::Input;
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::Input;
 use gnnc_ir::{Binary, Op, Unary};
 
 #[rustfmt::skip]

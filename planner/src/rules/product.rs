@@ -3,8 +3,8 @@
 use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, take};
 use crate::facts::Sign;
 use egg::Id;
+use gnnc_ir::graph::op::Input;
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::Input;
 use gnnc_ir::{Binary, EdgeSet, Op, Unary};
 
 #[rustfmt::skip]

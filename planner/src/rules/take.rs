@@ -4,7 +4,7 @@ use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, slice_cols
 use egg::Id;
 use gnnc_ir::Op;
 use gnnc_ir::kernel::{Axis, Reduce};
-use gnnc_ir::op::Binary;
+use gnnc_ir::words::scalar::Binary;
 
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[

@@ -5,7 +5,7 @@ use crate::layout::Layouts;
 use crate::placement::{Flow, Place, Row, Stages, TABLE, row};
 use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Chunks that are tried where work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];

@@ -2,7 +2,7 @@
 
 use super::{PlanRequest, Priced, parameters, relaxations, significant};
 use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
-use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::words::units::{Bytes, Seconds};
 
 impl Priced<'_> {
     /// The candidate, chosen or not, beside the best one.

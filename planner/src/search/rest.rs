@@ -5,9 +5,9 @@ use crate::lower::offload::{Short, offload};
 use crate::parts::Parts;
 use crate::simulate::{budgets, host_memory};
 use gnnc_ir::plan::Host;
+use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::traffic::moved;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 
 /// Programs of ranks that have so many bytes of memory each: one that stands for all or one for each rank, or
 /// one for each stage. What does not fit there rests on the host. Unchanged where everything fits.

@@ -4,9 +4,9 @@ use super::bound::{Bound, bound_of};
 use super::fabric::Fabric;
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::op::Site;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::program::{Instr, Program, Role};
 
 /// The stages of a pipeline, of which those whose programs and links cost the same are one kind.
@@ -117,7 +117,7 @@ mod tests {
     use gnnc_ir::kernel::{Kernel, Over};
     use gnnc_ir::plan::Partitioner;
     use gnnc_ir::program::{Buffer, BufferId, Extent, KernelId, Launch, Ref};
-    use gnnc_ir::storage::Storage;
+    use gnnc_ir::words::storage::Storage;
 
     /// Writes a constant to all rows of a parameter's buffer.
     fn program(number: u32, columns: u32) -> Program {

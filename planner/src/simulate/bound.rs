@@ -6,8 +6,8 @@ use super::{SimulateError, check};
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::Program;
-use gnnc_ir::traffic::traffic;
-use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::program::traffic::traffic;
+use gnnc_ir::words::units::{Bytes, Seconds};
 
 /// Sums in another order than the simulator's, and its extrapolated loops, differ by less.
 const ROUNDING: f64 = 1e-6;

@@ -3,13 +3,13 @@
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
+use gnnc_ir::graph::op::{Loss, Redistribute};
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::memory::Lives;
-use gnnc_ir::op::{Loss, Redistribute};
+use gnnc_ir::program::memory::Lives;
+use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
-use gnnc_ir::traffic::{all_reduce_floats, chunk};
-use gnnc_ir::types::EdgeSet;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::types::EdgeSet;
+use gnnc_ir::words::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);

@@ -5,8 +5,8 @@ use super::compile::{Half, Name, Step, TransferCost};
 use super::fabric::Fabric;
 use super::network::{Flight, begin};
 use gnnc_ir::plan::KindCost;
-use gnnc_ir::trace::{Event, Peer, Phase};
-use gnnc_ir::units::Seconds;
+use gnnc_ir::program::trace::{Event, Peer, Phase};
+use gnnc_ir::words::units::Seconds;
 use std::collections::BTreeMap;
 
 /// Relative difference below which two iterations of a loop took the same time.

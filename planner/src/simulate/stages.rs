@@ -12,10 +12,10 @@ use super::{Estimate, PhaseCost, SimulateError, estimate, memory, simulate, time
 use crate::parts::Parts;
 use gnnc_ir::cluster::{Cluster, SharedBy};
 use gnnc_ir::plan::KindCost;
+use gnnc_ir::program::trace::{Event, Phase};
+use gnnc_ir::program::traffic::{Traffic, traffic};
 use gnnc_ir::program::{Neighbour, Program};
-use gnnc_ir::trace::{Event, Phase};
-use gnnc_ir::traffic::{Traffic, traffic};
-use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::words::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, VecDeque};
 
 /// As [`simulate`], of one program that stands for those of all ranks, or of one for each stage of a pipeline,

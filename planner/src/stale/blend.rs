@@ -2,9 +2,10 @@
 
 use super::StaleError;
 use gnnc_ir::Type;
+use gnnc_ir::graph::op::{History, Input, Op};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Binary, History, Input, Op, Unary};
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 /// How many aggregations lie on the longest way from the data to a node.
 pub struct Depths {

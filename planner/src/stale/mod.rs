@@ -15,7 +15,7 @@ pub use stages::{Cut, Run, cuts, stages};
 pub use unroll::unrolled;
 
 use gnnc_ir::Graph;
-use gnnc_ir::infer::TypeError;
+use gnnc_ir::graph::infer::TypeError;
 
 /// Why a model cannot run in a pipeline.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

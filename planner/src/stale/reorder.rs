@@ -3,9 +3,10 @@
 
 use super::StaleError;
 use super::blend::Depths;
+use gnnc_ir::graph::op::Op;
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Binary, Op};
+use gnnc_ir::words::scalar::Binary;
 
 /// The same function, in which no aggregation of something that was aggregated before reads a product
 /// with a weight, where that is possible.
@@ -42,7 +43,7 @@ pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
         new.push(id);
     }
     out.results = graph.results.iter().map(|id| new[id.0 as usize]).collect();
-    Ok(gnnc_ir::simplify::simplify(&out))
+    Ok(gnnc_ir::graph::simplify::simplify(&out))
 }
 
 /// Rows of a product at the sources of edges, times numbers of the edges.

@@ -2,9 +2,9 @@
 
 use super::StaleError;
 use super::blend::Depths;
+use gnnc_ir::graph::op::Op;
 use gnnc_ir::graph::{Graph, NodeId, ParamId, ParamSpec};
 use gnnc_ir::kernel::End;
-use gnnc_ir::op::Op;
 use gnnc_ir::{Rows, Type};
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 
 use super::StaleError;
 use gnnc_ir::Type;
+use gnnc_ir::graph::op::{Op, Scan, Site};
 use gnnc_ir::graph::{Element, Graph, Node, NodeId, ParamId, ParamSpec};
-use gnnc_ir::op::{Op, Scan, Site};
 
 /// What a node of the model with loops has become.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub fn unrolled(graph: &Graph) -> Result<Graph, StaleError> {
         results.push(one(graph, *id, &items[id.0 as usize])?);
     }
     unroll.out.results = results;
-    Ok(gnnc_ir::simplify::simplify(&unroll.out))
+    Ok(gnnc_ir::graph::simplify::simplify(&unroll.out))
 }
 
 struct Unroll {

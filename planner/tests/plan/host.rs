@@ -3,12 +3,12 @@
 use crate::model::{HIDDEN, at, program};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
 use gnnc_ir::cluster::{Cluster, Host};
+use gnnc_ir::program::trace::{Phase, Resource};
+use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Even, Grain, Instr, Program, Role, Transfer, Vertices,
 };
-use gnnc_ir::trace::{Phase, Resource};
-use gnnc_ir::traffic::moved;
-use gnnc_ir::units::{Bytes, Seconds};
+use gnnc_ir::words::units::{Bytes, Seconds};
 use gnnc_planner::simulate::{bound, host_memory, timeline};
 
 /// A program with a buffer on the host as large as the hidden rows, and a move to the rank and back.

@@ -1,12 +1,12 @@
 //! A deep graph convolution as a program, and graphs to run it on.
 
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::graph::op::Loss;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce};
-use gnnc_ir::op::Loss;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Product, Program, Ref, Role,
 };
-use gnnc_ir::types::EdgeSet;
+use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::workload::{Origin, Workload};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use crate::model::{Shape, program, workload};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
-use gnnc_ir::units::Bytes;
+use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use gnnc_planner::lower::LowerError;
 use gnnc_planner::report::{json, text};

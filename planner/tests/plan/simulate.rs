@@ -2,12 +2,12 @@
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
-use gnnc_ir::memory::layout;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
+use gnnc_ir::program::memory::layout;
+use gnnc_ir::program::trace::{Phase, Resource};
+use gnnc_ir::program::work::{GROUPS, MESSAGES, TERMS};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
-use gnnc_ir::trace::{Phase, Resource};
-use gnnc_ir::units::{Bytes, Seconds};
-use gnnc_ir::work::{GROUPS, MESSAGES, TERMS};
+use gnnc_ir::words::units::{Bytes, Seconds};
 use gnnc_planner::parts::{Messages, Parts, parts};
 use gnnc_planner::simulate::{Estimate, SimulateError, bound, least_memory, simulate, timeline};
 use proptest::prelude::*;

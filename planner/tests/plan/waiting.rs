@@ -3,15 +3,15 @@
 use crate::model::{HIDDEN, at, program, workload};
 use crate::simulate::{SHAPE, calibrated, cluster, cost, measured, near};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::plan::Partitioner;
+use gnnc_ir::program::work::TERMS;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Pipeline, Product,
     Program, Ref, Role, StageMessage, Transfer,
 };
-use gnnc_ir::units::Seconds;
-use gnnc_ir::work::TERMS;
+use gnnc_ir::words::units::Seconds;
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::simulate::{PhaseCost, simulate_all};
 

@@ -1,9 +1,9 @@
 //! Models as graphs, as a person would write them down: message by message.
 
 use crate::text;
+use gnnc_ir::graph::op::{Input, Loss, Scan};
 use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::kernel::{End, Reduce};
-use gnnc_ir::op::{Input, Loss, Scan};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Type, Unary};
 
 /// The graph convolution with symmetric normalisation as an edge weight, then the product.

@@ -1,6 +1,6 @@
 //! Numbers to evaluate graphs on, and their comparison.
 
-use gnnc_ir::eval::{DropoutKey, EvalContext, Tensor, evaluate_with_args};
+use gnnc_ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate_with_args};
 use gnnc_ir::{EdgeSet, Graph, Rows, Type};
 
 /// Vertices of the data graph; vertex 5 has no edge out, vertex 6 none at all, vertex 0 none in.

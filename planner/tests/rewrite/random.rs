@@ -1,9 +1,9 @@
 //! Random graphs: forms compute what the graphs compute.
 
 use crate::numbers;
+use gnnc_ir::graph::op::{Input, Relations};
 use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{Input, Relations};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Rows, Type, Unary};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{RewriteOptions, rewrite};

@@ -9,9 +9,9 @@
 //! result (matmul m w)
 //! ```
 
+use gnnc_ir::graph::op::{Input, Loss};
 use gnnc_ir::graph::{Init, NodeId, ParamSpec};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::op::{Input, Loss};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Which rows and columns a redistribution moves between which ranks, wherever the floats lie.
 
+use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::{Redistribute, Slice};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::traffic::share;
+use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::share;
 
 /// A redistribution; see [`gnnc_ir::program::Instr::Redistribute`].
 #[derive(Clone, Copy)]

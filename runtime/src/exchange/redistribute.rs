@@ -5,8 +5,8 @@ use super::moves::{Block, Columns, Geometry, Side, Write};
 use crate::arena::Span;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
-use gnnc_ir::op::Redistribute;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::graph::op::Redistribute;
+use gnnc_ir::words::storage::Storage;
 
 /// A redistribution; see [`gnnc_ir::program::Instr::Redistribute`].
 #[derive(Clone, Copy)]

@@ -13,9 +13,9 @@ use crate::part::rows::Sent;
 use crate::staleness::LayerStaleness;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
+use gnnc_ir::program::traffic::for_each_skip;
 use gnnc_ir::program::{Program, Rule};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::traffic::for_each_skip;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// Told in place of a distance by a rank that sends its block.

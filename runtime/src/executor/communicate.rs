@@ -11,7 +11,7 @@ use crate::part::Part;
 use crate::step_context::StepContext;
 use crate::transport::Wire;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// One half of a communication.
 #[derive(Clone, Copy)]

@@ -8,9 +8,9 @@ use crate::step_context::StepContext;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::kernel::Walk;
-use gnnc_ir::op::Site;
 use gnnc_ir::program::{Chunk, Launch, Program, Ref};
 
 /// Floats that a piece of rows touches; part of no result.

@@ -5,7 +5,7 @@ use super::{Dense, Multiply, block_product, panel};
 use crate::arena::Span;
 use crate::team::Team;
 use gnnc_ir::program::Product;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::cell::RefCell;
 
 /// Rows that are 32-bit floats at a time: few enough to stay in a cache, and so many that packing the other factor

@@ -2,8 +2,8 @@
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
-use gnnc_ir::trace::Phase;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ impl Session {
         bytes.into_iter().max().unwrap_or(0)
     }
 
-    /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::memory::layout`] says.
+    /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::program::memory::layout`] says.
     pub fn buffer_bytes(&self) -> u64 {
         let bytes = self.rank_set.map(|rank| rank.rank().layout.total_bytes);
         bytes.into_iter().max().unwrap_or(0)

@@ -1,11 +1,11 @@
 //! Pieces of hand-written programs.
 
 use gnnc_ir::Type;
-use gnnc_ir::expr::{Expr, Value};
 use gnnc_ir::graph::{Init, ParamSpec};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{Body, Kernel, Operand};
-use gnnc_ir::op::{Binary, Unary};
 use gnnc_ir::program::*;
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 pub struct Builder {
     pub program: Program,

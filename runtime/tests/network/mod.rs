@@ -11,10 +11,11 @@ pub mod staged;
 
 use builder::*;
 use gnnc_ir::EdgeSet;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::graph::op::Loss;
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Mask, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Loss, Unary};
 use gnnc_ir::program::*;
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 pub const LAYERS: u32 = 2;
 const DROP: f32 = 0.5;

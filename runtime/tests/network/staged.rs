@@ -7,11 +7,12 @@
 use super::builder::*;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::Type;
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::graph::op::Loss;
 use gnnc_ir::graph::{Element, Init, ParamSpec};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over, Reduce};
-use gnnc_ir::op::{Binary, Loss, Unary};
 use gnnc_ir::program::*;
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 pub const LAYERS: u32 = 2;
 

@@ -7,7 +7,7 @@ use crate::data::planted;
 use crate::models::{APPNP, GAT, GCN, GCNII, SAGE};
 use crate::pipeline::MODELS;
 use gnnc::TrainOptions;
-use gnnc::ir::model::Relaxation;
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::{Flow, Stages};
 use gnnc::runtime::{Event, Phase, Session, Tensor};

@@ -4,7 +4,7 @@ use super::fake::Seen;
 use super::runs::{close, options, run};
 use super::{Again, RES_PLUS, case};
 use crate::check::Case;
-use gnnc::ir::model::Optimizer;
+use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::together;
 use gnnc::runtime::Session;

@@ -1,7 +1,7 @@
 //! Work as the processor does it, with what it must not do.
 
 use super::{Fake, Work};
-use gnnc::ir::storage::Storage;
+use gnnc::ir::words::storage::Storage;
 use gnnc::runtime::device::cuda::driver::{
     Address, Function, HostAddress, Matrix, Product, Stream, Touched,
 };

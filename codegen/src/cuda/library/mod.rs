@@ -4,7 +4,7 @@
 //! Like the generated ones they include no header, use no atomics and give the same bits always.
 
 use super::schedule::BLOCK;
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`]: 4 a warp, so that small graphs have many blocks.
 const VERTICES: u64 = 32;

@@ -6,7 +6,7 @@ use super::launch::{
 };
 use super::parse::Reader;
 use super::words::Text;
-use crate::op::{Loss, Redistribute, Site};
+use crate::graph::op::{Loss, Redistribute, Site};
 use crate::program::{
     BufferId, Chunk, Extent, Instr, Moved, Neighbour, Product, Program, Ref, Returned, Rule, Skip,
     StageMessage, Transfer,

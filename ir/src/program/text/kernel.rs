@@ -3,11 +3,11 @@
 use super::TextError;
 use super::parse::Reader;
 use super::words::{Named, Text};
-use crate::expr::{Expr, Value};
+use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over, Picked, Reduce};
-use crate::op::{Binary, Unary};
-use crate::storage::Storage;
-use crate::types::EdgeSet;
+use crate::words::scalar::{Binary, Unary};
+use crate::words::storage::Storage;
+use crate::words::types::EdgeSet;
 
 impl Text for Kernel {
     fn print(&self, out: &mut String) {

@@ -3,8 +3,8 @@
 use super::TextError;
 use super::parse::Reader;
 use super::words::Text;
+use crate::graph::op::Site;
 use crate::kernel::Kernel;
-use crate::op::Site;
 use crate::program::{Chunk, Extent, KernelId, Launch, Matrix, Program, Ref, ScalarRef};
 
 /// The text of what may be there, behind something.

@@ -4,8 +4,8 @@ use super::lex::{TextError, Token, tokens};
 use super::words::Text;
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
-use crate::storage::Storage;
-use crate::types::Type;
+use crate::words::storage::Storage;
+use crate::words::types::Type;
 use std::str::FromStr;
 
 /// Loops in loops, and halves of halves, that a text may have.

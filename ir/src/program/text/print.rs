@@ -3,8 +3,8 @@
 use super::instr;
 use super::words::Text;
 use crate::graph::ParamSpec;
+use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
-use crate::trace::Phase;
 use std::fmt;
 
 /// The first line of an instruction as a listing shows it.

@@ -5,7 +5,7 @@ use super::parse::Reader;
 use super::words::{Named, Text};
 use crate::kernel::End;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, KernelId, Ref, Role};
-use crate::types::EdgeSet;
+use crate::words::types::EdgeSet;
 use std::fmt;
 
 impl Text for BufferId {

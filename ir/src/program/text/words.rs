@@ -2,12 +2,13 @@
 
 use super::TextError;
 use super::parse::Reader;
+use crate::graph::op::{Loss, Redistribute, Site, Slice};
 use crate::graph::{Element, Init, Shard};
 use crate::kernel::{At, Axis, End, Reduce};
-use crate::op::{Binary, Loss, Redistribute, Site, Slice, Unary};
 use crate::program::{Chunk, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices};
-use crate::storage::Storage;
-use crate::types::{EdgeSet, Rows, Type};
+use crate::words::scalar::{Binary, Unary};
+use crate::words::storage::Storage;
+use crate::words::types::{EdgeSet, Rows, Type};
 
 /// What has a text form.
 pub(crate) trait Text: Sized {

@@ -4,7 +4,7 @@ use super::features::element;
 use super::storage::always_floats;
 use super::{Check, Checked};
 use crate::program::{Extent, Grouped, METRICS, Ref, Role};
-use crate::types::EdgeSet;
+use crate::words::types::EdgeSet;
 
 impl Check<'_> {
     pub(super) fn buffers(&self) -> Checked {

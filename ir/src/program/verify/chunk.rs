@@ -2,8 +2,8 @@
 
 use super::{Check, Checked};
 use crate::kernel::{Body, End, Kernel, Walk};
+use crate::program::trace::Phase;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
-use crate::trace::Phase;
 
 impl Check<'_> {
     /// A launch over a chunk writes rows of its own: of the whole graph, or of a cut of its rows.

@@ -1,9 +1,9 @@
 //! Checks of features and of parameters that ranks have shards of.
 
 use super::Check;
+use crate::graph::op::Slice;
 use crate::graph::{Element, ParamSpec, Shard};
 use crate::kernel::Axis;
-use crate::op::Slice;
 use crate::program::{Buffer, Extent, Ref, Role};
 
 /// Whether a buffer holds one element of a stack if its parameter is one.

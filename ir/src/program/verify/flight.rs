@@ -1,9 +1,9 @@
 //! Checks of communications in halves: what is under way is left alone.
 
 use super::{ProgramError, inside};
-use crate::access::{Access, accesses, ordered};
+use crate::program::access::{Access, accesses, ordered};
+use crate::program::trace::Phase;
 use crate::program::{Instr, Program, Transfer};
-use crate::trace::Phase;
 use std::collections::BTreeSet;
 
 /// Checks that every half has its other half in the same list, and that nothing in between writes

@@ -1,8 +1,8 @@
 //! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
 
 use super::{Check, Checked, ProgramError};
+use crate::program::trace::Phase;
 use crate::program::{Extent, Instr, Product, Program, Ref, Role, StageMessage};
-use crate::trace::Phase;
 
 /// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
 /// bodies of chunks hold only what can be done for some rows.

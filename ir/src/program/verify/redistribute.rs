@@ -1,11 +1,11 @@
 //! Checks of redistributions.
 
 use super::{Check, Checked};
+use crate::graph::op::{Redistribute, Slice};
 use crate::kernel::Axis;
-use crate::op::{Redistribute, Slice};
 use crate::program::text::Text;
 use crate::program::{Extent, Matrix, Ref};
-use crate::traffic::share;
+use crate::words::types::share;
 
 impl Check<'_> {
     /// A redistribution of a tensor of `heads x width` columns by rows.

@@ -1,7 +1,7 @@
 //! Checks of exchanges that may be left out.
 
+use crate::program::traffic::{for_each_returned, for_each_skip};
 use crate::program::{Extent, Program, Ref, Returned, Skip};
-use crate::traffic::{for_each_returned, for_each_skip};
 use std::collections::BTreeSet;
 
 /// Checks that every exchange that may be left out stands in `step`, and has copies of

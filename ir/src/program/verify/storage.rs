@@ -2,7 +2,7 @@
 
 use super::{Check, Checked};
 use crate::program::{Ref, Role};
-use crate::storage::Storage;
+use crate::words::storage::Storage;
 
 /// Whether a buffer of this role has to be of 32-bit floats.
 pub(super) fn always_floats(role: Role) -> bool {

@@ -3,8 +3,8 @@
 use super::ProgramError;
 use crate::kernel::At;
 use crate::kernel::Walk;
+use crate::program::trace::Phase;
 use crate::program::{Chunk, Extent, Instr, Launch, Matrix, Product, Program, Ref};
-use crate::trace::Phase;
 use std::collections::BTreeMap;
 
 /// Checks the instructions of all lists.

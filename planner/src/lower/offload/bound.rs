@@ -4,9 +4,9 @@ use super::fit::lacking;
 use super::stream::{self, chunked, window};
 use super::uses::each;
 use super::{Means, MemoryBudget, has_home};
-use gnnc_ir::memory::{Lifetime, lifetimes};
+use gnnc_ir::program::memory::{Lifetime, lifetimes};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
-use gnnc_ir::trace::Phase;
 
 /// Whether some instruction uses more than some room has, whatever is moved by these means.
 pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means) -> bool {

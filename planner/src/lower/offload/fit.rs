@@ -1,7 +1,7 @@
 //! Moves one thing after the other until buffers fit.
 
 use super::{Choice, Means, MemoryBudget, Short, choose, home, ring, split, stream};
-use gnnc_ir::memory::Lives;
+use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::{Program, RankSizes};
 
 /// Programs of which some tensors rest already, and what is known of what ranks lack.

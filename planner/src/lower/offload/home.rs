@@ -3,9 +3,9 @@
 use super::split::rename;
 use super::uses::{of, reads_first, uses, writes};
 use super::{add, copy};
-use gnnc_ir::access::Access;
+use gnnc_ir::program::access::Access;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Program, Ref, Role};
-use gnnc_ir::trace::Phase;
 
 /// Gives a tensor its home on the host: every list that uses it has a copy from the first use to the last, of
 /// which these are given.

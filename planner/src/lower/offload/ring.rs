@@ -6,9 +6,9 @@
 
 use super::uses::{halo, of, reads_first, touches};
 use super::{Style, add, copy, slot, twin};
-use gnnc_ir::access::Access;
+use gnnc_ir::program::access::Access;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Transfer};
-use gnnc_ir::trace::Phase;
 use std::collections::BTreeMap;
 
 /// Slots below which a stack is left alone.
@@ -286,7 +286,7 @@ impl Turns {
         before.sort_unstable();
         let narrowed = buffer.extent == Extent::Local && stored == Extent::Inner;
         let whole = |u: &&Use| {
-            let halo_alone = u.access.rows == gnnc_ir::access::Touched::Halo;
+            let halo_alone = u.access.rows == gnnc_ir::program::access::Touched::Halo;
             u.access.writes && !(narrowed && halo_alone)
         };
         let last = uses

@@ -2,9 +2,9 @@
 
 use super::uses::{Index, halo, of, reads_first, touches, writes};
 use super::{add, copy, twin};
-use gnnc_ir::access::Access;
+use gnnc_ir::program::access::Access;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
-use gnnc_ir::trace::Phase;
 
 /// The buffer on the host that has the same contents as one of a list, if that was fetched and never changed.
 pub(super) fn clean(

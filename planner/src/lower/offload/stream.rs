@@ -15,13 +15,13 @@ use super::ring::last_tag;
 use super::split::split;
 use super::uses::{of, reads_first, uses};
 use super::{Means, MemoryBudget, Style};
-use gnnc_ir::access::Touched;
 use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::program::access::Touched;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     BufferId, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product, Program,
     RankSizes, Ref, Role, Transfer, Vertices,
 };
-use gnnc_ir::trace::Phase;
 
 /// Numbers of chunks that are tried: each costs a launch, and latencies of copies.
 const COUNTS: [u32; 5] = [2, 4, 8, 16, 32];
@@ -379,7 +379,7 @@ fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool
         } => [a, b, out].into_iter().all(dense) && finish.iter().all(launched),
         _ => false,
     };
-    let own = |access: &gnnc_ir::access::Access| access.rows == Touched::Rows(chunk);
+    let own = |access: &gnnc_ir::program::access::Access| access.rows == Touched::Rows(chunk);
     strides && !accesses.is_empty() && accesses.iter().all(own)
 }
 

@@ -6,10 +6,10 @@
 use super::stream::{chunks, cut};
 use super::{Means, MemoryBudget, add};
 use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
 };
-use gnnc_ir::trace::Phase;
 
 /// Edges of one kind: rows, which edges, and how they are grouped.
 type Kind = (Extent, Grouped);

@@ -3,8 +3,8 @@
 
 use super::fit::{State, most_beyond};
 use super::{Means, MemoryBudget, Short, Style, bound, ring, stream, topology, widen};
-use gnnc_ir::memory::Lives;
 use gnnc_ir::program::Program;
+use gnnc_ir::program::memory::Lives;
 
 /// Attempts at making programs fit into rooms.
 pub(super) struct Tries<'a> {

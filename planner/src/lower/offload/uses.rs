@@ -1,6 +1,6 @@
 //! Where lists use a buffer.
 
-use gnnc_ir::access::{Access, Touched, accesses};
+use gnnc_ir::program::access::{Access, Touched, accesses};
 use gnnc_ir::program::{BufferId, Instr, Program, Ref, Transfer, Vertices};
 
 /// Where a list touches each buffer, loops included.

@@ -3,10 +3,10 @@
 use super::fit::{fits, most_beyond};
 use super::uses::each;
 use super::{MemoryBudget, ring::last_tag};
-use gnnc_ir::access::{accesses, ordered};
-use gnnc_ir::memory::Lives;
+use gnnc_ir::program::access::{accesses, ordered};
+use gnnc_ir::program::memory::Lives;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
-use gnnc_ir::trace::Phase;
 
 /// How much of the way that a half could go is tried, in the order of trying, as divisors.
 const TRIES: [usize; 4] = [1, 2, 4, 16];

@@ -1,12 +1,12 @@
 //! The instructions of a program some of whose buffers lie in 16 bits.
 
-use gnnc_ir::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Product, Program, Ref, Role,
 };
-use gnnc_ir::storage::Storage;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::words::storage::Storage;
 
 /// A matrix that was copied to 16 bits: where it lay, its rows and columns, and the copy.
 type Copied = (Matrix, Extent, u32, BufferId);

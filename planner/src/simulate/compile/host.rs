@@ -2,10 +2,10 @@
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
+use gnnc_ir::program::traffic::move_words;
+use gnnc_ir::program::work::{KernelClass, Work};
 use gnnc_ir::program::{Chunk, Ref, StageMessage};
-use gnnc_ir::traffic::move_words;
-use gnnc_ir::units::{Bytes, Flops};
-use gnnc_ir::work::{KernelClass, Work};
+use gnnc_ir::words::units::{Bytes, Flops};
 use std::rc::Rc;
 
 impl Compiler<'_> {

@@ -1,9 +1,9 @@
 //! Instructions with what is the same of them for ranks of any sizes and for every chunk.
 
 use super::Name;
+use gnnc_ir::program::trace::Resource;
+use gnnc_ir::program::work::Counts;
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::Resource;
-use gnnc_ir::work::Counts;
 use std::rc::Rc;
 
 /// An instruction, looked through once however often it is priced.

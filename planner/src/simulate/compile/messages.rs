@@ -1,7 +1,7 @@
 //! What messages were measured to take between the ranks of a node.
 
 use gnnc_ir::cluster::Costs;
-use gnnc_ir::work::Demand;
+use gnnc_ir::program::work::Demand;
 
 /// The messages of an instruction.
 pub(super) struct Messages<'a> {

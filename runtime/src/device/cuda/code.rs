@@ -8,10 +8,10 @@ use gnnc_codegen::CodegenError;
 use gnnc_codegen::cuda::library::{self, Entry};
 use gnnc_codegen::cuda::together::{self, Together};
 use gnnc_codegen::cuda::{Source, generate, module};
-use gnnc_ir::flatten::flatten;
+use gnnc_ir::kernel::flatten::flatten;
 use gnnc_ir::kernel::{Body, Kernel, Operand};
 use gnnc_ir::program::Program;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::program::trace::Phase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

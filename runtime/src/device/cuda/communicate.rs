@@ -16,7 +16,7 @@ use crate::part::rows::Sent;
 use crate::step_context::StepContext;
 use crate::steps::Step;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, StageMessage, Transfer};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 impl DeviceRank {

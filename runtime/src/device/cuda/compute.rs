@@ -12,8 +12,8 @@ use crate::part::lists::{List, Over};
 use crate::step_context::StepContext;
 use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
+use gnnc_ir::graph::op::{Loss, Site};
 use gnnc_ir::kernel::drop_threshold;
-use gnnc_ir::op::{Loss, Site};
 use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
 use std::ops::Range;
 

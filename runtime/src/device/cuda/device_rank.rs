@@ -14,9 +14,9 @@ use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_graph::{GraphData, Labels};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Instr, METRICS, Matrix, Product, Ref};
-use gnnc_ir::storage::Storage;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::words::storage::Storage;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! other only by events. Whoever implements this decides nothing: a real GPU, one that writes down
 //! what it is told, and one that computes it on the processor are told the same.
 
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::fmt;
 
 /// An address in the memory of the device.

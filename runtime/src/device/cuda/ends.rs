@@ -2,10 +2,10 @@
 
 use super::device_rank::DeviceRank;
 use super::driver::{Address, ProductEnd};
-use gnnc_ir::expr::{Expr, Value, ValueId};
+use gnnc_ir::kernel::expr::{Expr, Value, ValueId};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
-use gnnc_ir::op::{Binary, Unary};
 use gnnc_ir::program::{Launch, Matrix, Ref};
+use gnnc_ir::words::scalar::{Binary, Unary};
 
 /// Bytes that the address of a bias has to be a multiple of: kernels of cuBLASLt read it by 16 bytes, and there is no
 /// preference that tells the heuristic of less.
@@ -113,7 +113,7 @@ fn parse(expr: &Expr, product: u16) -> Option<Simple> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gnnc_ir::storage::Storage;
+    use gnnc_ir::words::storage::Storage;
 
     fn operand(at: At) -> Operand {
         Operand {

@@ -14,7 +14,7 @@ use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{Body, Kernel};
-use gnnc_ir::memory::ALIGN;
+use gnnc_ir::program::memory::ALIGN;
 use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};
 use std::collections::BTreeMap;
 use std::ops::Range;

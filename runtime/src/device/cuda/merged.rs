@@ -10,8 +10,8 @@ use crate::RuntimeError;
 use crate::executor::Fault;
 use gnnc_codegen::cuda::schedule::BLOCK;
 use gnnc_codegen::cuda::together::Set;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Once, ScalarRef, together};
-use gnnc_ir::trace::Phase;
 
 /// What consecutive instructions of a list do, for all of them.
 pub(super) struct Merged {

@@ -38,7 +38,7 @@ use device_rank::DeviceRank;
 use driver::{Driver, DriverError};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::BufferId;
-use gnnc_ir::trace::Phase;
+use gnnc_ir::program::trace::Phase;
 use gpu::Gpu;
 use mail::Mail;
 use run::Device;
@@ -148,7 +148,7 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
 /// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
 fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
     let mut found = None;
-    gnnc_ir::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
+    gnnc_ir::program::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
         found = found.or(skip.rule.limit().map(|_| skip.rule));
     });
     match found {
@@ -188,7 +188,7 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
         | Instr::Move { .. }
         | Instr::Remember { .. } => false,
     };
-    let lists = gnnc_ir::trace::Phase::ALL.map(|phase| program.list(phase));
+    let lists = gnnc_ir::program::trace::Phase::ALL.map(|phase| program.list(phase));
     let ring = lists.into_iter().flatten().any(|instr| match instr {
         Instr::Chunks { body, .. } => body.iter().any(around),
         instr => around(instr),

@@ -4,7 +4,7 @@ use super::driver::{Address, DriverError, Stream, Touched};
 use super::gpu::Gpu;
 use crate::exchange::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, lanes, number};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 
 /// Rows of a matrix: those of a list, or the first ones, each with runs of floats, or words that hold two numbers.
 #[derive(Clone, Debug)]

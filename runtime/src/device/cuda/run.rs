@@ -12,8 +12,8 @@ use crate::Failure;
 use crate::rank::Run;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
-use gnnc_ir::trace::Phase;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,7 +77,7 @@ struct Timed<'a> {
 /// Whether a list is put on the streams in the same way in every epoch.
 fn same_always(program: &Program, list: &[Instr]) -> bool {
     let mut skips = false;
-    gnnc_ir::traffic::for_each_skip(list, &mut |_, _, _| skips = true);
+    gnnc_ir::program::traffic::for_each_skip(list, &mut |_, _, _| skips = true);
     program.pipeline.is_none() && !skips
 }
 

@@ -12,7 +12,7 @@ use crate::executor::Fault;
 use crate::step_context::StepContext;
 use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::program::{Ref, Returned, Skip};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// One exchange.

@@ -4,7 +4,7 @@
 use super::driver::{Address, Driver, DriverError, Stream};
 use super::gpu::bytes;
 use crate::step_context::StepContext;
-use gnnc_ir::op::Site;
+use gnnc_ir::graph::op::Site;
 use gnnc_ir::program::ScalarRef;
 use std::collections::BTreeMap;
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::transport::{Group, Transport, threads::Threads};
+use gnnc_ir::graph::op::Slice;
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::op::Slice;
 use gnnc_ir::program::RankSizes;
-use gnnc_ir::traffic::redistribute_floats;
-use gnnc_ir::traffic::share;
+use gnnc_ir::program::traffic::redistribute_floats;
+use gnnc_ir::words::types::share;
 use proptest::prelude::*;
 
 /// Vertices shared out between ranks, and the shape of the tensor by rows.

@@ -15,7 +15,7 @@ use cudarc::cublaslt::sys::{
     cublasStatus_t as Status,
 };
 use cudarc::driver::{result as driver, sys::CUstream};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 

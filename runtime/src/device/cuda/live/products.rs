@@ -11,7 +11,7 @@ use super::ended::Ended;
 use crate::device::cuda::driver::{Address, DriverError, Product};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{result as driver, sys::CUstream};
-use gnnc_ir::storage::Storage;
+use gnnc_ir::words::storage::Storage;
 use std::ffi::c_void;
 
 /// Bytes of a workspace: what NVIDIA recommends for Hopper.

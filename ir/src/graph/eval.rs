@@ -1,0 +1,437 @@
+//! The reference interpreter: what a [`Graph`] means, in double precision.
+//!
+//! Slow and obvious on purpose; everything that runs fast is compared with it.
+
+mod dense;
+mod edges;
+
+use crate::graph::op::{Input, Op, Relations, Scan};
+use crate::graph::{Graph, VerifyError};
+use crate::words::types::{EdgeSet, Rows, Type};
+use edges::Edges;
+
+/// A tensor in double precision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// The type.
+    pub ty: Type,
+    /// Number of rows of one element of the stack.
+    pub rows: usize,
+    /// `stack x rows x heads x width` numbers, row-major (`stack` counts as 1 if it is 0).
+    pub data: Vec<f64>,
+}
+
+/// What dropout draws depend on, beside the place of the element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropoutKey {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Epoch or step.
+    pub epoch: u32,
+}
+
+/// The data graph and the parameters that a model is evaluated on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvalContext {
+    /// `indptr[v] .. indptr[v + 1]`: the edges into vertex `v`; one more entry than vertices.
+    pub indptr: Vec<u64>,
+    /// Source of every plain edge, sorted within a destination. A looped edge set has one
+    /// self loop more in each row, at its sorted place.
+    pub indices: Vec<u32>,
+    /// The type of every plain edge, in the same order; empty where edges have none.
+    pub types: Vec<u16>,
+    /// The feature matrix, `[V x F]`.
+    pub features: Tensor,
+    /// One class for each vertex, or, for binary cross-entropy, `V x C` zeros and ones.
+    pub labels: Vec<i32>,
+    /// Whether a vertex counts in the loss.
+    pub train: Vec<bool>,
+    /// The trainable tensors, in the order of [`Graph::params`].
+    pub params: Vec<Tensor>,
+    /// The dropout key of a training step; `None` in evaluation, where dropout is the identity.
+    pub dropout: Option<DropoutKey>,
+    /// What is remembered of earlier epochs, by number.
+    pub histories: Vec<Tensor>,
+    /// For each vertex, at which place of the epoch's order its chunk stands; empty if all stand at one.
+    pub order: Vec<u32>,
+    /// For each vertex the rank whose block it is in; empty if all are in one.
+    pub blocks: Vec<u32>,
+}
+
+/// Why a graph cannot be evaluated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EvalError {
+    /// The graph breaks an invariant.
+    #[error("the graph is not valid: {0}")]
+    Graph(#[from] VerifyError),
+    /// The edges are no in-neighbour CSR.
+    #[error("the topology is no CSR: {0}")]
+    Topology(String),
+    /// The wrong number of parameters, arguments, labels or mask entries.
+    #[error("expected {expected} {what}, found {found}")]
+    Count {
+        /// What was counted.
+        what: &'static str,
+        /// Number expected.
+        expected: usize,
+        /// Number found.
+        found: usize,
+    },
+    /// A tensor whose type or number of rows or elements is not the declared one.
+    #[error("{what} {index} should be {expected} with {rows} rows, found {found}")]
+    Tensor {
+        /// `parameter`, `argument` or `features`.
+        what: &'static str,
+        /// Which one.
+        index: usize,
+        /// Declared type.
+        expected: Type,
+        /// Rows that the type stands for on this data graph.
+        rows: usize,
+        /// Type, rows and elements found.
+        found: String,
+    },
+    /// Operators that do not fit together.
+    #[error(transparent)]
+    Type(#[from] crate::graph::infer::TypeError),
+    /// An operator that needs other ranks: this is the meaning of a graph on one rank.
+    #[error("{0} needs other ranks")]
+    Ranks(String),
+    /// A training vertex whose label is not one of the classes.
+    #[error("vertex {vertex} is trained on but has label {label}; there are {classes} classes")]
+    Label {
+        /// The vertex.
+        vertex: usize,
+        /// Its label.
+        label: i32,
+        /// Columns of the logits.
+        classes: u32,
+    },
+}
+
+/// The results of a model.
+///
+/// # Errors
+/// If the graph is not valid or the context does not fit it.
+pub fn evaluate(graph: &Graph, context: &EvalContext) -> Result<Vec<Tensor>, EvalError> {
+    evaluate_with_args(graph, context, &[], 0)
+}
+
+/// The results of a graph with arguments, such as the body of a scan.
+///
+/// `iteration` is that of the enclosing scans, as dropout keys need it: 0 for a whole model.
+///
+/// # Errors
+/// If the graph is not valid or the context or the arguments do not fit it.
+pub fn evaluate_with_args(
+    graph: &Graph,
+    context: &EvalContext,
+    args: &[Tensor],
+    iteration: u32,
+) -> Result<Vec<Tensor>, EvalError> {
+    graph.verify()?;
+    let graph = &crate::graph::blend::expanded(graph)?;
+    let machine = Machine::new(graph, context)?;
+    machine.check_count("arguments", graph.args.len(), args.len())?;
+    for (i, (ty, arg)) in graph.args.iter().zip(args).enumerate() {
+        machine.check_tensor("argument", i, *ty, arg)?;
+    }
+    machine.run(graph, args, iteration)
+}
+
+impl Tensor {
+    /// A tensor from its elements.
+    pub fn new(ty: Type, rows: usize, data: Vec<f64>) -> Self {
+        Self { ty, rows, data }
+    }
+
+    /// A tensor of equal elements.
+    pub fn full(ty: Type, rows: usize, value: f64) -> Self {
+        let len = ty.stack.max(1) as usize * rows * ty.columns() as usize;
+        Self {
+            ty,
+            rows,
+            data: vec![value; len],
+        }
+    }
+
+    /// Element `i` of a stack, as a plain tensor.
+    pub fn element(&self, i: usize) -> Self {
+        let len = self.rows * self.ty.columns() as usize;
+        Self {
+            ty: self.ty.unstacked(),
+            rows: self.rows,
+            data: self.data[i * len..(i + 1) * len].to_vec(),
+        }
+    }
+
+    /// Equal plain tensors as a stack.
+    fn stack(ty: Type, rows: usize, elements: Vec<Self>) -> Self {
+        Self {
+            ty,
+            rows,
+            data: elements.into_iter().flat_map(|t| t.data).collect(),
+        }
+    }
+
+    /// Row `r` of a plain tensor.
+    pub fn row(&self, r: usize) -> &[f64] {
+        let columns = self.ty.columns() as usize;
+        &self.data[r * columns..(r + 1) * columns]
+    }
+
+    /// The element at a place, with single rows, heads and columns repeated.
+    fn at(&self, r: usize, h: usize, c: usize) -> f64 {
+        let (heads, width) = (self.ty.heads as usize, self.ty.width as usize);
+        let pick = |size: usize, i: usize| if size == 1 { 0 } else { i };
+        self.data[(pick(self.rows, r) * heads + pick(heads, h)) * width + pick(width, c)]
+    }
+}
+
+/// A context with its edges spelled out.
+struct Machine<'a> {
+    context: &'a EvalContext,
+    vertices: usize,
+    plain: Edges,
+    looped: Edges,
+}
+
+impl<'a> Machine<'a> {
+    fn new(graph: &Graph, context: &'a EvalContext) -> Result<Self, EvalError> {
+        let plain = Edges::plain(&context.indptr, &context.indices)?;
+        let looped = plain.with_loops();
+        let vertices = context.indptr.len() - 1;
+        let machine = Self {
+            context,
+            vertices,
+            plain,
+            looped,
+        };
+        machine.check_count("mask entries", vertices, context.train.len())?;
+        if !context.blocks.is_empty() {
+            machine.check_count("blocks of vertices", vertices, context.blocks.len())?;
+        }
+        machine.check_types(graph)?;
+        machine.check_count("parameters", graph.params.len(), context.params.len())?;
+        let features = Type::vertices(graph.features);
+        machine.check_tensor("features", 0, features, &context.features)?;
+        for (i, (spec, param)) in graph.params.iter().zip(&context.params).enumerate() {
+            machine.check_tensor("parameter", i, spec.ty, param)?;
+        }
+        Ok(machine)
+    }
+
+    /// Checks that edges have the types that a graph reads.
+    fn check_types(&self, graph: &Graph) -> Result<(), EvalError> {
+        let types = &self.context.types;
+        for node in &graph.nodes {
+            match &node.op {
+                Op::Input(Input::Relation(relations) | Input::RelationDegree(relations)) => {
+                    self.check_count("types of edges", self.plain.len(), types.len())?;
+                    if let Some(found) = types.iter().find(|t| u32::from(**t) >= relations.count) {
+                        let count = relations.count;
+                        let why = format!("an edge of type {found}, where there are {count} types");
+                        return Err(EvalError::Topology(why));
+                    }
+                }
+                Op::Scan(scan) => self.check_types(&scan.body)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_count(
+        &self,
+        what: &'static str,
+        expected: usize,
+        found: usize,
+    ) -> Result<(), EvalError> {
+        match expected == found {
+            true => Ok(()),
+            false => Err(EvalError::Count {
+                what,
+                expected,
+                found,
+            }),
+        }
+    }
+
+    fn check_tensor(
+        &self,
+        what: &'static str,
+        index: usize,
+        expected: Type,
+        found: &Tensor,
+    ) -> Result<(), EvalError> {
+        let rows = self.rows(expected.rows);
+        let len = expected.stack.max(1) as usize * rows * expected.columns() as usize;
+        if (found.ty, found.rows, found.data.len()) == (expected, rows, len) {
+            return Ok(());
+        }
+        let elements = found.data.len();
+        let found = format!(
+            "{} with {} rows and {elements} elements",
+            found.ty, found.rows
+        );
+        Err(EvalError::Tensor {
+            what,
+            index,
+            expected,
+            rows,
+            found,
+        })
+    }
+
+    fn edges(&self, set: EdgeSet) -> &Edges {
+        match set {
+            EdgeSet::Plain => &self.plain,
+            EdgeSet::Looped => &self.looped,
+        }
+    }
+
+    fn rows(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Fixed(n) => n as usize,
+            Rows::Vertices | Rows::All => self.vertices,
+            Rows::Edges(set) | Rows::AllEdges(set) => self.edges(set).len(),
+        }
+    }
+
+    fn run(
+        &self,
+        graph: &Graph,
+        args: &[Tensor],
+        iteration: u32,
+    ) -> Result<Vec<Tensor>, EvalError> {
+        // One result for each node, several for a scan.
+        let mut values: Vec<Vec<Tensor>> = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let operand = |i: usize| &values[node.inputs[i].0 as usize][0];
+            let value = match &node.op {
+                Op::Arg(n) => args[*n as usize].clone(),
+                Op::Param(p) => self.context.params[p.0 as usize].clone(),
+                Op::Input(input) => self.input(*input),
+                Op::Table(table) => {
+                    Tensor::new(node.ty, 1, table.iter().map(|x| f64::from(*x)).collect())
+                }
+                Op::Out(n) => values[node.inputs[0].0 as usize][*n as usize].clone(),
+                Op::Scan(scan) => {
+                    let operands: Vec<&Tensor> = (0..node.inputs.len()).map(operand).collect();
+                    values.push(self.scan(scan, &operands, iteration)?);
+                    continue;
+                }
+                op => {
+                    let operands: Vec<&Tensor> = (0..node.inputs.len()).map(operand).collect();
+                    self.apply(op, node.ty, &operands, iteration)?
+                }
+            };
+            values.push(vec![value]);
+        }
+        Ok(graph
+            .results
+            .iter()
+            .map(|r| values[r.0 as usize][0].clone())
+            .collect())
+    }
+
+    fn input(&self, input: Input) -> Tensor {
+        let data = match input {
+            Input::Features => return self.context.features.clone(),
+            Input::FeatureSlice(slice) => {
+                let column = |c: u32| (c < slice.own).then_some((slice.start + c) as usize);
+                let features = &self.context.features;
+                let row = |r: usize| {
+                    let row = features.row(r);
+                    (0..slice.len).map(move |c| column(c).map_or(0.0, |c| row[c]))
+                };
+                let data = (0..self.vertices).flat_map(row).collect();
+                let ty = Type::new(Rows::All, 1, slice.len);
+                return Tensor::new(ty, self.vertices, data);
+            }
+            Input::InDegree(set) => self.edges(set).degrees(crate::kernel::End::Dst),
+            Input::OutDegree(set) => self.edges(set).degrees(crate::kernel::End::Src),
+            Input::History(history) => {
+                let found = self.context.histories.get(history.number as usize);
+                let missing = || {
+                    let zeros = vec![0.0; self.vertices * history.columns() as usize];
+                    Tensor::new(history.ty(), self.vertices, zeros)
+                };
+                return found.cloned().unwrap_or_else(missing);
+            }
+            Input::Fresh(set) => return self.edges(set).fresh(set, &self.context.order),
+            Input::Relation(relations) => {
+                return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
+            }
+            Input::RelationDegree(relations) => {
+                let degrees = self.plain.relation_degrees(&self.context.types);
+                return self.of_types(relations, degrees.into_iter());
+            }
+        };
+        Tensor::new(Type::vertices(1), self.vertices, data)
+    }
+
+    fn of_types(&self, relations: Relations, numbers: impl Iterator<Item = f64>) -> Tensor {
+        Tensor::new(relations.ty(), self.plain.len(), numbers.collect())
+    }
+
+    fn scan(
+        &self,
+        scan: &Scan,
+        operands: &[&Tensor],
+        outer: u32,
+    ) -> Result<Vec<Tensor>, EvalError> {
+        let carries = scan.carries as usize;
+        let (state, rest) = operands.split_at(carries);
+        let (consts, xs) = rest.split_at(scan.consts as usize);
+        let mut state: Vec<Tensor> = state.iter().map(|t| (*t).clone()).collect();
+        let types = scan.result_types();
+        let count = scan.count as usize;
+        let mut ys = vec![vec![None; count]; types.len() - carries];
+        for step in 0..count {
+            let i = if scan.reverse { count - 1 - step } else { step };
+            let mut args = std::mem::take(&mut state);
+            args.extend(consts.iter().map(|t| (*t).clone()));
+            args.extend(xs.iter().map(|t| t.element(i)));
+            let iteration = outer.wrapping_mul(scan.count).wrapping_add(i as u32);
+            state = self.run(&scan.body, &args, iteration)?;
+            for (list, y) in ys.iter_mut().zip(state.drain(carries..)) {
+                list[i] = Some(y);
+            }
+        }
+        let stacks = types[carries..].iter().zip(ys).map(|(ty, elements)| {
+            Tensor::stack(
+                *ty,
+                self.rows(ty.rows),
+                elements.into_iter().flatten().collect(),
+            )
+        });
+        state.extend(stacks);
+        Ok(state)
+    }
+
+    /// An operator on plain tensors, or on every element of stacked ones.
+    fn apply(
+        &self,
+        op: &Op,
+        ty: Type,
+        operands: &[&Tensor],
+        iteration: u32,
+    ) -> Result<Tensor, EvalError> {
+        if ty.stack == 0 {
+            return self.apply_plain(op, ty, operands, iteration);
+        }
+        let op = match op {
+            Op::Broadcast(to) => Op::Broadcast(to.unstacked()),
+            op => op.clone(),
+        };
+        let element = |i: u32| {
+            let parts: Vec<Tensor> = operands.iter().map(|t| t.element(i as usize)).collect();
+            let parts: Vec<&Tensor> = parts.iter().collect();
+            let iteration = iteration.wrapping_mul(ty.stack).wrapping_add(i);
+            self.apply_plain(&op, ty.unstacked(), &parts, iteration)
+        };
+        let elements: Vec<Tensor> = (0..ty.stack).map(element).collect::<Result<_, _>>()?;
+        Ok(Tensor::stack(ty, self.rows(ty.rows), elements))
+    }
+}

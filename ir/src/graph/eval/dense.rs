@@ -1,0 +1,351 @@
+//! Operators on plain tensors, row by row.
+
+use super::{EvalError, Machine, Tensor};
+use crate::graph::op::{Clip, Copies, Loss, Op, Site};
+use crate::kernel::{Axis, Reduce, edge_hash, keep, vertex_hash};
+use crate::words::types::{Rows, Type};
+use std::collections::BTreeMap;
+
+impl Machine<'_> {
+    /// An operator on plain tensors; `ty` is the type of the result.
+    pub(super) fn apply_plain(
+        &self,
+        op: &Op,
+        ty: Type,
+        operands: &[&Tensor],
+        iteration: u32,
+    ) -> Result<Tensor, EvalError> {
+        let rows = self.rows(ty.rows);
+        let x = operands.first().copied();
+        let (what, count) = match (op, x) {
+            (Op::Pick, Some(table)) => ("rows", table.rows),
+            (Op::PickSum(rows), _) => ("rows", *rows as usize),
+            (Op::PickHead, Some(x)) => ("heads", x.ty.heads as usize),
+            _ => ("", usize::MAX),
+        };
+        let named = operands.get(1).filter(|_| count < usize::MAX);
+        let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
+        if let Some(number) = beyond {
+            let why = format!("an edge names number {number} of {count} {what}");
+            return Err(EvalError::Topology(why));
+        }
+        let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
+            Tensor::new(ty, rows, x.data.iter().map(|x| f(*x)).collect())
+        };
+        Ok(match (op, x) {
+            (Op::Const(value), _) => Tensor::full(ty, 1, f64::from(*value)),
+            (Op::Unary(f), Some(x)) => map(x, &|x| f.eval(x)),
+            (Op::Binary(f), Some(a)) => {
+                let b = operands[1];
+                build(ty, rows, |r, h, c| f.eval(a.at(r, h, c), b.at(r, h, c)))
+            }
+            (Op::Dropout { p, site, slice }, Some(x)) => {
+                let width = x.ty.width;
+                let columns = slice.map_or((0, width), |slice| slice.columns(x.ty));
+                self.dropout(*p, *site, columns, iteration, x)
+            }
+            (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            (Op::Copies(Copies::Left, _), Some(_)) => Tensor::full(ty, rows, 0.0),
+            (Op::SumRanks | Op::Copies(..) | Op::Clip(Clip::Gradient, _), Some(x)) => x.clone(),
+            (Op::Clip(Clip::Factor, most), Some(x)) => {
+                map(x, &|squares| Clip::factor(f64::from(*most), squares))
+            }
+            (Op::Clip(Clip::Rows, most), Some(x)) => self.clipped(f64::from(*most), x),
+            (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
+                Tensor::new(ty, rows, x.data.clone())
+            }
+            (Op::Redistribute(how), _) => return Err(EvalError::Ranks(how.name().to_owned())),
+            (Op::Take(set, end), Some(x)) => self.edges(*set).take(ty, *end, x),
+            (Op::Gather(set, end, reduce), Some(x)) => {
+                self.edges(*set).gather(ty, *end, *reduce, x)
+            }
+            (Op::GatherMean(set), Some(x)) => self.edges(*set).mean(ty, x),
+            (Op::EdgeSoftmax(set), Some(x)) => self.edges(*set).softmax(ty, x),
+            (Op::Pick, Some(table)) => {
+                let named = |r: usize| table.row(operands[1].data[r] as usize);
+                let data = (0..rows).flat_map(|r| named(r).iter().copied());
+                Tensor::new(ty, rows, data.collect())
+            }
+            (Op::PickSum(_), Some(x)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let columns = ty.columns() as usize;
+                for (r, named) in operands[1].data.iter().enumerate() {
+                    let sums = out.data[*named as usize * columns..].iter_mut();
+                    sums.zip(x.row(r)).for_each(|(sum, value)| *sum += value);
+                }
+                out
+            }
+            (Op::PickHead, Some(x)) => {
+                let named = |r: usize| operands[1].data[r] as usize;
+                build(ty, rows, |r, _, c| x.at(r, named(r), c))
+            }
+            (Op::PlaceHead(_), Some(x)) => {
+                let named = |r: usize, h: usize| operands[1].data[r] as usize == h;
+                build(
+                    ty,
+                    rows,
+                    |r, h, c| if named(r, h) { x.at(r, 0, c) } else { 0.0 },
+                )
+            }
+            (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
+                matmul(op, ty, rows, a, operands[1])
+            }
+            (Op::Reshape { .. }, Some(x)) => Tensor::new(ty, rows, x.data.clone()),
+            (Op::Concat, Some(_)) => {
+                build(ty, rows, |r, h, c| {
+                    let mut c = c;
+                    for part in operands {
+                        let width = part.ty.width as usize;
+                        if c < width {
+                            // Not `at`: an operand of width 1 is not repeated here.
+                            return part.row(r)[h * width + c];
+                        }
+                        c -= width;
+                    }
+                    0.0
+                })
+            }
+            (Op::SliceCols { start, .. }, Some(x)) => {
+                let start = *start as usize;
+                build(ty, rows, |r, h, c| {
+                    x.row(r)[h * x.ty.width as usize + start + c]
+                })
+            }
+            (Op::PadCols { before, .. }, Some(x)) => {
+                let (before, width) = (*before as usize, x.ty.width as usize);
+                build(ty, rows, |r, h, c| match c.checked_sub(before) {
+                    Some(c) if c < width => x.row(r)[h * width + c],
+                    _ => 0.0,
+                })
+            }
+            (Op::SliceRows { start, .. }, Some(x)) => {
+                let start = *start as usize * ty.columns() as usize;
+                let len = rows * ty.columns() as usize;
+                Tensor::new(ty, rows, x.data[start..start + len].to_vec())
+            }
+            (Op::PadRows { before, .. }, Some(x)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let start = *before as usize * ty.columns() as usize;
+                out.data[start..start + x.data.len()].copy_from_slice(&x.data);
+                out
+            }
+            (Op::ReduceCols(axis, reduce), Some(x)) => {
+                let count = match axis {
+                    Axis::Width => x.ty.width as usize,
+                    Axis::Heads => x.ty.heads as usize,
+                };
+                build(ty, rows, |r, h, c| {
+                    let terms = (0..count).map(|i| match axis {
+                        Axis::Width => x.at(r, h, i),
+                        Axis::Heads => x.at(r, i, c),
+                    });
+                    match reduce {
+                        Reduce::Sum => terms.sum(),
+                        Reduce::Max => terms.reduce(f64::max).unwrap_or(0.0),
+                    }
+                })
+            }
+            (Op::SumRows, Some(x)) => {
+                build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum())
+            }
+            (Op::Loss(loss), Some(z)) => Tensor::full(ty, 1, self.loss(*loss, z, |_, _, _| ())?),
+            (Op::LossGrad(loss), Some(z)) => {
+                let mut out = Tensor::full(ty, rows, 0.0);
+                let columns = ty.columns() as usize;
+                self.loss(*loss, z, |v, c, grad| out.data[v * columns + c] = grad)?;
+                out
+            }
+            // The interpreter's loop has already handled leaves and scans, and a verified
+            // graph has operands where they are needed.
+            _ => Tensor::full(ty, rows, 0.0),
+        })
+    }
+
+    /// The rows of each block, so that the block is no longer than `most`.
+    fn clipped(&self, most: f64, x: &Tensor) -> Tensor {
+        let block = |r: usize| self.context.blocks.get(r).copied().unwrap_or(0);
+        let mut squares: BTreeMap<u32, f64> = BTreeMap::new();
+        for r in 0..x.rows {
+            *squares.entry(block(r)).or_default() += x.row(r).iter().map(|x| x * x).sum::<f64>();
+        }
+        let factor = |r: usize| {
+            squares
+                .get(&block(r))
+                .map_or(1.0, |sum| Clip::factor(most, *sum))
+        };
+        build(x.ty, x.rows, |r, h, c| x.at(r, h, c) * factor(r))
+    }
+
+    /// `first` is the column of the first element in the whole tensor, `head_step` the columns
+    /// from one head to the next there.
+    fn dropout(
+        &self,
+        p: f32,
+        site: Site,
+        (first, head_step): (u32, u32),
+        iteration: u32,
+        x: &Tensor,
+    ) -> Tensor {
+        let Some(dropout) = self.context.dropout else {
+            return x.clone();
+        };
+        let key = site.key(dropout.seed, dropout.epoch, iteration);
+        let scale = 1.0 / (1.0 - f64::from(p));
+        let mut out = x.clone();
+        for (r, row) in out
+            .data
+            .chunks_mut(x.ty.columns().max(1) as usize)
+            .enumerate()
+        {
+            let hash = match x.ty.rows {
+                Rows::Edges(set) | Rows::AllEdges(set) => {
+                    let (src, dst) = self.edges(set).list[r];
+                    edge_hash(key, src, dst)
+                }
+                _ => vertex_hash(key, r as u32),
+            };
+            for (c, value) in (0..).zip(row) {
+                let column = first + c / x.ty.width * head_step + c % x.ty.width;
+                *value = if keep(hash, column, p) {
+                    *value * scale
+                } else {
+                    0.0
+                };
+            }
+        }
+        out
+    }
+
+    /// The loss of logits; `grad(vertex, column, derivative)` is told every derivative.
+    fn loss(
+        &self,
+        loss: Loss,
+        logits: &Tensor,
+        mut grad: impl FnMut(usize, usize, f64),
+    ) -> Result<f64, EvalError> {
+        let (labels, train) = (&self.context.labels, &self.context.train);
+        let classes = logits.ty.width as usize;
+        let expected = match loss {
+            Loss::CrossEntropy => self.vertices,
+            Loss::BinaryCrossEntropy => self.vertices * classes,
+        };
+        self.check_count("labels", expected, labels.len())?;
+        let trained = train.iter().filter(|t| **t).count() as f64;
+        let mut total = 0.0;
+        for v in (0..self.vertices).filter(|v| train[*v]) {
+            let z = logits.row(v);
+            match loss {
+                Loss::CrossEntropy => {
+                    let label = labels[v];
+                    let target = usize::try_from(label).ok().filter(|t| *t < classes);
+                    let Some(target) = target else {
+                        let classes = logits.ty.width;
+                        return Err(EvalError::Label {
+                            vertex: v,
+                            label,
+                            classes,
+                        });
+                    };
+                    let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
+                    total += (sum.ln() + top - z[target]) / trained;
+                    for (c, z) in z.iter().enumerate() {
+                        let hit = f64::from(u8::from(c == target));
+                        grad(v, c, ((z - top).exp() / sum - hit) / trained);
+                    }
+                }
+                Loss::BinaryCrossEntropy => {
+                    let n = trained * classes as f64;
+                    for (c, z) in z.iter().enumerate() {
+                        let y = f64::from(labels[v * classes + c]);
+                        // max(z, 0) - z y + ln(1 + exp(-|z|)): no overflow for large |z|.
+                        total += (z.max(0.0) - z * y + (-z.abs()).exp().ln_1p()) / n;
+                        grad(v, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
+                    }
+                }
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// A tensor from a function of row, head and column.
+fn build(ty: Type, rows: usize, f: impl Fn(usize, usize, usize) -> f64) -> Tensor {
+    let mut data = Vec::with_capacity(rows * ty.columns() as usize);
+    for r in 0..rows {
+        for h in 0..ty.heads as usize {
+            data.extend((0..ty.width as usize).map(|c| f(r, h, c)));
+        }
+    }
+    Tensor::new(ty, rows, data)
+}
+
+fn matmul(op: &Op, ty: Type, rows: usize, a: &Tensor, b: &Tensor) -> Tensor {
+    let (m, n) = (a.ty.columns() as usize, b.ty.columns() as usize);
+    build(ty, rows, |r, h, c| {
+        let c = h * ty.width as usize + c;
+        match op {
+            Op::MatMulNT => (0..m).map(|k| a.data[r * m + k] * b.data[c * n + k]).sum(),
+            Op::MatMulTN => (0..a.rows)
+                .map(|k| a.data[k * m + r] * b.data[k * n + c])
+                .sum(),
+            _ => (0..m).map(|k| a.data[r * m + k] * b.data[k * n + c]).sum(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::graph::Graph;
+    use crate::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+    use crate::graph::op::{Input, Op, Slice};
+    use crate::kernel::Axis;
+    use crate::words::types::Type;
+
+    /// Dropped features, all of them or a rank's columns.
+    fn dropped(context: &EvalContext, slice: Option<Slice>) -> Tensor {
+        let mut graph = Graph::new(7);
+        let input = slice.map_or(Input::Features, Input::FeatureSlice);
+        let x = graph.add(Op::Input(input), &[], 0).unwrap();
+        let (p, site) = (0.5, 3.into());
+        let y = graph.add(Op::Dropout { p, site, slice }, &[x], 0).unwrap();
+        graph.results = vec![y];
+        evaluate(&graph, context).unwrap().remove(0)
+    }
+
+    #[test]
+    fn slices_of_features_drop_what_the_whole_drops() {
+        let rows = 9;
+        let numbers = (1..=rows * 7).map(|n| n as f64).collect();
+        let context = EvalContext {
+            indptr: vec![0; rows + 1],
+            indices: Vec::new(),
+            types: Vec::new(),
+            features: Tensor::new(Type::vertices(7), rows, numbers),
+            labels: vec![0; rows],
+            train: vec![true; rows],
+            params: Vec::new(),
+            dropout: Some(DropoutKey { seed: 5, epoch: 2 }),
+            histories: Vec::new(),
+            order: Vec::new(),
+            blocks: Vec::new(),
+        };
+        let whole = dropped(&context, None);
+        assert!(whole.data.contains(&0.0) && whole.data.iter().any(|x| *x > 0.0));
+        for ranks in [2, 3, 4, 9] {
+            for rank in 0..ranks {
+                let slice = Slice::new(Axis::Width, 7, ranks, rank);
+                let part = dropped(&context, Some(slice));
+                for r in 0..rows {
+                    for c in 0..slice.len {
+                        let expected = match c < slice.own {
+                            true => whole.at(r, 0, (slice.start + c) as usize),
+                            false => 0.0,
+                        };
+                        assert_eq!(part.row(r)[c as usize], expected, "{slice:?}");
+                    }
+                }
+            }
+        }
+    }
+}

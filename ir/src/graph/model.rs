@@ -1,0 +1,202 @@
+//! A checked model: its operator graph and how it is to be trained.
+
+use crate::graph::Graph;
+use crate::graph::op::Loss;
+use crate::workload::{GraphFacts, Workload};
+use serde::{Deserialize, Serialize};
+
+/// What [`crate::check::elaborate`] makes of a file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Model {
+    /// The model's name.
+    pub name: String,
+    /// The name of its data graph.
+    pub graph_name: String,
+    /// The operators; results are the loss and the logits.
+    pub graph: Graph,
+    /// The loss function.
+    pub loss: Loss,
+    /// Numeric and boolean parameters with their values (booleans as 0 and 1), in the order of
+    /// the text.
+    pub parameters: Vec<(String, f64)>,
+    /// How to train it.
+    pub train: TrainSettings,
+}
+
+impl Model {
+    /// A number that models with the same operators, loss and optimizer share; how long they are
+    /// trained and from which seed does not matter.
+    pub fn fingerprint(&self) -> u64 {
+        let parts = (
+            &self.graph,
+            self.loss,
+            &self.train.optimizer,
+            self.train.weight_decay,
+        );
+        // As it was before gradients could be clipped, where they are not.
+        let text = match self.train.clip_norm {
+            None => serde_json::to_string(&parts),
+            Some(clip) => serde_json::to_string(&(parts, clip)),
+        };
+        // Values of derived types without maps whose keys are no text: this does not fail.
+        let text = text.unwrap_or_default();
+        // FNV-1a, which is the same on every machine.
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+}
+
+/// The `train` block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainSettings {
+    /// How parameters are updated.
+    pub optimizer: Optimizer,
+    /// Weight decay of the parameters that do not have their own.
+    pub weight_decay: f64,
+    /// Where the gradient of all parameters together is longer (Euclidean norm, before weight decay is added),
+    /// it is scaled to this length; never if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Passes over the training vertices.
+    pub epochs: u32,
+    /// Stop after this many epochs without a better validation loss.
+    pub patience: Option<u32>,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// Relaxations that a plan may use.
+    pub allow: Vec<Relaxation>,
+}
+
+/// How parameters are updated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// Stochastic gradient descent; weight decay is added to the gradient.
+    Sgd {
+        /// Learning rate.
+        lr: f64,
+        /// Share of the last step that is taken again.
+        momentum: f64,
+    },
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
+    Adam {
+        /// Learning rate.
+        lr: f64,
+        /// Decay of the first moment.
+        beta1: f64,
+        /// Decay of the second moment.
+        beta2: f64,
+        /// Added to the root of the second moment.
+        eps: f64,
+    },
+    /// AdamW (Loshchilov and Hutter, 2019): weight decay apart from the gradient.
+    #[serde(rename = "adamw")]
+    AdamW {
+        /// Learning rate.
+        lr: f64,
+        /// Decay of the first moment.
+        beta1: f64,
+        /// Decay of the second moment.
+        beta2: f64,
+        /// Added to the root of the second moment.
+        eps: f64,
+    },
+}
+
+/// A change of the model or its gradients that a plan makes only if it is permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relaxation {
+    /// All transforms first, then all aggregations.
+    Decouple,
+    /// Embeddings or weights of earlier epochs.
+    Stale,
+    /// Sampled neighbours.
+    Sample,
+}
+
+/// Where the data graph of a model comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GraphSource {
+    /// A file: enough to train.
+    Data {
+        /// The name of the graph.
+        name: String,
+        /// The file as written, relative to the `.gir` file.
+        path: String,
+        /// How to read it.
+        options: DataOptions,
+    },
+    /// Statistics: enough to plan.
+    Statistics(Workload),
+}
+
+/// How a graph file is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataOptions {
+    /// Scale the features of each vertex to sum 1.
+    pub normalize_features: bool,
+    /// Take as features of a vertex its own column of an identity matrix, in place of those of the file.
+    pub identity_features: bool,
+}
+
+impl Default for TrainSettings {
+    fn default() -> Self {
+        Self {
+            optimizer: Optimizer::Adam {
+                lr: 0.01,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+            },
+            weight_decay: 0.0,
+            clip_norm: None,
+            epochs: 200,
+            patience: None,
+            seed: 0,
+            allow: Vec::new(),
+        }
+    }
+}
+
+impl Optimizer {
+    /// The learning rate.
+    pub fn learning_rate(&self) -> f64 {
+        match *self {
+            Self::Sgd { lr, .. } | Self::Adam { lr, .. } | Self::AdamW { lr, .. } => lr,
+        }
+    }
+}
+
+impl Relaxation {
+    /// Every relaxation.
+    pub const ALL: [Self; 3] = [Self::Decouple, Self::Stale, Self::Sample];
+
+    /// Its name in the language and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decouple => "decouple",
+            Self::Stale => "stale",
+            Self::Sample => "sample",
+        }
+    }
+}
+
+impl GraphSource {
+    /// The name of the graph.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Data { name, .. } => name,
+            Self::Statistics(workload) => &workload.name,
+        }
+    }
+
+    /// What is known without reading a file.
+    pub fn facts(&self) -> Option<GraphFacts> {
+        match self {
+            Self::Data { .. } => None,
+            Self::Statistics(w) => Some(w.facts()),
+        }
+    }
+}

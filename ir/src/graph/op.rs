@@ -1,0 +1,286 @@
+//! The operators of the IR, in one table.
+
+mod data;
+
+use crate::kernel::{Axis, End, Reduce};
+use crate::words::scalar::{Binary, Unary};
+use crate::words::types::{EdgeSet, Rows, Type};
+use serde::{Deserialize, Serialize};
+
+pub use data::{Clip, Copies, History, Input, Relations, Site};
+
+/// The loss functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Mean over the training vertices of `-log softmax(z)[label]`.
+    CrossEntropy,
+    /// Mean over training vertices and classes of the binary cross-entropy with logits.
+    BinaryCrossEntropy,
+}
+
+/// An operator. Operand types and results are checked by [`crate::graph::infer::infer`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// A value of the data graph.
+    Input(Input),
+    /// A trainable tensor; stacked if it belongs to a repeated layer.
+    Param(crate::graph::ParamId),
+    /// A number.
+    Const(f32),
+    /// One number for each iteration of a scan: `[n * [1 x 1]]`.
+    Table(Vec<f32>),
+    /// Argument `n` of a scan body.
+    Arg(u32),
+    /// A function of every element.
+    Unary(Unary),
+    /// A function of two tensors' elements, with broadcasting.
+    Binary(Binary),
+    /// Zeroes elements with probability `p`, scales the others by `1 / (1 - p)`; the draw is
+    /// keyed by site, epoch, iteration, row and column. Identity outside training.
+    Dropout {
+        /// Probability of dropping.
+        p: f32,
+        /// Which dropout of the model.
+        site: Site,
+        /// The slice that the operand is, if it is one; columns are those of the whole tensor.
+        slice: Option<Slice>,
+    },
+    /// Repeats single rows, heads and columns up to a type.
+    Broadcast(Type),
+    /// Vertex rows to edges: row of the source (`End::Src`) or of the destination.
+    Take(EdgeSet, End),
+    /// A vertex tensor of which edges see current or earlier rows: `[x, old, kept, history]`, `x` and `old` of
+    /// one type, `kept` and `history` of one. Only [`Op::Take`] with [`End::Src`] reads it: edges that
+    /// [`Input::Fresh`] names see rows of `x`, the others those of `old`, which is of `history` what `x`
+    /// is of `kept`, row by row. `kept` becomes `history` for later epochs. Edges pass on their gradient to
+    /// what they see: to `x`, or to the parameters in `old`.
+    Blend,
+    /// A vertex tensor, as it is, with what rows of other ranks have to do with copies of it; all that have the same
+    /// number are of one exchange.
+    Copies(Copies, u32),
+    /// What clipping the gradient of a vertex tensor is made of: on each rank that of its rows together has at most
+    /// this length (Frobenius).
+    Clip(Clip, f32),
+    /// Arc rows to vertices: reduces the edges that share an end.
+    Gather(EdgeSet, End, Reduce),
+    /// The mean over the edges into a vertex; 0 where there are none.
+    GatherMean(EdgeSet),
+    /// Softmax over the edges into a vertex, for every head and column.
+    EdgeSoftmax(EdgeSet),
+    /// The rows of a table that edges name by whole numbers: `[n x h x w] [E x 1] -> [E x h x w]`.
+    Pick,
+    /// For each row of a table of `n` the sum over the edges that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
+    PickSum(u32),
+    /// The head of each edge that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
+    PickHead,
+    /// Of `n` heads the one that each edge names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
+    PlaceHead(u32),
+    /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
+    MatMul,
+    /// `a . b^T`: `[n x a] [b x a] -> [n x b]`.
+    MatMulNT,
+    /// `a^T . b`: `[n x a] [n x b] -> [a x b]`, a sum over rows.
+    MatMulTN,
+    /// Heads and columns renamed: `heads * width` stays.
+    Reshape {
+        /// Heads of the result.
+        heads: u32,
+        /// Columns of a head of the result.
+        width: u32,
+    },
+    /// Columns of several tensors beside each other, head by head.
+    Concat,
+    /// Columns `start .. start + len` of every head.
+    SliceCols {
+        /// First column.
+        start: u32,
+        /// Number of columns.
+        len: u32,
+    },
+    /// Zero columns added before and after, in every head.
+    PadCols {
+        /// Zero columns before.
+        before: u32,
+        /// Zero columns after.
+        after: u32,
+    },
+    /// Rows `start .. start + len` of a matrix.
+    SliceRows {
+        /// First row.
+        start: u32,
+        /// Number of rows.
+        len: u32,
+    },
+    /// Zero rows added before and after a matrix.
+    PadRows {
+        /// Zero rows before.
+        before: u32,
+        /// Zero rows after.
+        after: u32,
+    },
+    /// Reduces the columns of each head, or the heads.
+    ReduceCols(Axis, Reduce),
+    /// Sum over all rows: `[n x h x w] -> [1 x h x w]`.
+    SumRows,
+    /// From one layout over the ranks to another; with [`Op::SumRanks`] the only operators whose
+    /// value on a rank depends on what other ranks hold.
+    Redistribute(Redistribute),
+    /// The sum over the ranks of what each of them has: `[n x C] -> [n x C]` of fixed rows.
+    SumRanks,
+    /// The loss of logits: `[V x C] -> [1 x 1]`.
+    Loss(Loss),
+    /// The derivative of the loss by the logits.
+    LossGrad(Loss),
+    /// A loop. Operands are `carries`, then `consts`, then `xs` (stacked by `count`);
+    /// the body's arguments are the same, `xs` unstacked, its results the carries, then
+    /// `ys`. Results are the last carries and the stacked `ys`.
+    Scan(Box<Scan>),
+    /// Result `n` of a scan.
+    Out(u32),
+}
+
+/// How a tensor moves from one layout to another. `V` stands for a rank's own rows, `all V` for
+/// the rows of every vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Redistribute {
+    /// Rows to columns: `[V x C] -> [all V x slice]` (NeutronTP's *split*).
+    Split(Slice),
+    /// Columns to rows: `[all V x slice] -> [V x C]` (NeutronTP's *gather*).
+    Join(Slice),
+    /// Rows to a copy of all rows on every rank: `[V x C] -> [all V x C]` (an all-gather).
+    Replicate,
+    /// Partial sums to the sum by rows: `[all V x C] -> [V x C]` (a reduce-scatter).
+    Reduce,
+    /// The own rows of what every rank has: `[all V x C] -> [V x C]`. Nothing is sent.
+    Own,
+}
+
+/// A rank's slice of the heads, or of the columns of every head.
+///
+/// Rank `r` of `M` has elements [`share`](crate::words::types::share)`(of, M, r)` of the axis. Where some ranks
+/// would have none, or some one and others two, the shorter slices end in one element that is 0 when it
+/// arrives and that nobody reads: a single element must not mean another program than several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slice {
+    /// The axis that is cut.
+    pub axis: Axis,
+    /// Elements of the axis on all ranks together.
+    pub of: u32,
+    /// First element of this rank.
+    pub start: u32,
+    /// Elements that are this rank's.
+    pub own: u32,
+    /// Elements on this rank, with what pads them.
+    pub len: u32,
+}
+
+impl Slice {
+    /// The slice of a rank.
+    pub fn new(axis: Axis, of: u32, ranks: u32, rank: u32) -> Self {
+        let share = crate::words::types::share(of, ranks, rank);
+        let own = share.len() as u32;
+        let len = match Self::padded(of, ranks) {
+            true => of.div_ceil(ranks.max(1)),
+            false => own,
+        };
+        Self {
+            axis,
+            of,
+            start: share.start,
+            own,
+            len: len.max(1),
+        }
+    }
+
+    /// Of a tensor whose slice has a type: the column (heads one after the other) of the slice's
+    /// first element, and the columns from one of its heads to the next.
+    pub fn columns(&self, ty: Type) -> (u32, u32) {
+        match self.axis {
+            Axis::Heads => (self.start * ty.width, ty.width),
+            Axis::Width => (self.start, self.of),
+        }
+    }
+
+    /// Whether some ranks compute an element that nobody reads.
+    pub fn padded(of: u32, ranks: u32) -> bool {
+        of < 2 * ranks && !of.is_multiple_of(ranks.max(1))
+    }
+
+    /// The type of the slice of a tensor of own rows.
+    pub fn cut(&self, ty: Type) -> Option<Type> {
+        self.swap(ty, self.of, self.len).map(|ty| Type {
+            rows: Rows::All,
+            ..ty
+        })
+    }
+
+    /// The type of the tensor of own rows of which a tensor is the slice.
+    pub fn whole(&self, ty: Type) -> Option<Type> {
+        self.swap(ty, self.len, self.of).map(|ty| Type {
+            rows: Rows::Vertices,
+            ..ty
+        })
+    }
+
+    fn swap(&self, mut ty: Type, from: u32, to: u32) -> Option<Type> {
+        let size = match self.axis {
+            Axis::Heads => &mut ty.heads,
+            Axis::Width => &mut ty.width,
+        };
+        if *size != from {
+            return None;
+        }
+        *size = to;
+        Some(ty)
+    }
+}
+
+impl Redistribute {
+    /// The type of the result, if the operand's fits.
+    pub fn result(&self, ty: Type) -> Option<Type> {
+        match (self, ty.rows, ty.stack) {
+            (Self::Split(slice), Rows::Vertices, 0) => slice.cut(ty),
+            (Self::Join(slice), Rows::All, 0) => slice.whole(ty),
+            (Self::Replicate, Rows::Vertices, 0) => Some(Type {
+                rows: Rows::All,
+                ..ty
+            }),
+            (Self::Reduce | Self::Own, Rows::All, 0) => Some(Type {
+                rows: Rows::Vertices,
+                ..ty
+            }),
+            _ => None,
+        }
+    }
+
+    /// The name in printed graphs, traces and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Split(_) => "split",
+            Self::Join(_) => "join",
+            Self::Replicate => "replicate",
+            Self::Reduce => "reduce-rows",
+            Self::Own => "own-rows",
+        }
+    }
+}
+
+/// A loop whose body is compiled once (in the sense of `jax.lax.scan`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Number of iterations.
+    pub count: u32,
+    /// Whether iterations run from last to first.
+    pub reverse: bool,
+    /// Values carried from one iteration to the next.
+    pub carries: u32,
+    /// Values that every iteration reads.
+    pub consts: u32,
+    /// Values of which iteration `i` reads element `i`.
+    pub xs: u32,
+    /// The body; its `params` are empty.
+    pub body: crate::graph::Graph,
+}

@@ -1,0 +1,108 @@
+//! Cleaning up: equal subexpressions, dead code and trivial identities.
+//!
+//! Every rewrite here is exact in floating point, up to the sign of a zero, so that it may
+//! always be applied.
+
+mod identity;
+mod trim;
+
+use crate::graph::op::{Op, Scan};
+use crate::graph::{Graph, Node, NodeId};
+use crate::words::types::Type;
+use std::collections::BTreeMap;
+
+/// Passes that are tried before giving up on a fixed point; three are usual.
+const MAX_PASSES: usize = 32;
+
+/// The same graph without equal subexpressions, dead code and trivial operators, inside
+/// scan bodies too. Arguments, parameters and results keep their order.
+///
+/// Deterministic; the graph has to be valid.
+pub fn simplify(graph: &Graph) -> Graph {
+    let mut graph = graph.pruned();
+    for _ in 0..MAX_PASSES {
+        let next = trim::trimmed(&Merger::merged(&graph)).pruned();
+        if next == graph {
+            break;
+        }
+        graph = next;
+    }
+    graph
+}
+
+/// Copies a graph node by node, leaving out what is already there.
+struct Merger {
+    out: Graph,
+    /// Nodes by operands.
+    seen: BTreeMap<Vec<NodeId>, Vec<NodeId>>,
+}
+
+/// What a node turns out to be.
+enum Identity {
+    /// Another node.
+    Node(NodeId),
+    /// Another operator on other operands, of the same type.
+    Op(Op, Vec<NodeId>),
+}
+
+impl Merger {
+    fn merged(graph: &Graph) -> Graph {
+        let mut merger = Self {
+            out: graph.clone_without_nodes(),
+            seen: BTreeMap::new(),
+        };
+        let mut new_id: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let inputs = node.inputs.iter().map(|i| new_id[i.0 as usize]).collect();
+            let op = match &node.op {
+                Op::Scan(scan) => {
+                    let body = simplify(&scan.body);
+                    Op::Scan(Box::new(Scan {
+                        body,
+                        ..(**scan).clone()
+                    }))
+                }
+                op => op.clone(),
+            };
+            new_id.push(merger.place(op, inputs, node.ty, node.scope));
+        }
+        merger.out.results = graph.results.iter().map(|r| new_id[r.0 as usize]).collect();
+        merger.out
+    }
+
+    /// The node that computes `op` on `inputs`, new or not.
+    fn place(&mut self, mut op: Op, mut inputs: Vec<NodeId>, ty: Type, scope: u32) -> NodeId {
+        loop {
+            match self.identity(&op, &inputs, ty) {
+                Some(Identity::Node(id)) => return id,
+                Some(Identity::Op(next, operands)) => (op, inputs) = (next, operands),
+                None => break,
+            }
+        }
+        let equal = self.seen.entry(inputs.clone()).or_default();
+        if let Some(id) = equal.iter().find(|id| same(&self.out.node(**id).op, &op)) {
+            return *id;
+        }
+        let id = NodeId(self.out.nodes.len() as u32);
+        equal.push(id);
+        self.out.nodes.push(Node {
+            op,
+            inputs,
+            ty,
+            scope,
+        });
+        id
+    }
+}
+
+/// Whether two operators compute the same from the same operands.
+fn same(a: &Op, b: &Op) -> bool {
+    match (a, b) {
+        // 0 and -0 are equal numbers but different constants.
+        (Op::Const(a), Op::Const(b)) => a.to_bits() == b.to_bits(),
+        (Op::Table(a), Op::Table(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+        }
+        _ => a == b,
+    }
+}

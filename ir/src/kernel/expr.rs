@@ -1,0 +1,66 @@
+//! Scalar expressions: what a kernel computes for one element.
+//!
+//! An [`Expr`] is a list of values in evaluation order; every operand refers to an
+//! earlier entry, so a value that is used twice is computed once.
+
+use crate::words::scalar::{Binary, Unary};
+use serde::{Deserialize, Serialize};
+
+/// Index of a value in an [`Expr`].
+pub type ValueId = u16;
+
+/// One scalar value of an [`Expr`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Value {
+    /// The current element of input `n` of the kernel.
+    Load(u16),
+    /// A constant.
+    Const(f32),
+    /// Run-time scalar `n` of the kernel (a learning rate, a loop-dependent constant).
+    Scalar(u16),
+    /// The result of the kernel's reduction; only valid in a `finish` expression.
+    Acc,
+    /// A function of one value.
+    Unary(Unary, ValueId),
+    /// A function of two values.
+    Binary(Binary, ValueId, ValueId),
+    /// A dropout factor: 0 or `1 / (1 - p)`, see [`crate::kernel::keep`].
+    Mask(u16),
+}
+
+/// A scalar expression; its value is that of the last entry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Expr {
+    /// Values in evaluation order.
+    pub values: Vec<Value>,
+}
+
+impl Expr {
+    /// An expression that is one value.
+    pub fn leaf(value: Value) -> Self {
+        Self {
+            values: vec![value],
+        }
+    }
+
+    /// Appends a value, or finds it if it is there already.
+    pub fn push(&mut self, value: Value) -> ValueId {
+        let found = self.values.iter().position(|v| *v == value);
+        found.unwrap_or_else(|| {
+            self.values.push(value);
+            self.values.len() - 1
+        }) as ValueId
+    }
+
+    /// The id of the result.
+    pub fn result(&self) -> ValueId {
+        (self.values.len() - 1) as ValueId
+    }
+
+    /// Whether this is nothing but the reduction's result.
+    pub fn is_acc(&self) -> bool {
+        self.values == [Value::Acc]
+    }
+}

@@ -1,0 +1,478 @@
+//! The bytes that a program sends, read off its instructions.
+
+mod host;
+
+pub use host::{move_words, moved};
+
+use crate::graph::op::{Redistribute, Slice};
+use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Returned, Skip};
+use crate::words::types::share;
+use std::ops::Range;
+
+/// Payload bytes sent by all ranks together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// By halo exchanges.
+    pub halo_exchange: u64,
+    /// By halo reductions.
+    pub halo_reduce: u64,
+    /// By all-reductions.
+    pub all_reduce: u64,
+    /// By splits, joins, replications and reductions of rows.
+    pub redistribute: u64,
+    /// Between the stages of a pipeline.
+    pub stage_message: u64,
+    /// By all instructions.
+    pub total_bytes: u64,
+}
+
+/// Who reads whose rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Own rows of each rank that others read, counted once for each of these.
+    pub rows: Vec<u64>,
+    /// Pairs of a rank and one that reads some of its rows.
+    pub pairs: u64,
+}
+
+impl Reads {
+    /// From the number of rows that each rank reads of one, for each rank.
+    pub fn of<'a>(readers: impl Iterator<Item = &'a [u64]>) -> Self {
+        let mut all = Self::default();
+        for rows in readers {
+            all.rows.push(rows.iter().sum());
+            all.pairs += rows.iter().filter(|rows| **rows > 0).count() as u64;
+        }
+        all
+    }
+
+    /// Rows that ranks read and do not own, all ranks together.
+    pub fn total(&self) -> u64 {
+        self.rows.iter().sum()
+    }
+}
+
+/// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `reads`
+/// and `sizes` are then. `sizes` has one entry a rank (none will do where nothing is
+/// redistributed). Of exchanges that may be left out these are the bytes of an epoch in the long run, or, where
+/// values decide, if nothing is.
+pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
+    let mut traffic = Traffic::default();
+    for instr in instrs {
+        traffic.add(one(instr, program, reads, sizes), 1);
+    }
+    traffic
+}
+
+/// Whether a block of rows is sent: of the exchange with these copies, in which iteration of the
+/// enclosing loop, and whose.
+pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
+
+/// Bytes by which what instructions send in one epoch is more (or less) than [`traffic`] says, where ranks may
+/// leave out their rows and `sent` says which of them do not.
+pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -> i64 {
+    let mut more = 0;
+    let mut add = |buffer, skip: &Skip, count| {
+        let row = row_bytes(program, buffer);
+        let mean = exchanged(reads.total() * row, Some(skip));
+        for iteration in 0..count {
+            let blocks = reads.rows.iter().zip(0..);
+            let blocks = blocks.filter(|(_, rank)| sent(skip, iteration, *rank));
+            let bytes: u64 = blocks.map(|(rows, _)| rows * row).sum();
+            more += bytes as i64 - mean as i64;
+        }
+    };
+    for_each_skip(instrs, &mut add);
+    for_each_returned(instrs, &mut |buffer, skip, count| {
+        add(buffer, &skip.of, count)
+    });
+    more
+}
+
+/// Visits the exchanges that may be left out, with the number of iterations in which they run.
+pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
+    for_each_whole(instrs, 1, &mut |instr, times| {
+        if let Instr::HaloExchange { buffer, skip } = instr {
+            skip.iter().for_each(|skip| visit(*buffer, skip, times));
+        }
+    });
+}
+
+/// Visits the ways back of what such exchanges bring, with the number of iterations in which they run.
+pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned, u32)) {
+    for_each_whole(instrs, 1, &mut |instr, times| {
+        if let Instr::HaloReduce { buffer, skip } = instr {
+            skip.iter().for_each(|skip| visit(*buffer, skip, times));
+        }
+    });
+}
+
+/// Visits instructions, those in halves once.
+fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u32)) {
+    for instr in instrs {
+        match instr {
+            Instr::Begin(transfer) => visit(&transfer.what, times),
+            Instr::Finish(_) => {}
+            Instr::Repeat { count, body, .. } => for_each_whole(body, times * count, visit),
+            other => visit(other, times),
+        }
+    }
+}
+
+/// Of the bytes of an exchange, those of an epoch in the long run.
+fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
+    bytes.div_ceil(skip.map_or(1, |skip| skip.rule.period()))
+}
+
+/// Floats that are worth a message of their own in an all-reduction: sending and waking cost
+/// more than so many additions.
+const CHUNK: u64 = 4096;
+
+/// The floats of an all-reduced message of `floats` that a rank sums for all; of a short
+/// message the first ranks sum `CHUNK` floats each, the others none, so that a thousand
+/// ranks do not send each other a million messages of a few floats. Chunks lie one after
+/// the other, and those that are not empty differ by at most one float.
+pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
+    let owners = floats.div_ceil(CHUNK).clamp(1, u64::from(ranks.max(1)));
+    let rank = u64::from(rank).min(owners);
+    let (size, longer) = (floats / owners, floats % owners);
+    let begin = |rank: u64| rank * size + rank.min(longer);
+    begin(rank)..begin((rank + 1).min(owners))
+}
+
+/// Floats of an all-reduced message: its buffers with all their slots, one after the other.
+pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
+    buffers
+        .iter()
+        .map(|&b| program.buffer(b).words(&RankSizes::default()))
+        .fold(0, u64::saturating_add)
+}
+
+/// Floats that rank `from` sends to rank `to` in a redistribution of a tensor of `heads x width`
+/// columns by rows.
+pub fn redistribute_floats(
+    how: Redistribute,
+    (heads, width): (u32, u32),
+    ranks: u32,
+    sizes: &[RankSizes],
+    (from, to): (u32, u32),
+) -> u64 {
+    let rows = |rank: u32| sizes.get(rank as usize).map_or(0, |s| s.inner);
+    let all = u64::from(heads) * u64::from(width);
+    let slice = |slice: Slice, rank: u32| {
+        share(slice.of, ranks, rank).len() as u64 * (all / u64::from(slice.of.max(1)))
+    };
+    match how {
+        _ if from == to => 0,
+        Redistribute::Own => 0,
+        Redistribute::Split(s) => rows(from) * slice(s, to),
+        Redistribute::Join(s) => rows(to) * slice(s, from),
+        Redistribute::Replicate => rows(from) * all,
+        Redistribute::Reduce => rows(to) * all,
+    }
+}
+
+/// Floats that all ranks together send in a redistribution.
+pub fn redistribute_total(
+    how: Redistribute,
+    (heads, width): (u32, u32),
+    ranks: u32,
+    sizes: &[RankSizes],
+) -> u64 {
+    let vertices: u64 = sizes.iter().map(|s| s.inner).sum();
+    let all = u64::from(heads) * u64::from(width);
+    match how {
+        Redistribute::Split(slice) | Redistribute::Join(slice) => {
+            let each = all / u64::from(slice.of.max(1));
+            let of_rank = |rank: u32| share(slice.of, ranks, rank).len() as u64 * each;
+            let others = |s: &RankSizes| vertices - s.inner;
+            let ranks = (0..ranks).zip(sizes);
+            ranks.map(|(rank, s)| of_rank(rank) * others(s)).sum()
+        }
+        Redistribute::Replicate | Redistribute::Reduce => {
+            u64::from(ranks.saturating_sub(1)) * vertices * all
+        }
+        Redistribute::Own => 0,
+    }
+}
+
+/// Bytes of a row of a buffer.
+fn row_bytes(program: &Program, at: Ref) -> u64 {
+    let buffer = program.buffer(at.buffer);
+    u64::from(buffer.columns) * buffer.storage.bytes()
+}
+
+fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
+    let mut traffic = Traffic::default();
+    let rows = reads.total();
+    match instr {
+        Instr::HaloExchange { buffer, skip } => {
+            let bytes = rows * row_bytes(program, *buffer);
+            // Everyone who has a block says to its readers what it does with it.
+            let flags = skip.map_or(0, |skip| skip.rule.flags());
+            traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * reads.pairs;
+        }
+        Instr::HaloReduce { buffer, skip } => {
+            let bytes = rows * row_bytes(program, *buffer);
+            traffic.halo_reduce = exchanged(bytes, skip.as_ref().map(|skip| &skip.of));
+        }
+        Instr::AllReduce { buffers } => {
+            // Every chunk goes from each rank to its owner, and its sum from there to each rank.
+            let group = program
+                .pipeline
+                .map_or(program.ranks, |p| p.width(program.ranks));
+            let others = u64::from(group.saturating_sub(1));
+            traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
+        }
+        Instr::Redistribute {
+            how,
+            to,
+            heads,
+            width,
+            moved,
+            ..
+        } => {
+            // How many rows are in a chunk does not matter here: all chunks together have all of them.
+            let share = |s: &RankSizes| RankSizes {
+                inner: moved.chunk().map_or(s.inner, |chunk| chunk.share(s.inner)),
+                ..*s
+            };
+            let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
+            let shape = (*heads, *width);
+            let elements = redistribute_total(*how, shape, program.ranks, &sizes);
+            traffic.redistribute = elements * program.buffer(to.buffer).storage.bytes();
+        }
+        Instr::Begin(transfer) => return one(&transfer.what, program, reads, sizes),
+        Instr::Send(stage_message) => {
+            let (row, fixed) = stage_message.words(program);
+            let own: u64 = sizes.iter().map(|s| s.inner).sum();
+            traffic.stage_message = (own * row + fixed * sizes.len() as u64) * 4;
+        }
+        // All chunks together have all rows.
+        Instr::Chunks { body, .. } => {
+            for instr in body {
+                traffic.add(one(instr, program, reads, sizes), 1);
+            }
+            return traffic;
+        }
+        Instr::Repeat { count, body, .. } => {
+            for instr in body {
+                traffic.add(one(instr, program, reads, sizes), u64::from(*count));
+            }
+            return traffic;
+        }
+        Instr::Finish(_)
+        | Instr::Receive(_)
+        | Instr::Remember { .. }
+        | Instr::Move { .. }
+        | Instr::Launch(_)
+        | Instr::MatMul { .. }
+        | Instr::SparseMatMul { .. }
+        | Instr::SparseDropout { .. }
+        | Instr::Densify { .. }
+        | Instr::Loss { .. }
+        | Instr::Metrics { .. } => {}
+    }
+    let rows =
+        traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.stage_message;
+    traffic.total_bytes = rows.saturating_add(traffic.all_reduce);
+    traffic
+}
+
+impl Traffic {
+    /// Adds what others send.
+    pub fn include(&mut self, other: Self) {
+        self.add(other, 1);
+    }
+
+    fn add(&mut self, other: Self, times: u64) {
+        self.halo_exchange += times * other.halo_exchange;
+        self.halo_reduce += times * other.halo_reduce;
+        self.redistribute += times * other.redistribute;
+        self.stage_message += times * other.stage_message;
+        self.all_reduce = other
+            .all_reduce
+            .saturating_mul(times)
+            .saturating_add(self.all_reduce);
+        self.total_bytes = other
+            .total_bytes
+            .saturating_mul(times)
+            .saturating_add(self.total_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Buffer, Extent, Ref, Role};
+
+    #[test]
+    fn chunks_cover_a_message_evenly() {
+        let lengths = (0..20)
+            .chain(CHUNK - 2..CHUNK + 2)
+            .chain(7 * CHUNK..7 * CHUNK + 9);
+        for floats in lengths {
+            for ranks in 1..7 {
+                let chunks: Vec<_> = (0..ranks).map(|r| chunk(floats, ranks, r)).collect();
+                assert_eq!(
+                    (chunks[0].start, chunks[ranks as usize - 1].end),
+                    (0, floats)
+                );
+                assert!(chunks.windows(2).all(|w| w[0].end == w[1].start));
+                let sizes = chunks.iter().map(|c| c.end - c.start);
+                let filled = sizes.clone().filter(|&size| size > 0);
+                let least = filled.clone().min().unwrap_or(0);
+                assert!(filled.clone().all(|size| size <= least + 1));
+                let owners = floats.div_ceil(CHUNK).min(u64::from(ranks));
+                assert_eq!(filled.count() as u64, owners);
+                assert!(sizes.clone().take(owners as usize).all(|size| size > 0));
+            }
+        }
+    }
+
+    #[test]
+    fn totals_are_sums_over_pairs() {
+        use crate::kernel::Axis;
+        let rows = [5, 0, 7, 4];
+        let sizes = rows.map(|inner| RankSizes {
+            inner,
+            ..RankSizes::default()
+        });
+        for (axis, of) in [(Axis::Heads, 3), (Axis::Width, 10)] {
+            let slice = Slice::new(axis, of, 4, 0);
+            for how in [
+                Redistribute::Split(slice),
+                Redistribute::Join(slice),
+                Redistribute::Replicate,
+                Redistribute::Reduce,
+                Redistribute::Own,
+            ] {
+                let pairs = (0..4).flat_map(|i| (0..4).map(move |j| (i, j)));
+                let floats = |pair| redistribute_floats(how, (3, 10), 4, &sizes, pair);
+                let total = redistribute_total(how, (3, 10), 4, &sizes);
+                assert_eq!(pairs.map(floats).sum::<u64>(), total, "{how:?}");
+            }
+        }
+        // 16 rows, each rank keeps its own share: the closed form if all divides.
+        let even = [RankSizes {
+            inner: 4,
+            ..RankSizes::default()
+        }; 4];
+        let split = Redistribute::Split(Slice::new(Axis::Width, 8, 4, 1));
+        assert_eq!(redistribute_total(split, (1, 8), 4, &even), 3 * 16 * 8 / 4);
+    }
+
+    #[test]
+    fn loops_multiply() {
+        let buffer = |extent, columns, slots| Buffer {
+            name: String::new(),
+            extent,
+            columns,
+            slots,
+            role: Role::Temp,
+            storage: Default::default(),
+        };
+        let program = Program {
+            ranks: 2,
+            buffers: vec![buffer(Extent::Local, 5, 1), buffer(Extent::Fixed(3), 4, 2)],
+            ..Program::default()
+        };
+        let local = Ref::first(BufferId(0));
+        let body = vec![
+            Instr::HaloExchange {
+                buffer: local,
+                skip: None,
+            },
+            Instr::HaloReduce {
+                buffer: local,
+                skip: None,
+            },
+        ];
+        let instrs = [
+            Instr::HaloExchange {
+                buffer: local,
+                skip: None,
+            },
+            Instr::Repeat {
+                count: 7,
+                reverse: true,
+                body,
+            },
+            Instr::AllReduce {
+                buffers: vec![BufferId(1)],
+            },
+        ];
+        let reads = Reads::of([&[0, 3][..]].into_iter());
+        let traffic = traffic(&instrs, &program, &reads, &[]);
+        assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
+        assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
+        assert_eq!(traffic.all_reduce, 2 * 24 * 4);
+        assert_eq!(traffic.total_bytes, (15 * 15 + 48) * 4);
+    }
+
+    /// Two ranks of 3 and 1 rows, an exchange in a loop of 5: rank 0's 3 rows are sent in even epochs.
+    #[test]
+    fn what_is_left_out_is_known_epoch_by_epoch() {
+        use crate::program::Skip;
+        let buffer = |extent, slots, role| Buffer {
+            name: String::new(),
+            extent,
+            columns: 2,
+            slots,
+            role,
+            storage: Default::default(),
+        };
+        let program = Program {
+            ranks: 2,
+            buffers: vec![
+                buffer(Extent::Local, 1, Role::Temp),
+                buffer(Extent::Halo, 5, Role::History(0)),
+            ],
+            ..Program::default()
+        };
+        let reads = Reads::of([&[0, 3][..], &[1, 0][..]].into_iter());
+        assert_eq!((reads.total(), reads.pairs), (4, 2));
+        let bytes = |text: &str, epoch: u64, back: bool| {
+            let skip = Skip {
+                rule: text.parse().unwrap(),
+                copies: Ref::first(BufferId(1)),
+            };
+            let mut body = vec![Instr::HaloExchange {
+                buffer: Ref::first(BufferId(0)),
+                skip: Some(skip),
+            }];
+            if back {
+                let of = skip;
+                body.push(Instr::HaloReduce {
+                    buffer: Ref::first(BufferId(0)),
+                    skip: Some(Returned { of, left: None }),
+                });
+            }
+            let step = [Instr::Repeat {
+                count: 5,
+                reverse: false,
+                body,
+            }];
+            let mean = traffic(&step, &program, &reads, &[]).total_bytes;
+            let sent = |skip: &Skip, _, rank| skip.rule.decided(epoch, rank) != Some(false);
+            (mean, mean as i64 + beyond(&step, &program, &reads, &sent))
+        };
+        assert_eq!(
+            [0, 1, 2].map(|e| bytes("fixed:1", e, false)),
+            [(80, 160), (80, 0), (80, 160)]
+        );
+        assert_eq!(
+            [0, 1, 2].map(|e| bytes("adaptive:1", e, false)),
+            [(80, 160), (80, 40), (80, 120)]
+        );
+        // Rows go back as they came, without a word about it.
+        assert_eq!(bytes("adaptive:1", 1, true), (160, 80));
+        assert_eq!(bytes("gap:0.1", 1, true), (360, 360));
+        assert_eq!(bytes("fixed:0", 7, false), (160, 160));
+        // One float each way in each iteration.
+        assert_eq!(
+            [0, 1].map(|e| bytes("gap:0.1", e, false)),
+            [(200, 200), (200, 200)]
+        );
+    }
+}

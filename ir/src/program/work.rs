@@ -1,0 +1,433 @@
+//! What one instruction costs a rank: floating-point operations and bytes, counted from its
+//! specification.
+//!
+//! Bytes are those that the loop nest asks for: a row that is gathered once for every edge
+//! counts once for every edge, whatever a cache makes of it; how far a device stays behind its
+//! peak bandwidth for such traffic is the calibration's business. Fused values are not
+//! counted. A fused multiply-add counts two operations, exponentials and dropout draws
+//! [`TRANSCENDENTAL`].
+
+mod class;
+mod counts;
+mod demand;
+mod strips;
+
+pub use class::KernelClass;
+pub use counts::Counts;
+use counts::{Counted, loads};
+pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
+pub use strips::strips;
+
+use crate::graph::op::Loss;
+use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
+use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
+use crate::words::units::{Bytes, Flops};
+
+/// Operations that an exponential, a logarithm or a dropout draw counts.
+pub const TRANSCENDENTAL: f64 = 8.0;
+/// Bytes of a float.
+const FLOAT: u64 = 4;
+/// Bytes of a vertex or edge index.
+const INDEX: u64 = 4;
+/// Bytes of a row offset.
+const OFFSET: u64 = 8;
+
+/// The cost of one instruction on one rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Which efficiency applies.
+    pub class: KernelClass,
+    /// Floating-point operations.
+    pub flops: Flops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+}
+
+/// The cost of an instruction on a rank of the given sizes; `None` for loops and for
+/// instructions that communicate.
+pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
+    Counts::of(program, instr).work(sizes)
+}
+
+fn counted(
+    Counts {
+        program,
+        instr,
+        kernel,
+    }: &Counts,
+    sizes: &RankSizes,
+) -> Option<Work> {
+    let sizes = &launched(instr, sizes);
+    let counted = match instr {
+        Instr::Launch(launch) => launch_work(kernel.as_ref()?, launch, sizes),
+        Instr::MatMul {
+            product,
+            a,
+            b,
+            out,
+            rows,
+            inner,
+            columns,
+            finish,
+            ..
+        } => {
+            let (rows, inner, columns) =
+                (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
+            let (right, result) = match product {
+                Product::Nn | Product::Nt => (inner * columns, rows * columns),
+                Product::Tn => (rows * columns, inner * columns),
+            };
+            let mut total = Work {
+                class: KernelClass::Gemm,
+                flops: Flops(2.0 * rows as f64 * inner as f64 * columns as f64),
+                read: Bytes(rows * inner * element(program, a.at) + right * element(program, b.at)),
+                written: Bytes(result * element(program, out.at)),
+            };
+            if let (Some(launch), Some(kernel)) = (finish, kernel) {
+                add_finish(&mut total, kernel, launch, [a, b, out], sizes);
+            }
+            total
+        }
+        Instr::SparseMatMul {
+            values,
+            inner,
+            columns,
+            product,
+            b,
+            out,
+        } => {
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            let columns = u64::from(*columns);
+            let (rows, result) = match product {
+                Product::Tn => (u64::from(*inner), u64::from(*inner)),
+                Product::Nn | Product::Nt => (rows, rows),
+            };
+            Work {
+                class: KernelClass::SparseGemm,
+                flops: Flops(2.0 * nonzeros as f64 * columns as f64),
+                read: Bytes(
+                    (rows + 1) * OFFSET
+                        + nonzeros * (INDEX + FLOAT + columns * element(program, b.at)),
+                ),
+                written: Bytes(result * columns * element(program, out.at)),
+            }
+        }
+        Instr::SparseDropout { values, .. } => {
+            let (_, nonzeros) = stored(program, *values, sizes);
+            Work {
+                class: KernelClass::Copy,
+                flops: Flops(nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
+                read: Bytes(nonzeros * (FLOAT + INDEX)),
+                written: Bytes(nonzeros * FLOAT),
+            }
+        }
+        Instr::Densify { values, out } => {
+            let (rows, nonzeros) = stored(program, *values, sizes);
+            let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
+            copy(read, program.buffer(out.buffer).slot_bytes(sizes))
+        }
+        Instr::Loss {
+            loss,
+            out,
+            grad,
+            classes,
+            ..
+        } => {
+            let logits = sizes.inner * u64::from(*classes);
+            let grad_floats = if grad.is_some() { logits } else { 0 };
+            Work {
+                class: KernelClass::Loss,
+                flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
+                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
+                written: Bytes((grad_floats + u64::from(out.is_some())) * FLOAT),
+            }
+        }
+        Instr::Metrics { loss, classes, .. } => {
+            let logits = sizes.inner * u64::from(*classes);
+            Work {
+                class: KernelClass::Loss,
+                flops: Flops(logits as f64),
+                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
+                written: Bytes(u64::from(crate::program::METRICS) * FLOAT),
+            }
+        }
+        Instr::HaloExchange { .. }
+        | Instr::HaloReduce { .. }
+        | Instr::AllReduce { .. }
+        | Instr::Redistribute { .. }
+        | Instr::Begin(_)
+        | Instr::Finish(_)
+        | Instr::Send(_)
+        | Instr::Receive(_)
+        | Instr::Chunks { .. }
+        | Instr::Move { .. }
+        | Instr::Repeat { .. } => return None,
+        Instr::Remember { from, history } => {
+            let of = |at: &Ref| program.buffer(at.buffer).slot_bytes(sizes);
+            let bytes = of(from).min(of(history));
+            copy(bytes, bytes)
+        }
+    };
+    Some(counted)
+}
+
+/// Bytes of an element of a buffer.
+fn element(program: &Program, at: Ref) -> u64 {
+    program.buffer(at.buffer).storage.bytes()
+}
+
+fn copy(read: u64, written: u64) -> Work {
+    Work {
+        class: KernelClass::Copy,
+        flops: Flops(0.0),
+        read: Bytes(read),
+        written: Bytes(written),
+    }
+}
+
+/// Rows and non-zeros of the sparse features whose values a buffer holds.
+fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
+    let rows = sizes.rows(program.sparse_rows(values));
+    (rows, program.buffer(values.buffer).slot_elements(sizes))
+}
+
+/// The sizes that an instruction works on: those of a chunk where it runs over one.
+fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
+    match instr.chunk() {
+        Some(chunk) => chunk.sizes(sizes),
+        None => *sizes,
+    }
+}
+
+/// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).
+fn labels(loss: Loss, vertices: u64, classes: u32) -> u64 {
+    let per_vertex = match loss {
+        Loss::CrossEntropy => INDEX,
+        Loss::BinaryCrossEntropy => u64::from(classes) * FLOAT,
+    };
+    vertices * (per_vertex + 1)
+}
+
+/// Adds what a fused element-wise kernel reads and writes besides the product's own matrices.
+fn add_finish(
+    total: &mut Work,
+    counted: &Counted,
+    launch: &Launch,
+    fused: [&Matrix; 3],
+    sizes: &RankSizes,
+) {
+    let kernel = counted.kernel;
+    let result = fused[2].at;
+    let nest = Nest::new(kernel, launch.rows, sizes);
+    let loads = counted.loads.iter();
+    let read = loads
+        .filter(|n| launch.inputs.get(**n as usize) != Some(&result))
+        .map(|n| nest.load_bytes(kernel, *n))
+        .sum::<u64>();
+    let outputs = kernel.outputs.iter().zip(&launch.outputs);
+    let written: u64 = outputs
+        .filter(|(_, at): &(_, &Ref)| **at != result)
+        .map(|(o, _)| nest.rows * distinct(kernel, o) * o.storage.bytes())
+        .sum();
+    total.flops += nest.flops(counted);
+    total.read += Bytes(read);
+    total.written += Bytes(written);
+}
+
+fn launch_work(counted: &Counted, launch: &Launch, sizes: &RankSizes) -> Work {
+    let Counted { kernel, loads, .. } = counted;
+    let nest = Nest::new(kernel, launch.rows, sizes);
+    let read: u64 = loads.iter().map(|n| nest.load_bytes(kernel, *n)).sum();
+    let written: u64 = kernel
+        .outputs
+        .iter()
+        .map(|o| nest.output_bytes(kernel, o))
+        .sum();
+    // The softmax is written, then read and written again to be divided by the sum.
+    let (again, class) = match &kernel.body {
+        Body::EdgeSoftmax { .. } => (written, KernelClass::EdgeSoftmax),
+        Body::Gather { to: End::Dst, .. } => (0, KernelClass::Spmm),
+        Body::Gather { to: End::Src, .. } => (0, KernelClass::SpmmT),
+        Body::Map {
+            over: Over::Rows, ..
+        } => (0, KernelClass::Map),
+        Body::Map {
+            over: Over::Edges(_),
+            ..
+        }
+        | Body::RowReduce {
+            over: Over::Edges(_),
+            ..
+        } => (0, KernelClass::Edges),
+        Body::RowReduce { .. } | Body::ColReduce { .. } | Body::TypeSum { .. } => {
+            (0, KernelClass::Reduce)
+        }
+    };
+    Work {
+        class,
+        flops: nest.flops(counted),
+        read: Bytes(read + again + nest.structure_bytes(kernel, loads)),
+        written: Bytes(written + again),
+    }
+}
+
+/// How often the parts of a kernel's loop nest run.
+struct Nest {
+    /// Rows of the outer loop (vertices for kernels over edges).
+    rows: u64,
+    /// Edges walked, self loops included (their indices are stored too); 0 for kernels over rows.
+    edges: u64,
+}
+
+impl Nest {
+    fn new(kernel: &Kernel, rows: Extent, sizes: &RankSizes) -> Self {
+        let set = kernel.body.edge_set();
+        let edges = set.map_or(0, |set| sizes.rows(rows.edges(set)));
+        Self {
+            rows: sizes.rows(rows),
+            edges,
+        }
+    }
+
+    /// How often a `Row` operand is read or written.
+    fn row_count(&self, kernel: &Kernel) -> u64 {
+        match &kernel.body {
+            Body::Gather { .. } => self.rows,
+            body if body.edge_set().is_some() => self.edges,
+            _ => self.rows,
+        }
+    }
+
+    /// Bytes that input `n` of the kernel is read for.
+    fn load_bytes(&self, kernel: &Kernel, n: u16) -> u64 {
+        let Some(operand) = kernel.inputs.get(n as usize) else {
+            return 0;
+        };
+        let bytes = distinct(kernel, operand) * operand.storage.bytes();
+        // The vertex that edges are grouped by is read once for all of its edges.
+        let grouped = match &kernel.body {
+            Body::Gather { to, .. } => *to,
+            _ => End::Dst,
+        };
+        // All of a table is read once; from a vertex's own row one place for each edge.
+        if let Some(picked) = operand.picked {
+            return match operand.at {
+                At::One => bytes * u64::from(picked.count),
+                _ => bytes * self.edges,
+            };
+        }
+        let times = match operand.at {
+            At::Row => self.row_count(kernel),
+            At::One => 1,
+            At::Edge => self.edges,
+            At::Src if grouped == End::Src => self.rows,
+            At::Dst if grouped == End::Dst => self.rows,
+            At::Src | At::Dst => self.edges,
+            At::List => return self.rows * (bytes + INDEX),
+        };
+        times * bytes
+    }
+
+    /// Bytes written for an output.
+    fn output_bytes(&self, kernel: &Kernel, operand: &Operand) -> u64 {
+        if let Some(picked) = operand.picked {
+            // Zeros at all places of a row, then a sum that each edge reads and writes.
+            let row = distinct(kernel, operand) * operand.storage.bytes();
+            return (self.rows * u64::from(picked.count) + 2 * self.edges) * row;
+        }
+        let rows = match &kernel.body {
+            Body::ColReduce { .. } => 1,
+            Body::TypeSum { types, .. } => u64::from(*types),
+            _ => self.row_count(kernel),
+        };
+        let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
+        let floats = match &kernel.body {
+            Body::RowReduce {
+                axis: Axis::Width, ..
+            } => heads,
+            Body::RowReduce {
+                axis: Axis::Heads, ..
+            } => width,
+            Body::EdgeSoftmax { .. } => heads,
+            _ => distinct(kernel, operand),
+        };
+        rows * floats * operand.storage.bytes()
+    }
+
+    /// Bytes of offsets, indices and permutation that walking the edges reads.
+    fn structure_bytes(&self, kernel: &Kernel, loads: &[u16]) -> u64 {
+        if kernel.body.edge_set().is_none() {
+            return 0;
+        }
+        let reads = |at: At| {
+            let loaded = loads.iter().filter_map(|n| kernel.inputs.get(*n as usize));
+            loaded.into_iter().any(|o| o.at == at) || kernel.masks.iter().any(|m| m.at == at)
+        };
+        let offsets = (self.rows + 1) * OFFSET;
+        match &kernel.body {
+            Body::Gather { to, .. } => {
+                let permuted = *to == End::Src && reads(At::Edge);
+                offsets + self.edges * INDEX * (1 + u64::from(permuted))
+            }
+            // The edges of a type are listed.
+            Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.edges * INDEX,
+            Body::EdgeSoftmax { .. } => {
+                offsets
+                    + if reads(At::Src) {
+                        self.edges * INDEX
+                    } else {
+                        0
+                    }
+            }
+            _ if reads(At::Src) => offsets + self.edges * INDEX,
+            _ if reads(At::Dst) => offsets,
+            _ => 0,
+        }
+    }
+
+    fn flops(&self, counted: &Counted) -> Flops {
+        let kernel = counted.kernel;
+        let (heads, width) = (kernel.heads as f64, kernel.width as f64);
+        let (rows, edges) = (self.rows as f64, self.edges as f64);
+        let inner = self.row_count(kernel) as f64;
+        let count = match &kernel.body {
+            Body::Map { .. } => inner * heads * width * counted.inner,
+            Body::Gather { .. } => {
+                heads * width * (edges * (counted.inner + 1.0) + rows * counted.finish)
+            }
+            Body::RowReduce { axis, .. } => {
+                let kept = match axis {
+                    Axis::Width => heads,
+                    Axis::Heads => width,
+                };
+                inner * (heads * width * (counted.inner + 1.0) + kept * counted.finish)
+            }
+            Body::ColReduce { .. } | Body::TypeSum { .. } => {
+                inner * heads * width * (counted.inner + 1.0)
+            }
+            // maximum, difference, exponential, sum, quotient
+            Body::EdgeSoftmax { .. } => edges * heads * (counted.inner + 4.0 + TRANSCENDENTAL),
+        };
+        Flops(count)
+    }
+}
+
+/// Different floats of one row that an operand's steps reach.
+fn distinct(kernel: &Kernel, operand: &Operand) -> u64 {
+    let heads = if operand.head_step == 0 {
+        1
+    } else {
+        u64::from(kernel.heads)
+    };
+    let width = if operand.column_step == 0 {
+        1
+    } else {
+        u64::from(kernel.width)
+    };
+    heads * width
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What there is to count of an instruction before the sizes of a rank are known.
+
+use super::{TRANSCENDENTAL, Work, counted};
+use crate::kernel::expr::{Expr, Value};
+use crate::kernel::{Body, Kernel};
+use crate::program::{Instr, Program, RankSizes};
+use crate::words::scalar::{Binary, Unary};
+
+/// An instruction, with what is to count of it whatever the sizes of the rank that runs it.
+#[derive(Clone, Debug)]
+pub struct Counts<'a> {
+    pub(super) program: &'a Program,
+    pub(super) instr: &'a Instr,
+    pub(super) kernel: Option<Counted<'a>>,
+}
+
+impl<'a> Counts<'a> {
+    /// Looks through the expressions of the kernel of an instruction, if it has one.
+    pub fn of(program: &'a Program, instr: &'a Instr) -> Self {
+        let launch = match instr {
+            Instr::Launch(launch) => Some(launch),
+            Instr::MatMul { finish, .. } => finish.as_ref(),
+            _ => None,
+        };
+        Self {
+            program,
+            instr,
+            kernel: launch.map(|launch| Counted::of(program.kernel(launch.kernel))),
+        }
+    }
+
+    /// The instruction.
+    pub fn instr(&self) -> &'a Instr {
+        self.instr
+    }
+
+    /// The cost on a rank of the given sizes, as [`work`](super::work).
+    pub fn work(&self, sizes: &RankSizes) -> Option<Work> {
+        counted(self, sizes)
+    }
+}
+
+/// A kernel with its loads and operations.
+#[derive(Clone, Debug)]
+pub(super) struct Counted<'a> {
+    pub kernel: &'a Kernel,
+    /// The inputs that it loads.
+    pub loads: Vec<u16>,
+    /// Operations of the expressions inside of the inner loop, each evaluated once.
+    pub inner: f64,
+    /// Those of what follows the inner loop.
+    pub finish: f64,
+}
+
+impl<'a> Counted<'a> {
+    fn of(kernel: &'a Kernel) -> Self {
+        let (inner, finish) = match &kernel.body {
+            Body::Map { values, .. } => (values.iter().map(operations).sum(), 0.0),
+            Body::Gather { value, finish, .. } | Body::RowReduce { value, finish, .. } => {
+                (operations(value), operations(finish))
+            }
+            Body::ColReduce { value, .. }
+            | Body::TypeSum { value, .. }
+            | Body::EdgeSoftmax { value, .. } => (operations(value), 0.0),
+        };
+        Self {
+            kernel,
+            loads: loads(kernel),
+            inner,
+            finish,
+        }
+    }
+}
+
+/// The inputs that a kernel's expressions load, each once, ascending.
+pub(super) fn loads(kernel: &Kernel) -> Vec<u16> {
+    let values = kernel.body.exprs().into_iter().flat_map(|e| &e.values);
+    let mut found: Vec<u16> = values
+        .filter_map(|v| match v {
+            Value::Load(n) => Some(*n),
+            _ => None,
+        })
+        .collect();
+    let picked = found
+        .iter()
+        .filter_map(|n| kernel.inputs.get(*n as usize)?.picked);
+    let by: Vec<u16> = picked.map(|picked| picked.by).collect();
+    found.extend(by);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Operations for one evaluation of an expression.
+fn operations(expr: &Expr) -> f64 {
+    expr.values
+        .iter()
+        .map(|value| match value {
+            Value::Load(_) | Value::Const(_) | Value::Scalar(_) | Value::Acc => 0.0,
+            Value::Mask(_) => TRANSCENDENTAL,
+            Value::Unary(op, _) => match op {
+                Unary::Elu
+                | Unary::EluStep
+                | Unary::Exp
+                | Unary::Log
+                | Unary::Sigmoid
+                | Unary::Tanh => TRANSCENDENTAL,
+                Unary::Neg
+                | Unary::Relu
+                | Unary::Step
+                | Unary::LeakyRelu(_)
+                | Unary::LeakyStep(_)
+                | Unary::Sqrt
+                | Unary::Rsqrt
+                | Unary::Recip => 1.0,
+            },
+            Value::Binary(op, ..) => match op {
+                Binary::Add
+                | Binary::Sub
+                | Binary::Mul
+                | Binary::Div
+                | Binary::Max
+                | Binary::Eq => 1.0,
+            },
+        })
+        .sum()
+}

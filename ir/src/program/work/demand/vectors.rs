@@ -1,0 +1,229 @@
+//! How many vectors the loops of a generated kernel work on, as a processor's code generator cuts them.
+
+use crate::kernel::expr::{Expr, Value};
+use crate::kernel::flatten::{elementwise, flatten};
+use crate::kernel::{Axis, Body, Kernel, Operand};
+use crate::words::scalar::{Binary, Unary};
+
+/// Floats of a vector.
+const LANES: u64 = 4;
+/// Vectors of a reduction that are in registers at a time.
+const TILE: u64 = 8;
+/// Instructions of an edge besides those that its vectors need: its ends, addresses, the loop.
+const AROUND: f64 = 4.0;
+/// Instructions that loading a vector lane by lane takes beyond those of a load in one.
+const LANE_BY_LANE: f64 = 6.0;
+
+/// What a kernel does for one row or edge of its inner loop, and once a row after that.
+pub(super) struct Vectors {
+    /// Vectors of a row or edge, times loads and simple operations.
+    pub vector: f64,
+    /// Vectors that are loaded lane by lane.
+    pub lane: f64,
+    /// Vectors times divisions and roots.
+    pub slow: f64,
+    /// Vectors times draws of random numbers.
+    pub draw: f64,
+    /// Vectors times exponentials and their kind.
+    pub exp: f64,
+    /// The same of what follows a reduction: simple operations, slow ones, draws, exponentials.
+    pub finish: [f64; 4],
+}
+
+impl Vectors {
+    /// Those of a kernel.
+    pub fn of(kernel: &Kernel) -> Self {
+        let kernel = &flatten(kernel);
+        let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
+        // A reduction over columns gives a number a head.
+        let (count, finished, across) = match &kernel.body {
+            Body::RowReduce { axis, .. } => {
+                let kept = match axis {
+                    Axis::Width => heads.div_ceil(LANES),
+                    Axis::Heads => width.div_ceil(LANES),
+                };
+                (heads * width.div_ceil(LANES), kept, false)
+            }
+            Body::EdgeSoftmax { .. } => (cut(heads, 1).0, 0, false),
+            _ => {
+                let (count, across) = cut(heads, width);
+                (count, count, across)
+            }
+        };
+        let (values, finish): (Vec<&Expr>, Option<&Expr>) = match &kernel.body {
+            Body::Map { values, .. } => (values.iter().collect(), None),
+            Body::Gather { value, finish, .. } | Body::RowReduce { value, finish, .. } => {
+                (vec![value], Some(finish))
+            }
+            Body::ColReduce { value, .. }
+            | Body::TypeSum { value, .. }
+            | Body::EdgeSoftmax { value, .. } => (vec![value], None),
+        };
+        let sum = |of: fn(&Expr) -> f64| values.iter().map(|e| of(e)).sum::<f64>();
+        let scattered = |expr: &Expr| {
+            let loads = expr.values.iter().filter_map(|value| match value {
+                Value::Load(n) => kernel.inputs.get(*n as usize),
+                _ => None,
+            });
+            loads.filter(|o| is_scattered(kernel, o, across)).count() as f64
+        };
+        let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
+        // Exponentials of a single head's edges are computed of several edges at a time.
+        let weighs = match &kernel.body {
+            Body::EdgeSoftmax { .. } if heads == 1 => 1.0 / LANES as f64,
+            Body::EdgeSoftmax { .. } => count as f64,
+            _ => 0.0,
+        };
+        // Rows of element-wise code are one long row.
+        let count = match elementwise(kernel) {
+            Some(width) => f64::from(width) / LANES as f64,
+            None => count as f64,
+        };
+        let finished = finished as f64;
+        Self {
+            vector: count * (sum(cheap) + reduces),
+            lane: count * values.iter().map(|e| scattered(e)).sum::<f64>(),
+            slow: count * sum(slow),
+            draw: count * sum(draws),
+            exp: count * sum(exponentials) + weighs,
+            finish: match finish {
+                Some(e) => {
+                    [cheap(e) + 1.0, slow(e), draws(e), exponentials(e)].map(|n| finished * n)
+                }
+                None => [0.0; 4],
+            },
+        }
+    }
+
+    /// Instructions of an edge, about: how many edges a processor looks ahead.
+    pub fn instructions(&self) -> f64 {
+        AROUND + self.vector + LANE_BY_LANE * self.lane
+    }
+}
+
+/// Vectors that `heads` of `width` columns each are cut into, and whether these hold columns of several heads:
+/// narrow heads lie side by side, as many as registers hold.
+fn cut(heads: u64, width: u64) -> (u64, bool) {
+    let group = (TILE * LANES / width.max(1)).min(heads);
+    match (heads, group) {
+        (1, _) | (_, 0 | 1) => (heads * width.div_ceil(LANES), false),
+        _ => {
+            let (groups, rest) = (heads / group, heads % group);
+            let count = groups * (group * width).div_ceil(LANES) + (rest * width).div_ceil(LANES);
+            (count, true)
+        }
+    }
+}
+
+/// Whether the lanes of a vector of an operand lie neither side by side nor all in one place.
+fn is_scattered(kernel: &Kernel, operand: &Operand, across: bool) -> bool {
+    let (width, head, column) = (kernel.width, operand.head_step, operand.column_step);
+    match (across, width) {
+        (false, 1) => false,
+        (false, _) => column > 1,
+        (true, 1) => head > 1,
+        (true, _) if head == column * width => column > 1,
+        (true, _) => u64::from(width) % LANES != 0 || column > 1,
+    }
+}
+
+/// Operations and loads of one evaluation that a processor does every cycle.
+fn cheap(expr: &Expr) -> f64 {
+    let all = expr
+        .values
+        .iter()
+        .filter(|v| !matches!(v, Value::Const(_) | Value::Acc));
+    all.count() as f64
+}
+
+/// Divisions and roots.
+fn slow(expr: &Expr) -> f64 {
+    let is_slow = |value: &&Value| {
+        matches!(
+            value,
+            Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
+                | Value::Binary(Binary::Div, ..)
+        )
+    };
+    expr.values.iter().filter(is_slow).count() as f64
+}
+
+/// Random numbers that decide what is dropped.
+fn draws(expr: &Expr) -> f64 {
+    let is_draw = |value: &&Value| matches!(value, Value::Mask(_));
+    expr.values.iter().filter(is_draw).count() as f64
+}
+
+/// Exponentials and their kind.
+fn exponentials(expr: &Expr) -> f64 {
+    let is_exponential = |value: &&Value| {
+        let Value::Unary(op, _) = value else {
+            return false;
+        };
+        matches!(
+            op,
+            Unary::Elu | Unary::EluStep | Unary::Exp | Unary::Log | Unary::Sigmoid | Unary::Tanh
+        )
+    };
+    expr.values.iter().filter(is_exponential).count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{At, Mask, Over};
+
+    /// As `passes` of the code generator: narrow heads lie side by side, as many as eight vectors hold; wide ones are cut
+    /// by themselves.
+    #[test]
+    fn heads_are_cut_as_code_is_generated() {
+        let cases = [
+            ((1, 1), (1, false)),
+            ((1, 41), (11, false)),
+            ((8, 1), (2, true)),
+            ((8, 2), (4, true)),
+            // Five heads, then three.
+            ((8, 6), (8 + 5, true)),
+            ((3, 5), (4, true)),
+            ((8, 32), (64, false)),
+            ((7, 130), (231, false)),
+        ];
+        for ((heads, width), expected) in cases {
+            assert_eq!(cut(heads, width), expected, "{heads} x {width}");
+        }
+    }
+
+    /// A map over rows of one element is code for one long row, unless it draws a random number for each.
+    #[test]
+    fn element_wise_rows_are_one_long_row() {
+        let element = Operand::dense(At::Row, 1, 1);
+        let map = |value: Expr| Kernel {
+            body: Body::Map {
+                over: Over::Rows,
+                values: vec![value],
+            },
+            heads: 1,
+            width: 1,
+            inputs: vec![element],
+            outputs: vec![element],
+            masks: Vec::new(),
+            scalars: 0,
+        };
+        let expr = |values: Vec<Value>| Expr { values };
+        let root = vec![Value::Load(0), Value::Unary(Unary::Sqrt, 0)];
+        let root = Vectors::of(&map(expr(root)));
+        assert_eq!((root.slow, root.draw), (0.25, 0.0));
+        let mask = Mask {
+            p: 0.5,
+            at: At::Row,
+            first: 0,
+            head_step: 0,
+            column_step: 0,
+        };
+        let drawn = Vectors::of(&Kernel {
+            masks: vec![mask],
+            ..map(Expr::leaf(Value::Mask(0)))
+        });
+        assert_eq!((drawn.slow, drawn.draw), (0.0, 1.0));
+    }
+}

@@ -1,0 +1,158 @@
+//! What instructions ask of a calibrated machine, counted by hand.
+
+use super::*;
+use crate::kernel::Mask;
+use crate::words::scalar::Unary;
+
+/// Counts of the terms that are named, and of no others.
+fn named(terms: &[(&str, f64)]) -> [f64; TERM_COUNT] {
+    let count = |name: &str| terms.iter().find(|(of, _)| *of == name);
+    for (name, _) in terms {
+        assert!(TERMS.contains(name), "{name}");
+    }
+    TERMS.map(|name| count(name).map_or(0.0, |(_, count)| *count))
+}
+
+/// The root of a value, dropped or not.
+fn dropped_root(value: Value) -> Expr {
+    Expr {
+        values: vec![
+            value,
+            Value::Unary(Unary::Sqrt, 0),
+            Value::Mask(0),
+            Value::Binary(Binary::Mul, 1, 2),
+        ],
+    }
+}
+
+/// Roots and draws of a kernel of eight columns with one mask, over all that [`SIZES`] have or beside a product.
+fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
+    let mask = Mask {
+        p: 0.5,
+        at: At::Row,
+        first: 0,
+        head_step: 0,
+        column_step: 1,
+    };
+    let dense = |at: At| Operand::dense(at, 1, 8);
+    let kernel = Kernel {
+        masks: vec![mask],
+        ..kernel(body, 1, 8, vec![dense(at_input)], vec![dense(At::Row)])
+    };
+    let launch = launch(Extent::Inner, 1, 1);
+    let matrix = |n: u32| Matrix {
+        at: at(n),
+        offset: 0,
+        stride: 8,
+    };
+    let instr = match fused {
+        false => Instr::Launch(launch),
+        true => Instr::MatMul {
+            product: Product::Nn,
+            a: matrix(0),
+            b: matrix(2),
+            out: matrix(1),
+            rows: Extent::Inner,
+            inner: 8,
+            columns: 8,
+            finish: Some(launch),
+            chunk: None,
+        },
+    };
+    let program = Program {
+        ranks: 1,
+        kernels: vec![kernel],
+        buffers: vec![
+            buffer(Extent::Local, 8),
+            buffer(Extent::Inner, 8),
+            buffer(Extent::Fixed(8), 8),
+        ],
+        ..Program::default()
+    };
+    let found = demand(&program, &instr, &SIZES, &SIZES).unwrap().terms;
+    let count = |name: &str| {
+        TERMS
+            .iter()
+            .position(|term| *term == name)
+            .map(|n| found[n])
+    };
+    (count("slow").unwrap(), count("draw").unwrap())
+}
+
+/// Logits of vertices without a label to learn are not looked at; their gradient is written as zeros.
+#[test]
+fn a_loss_costs_by_training_vertex() {
+    let program = Program {
+        buffers: vec![buffer(Extent::Inner, 3)],
+        ..Program::default()
+    };
+    let instr = Instr::Loss {
+        loss: Loss::CrossEntropy,
+        logits: at(0),
+        out: None,
+        grad: Some(at(0)),
+        classes: 3,
+    };
+    let sizes = RankSizes { train: 4, ..SIZES };
+    let found = demand(&program, &instr, &sizes, &sizes).unwrap();
+    assert_eq!(found.group, "loss");
+    let expected = [
+        ("launch", 1.0),
+        ("row", 10.0),
+        ("edge", 4.0),
+        ("exp", 12.0),
+        ("stream_32k", f64::from(4 * 3 * (4 + 10))),
+    ];
+    assert_eq!(found.terms, named(&expected));
+}
+
+/// A draw takes longer than a root: they are counted apart, wherever they stand.
+#[test]
+fn draws_are_counted_by_themselves() {
+    let map = || Body::Map {
+        over: Over::Rows,
+        values: vec![dropped_root(Value::Load(0))],
+    };
+    // Two vectors for each of 10 rows.
+    assert_eq!(roots_and_draws(map(), At::Row, false), (20.0, 20.0));
+    assert_eq!(roots_and_draws(map(), At::Row, true), (20.0, 20.0));
+    let gather = |value: Expr, finish: Expr| Body::Gather {
+        set: EdgeSet::Looped,
+        to: End::Dst,
+        reduce: Reduce::Sum,
+        value,
+        finish,
+    };
+    let after = gather(load(0), dropped_root(Value::Acc));
+    assert_eq!(roots_and_draws(after, At::Src, false), (20.0, 20.0));
+    // Of 40 edges.
+    let before = gather(dropped_root(Value::Load(0)), acc());
+    assert_eq!(roots_and_draws(before, At::Src, false), (80.0, 80.0));
+}
+
+#[test]
+fn sparse_features_draw_for_each_non_zero() {
+    let program = Program {
+        ranks: 1,
+        buffers: vec![
+            buffer(Extent::FeatureNonzeros, 1),
+            buffer(Extent::FeatureNonzeros, 1),
+        ],
+        ..Program::default()
+    };
+    let instr = Instr::SparseDropout {
+        values: at(0),
+        out: at(1),
+        p: 0.5,
+        site: 0.into(),
+    };
+    let found = demand(&program, &instr, &SIZES, &SIZES).unwrap();
+    assert_eq!(found.group, "copy");
+    let expected = [
+        ("launch", 1.0),
+        ("row", 10.0),
+        ("draw", 50.0),
+        ("stream_32k", f64::from(12 * 50)),
+    ];
+    assert_eq!(found.terms, named(&expected));
+}

@@ -1,0 +1,105 @@
+//! Names of choices, and suggestions for misspelled ones.
+
+/// As many names of about the right length are looked at, so that thousands of misspelt names among
+/// thousands take no minutes.
+const MOST_CANDIDATES: usize = 200;
+
+/// The other candidate that a misspelt name most probably means, if one is close. Case
+/// does not matter.
+pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).max(1);
+    let found = name.to_lowercase();
+    let others = candidates.into_iter().filter(|c| *c != name);
+    let near = |c: &&str| c.chars().count().abs_diff(found.chars().count()) <= limit;
+    let others = others.filter(near).take(MOST_CANDIDATES);
+    let scored = others.map(|c| (distance(&found, &c.to_lowercase()), c));
+    let (best, candidate) = scored.min()?;
+    (best <= limit).then_some(candidate)
+}
+
+/// The same as a sentence.
+pub fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    closest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
+}
+
+/// "`a`, `b` or `c`"
+pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
+    match names.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// Edit distance with swaps of neighbours (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let above = &rows[1];
+            let change = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[0][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows[2] = row;
+    }
+    rows[2][b.len()]
+}
+
+/// Gives an enum without payloads its names: `ALL`, `name` and `Display`.
+macro_rules! spelling {
+    ($type:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// Every value, in declaration order.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name in plans and on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use spelling;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swaps_and_slips_are_near() {
+        assert_eq!(distance("rleu", "relu"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("dropuot", "dropout"), 1);
+        let names = ["relu", "elu", "linear"];
+        assert_eq!(
+            did_you_mean("rellu", names).as_deref(),
+            Some("did you mean `relu`?")
+        );
+        assert_eq!(did_you_mean("conv", names), None);
+        assert_eq!(closest("ReLU", names), Some("relu"), "case does not matter");
+        assert_eq!(closest("relu", names), Some("elu"), "not the name itself");
+        assert_eq!(closest("smpm", ["gemm", "spmm"]), Some("spmm"));
+        assert_eq!(one_of(names), "`relu`, `elu` or `linear`");
+    }
+}

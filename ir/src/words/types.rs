@@ -1,0 +1,209 @@
+//! The types of tensors: which rows, how many heads, how wide.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+
+/// Which edges a message-passing step runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EdgeSet {
+    /// The stored edges; self loops are not stored.
+    Plain,
+    /// The stored edges and one self loop for every vertex.
+    Looped,
+}
+
+/// What the rows of a tensor stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rows {
+    /// A fixed number of rows, the same on every rank (weights, scalars).
+    Fixed(u32),
+    /// One row for each vertex.
+    Vertices,
+    /// One row for each edge of an edge set, in in-neighbour CSR order.
+    Edges(EdgeSet),
+    /// One row for each vertex of the whole graph, on every rank, by global id. Such tensors hold a
+    /// slice of the columns (layout *columns by slice*), or all of them (*replicated*).
+    All,
+    /// One row for each edge of the whole graph, on every rank, in in-neighbour CSR order.
+    AllEdges(EdgeSet),
+}
+
+/// The type of a tensor of 32-bit floats: `rows x heads x width`, row-major.
+///
+/// `stack` is 0 for a plain tensor; a tensor with `stack = n` is a sequence of `n`
+/// plain tensors, one for each iteration of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Type {
+    /// Iterations that a stacked tensor spans, 0 if it is not stacked.
+    pub stack: u32,
+    /// What a row stands for.
+    pub rows: Rows,
+    /// Attention heads; 1 where there are none.
+    pub heads: u32,
+    /// Columns of one head.
+    pub width: u32,
+}
+
+impl Rows {
+    /// The edge set, if rows are edges.
+    pub const fn edge_set(self) -> Option<EdgeSet> {
+        match self {
+            Self::Edges(set) | Self::AllEdges(set) => Some(set),
+            Self::Fixed(_) | Self::Vertices | Self::All => None,
+        }
+    }
+
+    /// Whether rows are vertices.
+    pub const fn is_vertices(self) -> bool {
+        matches!(self, Self::Vertices | Self::All)
+    }
+
+    /// Rows of the edges of a set, if these are vertices.
+    pub const fn taken(self, set: EdgeSet) -> Option<Self> {
+        match self {
+            Self::Vertices => Some(Self::Edges(set)),
+            Self::All => Some(Self::AllEdges(set)),
+            _ => None,
+        }
+    }
+
+    /// Rows of the vertices, if these are the edges of a set.
+    pub fn gathered(self, set: EdgeSet) -> Option<Self> {
+        match self {
+            Self::Edges(s) if s == set => Some(Self::Vertices),
+            Self::AllEdges(s) if s == set => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
+impl Type {
+    /// A plain tensor.
+    pub const fn new(rows: Rows, heads: u32, width: u32) -> Self {
+        Self {
+            stack: 0,
+            rows,
+            heads,
+            width,
+        }
+    }
+
+    /// A vertex tensor without heads.
+    pub const fn vertices(width: u32) -> Self {
+        Self::new(Rows::Vertices, 1, width)
+    }
+
+    /// A matrix that is the same on every rank.
+    pub const fn matrix(rows: u32, width: u32) -> Self {
+        Self::new(Rows::Fixed(rows), 1, width)
+    }
+
+    /// One number.
+    pub const SCALAR: Self = Self::matrix(1, 1);
+
+    /// Floats in one row.
+    pub const fn columns(&self) -> u32 {
+        self.heads * self.width
+    }
+
+    /// The type of one element of a stacked tensor.
+    pub const fn unstacked(self) -> Self {
+        Self { stack: 0, ..self }
+    }
+
+    /// A stack of `count` tensors of this type.
+    pub const fn stacked(self, count: u32) -> Self {
+        Self {
+            stack: count,
+            ..self
+        }
+    }
+
+    /// The type of an element-wise operation on `self` and `other`: single rows, heads
+    /// and columns are broadcast. `None` if they do not fit each other.
+    pub fn broadcast(self, other: Self) -> Option<Self> {
+        let one = |a: u32, b: u32| match (a, b) {
+            (a, b) if a == b => Some(a),
+            (1, b) => Some(b),
+            (a, 1) => Some(a),
+            _ => None,
+        };
+        let rows = match (self.rows, other.rows) {
+            (a, b) if a == b => a,
+            (Rows::Fixed(1), b) => b,
+            (a, Rows::Fixed(1)) => a,
+            _ => return None,
+        };
+        if self.stack != other.stack {
+            return None;
+        }
+        let (heads, width) = (one(self.heads, other.heads)?, one(self.width, other.width)?);
+        Some(Self {
+            stack: self.stack,
+            rows,
+            heads,
+            width,
+        })
+    }
+}
+
+impl fmt::Display for EdgeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "E",
+            Self::Looped => "E+",
+        })
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(n) => write!(f, "{n}"),
+            Self::Vertices => f.write_str("V"),
+            Self::Edges(set) => set.fmt(f),
+            Self::All => f.write_str("all V"),
+            Self::AllEdges(set) => write!(f, "all {set}"),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stack != 0 {
+            write!(f, "{} * ", self.stack)?;
+        }
+        match self.heads {
+            1 => write!(f, "[{} x {}]", self.rows, self.width),
+            heads => write!(f, "[{} x {heads} x {}]", self.rows, self.width),
+        }
+    }
+}
+
+/// The elements of something that is cut evenly over the ranks that are a rank's: shares lie one
+/// after the other and differ by at most one element.
+pub fn share(of: u32, ranks: u32, rank: u32) -> Range<u32> {
+    let ranks = ranks.max(1);
+    let (size, longer) = (of / ranks, of % ranks);
+    let begin = rank * size + rank.min(longer);
+    begin..begin + size + u32::from(rank < longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_rows_heads_and_columns_are_broadcast() {
+        let full = Type::new(Rows::Vertices, 8, 16);
+        let scale = Type::new(Rows::Vertices, 8, 1);
+        let bias = Type::new(Rows::Fixed(1), 1, 16);
+        assert_eq!(full.broadcast(scale), Some(full));
+        assert_eq!(scale.broadcast(bias), Some(full));
+        assert_eq!(full.broadcast(Type::matrix(2, 16)), None);
+        assert_eq!(full.to_string(), "[V x 8 x 16]");
+    }
+}

@@ -1,0 +1,358 @@
+//! Settings blocks: reading values with their kinds and ranges, and the `train` block.
+
+use super::bind::{Signature, bind};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
+use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
+use gnnc_ir::words::spelling::{did_you_mean, one_of};
+use std::ops::RangeInclusive;
+
+/// Counts fit a double exactly up to here.
+const LARGEST: f64 = 9_007_199_254_740_992.0;
+
+/// The `train` block of a module, or the defaults.
+pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSettings {
+    let mut blocks = module.trains();
+    let Some((first, block)) = blocks.next() else {
+        return TrainSettings::default();
+    };
+    for (span, _) in blocks {
+        let twice = Diagnostic::new("E0203", "there are two `train` blocks").at(span);
+        diagnostics.push(
+            twice
+                .label(first, "first here")
+                .help("put all settings into one"),
+        );
+    }
+    let keys = [
+        "optimizer",
+        "weight_decay",
+        "clip_norm",
+        "epochs",
+        "patience",
+        "seed",
+        "allow",
+    ];
+    let mut reader = Reader::new(block, "train", &keys, diagnostics);
+    let mut settings = TrainSettings::default();
+    if let Some(value) = reader.get("optimizer")
+        && let Some(optimizer) = reader.optimizer(value)
+    {
+        settings.optimizer = optimizer;
+    }
+    if let Some(decay) = reader.number("weight_decay", 0.0..=1e6) {
+        settings.weight_decay = decay;
+    }
+    settings.clip_norm = reader.number("clip_norm", 1e-9..=1e9);
+    if let Some(epochs) = reader.count("epochs", 1.0..=1e9) {
+        settings.epochs = epochs as u32;
+    }
+    settings.patience = reader.count("patience", 1.0..=1e9).map(|n| n as u32);
+    if let Some(seed) = reader.count("seed", 0.0..=LARGEST) {
+        settings.seed = seed;
+    }
+    if let Some(value) = reader.get("allow") {
+        settings.allow = reader.relaxations(value);
+    }
+    settings
+}
+
+/// The settings of a block.
+pub struct Reader<'a, 'd> {
+    block: &'a Block<Setting>,
+    diagnostics: &'d mut Vec<Diagnostic>,
+    /// Whether there are keys that do not exist: misspelt ones explain what is missing.
+    unknown: bool,
+}
+
+impl<'a, 'd> Reader<'a, 'd> {
+    /// The settings of `block`; keys outside `keys` and repeated ones are reported.
+    pub fn new(
+        block: &'a Block<Setting>,
+        what: &str,
+        keys: &[&str],
+        diagnostics: &'d mut Vec<Diagnostic>,
+    ) -> Self {
+        let mut unknown = false;
+        for (k, setting) in block.body.iter().enumerate() {
+            let (name, span) = (setting.key.name.as_str(), setting.key.span());
+            if !keys.contains(&name) {
+                unknown = true;
+                let message = format!("`{what}` has no setting `{name}`");
+                let help = did_you_mean(name, keys.iter().copied())
+                    .unwrap_or_else(|| format!("it knows {}", one_of(keys.iter().copied())));
+                diagnostics.push(Diagnostic::new("E0401", message).at(span).help(help));
+            } else if let Some(first) = block.body[..k].iter().find(|s| s.key.name == name) {
+                let message = format!("the setting `{name}` is given twice");
+                let twice = Diagnostic::new("E0203", message).at(span);
+                diagnostics.push(twice.label(first.key.span(), "first given here"));
+            }
+        }
+        Self {
+            block,
+            diagnostics,
+            unknown,
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&'a Expr> {
+        self.block
+            .body
+            .iter()
+            .find(|s| s.key.name == key)
+            .map(|s| &s.value)
+    }
+
+    /// Reports a missing key of the block at `span`.
+    pub fn missing(&mut self, key: &str, span: Span) {
+        if self.unknown {
+            return;
+        }
+        let message = format!("the setting `{key}` is missing");
+        let help = format!("add `{key} = ..` to the block");
+        self.diagnostics
+            .push(Diagnostic::new("E0402", message).at(span).help(help));
+    }
+
+    /// A number in a range.
+    pub fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let value = self.get(key)?;
+        self.number_of(key, value, range, false)
+    }
+
+    /// A whole number in a range.
+    pub fn count(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<u64> {
+        let value = self.get(key)?;
+        self.number_of(key, value, range, true).map(|n| n as u64)
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, key: &str) -> Option<bool> {
+        let value = self.get(key)?;
+        match value.kind {
+            ExprKind::Bool(value) => Some(value),
+            _ => self.wrong(key, value, "`true` or `false`"),
+        }
+    }
+
+    /// Whether a key is given, whose only value is a word.
+    pub fn word(&mut self, key: &str, word: &str) -> bool {
+        let Some(value) = self.get(key) else {
+            return false;
+        };
+        let found = matches!(&value.kind, ExprKind::Name(name) if name == word);
+        found
+            || self
+                .wrong(key, value, &format!("`{word}`"))
+                .unwrap_or(false)
+    }
+
+    /// Reports a number that is more than what the other settings leave room for, and why.
+    pub fn at_most(&mut self, key: &str, found: u64, most: u64, why: &str) {
+        if let Some(value) = self.get(key).filter(|_| found > most) {
+            let message = format!("`{key}` must be at most {most}, found {found}");
+            self.diagnostics
+                .push(Diagnostic::new("E0403", message).at(value.span()).help(why));
+        }
+    }
+
+    /// `{ 2: 0.96, 4: 1.95 }`; `values` says which are possible for a key.
+    pub fn map(
+        &mut self,
+        key: &str,
+        keys: RangeInclusive<f64>,
+        values: fn(f64) -> RangeInclusive<f64>,
+    ) -> Vec<(u64, f64)> {
+        let Some(map) = self.get(key) else {
+            return Vec::new();
+        };
+        let ExprKind::Map(entries) = &map.kind else {
+            self.wrong::<()>(key, map, "a map such as `{ 2: 0.96, 4: 1.95 }`");
+            return Vec::new();
+        };
+        let mut pairs: Vec<(u64, f64)> = Vec::new();
+        for (at, value) in entries {
+            let parts = self.number_of("a key of the map", at, keys.clone(), true);
+            let Some(parts) = parts else { continue };
+            let what = format!("{key} for {parts} parts");
+            if let Some(value) = self.number_of(&what, value, values(parts), false) {
+                if pairs.iter().any(|(p, _)| *p == parts as u64) {
+                    let message = format!("`{parts}` is in the map twice");
+                    self.diagnostics
+                        .push(Diagnostic::new("E0203", message).at(at.span()));
+                }
+                pairs.push((parts as u64, value));
+            }
+        }
+        pairs
+    }
+
+    fn number_of(
+        &mut self,
+        key: &str,
+        value: &Expr,
+        range: RangeInclusive<f64>,
+        whole: bool,
+    ) -> Option<f64> {
+        let kind = if whole { "a whole number" } else { "a number" };
+        let Some(number) = literal(value) else {
+            return match value.kind {
+                ExprKind::Error => None,
+                _ => self.wrong(key, value, kind),
+            };
+        };
+        if (whole && number.fract() != 0.0) || !range.contains(&number) {
+            let (least, most) = (range.start(), range.end());
+            let what = format!("{kind} from {least} to {most}");
+            return self.wrong(key, value, &what);
+        }
+        Some(number)
+    }
+
+    fn wrong<T>(&mut self, key: &str, value: &Expr, expected: &str) -> Option<T> {
+        let found = match literal(value) {
+            Some(number) => number.to_string(),
+            None => describe(value),
+        };
+        let key = if key.contains(' ') {
+            key.to_owned()
+        } else {
+            format!("`{key}`")
+        };
+        let message = format!("{key} must be {expected}, found {found}");
+        self.diagnostics
+            .push(Diagnostic::new("E0403", message).at(value.span()));
+        None
+    }
+
+    fn optimizer(&mut self, value: &'a Expr) -> Option<Optimizer> {
+        let help = "`sgd(lr = 0.1)`, `adam(lr = 0.01)` or `adamw(lr = 0.01)`";
+        let ExprKind::Call(call) = &value.kind else {
+            return self.wrong("optimizer", value, help);
+        };
+        let adam = ["lr", "beta1", "beta2", "eps"];
+        let params: &[&str] = match call.callee.name.as_str() {
+            "sgd" => &["lr", "momentum"],
+            "adam" | "adamw" => &adam,
+            other => {
+                let message = format!("there is no optimizer `{other}`");
+                let unknown = Diagnostic::new("E0403", message).at(call.callee.span());
+                self.diagnostics.push(unknown.help(format!("write {help}")));
+                return None;
+            }
+        };
+        let values = self.optimizer_values(params, call, value.span())?;
+        let or = |k: usize, default: f64| values[k].unwrap_or(default);
+        let lr = values[0]?;
+        let (beta1, beta2, eps) = match params.len() {
+            4 => (or(1, 0.9), or(2, 0.999), or(3, 1e-8)),
+            _ => (0.0, 0.0, 0.0),
+        };
+        Some(match call.callee.name.as_str() {
+            "sgd" => Optimizer::Sgd {
+                lr,
+                momentum: or(1, 0.0),
+            },
+            "adam" => Optimizer::Adam {
+                lr,
+                beta1,
+                beta2,
+                eps,
+            },
+            _ => Optimizer::AdamW {
+                lr,
+                beta1,
+                beta2,
+                eps,
+            },
+        })
+    }
+
+    fn optimizer_values(
+        &mut self,
+        params: &[&str],
+        call: &'a Call,
+        span: Span,
+    ) -> Option<Vec<Option<f64>>> {
+        let params: Vec<(&str, bool)> = params.iter().map(|p| (*p, *p == "lr")).collect();
+        let signature = Signature {
+            name: &call.callee.name,
+            params,
+            variadic: false,
+        };
+        let bound = match bind(&signature, None, call, span) {
+            Ok(bound) => bound,
+            Err(errors) => {
+                self.diagnostics.extend(errors);
+                return None;
+            }
+        };
+        let mut values = Vec::new();
+        for ((name, _), value) in signature.params.iter().zip(bound) {
+            let range = match *name {
+                "lr" | "eps" => 0.0..=1e6,
+                _ => 0.0..=1.0 - f64::EPSILON,
+            };
+            values.push(match value {
+                Some(value) => Some(self.number_of(name, value, range, false)?),
+                None => None,
+            });
+        }
+        Some(values)
+    }
+
+    fn relaxations(&mut self, value: &Expr) -> Vec<Relaxation> {
+        let names = one_of(Relaxation::ALL.iter().map(|r| r.name()));
+        let ExprKind::List(entries) = &value.kind else {
+            self.wrong::<()>("allow", value, &format!("a list of {names}"));
+            return Vec::new();
+        };
+        let mut relaxations = Vec::new();
+        for entry in entries {
+            let found = match &entry.kind {
+                ExprKind::Name(name) => Relaxation::ALL.into_iter().find(|r| r.name() == name),
+                _ => None,
+            };
+            match found {
+                Some(relaxation) if !relaxations.contains(&relaxation) => {
+                    relaxations.push(relaxation);
+                }
+                Some(_) => {}
+                None => {
+                    let message = format!("a relaxation is {names}, found {}", describe(entry));
+                    self.diagnostics
+                        .push(Diagnostic::new("E0403", message).at(entry.span()));
+                }
+            }
+        }
+        relaxations.sort();
+        relaxations
+    }
+}
+
+/// The value of a number, with or without a minus.
+fn literal(value: &Expr) -> Option<f64> {
+    match &value.kind {
+        ExprKind::Number(number, _) => Some(*number),
+        ExprKind::Unary(UnaryOp::Neg, inner) => match inner.kind {
+            ExprKind::Number(number, _) => Some(-number),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What an expression is, for messages.
+fn describe(value: &Expr) -> String {
+    match &value.kind {
+        ExprKind::Number(..) => "a number".to_owned(),
+        ExprKind::Str(_) => "a string".to_owned(),
+        ExprKind::Bool(value) => format!("`{value}`"),
+        ExprKind::Name(name) => format!("`{name}`"),
+        ExprKind::List(_) => "a list".to_owned(),
+        ExprKind::Map(_) => "a map".to_owned(),
+        ExprKind::Call(call) => format!("a call of `{}`", call.callee.name),
+        _ => "an expression; settings are plain values".to_owned(),
+    }
+}

@@ -1,0 +1,225 @@
+//! Graph items: where the data of a model comes from, and what its statistics say.
+
+use super::settings::Reader;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::ast::{GraphItem, Module};
+use gnnc_ir::graph::model::{DataOptions, GraphSource};
+use gnnc_ir::workload::{
+    MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, Origin, Workload, most_edges,
+};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+const STATISTICS: &[&str] = &[
+    "vertices",
+    "edges",
+    "features",
+    "classes",
+    "train_fraction",
+    "val_fraction",
+    "test_fraction",
+    "train",
+    "val",
+    "test",
+    "max_degree",
+    "replication",
+    "feature_density",
+    "relations",
+];
+
+impl Module {
+    /// Where the data of the model comes from; `None` if the model or its graph is missing or
+    /// wrong, which [`super::elaborate`] reports.
+    pub fn graph_source(&self) -> Option<GraphSource> {
+        source(self.model_graph()?, &mut Vec::new())
+    }
+}
+
+/// Reads a graph item.
+pub fn source(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<GraphSource> {
+    let name = item.name.name.clone();
+    let Some(path) = &item.path else {
+        return statistics(item, diagnostics).map(GraphSource::Statistics);
+    };
+    let before = diagnostics.len();
+    let keys = ["normalize_features", "features"];
+    let mut reader = Reader::new(&item.settings, "graph", &keys, diagnostics);
+    let normalize_features = reader.boolean("normalize_features").unwrap_or(false);
+    let identity_features = reader.word("features", "identity");
+    let options = DataOptions {
+        normalize_features,
+        identity_features,
+    };
+    if diagnostics[before..].iter().any(Diagnostic::is_error) {
+        return None;
+    }
+    Some(GraphSource::Data {
+        name,
+        path: path.clone(),
+        options,
+    })
+}
+
+fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Workload> {
+    let before = diagnostics.len();
+    let mut reader = Reader::new(&item.settings, "graph", STATISTICS, diagnostics);
+    for key in ["vertices", "edges", "features", "classes"] {
+        if reader.get(key).is_none() {
+            reader.missing(key, item.name.span());
+        }
+    }
+    let vertices = reader.count("vertices", 1.0..=MAX_VERTICES as f64);
+    let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
+    let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
+    if let (Some(vertices), Some(edges)) = (vertices, edges) {
+        let most = most_edges(vertices, relations.unwrap_or(0) as u32);
+        let why = match relations {
+            None => format!(
+                "{vertices} vertices have at most one edge from each to each other; repeated edges and self \
+                 loops do not count"
+            ),
+            Some(relations) => format!(
+                "{vertices} vertices have at most one edge of each of {relations} relations from each to each \
+                 other; repeated edges and self loops do not count"
+            ),
+        };
+        reader.at_most("edges", edges, most, &why);
+    }
+    let features = reader.count("features", 1.0..=f64::from(MAX_WIDTH));
+    let classes = reader.count("classes", 1.0..=f64::from(MAX_WIDTH));
+    let most = vertices.unwrap_or(1) as f64;
+    let split = ["train", "val", "test"].map(|part| {
+        let fraction = reader.number(&format!("{part}_fraction"), 0.0..=1.0);
+        let count = reader.count(part, 0.0..=most);
+        count.or(fraction.map(|f| (f * most).round() as u64))
+    });
+    let max_degree = reader.count("max_degree", 0.0..=most);
+    let density = reader.number("feature_density", 0.0..=1.0).unwrap_or(1.0);
+    let replication = reader.map("replication", 2.0..=most.clamp(2.0, 1e6), replicas);
+    if diagnostics[before..].iter().any(Diagnostic::is_error) {
+        return None;
+    }
+    let (vertices, edges) = (vertices?, edges?);
+    let (features, classes) = (features? as u32, classes? as u32);
+    let dense = vertices as f64 * f64::from(features);
+    let max_degree = max_degree.unwrap_or_else(|| likely_max_degree(vertices, edges));
+    let replication: BTreeMap<u32, f64> = replication
+        .into_iter()
+        .map(|(parts, alpha)| (parts as u32, alpha))
+        .collect();
+    Some(Workload {
+        name: item.name.name.clone(),
+        origin: Origin::Declared,
+        vertices,
+        edges,
+        features,
+        feature_nonzeros: (dense * density).round() as u64,
+        column_nonzeros: Vec::new(),
+        classes,
+        relations: relations.unwrap_or(0) as u32,
+        // Without a word on it, all vertices are trained on.
+        split: [
+            split[0].unwrap_or(vertices),
+            split[1].unwrap_or(0),
+            split[2].unwrap_or(0),
+        ],
+        max_degree,
+        max_out_degree: 0,
+        degree_histogram: likely_histogram(vertices, edges, max_degree),
+        replication,
+        partitions: BTreeMap::new(),
+    })
+}
+
+/// Replication factors of so many parts: a vertex lies in the halo of at most all parts but its own.
+fn replicas(parts: f64) -> RangeInclusive<f64> {
+    0.0..=parts - 1.0
+}
+
+/// A largest in-degree where none is declared: that of a power law with exponent 2.5,
+/// `mean * vertices^(1 / 1.5)` over the mean of the law, at most the vertices.
+fn likely_max_degree(vertices: u64, edges: u64) -> u64 {
+    let mean = edges as f64 / vertices as f64;
+    let largest = mean / 3.0 * (vertices as f64).powf(1.0 / 1.5);
+    (largest.round() as u64).clamp(u64::from(edges > 0), vertices)
+}
+
+/// A degree histogram with the declared number of vertices, mean and largest degree: buckets
+/// `[2^(k-1), 2^k)` with weights in a geometric progression whose ratio meets the mean.
+fn likely_histogram(vertices: u64, edges: u64, max_degree: u64) -> Vec<u64> {
+    if max_degree == 0 || edges == 0 {
+        return vec![vertices];
+    }
+    let buckets = 64 - max_degree.leading_zeros() as usize;
+    let middle = |k: usize| {
+        let (low, high) = (
+            (1u64 << k) as f64,
+            ((1u64 << (k + 1)) as f64).min(max_degree as f64 + 1.0),
+        );
+        (low + high - 1.0) / 2.0
+    };
+    let mean = edges as f64 / vertices as f64;
+    if mean < 1.0 {
+        let some = edges.min(vertices);
+        return vec![vertices - some, some];
+    }
+    let shares = |ratio: f64| {
+        let weights: Vec<f64> = (0..buckets).map(|k| ratio.powi(k as i32)).collect();
+        let total: f64 = weights.iter().sum();
+        weights.into_iter().map(|w| w / total).collect::<Vec<f64>>()
+    };
+    let (mut low, mut high) = (1e-6f64, 1e6f64);
+    for _ in 0..100 {
+        let ratio = (low * high).sqrt();
+        let found: f64 = shares(ratio)
+            .iter()
+            .enumerate()
+            .map(|(k, s)| s * middle(k))
+            .sum();
+        if found < mean {
+            low = ratio
+        } else {
+            high = ratio
+        }
+    }
+    let mut histogram = vec![0u64];
+    let exact = shares(low)
+        .into_iter()
+        .map(|s| (s * vertices as f64).round() as u64);
+    histogram.extend(exact);
+    // Rounding goes to the fullest bucket, so that all vertices are counted.
+    let total: u64 = histogram.iter().sum();
+    if let Some(fullest) = histogram.iter_mut().max() {
+        *fullest = (*fullest + vertices).saturating_sub(total);
+    }
+    histogram
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::parse;
+
+    #[test]
+    fn declared_statistics_become_a_workload() {
+        let text = "graph g { vertices = 1_000 edges = 20_000 features = 8 classes = 3
+            train_fraction = 0.6 val = 100 max_degree = 200 replication = { 2: 0.5, 4: 1.5 } }
+            model m() on g { loss cross_entropy(linear(x, classes), labels) }";
+        let (module, diagnostics) = parse(text);
+        assert_eq!(diagnostics, []);
+        let Some(GraphSource::Statistics(w)) = module.graph_source() else {
+            panic!("no workload")
+        };
+        assert_eq!(
+            (w.vertices, w.edges, w.split),
+            (1000, 20_000, [600, 100, 0])
+        );
+        assert_eq!(w.replication[&4], 1.5);
+        assert_eq!(w.degree_histogram.iter().sum::<u64>(), 1000);
+        assert_eq!(w.degree_histogram.len(), 9);
+        let mean: f64 = (1..9)
+            .map(|k| w.degree_histogram[k] as f64 * 0.75 * f64::powi(2.0, k as i32))
+            .sum();
+        assert!((mean / 20_000.0 - 1.0).abs() < 0.1, "{mean}");
+    }
+}
