@@ -6,6 +6,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::Place;
 use gnnc::runtime::{RunOptions, Session};
 use gnnc_graph::{Partition, example};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::program::trace::Phase;
 
@@ -52,7 +53,7 @@ fn is_small(program: &Program) -> bool {
 /// Instructions that a list executes.
 fn executed(list: &[Instr]) -> u64 {
     let counts = list.iter().map(|instr| match instr {
-        Instr::Repeat { count, body, .. } => executed(body).saturating_mul((*count).into()),
+        Instr::Repeat(instr::Repeat { count, body, .. }) => executed(body).saturating_mul((*count).into()),
         _ => 1,
     });
     counts.fold(1, u64::saturating_add)

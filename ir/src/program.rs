@@ -11,7 +11,6 @@
 //! its own, equal to the others' but for columns, strides and widths.
 
 use crate::graph::ParamSpec;
-use crate::graph::op::{Loss, Redistribute, Site};
 use crate::kernel::{End, Kernel};
 use crate::words::storage::Storage;
 use crate::words::types::EdgeSet;
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub mod access;
 mod buffer;
 mod chunk;
+pub mod instr;
 mod lists;
 pub mod memory;
 mod pipeline;
@@ -37,6 +37,7 @@ pub mod work;
 
 pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
+pub use instr::{Instr, Launch, Product, ScalarRef};
 pub use pipeline::{Neighbour, Pipeline, StageMessage};
 pub use sizes::RankSizes;
 pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
@@ -160,229 +161,6 @@ pub struct Matrix {
     pub offset: u32,
     /// Elements from one row to the next.
     pub stride: u32,
-}
-
-/// A number that is known only at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScalarRef {
-    /// Learning rate.
-    LearningRate,
-    /// `1 / (1 - beta^t)` at optimizer step `t`.
-    BiasCorrection(f64),
-}
-
-/// Which product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Product {
-    /// `a . b`
-    Nn,
-    /// `a . b^T`
-    Nt,
-    /// `a^T . b`
-    Tn,
-}
-
-/// A kernel launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Launch {
-    /// The kernel.
-    pub kernel: KernelId,
-    /// Rows to run over; destination (source) vertices for kernels over edges.
-    pub rows: Extent,
-    /// Operands, as the kernel lists them.
-    pub inputs: Vec<Ref>,
-    /// Results, as the kernel lists them.
-    pub outputs: Vec<Ref>,
-    /// Run-time numbers, as the kernel lists them.
-    pub scalars: Vec<ScalarRef>,
-    /// Dropout sites of the kernel's masks.
-    pub sites: Vec<Site>,
-    /// Where the other ends of the edges that it walks lie and, if they are grouped by source, their places; with
-    /// the graph, on the device, if none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lists: Vec<Ref>,
-    /// The chunk whose rows, or the edges at which, it runs over; all if none. What sums over rows adds to the
-    /// sums of the chunks before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chunk: Option<Chunk>,
-}
-
-/// One instruction.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Instr {
-    /// Runs a generated kernel.
-    Launch(Launch),
-    /// Dense product: `out = a . b` (or a transposed form). `rows` is the extent of `a`'s
-    /// rows; `inner` the summed size of `Nn` and `Nt`; for `Tn`, `a` is `rows x inner`
-    /// and `out` is `inner x columns`.
-    MatMul {
-        /// Which product.
-        product: Product,
-        /// First operand.
-        a: Matrix,
-        /// Second operand.
-        b: Matrix,
-        /// Result.
-        out: Matrix,
-        /// Rows of `a`.
-        rows: Extent,
-        /// Columns of `a`.
-        inner: u32,
-        /// Columns of the result.
-        columns: u32,
-        /// An element-wise kernel over the rows of the result, fused into the product.
-        finish: Option<Launch>,
-        /// The chunk of rows that it is restricted to, as its finishing kernel is; all if none. `Tn` adds to
-        /// what it gave for the chunks before.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        chunk: Option<Chunk>,
-    },
-    /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
-    /// Whether `x` is own rows or own columns is said by the extent of its values, here and below.
-    SparseMatMul {
-        /// `Nn` or `Tn`.
-        product: Product,
-        /// Values of the non-zeros.
-        values: Ref,
-        /// Dense operand.
-        b: Matrix,
-        /// Result.
-        out: Matrix,
-        /// Columns of `x`.
-        inner: u32,
-        /// Columns of the result.
-        columns: u32,
-    },
-    /// Dropout of the sparse input features' values.
-    SparseDropout {
-        /// Values of the non-zeros.
-        values: Ref,
-        /// Dropped values.
-        out: Ref,
-        /// Probability of dropping.
-        p: f32,
-        /// Dropout site.
-        site: Site,
-    },
-    /// Writes sparse feature values as a dense matrix.
-    Densify {
-        /// Values of the non-zeros.
-        values: Ref,
-        /// The dense matrix.
-        out: Ref,
-    },
-    /// Sends own rows to the ranks that read them; fills the halo rows.
-    HaloExchange {
-        /// A buffer with `Local` rows.
-        buffer: Ref,
-        /// How ranks may leave out their rows, so that others fill in copies; only in `step`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        skip: Option<Skip>,
-    },
-    /// Sends halo rows to their owners, which add them to their own in rank order.
-    HaloReduce {
-        /// A buffer with `Local` rows.
-        buffer: Ref,
-        /// Of gradients by rows that may be copies, which of them are sent; only in `step`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        skip: Option<Returned>,
-    },
-    /// Sums buffers over all ranks, in rank order, as one message.
-    AllReduce {
-        /// Buffers with fixed rows.
-        buffers: Vec<BufferId>,
-    },
-    /// Moves a tensor from one layout over the ranks to another.
-    Redistribute {
-        /// How.
-        how: Redistribute,
-        /// The operand; heads lie one after the other.
-        from: Matrix,
-        /// The result, which fills its slot.
-        to: Ref,
-        /// Heads of the tensor by rows.
-        heads: u32,
-        /// Columns of a head of the tensor by rows.
-        width: u32,
-        /// Which rows are moved.
-        #[serde(default, skip_serializing_if = "Moved::is_all")]
-        moved: Moved,
-    },
-    /// The first half of a communication: packs and sends, and waits for nobody.
-    Begin(Transfer),
-    /// The second half: waits for what the others sent, and unpacks it.
-    Finish(Transfer),
-    /// The rank's share of the loss, and the derivative by the logits.
-    Loss {
-        /// Which loss.
-        loss: Loss,
-        /// Logits of own vertices.
-        logits: Ref,
-        /// The loss, one float.
-        out: Option<Ref>,
-        /// The derivative, same shape as the logits.
-        grad: Option<Ref>,
-        /// Classes.
-        classes: u32,
-    },
-    /// What an evaluation finds, [`METRICS`] floats: correct and all vertices of the training,
-    /// validation and test set, then the sum of the validation losses and how many they are.
-    Metrics {
-        /// Which loss, hence which kind of labels.
-        loss: Loss,
-        /// Logits of own vertices.
-        logits: Ref,
-        /// The counts.
-        out: Ref,
-        /// Classes.
-        classes: u32,
-    },
-    /// A loop.
-    Repeat {
-        /// Number of iterations.
-        count: u32,
-        /// Whether the index runs from `count - 1` down to 0.
-        reverse: bool,
-        /// What an iteration does.
-        body: Vec<Instr>,
-    },
-    /// Runs the body for every chunk of the epoch's order: whatever runs over own rows, local rows or
-    /// the edges into own rows, and whatever is exchanged of them, is restricted to the vertices of the
-    /// chunk, halo vertices included. Neither nested nor around or inside of a [`Instr::Repeat`]; the
-    /// body has no [`Product::Tn`], no reduction over rows, no [`Instr::AllReduce`] and no
-    /// [`Instr::Begin`].
-    Chunks {
-        /// Whether the order is run backwards.
-        reverse: bool,
-        /// What is done for a chunk.
-        body: Vec<Instr>,
-    },
-    /// Sends rows to another stage, and waits for nobody.
-    Send(StageMessage),
-    /// Waits for rows of another stage.
-    Receive(StageMessage),
-    /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
-    /// each: the rows that both have, own vertices first, or those of a chunk.
-    Move {
-        /// Where the rows are.
-        from: Ref,
-        /// Where they go.
-        to: Ref,
-        /// The chunk of rows that is copied; all if none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        chunk: Option<Chunk>,
-    },
-    /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
-    /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
-    Remember {
-        /// The rows.
-        from: Ref,
-        /// A buffer with [`Role::History`].
-        history: Ref,
-    },
 }
 
 /// Which vertices of other ranks have rows on a rank.

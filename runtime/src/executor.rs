@@ -22,6 +22,7 @@ use crate::transport::{Transport, TransportError};
 use communicate::Half;
 use gnnc_codegen::args::ArgsError;
 use gnnc_codegen::cpu::Compiled;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
 use std::ops::Range;
@@ -224,7 +225,7 @@ impl Worker {
         unsafe {
             match instr {
                 Instr::Launch(launch) => self.launch(program, launch, iteration, step_context)?,
-                Instr::MatMul {
+                Instr::MatMul(instr::MatMul {
                     product,
                     a,
                     b,
@@ -234,7 +235,7 @@ impl Worker {
                     columns,
                     finish,
                     chunk,
-                } => {
+                }) => {
                     let multiply = Multiply {
                         product: *product,
                         a: self.dense(a, iteration),
@@ -273,14 +274,14 @@ impl Worker {
                     self.memory.ranges = ranges;
                     outcome?;
                 }
-                Instr::SparseMatMul {
+                Instr::SparseMatMul(instr::SparseMatMul {
                     product,
                     values,
                     b,
                     out,
                     columns,
                     ..
-                } => {
+                }) => {
                     let features = self.features(program, *values)?;
                     let key = sparse::key(program, *product, *columns, [b, out]);
                     let values = self.slot(*values, iteration);
@@ -293,27 +294,27 @@ impl Worker {
                         sparse::multiply(&self.team, kernel, features, *product, values, b, out)?;
                     }
                 }
-                Instr::SparseDropout {
+                Instr::SparseDropout(instr::SparseDropout {
                     values,
                     out,
                     p,
                     site,
-                } => {
+                }) => {
                     let features = self.features(program, *values)?;
                     let key = site.key(step_context.seed, step_context.epoch as u32, iteration);
                     let ids = self.own.part.ids(Over::of(program.sparse_rows(*values)));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
                 }
-                Instr::Densify { values, out } => {
+                Instr::Densify(instr::Densify { values, out }) => {
                     let features = self.features(program, *values)?;
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::densify(&self.team, features, values, out);
                 }
-                Instr::HaloExchange { .. }
-                | Instr::HaloReduce { .. }
-                | Instr::AllReduce { .. }
-                | Instr::Redistribute { .. } => {
+                Instr::HaloExchange(_)
+                | Instr::HaloReduce(_)
+                | Instr::AllReduce(_)
+                | Instr::Redistribute(_) => {
                     self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, step_context)?;
                     self.communicate(
                         Half::Finish,
@@ -323,26 +324,28 @@ impl Worker {
                         step_context,
                     )?;
                 }
-                Instr::Move { from, to, chunk } => self.host_move([*from, *to], *chunk, iteration),
+                Instr::Move(instr::Move { from, to, chunk }) => {
+                    self.host_move([*from, *to], *chunk, iteration)
+                }
                 Instr::Begin(Transfer { tag, what }) => {
                     self.communicate(Half::Begin, what, *tag, iteration, step_context)?;
                 }
                 Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
                     // At the last moment, so that what uses the rows too early shows.
-                    if let Instr::Move { from, to, chunk } = **what {
+                    if let Instr::Move(instr::Move { from, to, chunk }) = **what {
                         self.host_move([from, to], chunk, iteration);
                     }
                 }
                 Instr::Finish(Transfer { tag, what }) => {
                     self.communicate(Half::Finish, what, *tag, iteration, step_context)?;
                 }
-                Instr::Loss {
+                Instr::Loss(instr::Loss {
                     loss,
                     logits,
                     out,
                     grad,
                     classes,
-                } => {
+                }) => {
                     let rows = self.tensor(program, *logits, iteration);
                     let grad = grad.map(|grad| self.tensor(program, grad, iteration));
                     let sums = &mut self.memory.sums;
@@ -359,12 +362,12 @@ impl Worker {
                         self.slot(*out, iteration).write()[0] = share as f32;
                     }
                 }
-                Instr::Metrics {
+                Instr::Metrics(instr::Metrics {
                     loss,
                     logits,
                     out,
                     classes,
-                } => {
+                }) => {
                     let rows = self.tensor(program, *logits, iteration);
                     let sums = &mut self.memory.sums;
                     let found = loss::metrics(
@@ -382,10 +385,10 @@ impl Worker {
                 }
                 Instr::Send(stage_message) => self.send(stage_message, iteration)?,
                 Instr::Receive(stage_message) => self.receive(stage_message, iteration)?,
-                Instr::Remember { from, history } => {
+                Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
-                Instr::Repeat { .. } | Instr::Chunks { .. } => {}
+                Instr::Repeat(_) | Instr::Chunks(_) => {}
             }
         }
         Ok(())

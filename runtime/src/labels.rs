@@ -3,6 +3,7 @@
 use crate::RuntimeError;
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::graph::op::Loss;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
 
@@ -18,25 +19,28 @@ pub(crate) fn labels_fit(program: &Program, data: &GraphData) -> Result<(), Runt
 
 fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
     list.iter().try_for_each(|instr| match instr {
-        Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
+        Instr::Loss(instr::Loss { loss, classes, .. })
+        | Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
             check_labels(data, *loss, *classes)
         }
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => list_fits(body, data),
+        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
+            list_fits(body, data)
+        }
         Instr::Launch(_)
-        | Instr::MatMul { .. }
-        | Instr::SparseMatMul { .. }
-        | Instr::SparseDropout { .. }
-        | Instr::Densify { .. }
-        | Instr::HaloExchange { .. }
-        | Instr::HaloReduce { .. }
-        | Instr::AllReduce { .. }
-        | Instr::Redistribute { .. }
+        | Instr::MatMul(_)
+        | Instr::SparseMatMul(_)
+        | Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::AllReduce(_)
+        | Instr::Redistribute(_)
         | Instr::Begin(_)
         | Instr::Finish(_)
         | Instr::Send(_)
         | Instr::Receive(_)
-        | Instr::Move { .. }
-        | Instr::Remember { .. } => Ok(()),
+        | Instr::Move(_)
+        | Instr::Remember(_) => Ok(()),
     })
 }
 

@@ -10,6 +10,7 @@ use crate::whole::Whole;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
 use lists::Over;
@@ -339,32 +340,33 @@ impl Needs {
         for instr in instrs {
             match instr {
                 Instr::Launch(launch) => self.launch(program, launch),
-                Instr::Loss { .. } | Instr::Metrics { .. } => self.labels = true,
-                Instr::MatMul {
+                Instr::Loss(_) | Instr::Metrics(_) => self.labels = true,
+                Instr::MatMul(instr::MatMul {
                     finish: Some(launch),
                     ..
-                } => self.launch(program, launch),
-                Instr::SparseMatMul {
+                }) => self.launch(program, launch),
+                Instr::SparseMatMul(instr::SparseMatMul {
                     product: Product::Tn,
                     values,
                     ..
-                } => {
+                }) => {
                     let buffer = program.buffers.get(values.buffer.0 as usize);
                     let kind = buffer.map_or(0, |b| sliced(b.extent));
                     self.feature_columns[kind] = true;
                 }
-                Instr::SparseDropout { values, .. } => {
+                Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
                     let buffer = program.buffers.get(values.buffer.0 as usize);
                     self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
                 }
-                Instr::Redistribute { moved, .. } => {
+                Instr::Redistribute(instr::Redistribute { moved, .. }) => {
                     self.owned = true;
                     self.chunks.moved(*moved);
                 }
                 Instr::Begin(Transfer { what, .. }) => {
                     self.collect(std::slice::from_ref(what), program);
                 }
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                Instr::Repeat(instr::Repeat { body, .. })
+                | Instr::Chunks(instr::Chunks { body, .. }) => {
                     self.collect(body, program);
                 }
                 _ => {}

@@ -7,6 +7,7 @@ use crate::init::name_hash;
 use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
@@ -192,16 +193,16 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
     for (index, (x, y)) in a.1.iter().zip(b.1).enumerate() {
         let place = format!("{place} {index}");
         if let (
-            Instr::Repeat {
+            Instr::Repeat(instr::Repeat {
                 count,
                 reverse,
                 body,
-            },
-            Instr::Repeat {
+            }),
+            Instr::Repeat(instr::Repeat {
                 count: other_count,
                 reverse: other_reverse,
                 body: other_body,
-            },
+            }),
         ) = (x, y)
             && (count, reverse) == (other_count, other_reverse)
         {
@@ -209,7 +210,7 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
             continue;
         }
         let same = std::mem::discriminant(x) == std::mem::discriminant(y)
-            && !matches!(x, Instr::Repeat { .. })
+            && !matches!(x, Instr::Repeat(_))
             && message(a.0, x) == message(b.0, y);
         if !same {
             return Err(format!(
@@ -240,26 +241,26 @@ fn message(program: &Program, instr: &Instr) -> Message {
     let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
     let none = RankSizes::default();
     match instr {
-        Instr::HaloExchange { buffer: at, skip } => Message::Halo(
+        Instr::HaloExchange(instr::HaloExchange { buffer: at, skip }) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.rule),
         ),
-        Instr::HaloReduce { buffer: at, skip } => Message::Halo(
+        Instr::HaloReduce(instr::HaloReduce { buffer: at, skip }) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.of.rule),
         ),
-        Instr::AllReduce { buffers } => {
+        Instr::AllReduce(instr::AllReduce { buffers }) => {
             let floats = |id: &_| buffer(*id).map(|b| b.words(&none));
             Message::Sum(buffers.iter().map(floats).collect())
         }
-        Instr::Redistribute {
+        Instr::Redistribute(instr::Redistribute {
             how,
             to,
             heads,
             width,
             moved,
             ..
-        } => {
+        }) => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
                 *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
@@ -291,7 +292,7 @@ mod tests {
             role,
             storage: Default::default(),
         };
-        let split = Instr::Redistribute {
+        let split = Instr::Redistribute(instr::Redistribute {
             how: Redistribute::Split(slice),
             from: Matrix {
                 at: Ref::first(BufferId(0)),
@@ -302,7 +303,7 @@ mod tests {
             heads: 1,
             width: 5,
             moved: Moved::All,
-        };
+        });
         Program {
             ranks: 2,
             rank,
@@ -312,14 +313,14 @@ mod tests {
                 buffer(Extent::Fixed(1), 1, Role::Result),
             ],
             step: vec![
-                Instr::Repeat {
+                Instr::Repeat(instr::Repeat {
                     count: 3,
                     reverse: false,
                     body: vec![split],
-                },
-                Instr::AllReduce {
+                }),
+                Instr::AllReduce(instr::AllReduce {
                     buffers: vec![BufferId(2)],
-                },
+                }),
             ],
             loss: Some(BufferId(2)),
             ..Program::default()
@@ -351,13 +352,13 @@ mod tests {
         let shorter = |p: &mut Program| p.step.truncate(1);
         refused(with(&shorter), 2, "step has 1 instructions");
         let count = |p: &mut Program| match &mut p.step[0] {
-            Instr::Repeat { count, .. } => *count = 2,
+            Instr::Repeat(instr::Repeat { count, .. }) => *count = 2,
             _ => panic!(),
         };
         refused(with(&count), 2, "step 0 is another repeat");
         let wider = |p: &mut Program| match &mut p.step[0] {
-            Instr::Repeat { body, .. } => match &mut body[0] {
-                Instr::Redistribute { width, .. } => *width = 6,
+            Instr::Repeat(instr::Repeat { body, .. }) => match &mut body[0] {
+                Instr::Redistribute(instr::Redistribute { width, .. }) => *width = 6,
                 _ => panic!(),
             },
             _ => panic!(),

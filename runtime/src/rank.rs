@@ -11,6 +11,7 @@ use crate::steps::{Step, Steps};
 use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
@@ -153,9 +154,9 @@ impl Rank {
             Instr::Begin(transfer) => &*transfer.what,
             other => other,
         };
-        let Instr::HaloExchange {
+        let Instr::HaloExchange(instr::HaloExchange {
             skip: Some(skip), ..
-        } = what
+        }) = what
         else {
             return None;
         };

@@ -14,6 +14,7 @@ use gnnc_ir::Binary;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce, draw, drop_threshold, vertex_hash};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Matrix, Product, Program};
 use gnnc_ir::words::storage::Storage;
 use std::collections::BTreeMap;
@@ -57,14 +58,15 @@ pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
 fn collect(program: &Program, instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
     for (at, instr) in instrs.iter().enumerate() {
         match instr {
-            Instr::SparseMatMul {
+            Instr::SparseMatMul(instr::SparseMatMul {
                 product,
                 b,
                 out,
                 columns,
                 ..
-            } if *columns > 0 => keys.push((at, key(program, *product, *columns, [b, out]))),
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            }) if *columns > 0 => keys.push((at, key(program, *product, *columns, [b, out]))),
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => {
                 collect(program, body, keys);
             }
             _ => {}

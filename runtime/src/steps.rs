@@ -1,6 +1,7 @@
 //! The instructions of a list one after the other, through its loops.
 
 use gnnc_ir::program::Instr;
+use gnnc_ir::program::instr;
 
 /// Walks a list. Loops are not among what is visited, only what is in them.
 pub(crate) struct Steps<'a> {
@@ -80,18 +81,20 @@ impl<'a> Iterator for Steps<'a> {
             level.next += 1;
             let iteration = level.iteration();
             let (around, body) = match instr {
-                Instr::Repeat {
+                Instr::Repeat(instr::Repeat {
                     count,
                     reverse,
                     body,
-                } => (
+                }) => (
                     Loop::Repeat {
                         count: *count,
                         reverse: *reverse,
                     },
                     body,
                 ),
-                Instr::Chunks { reverse, body } => (Loop::Chunks { reverse: *reverse }, body),
+                Instr::Chunks(instr::Chunks { reverse, body }) => {
+                    (Loop::Chunks { reverse: *reverse }, body)
+                }
                 _ => {
                     let (chunk, turn) = level.chunk(&self.order);
                     return Some(Step {
@@ -158,9 +161,9 @@ mod tests {
     use gnnc_ir::program::{BufferId, StageMessage};
 
     fn leaf(n: u32) -> Instr {
-        Instr::AllReduce {
+        Instr::AllReduce(instr::AllReduce {
             buffers: vec![BufferId(n)],
-        }
+        })
     }
 
     fn visited(list: &[Instr], order: Vec<u32>) -> Vec<(Vec<usize>, u32, Option<u32>, u32)> {
@@ -179,16 +182,16 @@ mod tests {
 
     #[test]
     fn loops_are_run_in_their_order() {
-        let inner = Instr::Repeat {
+        let inner = Instr::Repeat(instr::Repeat {
             count: 2,
             reverse: true,
             body: vec![leaf(1)],
-        };
-        let outer = Instr::Repeat {
+        });
+        let outer = Instr::Repeat(instr::Repeat {
             count: 2,
             reverse: false,
             body: vec![leaf(0), inner],
-        };
+        });
         let found = visited(&[leaf(2), outer, leaf(3)], Vec::new());
         let expected = [
             (vec![0], 0),
@@ -211,14 +214,14 @@ mod tests {
             tensors: Vec::new(),
         })];
         let list = [
-            Instr::Chunks {
+            Instr::Chunks(instr::Chunks {
                 reverse: true,
                 body: body.clone(),
-            },
-            Instr::Chunks {
+            }),
+            Instr::Chunks(instr::Chunks {
                 reverse: false,
                 body,
-            },
+            }),
         ];
         let chunks: Vec<_> = visited(&list, vec![2, 0, 1])
             .into_iter()

@@ -1,5 +1,6 @@
 //! How a run that goes on for long is asked to end.
 
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -86,7 +87,9 @@ fn changes(instr: &Instr, program: &Program) -> bool {
         let role = program.buffer(at.buffer).role;
         found |= write && matches!(role, Role::Param(_) | Role::State(..) | Role::History(_));
     });
-    if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+    if let Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) =
+        instr
+    {
         return body.iter().any(|instr| changes(instr, program));
     }
     found

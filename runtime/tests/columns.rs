@@ -12,6 +12,7 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::graph::op::{Redistribute, Site, Slice};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Mask, Operand, Over, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::*;
 use gnnc_ir::words::scalar::Binary;
@@ -39,13 +40,15 @@ impl Spread {
         let all_x = b.buffer("all x", Extent::All, width, 1, Role::Temp);
         let out = b.buffer("out", Extent::Inner, f, 1, Role::Temp);
         let all_out = self.kernels(&mut b, Extent::All, width, all_x, all_degree);
-        let step = |how, (from, stride), to, width| Instr::Redistribute {
-            how,
-            from: matrix(at(from), stride),
-            to: at(to),
-            heads: 1,
-            width,
-            moved: Moved::All,
+        let step = |how, (from, stride), to, width| {
+            Instr::Redistribute(instr::Redistribute {
+                how,
+                from: matrix(at(from), stride),
+                to: at(to),
+                heads: 1,
+                width,
+                moved: Moved::All,
+            })
         };
         let mut program = b.program;
         let replicate = step(Redistribute::Replicate, (degree, 1), all_degree, 1);
@@ -68,15 +71,15 @@ impl Spread {
         // After dropout of the own rows.
         program.eval.insert(
             1,
-            Instr::HaloExchange {
+            Instr::HaloExchange(instr::HaloExchange {
                 buffer: at(x),
                 skip: None,
-            },
+            }),
         );
-        program.eval.push(Instr::HaloReduce {
+        program.eval.push(Instr::HaloReduce(instr::HaloReduce {
             buffer: at(out),
             skip: None,
-        });
+        }));
         program.logits = Some(at(out));
         program
     }
@@ -275,13 +278,13 @@ struct Parts<'a> {
 
 fn parts(program: &mut Program) -> Parts<'_> {
     match &mut program.eval[0] {
-        Instr::Redistribute {
+        Instr::Redistribute(instr::Redistribute {
             how: Redistribute::Split(slice),
             from,
             to,
             width,
             ..
-        } => Parts {
+        }) => Parts {
             slice,
             from,
             to,
@@ -351,14 +354,14 @@ fn redistributions_that_do_not_fit_are_refused() {
             _ => panic!("no launch"),
         }),
         ("the result has all rows, expected own ones", |p| {
-            p.eval.push(Instr::Redistribute {
+            p.eval.push(Instr::Redistribute(instr::Redistribute {
                 how: Redistribute::Own,
                 from: matrix(at(BufferId(3)), 1),
                 to: at(BufferId(3)),
                 heads: 1,
                 width: 1,
                 moved: Moved::All,
-            })
+            }))
         }),
     ];
     assert_eq!(answer(|_| {}), Ok(()));

@@ -8,6 +8,7 @@ mod network;
 use gnnc_graph::generate::PlantedPartition;
 use gnnc_graph::partition::{Hash, Partitioner, Range};
 use gnnc_graph::{GraphData, LocalPart, Partition, example};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory;
 use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::{BufferId, Extent, Instr, KernelId, Program};
@@ -285,45 +286,48 @@ fn programs_that_do_not_fit_are_refused() {
     with(&|p| p.loss = Some(BufferId(99)));
     with(&|p| p.buffers[0].columns = 3);
     with(&|p| {
-        p.step.push(Instr::HaloExchange {
+        p.step.push(Instr::HaloExchange(instr::HaloExchange {
             buffer: gnnc_ir::program::Ref::first(BufferId(0)),
             skip: None,
-        })
+        }))
     });
     for instr in 0..G8.program().step.len() {
         with(&|p| {
             let refers = |l: &mut gnnc_ir::program::Launch| l.kernel = KernelId(77);
             match &mut p.step[instr] {
                 Instr::Launch(l) => refers(l),
-                Instr::MatMul { columns, .. } => *columns += 1000,
-                Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
+                Instr::MatMul(instr::MatMul { columns, .. }) => *columns += 1000,
+                Instr::HaloExchange(instr::HaloExchange { buffer, .. })
+                | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
                     buffer.buffer = BufferId(1 << 20)
                 }
-                Instr::AllReduce { buffers } => buffers.push(BufferId(1 << 20)),
-                Instr::Loss { classes, .. } => *classes = 9,
-                Instr::Repeat { body, .. } => body.push(Instr::MatMul {
-                    product: gnnc_ir::program::Product::Nt,
-                    a: gnnc_ir::program::Matrix {
-                        at: gnnc_ir::program::Ref::first(BufferId(0)),
-                        offset: 9,
-                        stride: 4,
-                    },
-                    b: gnnc_ir::program::Matrix {
-                        at: gnnc_ir::program::Ref::first(BufferId(0)),
-                        offset: 0,
-                        stride: 4,
-                    },
-                    out: gnnc_ir::program::Matrix {
-                        at: gnnc_ir::program::Ref::first(BufferId(0)),
-                        offset: 0,
-                        stride: 4,
-                    },
-                    rows: Extent::Inner,
-                    inner: 4,
-                    columns: 4,
-                    finish: None,
-                    chunk: None,
-                }),
+                Instr::AllReduce(instr::AllReduce { buffers }) => buffers.push(BufferId(1 << 20)),
+                Instr::Loss(instr::Loss { classes, .. }) => *classes = 9,
+                Instr::Repeat(instr::Repeat { body, .. }) => {
+                    body.push(Instr::MatMul(instr::MatMul {
+                        product: gnnc_ir::program::Product::Nt,
+                        a: gnnc_ir::program::Matrix {
+                            at: gnnc_ir::program::Ref::first(BufferId(0)),
+                            offset: 9,
+                            stride: 4,
+                        },
+                        b: gnnc_ir::program::Matrix {
+                            at: gnnc_ir::program::Ref::first(BufferId(0)),
+                            offset: 0,
+                            stride: 4,
+                        },
+                        out: gnnc_ir::program::Matrix {
+                            at: gnnc_ir::program::Ref::first(BufferId(0)),
+                            offset: 0,
+                            stride: 4,
+                        },
+                        rows: Extent::Inner,
+                        inner: 4,
+                        columns: 4,
+                        finish: None,
+                        chunk: None,
+                    }))
+                }
                 _ => p.buffers[0].columns += 1,
             }
         });

@@ -9,6 +9,7 @@ mod refused;
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
 use gnnc_ir::program::Instr;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Resource;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::{Call, Watched};
@@ -328,8 +329,8 @@ fn histories_that_are_not_finite_or_too_old_stop_the_run() {
     let mut programs = network.programs();
     for program in &mut programs {
         for instr in &mut program.step {
-            if let Instr::Chunks { body, .. } = instr {
-                body.retain(|instr| !matches!(instr, Instr::Remember { .. }));
+            if let Instr::Chunks(instr::Chunks { body, .. }) = instr {
+                body.retain(|instr| !matches!(instr, Instr::Remember(_)));
             }
         }
     }

@@ -4,6 +4,7 @@ use super::{CalibrateOptions, Measurement};
 use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::Placement;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Event, Phase, Trace, Wait, median, waits};
 use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
 use gnnc_ir::program::{Instr, Program, RankSizes};
@@ -321,7 +322,7 @@ fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     let mut places = at.split('.').map(str::parse::<usize>);
     let mut instr = program.step.get(places.next()?.ok()?)?;
     for place in places {
-        let Instr::Repeat { body, .. } = instr else {
+        let Instr::Repeat(instr::Repeat { body, .. }) = instr else {
             return None;
         };
         instr = body.get(place.ok()?)?;

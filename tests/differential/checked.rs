@@ -62,7 +62,7 @@ fn run(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> (Vec<u64
 
 fn sparse_products(programs: &[Program]) -> usize {
     let instrs = programs.iter().flat_map(|program| &program.step);
-    let sparse = instrs.filter(|instr| matches!(instr, Instr::SparseMatMul { .. }));
+    let sparse = instrs.filter(|instr| matches!(instr, Instr::SparseMatMul(_)));
     sparse.count()
 }
 

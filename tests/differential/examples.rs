@@ -1,6 +1,7 @@
 //! Every example can be lowered: those with data for a few ranks, the others for many.
 
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::instr;
 use gnnc::ir::program::text::Listing;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::placement::Place;
@@ -13,9 +14,9 @@ fn exchanges(program: &Program) -> bool {
 
 fn has_exchange(instr: &Instr) -> bool {
     match instr {
-        Instr::HaloExchange { .. } => true,
+        Instr::HaloExchange(_) => true,
         Instr::Begin(transfer) => has_exchange(&transfer.what),
-        Instr::Repeat { body, .. } => body.iter().any(has_exchange),
+        Instr::Repeat(instr::Repeat { body, .. }) => body.iter().any(has_exchange),
         _ => false,
     }
 }

@@ -7,6 +7,7 @@ use crate::examples::reads_back;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::{Candidate, Placement};
+use gnnc::ir::program::instr;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::placement::{Flow, Place};
@@ -61,7 +62,7 @@ pub fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64
 pub fn halves(instrs: &[Instr]) -> usize {
     let one = |instr: &Instr| match instr {
         Instr::Begin(_) => 1,
-        Instr::Repeat { body, .. } => halves(body),
+        Instr::Repeat(instr::Repeat { body, .. }) => halves(body),
         _ => 0,
     };
     instrs.iter().map(one).sum()

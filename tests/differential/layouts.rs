@@ -3,6 +3,7 @@
 use crate::check::Case;
 use crate::data::{Shape, planted};
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::instr;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::layout::uncut;
 use gnnc::planner::placement::Place;
@@ -54,7 +55,7 @@ fn meetings(program: &Program) -> Vec<&'static str> {
     fn of(code: &[Instr], program: &Program, found: &mut Vec<&'static str>) {
         for instr in code {
             match instr {
-                Instr::Repeat { body, .. } => of(body, program, found),
+                Instr::Repeat(instr::Repeat { body, .. }) => of(body, program, found),
                 Instr::Begin(transfer) => found.push(transfer.what.name(program)),
                 instr if instr.communicates() => found.push(instr.name(program)),
                 _ => {}

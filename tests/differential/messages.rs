@@ -18,6 +18,7 @@ use gnnc::graph::partition::Partition;
 use gnnc::graph::{LocalPart, example};
 use gnnc::ir::graph::op::Redistribute;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::instr;
 use gnnc::ir::program::trace::{Event, Phase};
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::placement::{Flow, Place};
@@ -162,7 +163,8 @@ fn instruction<'a>(program: &'a Program, event: &Event) -> &'a Instr {
     };
     let (path, last) = event.at.rsplit_once('.').unwrap_or(("", &event.at));
     for index in path.split('.').filter(|index| !index.is_empty()) {
-        let Instr::Repeat { body, .. } = &list[index.parse::<usize>().unwrap()] else {
+        let Instr::Repeat(instr::Repeat { body, .. }) = &list[index.parse::<usize>().unwrap()]
+        else {
             panic!("{} is in no loop", event.at)
         };
         list = body;
@@ -174,10 +176,11 @@ fn instruction<'a>(program: &'a Program, event: &Event) -> &'a Instr {
 fn shape(instr: &Instr, program: &Program, inner: &[u64], from: u32, sent: Sent) -> [u64; 2] {
     let Sent { to, floats } = sent;
     let rows = match instr {
-        Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
+        Instr::HaloExchange(instr::HaloExchange { buffer, .. })
+        | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
             floats / u64::from(program.buffer(buffer.buffer).columns)
         }
-        Instr::Redistribute { how, .. } => match how {
+        Instr::Redistribute(instr::Redistribute { how, .. }) => match how {
             Redistribute::Split(_) | Redistribute::Replicate => inner[from as usize],
             _ => inner[to as usize],
         },

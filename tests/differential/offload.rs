@@ -8,6 +8,7 @@ use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::random;
 use gnnc::ir::plan::{Placement, Relaxation};
+use gnnc::ir::program::instr;
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::traffic::moved;
@@ -89,7 +90,7 @@ pub fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
 fn halves(list: &[Instr]) -> usize {
     let one = |instr: &Instr| match instr {
         Instr::Begin(transfer) => usize::from(!transfer.what.communicates()),
-        Instr::Repeat { body, .. } => halves(body),
+        Instr::Repeat(instr::Repeat { body, .. }) => halves(body),
         _ => 0,
     };
     list.iter().map(one).sum()
@@ -308,9 +309,11 @@ fn offload_is_checked() {
     };
     let fetch = |program: &Program| {
         let fetched = |instr: &Instr| match instr {
-            Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => Some((*from, *to)),
+            Instr::Move(instr::Move { from, to, .. }) if program.is_hosted(from.buffer) => {
+                Some((*from, *to))
+            }
             Instr::Begin(half) => match &*half.what {
-                Instr::Move { from, to, .. } if program.is_hosted(from.buffer) => {
+                Instr::Move(instr::Move { from, to, .. }) if program.is_hosted(from.buffer) => {
                     Some((*from, *to))
                 }
                 _ => None,
@@ -323,10 +326,7 @@ fn offload_is_checked() {
         &|program| {
             let (from, to) = fetch(program);
             for instr in program.step.iter_mut() {
-                if !matches!(
-                    instr,
-                    Instr::Move { .. } | Instr::Begin(_) | Instr::Finish(_)
-                ) {
+                if !matches!(instr, Instr::Move(_) | Instr::Begin(_) | Instr::Finish(_)) {
                     instr.each_ref(&mut |at| {
                         if at.buffer == to.buffer {
                             *at = from;
@@ -340,11 +340,11 @@ fn offload_is_checked() {
     refused(
         &|program| {
             let (from, _) = fetch(program);
-            program.step.push(Instr::Move {
+            program.step.push(Instr::Move(instr::Move {
                 from,
                 to: from,
                 chunk: None,
-            });
+            }));
         },
         "expected one of them on the host and one here",
     );
@@ -352,11 +352,11 @@ fn offload_is_checked() {
         &|program| {
             let (from, to) = fetch(program);
             program.buffers[to.buffer.0 as usize].columns += 1;
-            program.step = vec![Instr::Move {
+            program.step = vec![Instr::Move(instr::Move {
                 from,
                 to,
                 chunk: None,
-            }];
+            })];
         },
         "expected the same rows, columns and storage",
     );

@@ -10,6 +10,7 @@ use crate::offload::{copies, in_a_budget, rested};
 use gnnc::TrainOptions;
 use gnnc::ir::kernel::End;
 use gnnc::ir::plan::Placement;
+use gnnc::ir::program::instr;
 use gnnc::ir::program::traffic::moved;
 use gnnc::ir::program::{Buffer, BufferId, Instr, Program, RankSizes, Ref, Role};
 use gnnc::runtime::Session;
@@ -40,7 +41,7 @@ fn case(body: &str, vertices: u32) -> Case {
 
 /// Instructions that run over a chunk of rows, and the most chunks of one.
 fn chunks(program: &Program) -> (usize, u32) {
-    let works = |instr: &&Instr| matches!(instr, Instr::Launch(_) | Instr::MatMul { .. });
+    let works = |instr: &&Instr| matches!(instr, Instr::Launch(_) | Instr::MatMul(_));
     let all = program.step.iter().filter(works);
     let chunks = all.filter_map(|i| i.chunk()).filter(|c| c.even.is_some());
     let found: Vec<u32> = chunks.map(|chunk| chunk.of).collect();
@@ -198,7 +199,7 @@ fn smallest(case: &Case) -> (Again<'_>, Vec<RankSizes>) {
 fn copy(instr: &Instr) -> Option<(Ref, Ref, u32)> {
     match instr {
         Instr::Begin(half) => copy(&half.what),
-        Instr::Move { from, to, chunk } => Some((*from, *to, (*chunk)?.index)),
+        Instr::Move(instr::Move { from, to, chunk }) => Some((*from, *to, (*chunk)?.index)),
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::graph::op::Redistribute;
 use crate::kernel::{At, Body, End};
+use crate::program::instr;
 use crate::program::{
     BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, Vertices,
 };
@@ -125,7 +126,7 @@ fn of_runs(found: &mut [Access], program: &Program) {
 pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     let finish = accesses(instr, program);
     let mut begin = finish.clone();
-    if matches!(instr, Instr::HaloReduce { .. }) {
+    if matches!(instr, Instr::HaloReduce(_)) {
         begin.retain(|access| access.rows == Touched::Halo);
     }
     [begin, finish]
@@ -154,7 +155,7 @@ impl Found {
     fn instr(&mut self, instr: &Instr, program: &Program) {
         match instr {
             Instr::Launch(launch) => self.launch(launch, program),
-            Instr::MatMul {
+            Instr::MatMul(instr::MatMul {
                 product,
                 a,
                 b,
@@ -163,35 +164,37 @@ impl Found {
                 finish,
                 chunk,
                 ..
-            } => {
+            }) => {
                 let rows = chunk.map_or(over(*rows), Touched::of);
                 self.product(*product, [a, b, out], rows, finish.as_ref(), program);
             }
-            Instr::HaloExchange { buffer, skip } => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
                 self.read(*buffer, Touched::Own);
                 self.write(*buffer, Touched::Halo);
                 skip.iter()
                     .for_each(|skip| self.write(skip.copies, Touched::All));
             }
-            Instr::HaloReduce { buffer, skip } => {
+            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
                 self.read(*buffer, Touched::Halo);
                 self.write(*buffer, Touched::Own);
                 let left = skip.iter().filter_map(|skip| skip.left);
                 left.for_each(|at| self.write(at, Touched::All));
             }
-            Instr::AllReduce { buffers } => self.0.extend(buffers.iter().map(|&buffer| Access {
-                buffer,
-                slot: None,
-                rows: Touched::All,
-                writes: true,
-            })),
-            Instr::Redistribute {
+            Instr::AllReduce(instr::AllReduce { buffers }) => {
+                self.0.extend(buffers.iter().map(|&buffer| Access {
+                    buffer,
+                    slot: None,
+                    rows: Touched::All,
+                    writes: true,
+                }))
+            }
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 from,
                 to,
                 moved,
                 ..
-            } => {
+            }) => {
                 let (source, target) = match (moved, how) {
                     (Moved::Rows(chunk), _) => (Touched::Rows(*chunk), Touched::Rows(*chunk)),
                     (Moved::New(end, chunk), _) => {
@@ -214,18 +217,18 @@ impl Found {
                 self.0.extend(begin);
             }
             Instr::Finish(transfer) => self.instr(&transfer.what, program),
-            Instr::Loss {
+            Instr::Loss(instr::Loss {
                 logits, out, grad, ..
-            } => {
+            }) => {
                 self.read(*logits, Touched::Own);
                 out.iter().for_each(|at| self.write(*at, Touched::All));
                 grad.iter().for_each(|at| self.write(*at, Touched::Own));
             }
-            Instr::Metrics { logits, out, .. } => {
+            Instr::Metrics(instr::Metrics { logits, out, .. }) => {
                 self.read(*logits, Touched::Own);
                 self.write(*out, Touched::All);
             }
-            Instr::SparseMatMul { .. } | Instr::SparseDropout { .. } | Instr::Densify { .. } => {
+            Instr::SparseMatMul(_) | Instr::SparseDropout(_) | Instr::Densify(_) => {
                 let (reads, writes) = instr.accesses();
                 reads.iter().for_each(|at| self.read(*at, Touched::All));
                 writes.iter().for_each(|at| self.write(*at, Touched::All));
@@ -242,19 +245,19 @@ impl Found {
                     .iter()
                     .for_each(|at| self.write(*at, Touched::Own));
             }
-            Instr::Remember { from, history } => {
+            Instr::Remember(instr::Remember { from, history }) => {
                 self.read(*from, Touched::All);
                 self.write(*history, Touched::All);
             }
-            Instr::Move {
+            Instr::Move(instr::Move {
                 from,
                 to,
                 chunk: Some(chunk),
-            } => {
+            }) => {
                 self.read(*from, Touched::Rows(*chunk));
                 self.write(*to, Touched::Rows(*chunk));
             }
-            Instr::Move { from, to, .. } => {
+            Instr::Move(instr::Move { from, to, .. }) => {
                 let extent = |at: &Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
                 // The rows that both have.
                 let own = |at: &Ref, other: &Ref| match (extent(at), extent(other)) {
@@ -264,7 +267,8 @@ impl Found {
                 self.read(*from, own(from, to));
                 self.write(*to, own(to, from));
             }
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => {
                 let mut inner = Self(Vec::new());
                 body.iter().for_each(|instr| inner.instr(instr, program));
                 let any = |access| Access {

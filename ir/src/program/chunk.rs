@@ -2,6 +2,7 @@
 
 use super::{Extent, Instr, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
+use crate::program::instr;
 use crate::program::memory::{ALIGN, product_block};
 use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
@@ -306,7 +307,9 @@ impl Instr {
     pub fn chunk(&self) -> Option<Chunk> {
         match self {
             Self::Launch(launch) => launch.chunk,
-            Self::MatMul { chunk, .. } | Self::Move { chunk, .. } => *chunk,
+            Self::MatMul(instr::MatMul { chunk, .. }) | Self::Move(instr::Move { chunk, .. }) => {
+                *chunk
+            }
             Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
             _ => None,
         }
@@ -316,11 +319,11 @@ impl Instr {
     pub fn set_chunk(&mut self, to: Chunk) {
         match self {
             Self::Launch(launch) => launch.chunk = Some(to),
-            Self::MatMul { chunk, finish, .. } => {
+            Self::MatMul(instr::MatMul { chunk, finish, .. }) => {
                 *chunk = Some(to);
                 finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
             }
-            Self::Move { chunk, .. } => *chunk = Some(to),
+            Self::Move(instr::Move { chunk, .. }) => *chunk = Some(to),
             Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
             _ => {}
         }

@@ -9,6 +9,7 @@ use lifetime::meet;
 pub use lifetime::{Lifetime, begins, lifetimes, positions};
 
 use crate::kernel::{Body, COLUMN_BLOCK};
+use crate::program::instr;
 use crate::program::{BufferId, Chunk, Extent, Instr, Product, Program, RankSizes};
 
 /// Floats that every offset is a multiple of: 64 bytes.
@@ -307,14 +308,14 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
             }
             _ => 0,
         },
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             product: Product::Tn,
             rows,
             inner,
             columns,
             chunk,
             ..
-        } => {
+        }) => {
             let block = product_block(sizes.rows(*rows));
             match at_once(*chunk, *rows, sizes).div_ceil(block) {
                 0 | 1 if chunk.is_none() => 0,
@@ -323,7 +324,7 @@ fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64
                     .saturating_mul(u64::from(*columns)),
             }
         }
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
             scratch_floats(body, program, sizes)
         }
         _ => 0,

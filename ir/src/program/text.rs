@@ -34,7 +34,7 @@
 //! does not fill its slot is `b2@OFFSET/STRIDE`. `#` begins a comment. An instruction may stand behind its place in the
 //! list, as [`Listing`] prints it and as traces and errors name it.
 
-mod instr;
+mod instruction;
 mod kernel;
 mod launch;
 mod lex;

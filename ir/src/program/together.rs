@@ -2,6 +2,7 @@
 //! such as the updates of all parameters. A device may do them in one launch.
 
 use super::{BufferId, Extent, Instr, Launch, Program, Ref};
+use crate::program::instr;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -105,27 +106,27 @@ impl Uses {
 fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
     let (launch, count) = match instr {
         Instr::Launch(launch) => (launch, 1),
-        Instr::Repeat { count, body, .. } => match &body[..] {
+        Instr::Repeat(instr::Repeat { count, body, .. }) => match &body[..] {
             [Instr::Launch(launch)] => (launch, *count),
             _ => return None,
         },
-        Instr::MatMul { .. }
-        | Instr::SparseMatMul { .. }
-        | Instr::SparseDropout { .. }
-        | Instr::Densify { .. }
-        | Instr::HaloExchange { .. }
-        | Instr::HaloReduce { .. }
-        | Instr::AllReduce { .. }
-        | Instr::Redistribute { .. }
+        Instr::MatMul(_)
+        | Instr::SparseMatMul(_)
+        | Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::AllReduce(_)
+        | Instr::Redistribute(_)
         | Instr::Begin(_)
         | Instr::Finish(_)
-        | Instr::Loss { .. }
-        | Instr::Metrics { .. }
-        | Instr::Chunks { .. }
+        | Instr::Loss(_)
+        | Instr::Metrics(_)
+        | Instr::Chunks(_)
         | Instr::Send(_)
         | Instr::Receive(_)
-        | Instr::Move { .. }
-        | Instr::Remember { .. } => return None,
+        | Instr::Move(_)
+        | Instr::Remember(_) => return None,
     };
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
     let fixed = matches!(launch.rows, Extent::Fixed(_)) && launch.chunk.is_none();
@@ -200,11 +201,11 @@ mod tests {
     }
 
     fn repeat(count: u32, body: Instr) -> Instr {
-        Instr::Repeat {
+        Instr::Repeat(instr::Repeat {
             count,
             reverse: false,
             body: vec![body],
-        }
+        })
     }
 
     fn found(list: &[Instr], program: &Program) -> Vec<(Range<usize>, usize)> {
@@ -240,9 +241,9 @@ mod tests {
         assert_eq!(found(&list, &program()), [(0..2, 2)]);
         let apart = [
             launch(0, 0, false),
-            Instr::AllReduce {
+            Instr::AllReduce(instr::AllReduce {
                 buffers: Vec::new(),
-            },
+            }),
             launch(1, 1, false),
         ];
         assert_eq!(found(&apart, &program()), []);

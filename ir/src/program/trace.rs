@@ -144,7 +144,7 @@ impl Resource {
     /// a communication, the first only packs.
     pub fn of(instr: &Instr, program: &Program) -> Self {
         match instr {
-            Instr::Move { .. } => return Self::Host,
+            Instr::Move(_) => return Self::Host,
             Instr::Begin(half) | Instr::Finish(half) if !half.what.communicates() => {
                 return Self::Host;
             }

@@ -5,6 +5,7 @@ mod host;
 pub use host::{move_words, moved};
 
 use crate::graph::op::{Redistribute, Slice};
+use crate::program::instr;
 use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Returned, Skip};
 use crate::words::types::share;
 use std::ops::Range;
@@ -92,7 +93,7 @@ pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -
 /// Visits the exchanges that may be left out, with the number of iterations in which they run.
 pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
-        if let Instr::HaloExchange { buffer, skip } = instr {
+        if let Instr::HaloExchange(instr::HaloExchange { buffer, skip }) = instr {
             skip.iter().for_each(|skip| visit(*buffer, skip, times));
         }
     });
@@ -101,7 +102,7 @@ pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
 /// Visits the ways back of what such exchanges bring, with the number of iterations in which they run.
 pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
-        if let Instr::HaloReduce { buffer, skip } = instr {
+        if let Instr::HaloReduce(instr::HaloReduce { buffer, skip }) = instr {
             skip.iter().for_each(|skip| visit(*buffer, skip, times));
         }
     });
@@ -113,7 +114,9 @@ fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u3
         match instr {
             Instr::Begin(transfer) => visit(&transfer.what, times),
             Instr::Finish(_) => {}
-            Instr::Repeat { count, body, .. } => for_each_whole(body, times * count, visit),
+            Instr::Repeat(instr::Repeat { count, body, .. }) => {
+                for_each_whole(body, times * count, visit)
+            }
             other => visit(other, times),
         }
     }
@@ -206,17 +209,17 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
     let mut traffic = Traffic::default();
     let rows = reads.total();
     match instr {
-        Instr::HaloExchange { buffer, skip } => {
+        Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
             let bytes = rows * row_bytes(program, *buffer);
             // Everyone who has a block says to its readers what it does with it.
             let flags = skip.map_or(0, |skip| skip.rule.flags());
             traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * reads.pairs;
         }
-        Instr::HaloReduce { buffer, skip } => {
+        Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
             let bytes = rows * row_bytes(program, *buffer);
             traffic.halo_reduce = exchanged(bytes, skip.as_ref().map(|skip| &skip.of));
         }
-        Instr::AllReduce { buffers } => {
+        Instr::AllReduce(instr::AllReduce { buffers }) => {
             // Every chunk goes from each rank to its owner, and its sum from there to each rank.
             let group = program
                 .pipeline
@@ -224,14 +227,14 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
             let others = u64::from(group.saturating_sub(1));
             traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
         }
-        Instr::Redistribute {
+        Instr::Redistribute(instr::Redistribute {
             how,
             to,
             heads,
             width,
             moved,
             ..
-        } => {
+        }) => {
             // How many rows are in a chunk does not matter here: all chunks together have all of them.
             let share = |s: &RankSizes| RankSizes {
                 inner: moved.chunk().map_or(s.inner, |chunk| chunk.share(s.inner)),
@@ -249,13 +252,13 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
             traffic.stage_message = (own * row + fixed * sizes.len() as u64) * 4;
         }
         // All chunks together have all rows.
-        Instr::Chunks { body, .. } => {
+        Instr::Chunks(instr::Chunks { body, .. }) => {
             for instr in body {
                 traffic.add(one(instr, program, reads, sizes), 1);
             }
             return traffic;
         }
-        Instr::Repeat { count, body, .. } => {
+        Instr::Repeat(instr::Repeat { count, body, .. }) => {
             for instr in body {
                 traffic.add(one(instr, program, reads, sizes), u64::from(*count));
             }
@@ -263,15 +266,15 @@ fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> 
         }
         Instr::Finish(_)
         | Instr::Receive(_)
-        | Instr::Remember { .. }
-        | Instr::Move { .. }
+        | Instr::Remember(_)
+        | Instr::Move(_)
         | Instr::Launch(_)
-        | Instr::MatMul { .. }
-        | Instr::SparseMatMul { .. }
-        | Instr::SparseDropout { .. }
-        | Instr::Densify { .. }
-        | Instr::Loss { .. }
-        | Instr::Metrics { .. } => {}
+        | Instr::MatMul(_)
+        | Instr::SparseMatMul(_)
+        | Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::Loss(_)
+        | Instr::Metrics(_) => {}
     }
     let rows =
         traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.stage_message;
@@ -379,28 +382,28 @@ mod tests {
         };
         let local = Ref::first(BufferId(0));
         let body = vec![
-            Instr::HaloExchange {
+            Instr::HaloExchange(instr::HaloExchange {
                 buffer: local,
                 skip: None,
-            },
-            Instr::HaloReduce {
+            }),
+            Instr::HaloReduce(instr::HaloReduce {
                 buffer: local,
                 skip: None,
-            },
+            }),
         ];
         let instrs = [
-            Instr::HaloExchange {
+            Instr::HaloExchange(instr::HaloExchange {
                 buffer: local,
                 skip: None,
-            },
-            Instr::Repeat {
+            }),
+            Instr::Repeat(instr::Repeat {
                 count: 7,
                 reverse: true,
                 body,
-            },
-            Instr::AllReduce {
+            }),
+            Instr::AllReduce(instr::AllReduce {
                 buffers: vec![BufferId(1)],
-            },
+            }),
         ];
         let reads = Reads::of([&[0, 3][..]].into_iter());
         let traffic = traffic(&instrs, &program, &reads, &[]);
@@ -437,22 +440,22 @@ mod tests {
                 rule: text.parse().unwrap(),
                 copies: Ref::first(BufferId(1)),
             };
-            let mut body = vec![Instr::HaloExchange {
+            let mut body = vec![Instr::HaloExchange(instr::HaloExchange {
                 buffer: Ref::first(BufferId(0)),
                 skip: Some(skip),
-            }];
+            })];
             if back {
                 let of = skip;
-                body.push(Instr::HaloReduce {
+                body.push(Instr::HaloReduce(instr::HaloReduce {
                     buffer: Ref::first(BufferId(0)),
                     skip: Some(Returned { of, left: None }),
-                });
+                }));
             }
-            let step = [Instr::Repeat {
+            let step = [Instr::Repeat(instr::Repeat {
                 count: 5,
                 reverse: false,
                 body,
-            }];
+            })];
             let mean = traffic(&step, &program, &reads, &[]).total_bytes;
             let sent = |skip: &Skip, _, rank| skip.rule.decided(epoch, rank) != Some(false);
             (mean, mean as i64 + beyond(&step, &program, &reads, &sent))

@@ -2,6 +2,7 @@
 
 use super::Instr;
 use crate::graph::op::Redistribute;
+use crate::program::instr;
 use serde::{Deserialize, Serialize};
 
 /// A communication in two halves, [`Instr::Begin`] and [`Instr::Finish`]. Both stand in the same
@@ -25,14 +26,14 @@ impl Instr {
     /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
     /// rank and its host.
     pub fn has_halves(&self) -> bool {
-        matches!(self, Self::Move { .. }) || self.communicates()
+        matches!(self, Self::Move(_)) || self.communicates()
     }
 
     /// Whether the instruction sends and receives, and is not one half of such a one.
     pub fn communicates(&self) -> bool {
         match self {
-            Self::HaloExchange { .. } | Self::HaloReduce { .. } | Self::AllReduce { .. } => true,
-            Self::Redistribute { how, .. } => *how != Redistribute::Own,
+            Self::HaloExchange(_) | Self::HaloReduce(_) | Self::AllReduce(_) => true,
+            Self::Redistribute(instr::Redistribute { how, .. }) => *how != Redistribute::Own,
             _ => false,
         }
     }

@@ -19,6 +19,7 @@ use super::{
     Role,
 };
 use crate::kernel::{Body, Walk, result_shape};
+use crate::program::instr;
 use crate::program::trace::Phase;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -156,7 +157,9 @@ impl Check<'_> {
             let place = inside(above, index);
             let at = |what| ProgramError::new(what).at(&place, instr, self.program);
             self.one(instr).map_err(at)?;
-            if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+            if let Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) = instr
+            {
                 self.list(&place, body)?;
             }
         }
@@ -168,7 +171,7 @@ impl Check<'_> {
         let sizes = &self.data.sizes;
         match instr {
             Instr::Launch(launch) => self.launch(launch),
-            Instr::MatMul {
+            Instr::MatMul(instr::MatMul {
                 product,
                 a,
                 b,
@@ -178,7 +181,7 @@ impl Check<'_> {
                 columns,
                 finish,
                 chunk,
-            } => {
+            }) => {
                 self.cut(*chunk, *rows)?;
                 let by_rows = *rows;
                 let (rows, inner, columns) =
@@ -215,14 +218,14 @@ impl Check<'_> {
                     )),
                 }
             }
-            Instr::SparseMatMul {
+            Instr::SparseMatMul(instr::SparseMatMul {
                 product,
                 values,
                 b,
                 out,
                 inner,
                 columns,
-            } => {
+            }) => {
                 let (vertices, features) = self.sparse(*values)?;
                 let (inner, columns) = (u64::from(*inner), u64::from(*columns));
                 if let Some(features) = features.filter(|features| *features != inner) {
@@ -242,7 +245,7 @@ impl Check<'_> {
                 self.in_words("b", b.at, &[b.offset])?;
                 self.in_words("out", out.at, &[out.offset])
             }
-            Instr::SparseDropout { values, out, p, .. } => {
+            Instr::SparseDropout(instr::SparseDropout { values, out, p, .. }) => {
                 self.sparse(*values)?;
                 self.at_least("out", *out, self.stored(*values))?;
                 self.floats("out", *out)?;
@@ -252,19 +255,20 @@ impl Check<'_> {
                     Err(format!("dropout {p}, expected 0 to below 1"))
                 }
             }
-            Instr::Densify { values, out } => {
+            Instr::Densify(instr::Densify { values, out }) => {
                 let (rows, features) = self.sparse(*values)?;
                 self.floats("out", *out)?;
                 self.at_least("out", *out, rows.saturating_mul(features.unwrap_or(0)))
             }
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
-                if let Instr::HaloReduce {
+            Instr::HaloExchange(instr::HaloExchange { buffer, .. })
+            | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
+                if let Instr::HaloReduce(instr::HaloReduce {
                     skip:
                         Some(Returned {
                             left: Some(left), ..
                         }),
                     ..
-                } = instr
+                }) = instr
                 {
                     self.at_least("left", *left, 0)?;
                 }
@@ -275,7 +279,7 @@ impl Check<'_> {
                     other => Err(format!("an exchange of {other} rows, expected local ones")),
                 }
             }
-            Instr::AllReduce { buffers } => buffers.iter().try_for_each(|&id| {
+            Instr::AllReduce(instr::AllReduce { buffers }) => buffers.iter().try_for_each(|&id| {
                 self.at_least("buffer", Ref::first(id), 0)?;
                 self.floats("buffer", Ref::first(id))?;
                 match self.program.buffer(id).extent {
@@ -285,28 +289,28 @@ impl Check<'_> {
                     )),
                 }
             }),
-            Instr::Redistribute {
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 from,
                 to,
                 heads,
                 width,
                 moved,
-            } => (self.moved(*moved))
+            }) => (self.moved(*moved))
                 .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
             Instr::Send(stage_message) | Instr::Receive(stage_message) => {
                 self.stage_message(stage_message)
             }
-            Instr::Remember { from, history } => self.remember(*from, *history),
-            Instr::Move { from, to, chunk } => self.host_move(*from, *to, *chunk),
-            Instr::Loss {
+            Instr::Remember(instr::Remember { from, history }) => self.remember(*from, *history),
+            Instr::Move(instr::Move { from, to, chunk }) => self.host_move(*from, *to, *chunk),
+            Instr::Loss(instr::Loss {
                 logits,
                 out,
                 grad,
                 classes,
                 ..
-            } => {
+            }) => {
                 self.logits("logits", *logits, *classes)?;
                 for (what, at) in [("out", *out), ("grad", *grad)] {
                     at.map_or(Ok(()), |at| self.floats(what, at))?;
@@ -314,17 +318,17 @@ impl Check<'_> {
                 out.map_or(Ok(()), |out| self.at_least("out", out, 1))?;
                 grad.map_or(Ok(()), |grad| self.logits("grad", grad, *classes))
             }
-            Instr::Metrics {
+            Instr::Metrics(instr::Metrics {
                 logits,
                 out,
                 classes,
                 ..
-            } => {
+            }) => {
                 self.logits("logits", *logits, *classes)?;
                 self.floats("out", *out)?;
                 self.at_least("out", *out, METRICS.into())
             }
-            Instr::Repeat { .. } | Instr::Chunks { .. } => Ok(()),
+            Instr::Repeat(_) | Instr::Chunks(_) => Ok(()),
         }
     }
 

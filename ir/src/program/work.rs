@@ -20,6 +20,7 @@ pub use strips::strips;
 
 use crate::graph::op::Loss;
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
+use crate::program::instr;
 use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 
@@ -62,7 +63,7 @@ fn counted(
     let sizes = &launched(instr, sizes);
     let counted = match instr {
         Instr::Launch(launch) => launch_work(kernel.as_ref()?, launch, sizes),
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             product,
             a,
             b,
@@ -72,7 +73,7 @@ fn counted(
             columns,
             finish,
             ..
-        } => {
+        }) => {
             let (rows, inner, columns) =
                 (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
             let (right, result) = match product {
@@ -90,14 +91,14 @@ fn counted(
             }
             total
         }
-        Instr::SparseMatMul {
+        Instr::SparseMatMul(instr::SparseMatMul {
             values,
             inner,
             columns,
             product,
             b,
             out,
-        } => {
+        }) => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             let columns = u64::from(*columns);
             let (rows, result) = match product {
@@ -114,7 +115,7 @@ fn counted(
                 written: Bytes(result * columns * element(program, out.at)),
             }
         }
-        Instr::SparseDropout { values, .. } => {
+        Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
             let (_, nonzeros) = stored(program, *values, sizes);
             Work {
                 class: KernelClass::Copy,
@@ -123,18 +124,18 @@ fn counted(
                 written: Bytes(nonzeros * FLOAT),
             }
         }
-        Instr::Densify { values, out } => {
+        Instr::Densify(instr::Densify { values, out }) => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
             copy(read, program.buffer(out.buffer).slot_bytes(sizes))
         }
-        Instr::Loss {
+        Instr::Loss(instr::Loss {
             loss,
             out,
             grad,
             classes,
             ..
-        } => {
+        }) => {
             let logits = sizes.inner * u64::from(*classes);
             let grad_floats = if grad.is_some() { logits } else { 0 };
             Work {
@@ -144,7 +145,7 @@ fn counted(
                 written: Bytes((grad_floats + u64::from(out.is_some())) * FLOAT),
             }
         }
-        Instr::Metrics { loss, classes, .. } => {
+        Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
             let logits = sizes.inner * u64::from(*classes);
             Work {
                 class: KernelClass::Loss,
@@ -153,18 +154,18 @@ fn counted(
                 written: Bytes(u64::from(crate::program::METRICS) * FLOAT),
             }
         }
-        Instr::HaloExchange { .. }
-        | Instr::HaloReduce { .. }
-        | Instr::AllReduce { .. }
-        | Instr::Redistribute { .. }
+        Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::AllReduce(_)
+        | Instr::Redistribute(_)
         | Instr::Begin(_)
         | Instr::Finish(_)
         | Instr::Send(_)
         | Instr::Receive(_)
-        | Instr::Chunks { .. }
-        | Instr::Move { .. }
-        | Instr::Repeat { .. } => return None,
-        Instr::Remember { from, history } => {
+        | Instr::Chunks(_)
+        | Instr::Move(_)
+        | Instr::Repeat(_) => return None,
+        Instr::Remember(instr::Remember { from, history }) => {
             let of = |at: &Ref| program.buffer(at.buffer).slot_bytes(sizes);
             let bytes = of(from).min(of(history));
             copy(bytes, bytes)

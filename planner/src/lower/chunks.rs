@@ -11,6 +11,7 @@
 
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::{At, Body, End};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program};
 use std::collections::BTreeSet;
@@ -38,19 +39,19 @@ fn list(instrs: Vec<Instr>, program: &Program, of: u32) -> Vec<Instr> {
         });
         match (instr, cut) {
             (
-                Instr::Repeat {
+                Instr::Repeat(instr::Repeat {
                     count,
                     reverse,
                     body,
-                },
+                }),
                 _,
             ) => {
                 let body = list(body, program, of);
-                out.push(Instr::Repeat {
+                out.push(Instr::Repeat(instr::Repeat {
                     count,
                     reverse,
                     body,
-                });
+                }));
             }
             (Instr::Launch(launch), Cut::Rows) => out.extend(chunks.map(|chunk| {
                 let chunk = Some(chunk);
@@ -60,25 +61,27 @@ fn list(instrs: Vec<Instr>, program: &Program, of: u32) -> Vec<Instr> {
                 })
             })),
             (
-                Instr::Redistribute {
+                Instr::Redistribute(instr::Redistribute {
                     how,
                     from,
                     to,
                     heads,
                     width,
                     ..
-                },
+                }),
                 cut @ (Cut::Rows | Cut::New(_)),
-            ) => out.extend(chunks.map(|chunk| Instr::Redistribute {
-                how,
-                from,
-                to,
-                heads,
-                width,
-                moved: match cut {
-                    Cut::New(end) => Moved::New(end, chunk),
-                    _ => Moved::Rows(chunk),
-                },
+            ) => out.extend(chunks.map(|chunk| {
+                Instr::Redistribute(instr::Redistribute {
+                    how,
+                    from,
+                    to,
+                    heads,
+                    width,
+                    moved: match cut {
+                        Cut::New(end) => Moved::New(end, chunk),
+                        _ => Moved::Rows(chunk),
+                    },
+                })
             })),
             (instr, _) => out.push(instr),
         }
@@ -102,7 +105,7 @@ enum Cut {
 fn cuts(instrs: &[Instr], program: &Program) -> Vec<Cut> {
     let mut cuts = vec![Cut::Whole; instrs.len()];
     for (i, instr) in instrs.iter().enumerate() {
-        let Instr::Redistribute { how, from, to, .. } = instr else {
+        let Instr::Redistribute(instr::Redistribute { how, from, to, .. }) = instr else {
             continue;
         };
         match how {
@@ -167,7 +170,7 @@ fn writes(instr: &Instr, buffer: BufferId) -> bool {
 
 /// The buffers that an instruction uses, loops included, and whether it writes them.
 fn buffers(instr: &Instr) -> BTreeSet<(BufferId, bool)> {
-    if let Instr::Repeat { body, .. } = instr {
+    if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
         return body.iter().flat_map(buffers).collect();
     }
     let (reads, writes) = instr.accesses();

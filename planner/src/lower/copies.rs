@@ -14,6 +14,7 @@ use crate::lower::analysis::{Analysis, fixed};
 use gnnc_ir::graph::Node;
 use gnnc_ir::graph::op::{Copies, Op};
 use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Returned};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
@@ -320,13 +321,13 @@ impl Region<'_> {
             halo: true,
             ..self.target(lowerer, left, Extent::Local)
         });
-        self.code.push(Instr::HaloReduce {
+        self.code.push(Instr::HaloReduce(instr::HaloReduce {
             buffer: value.at,
             skip: Some(Returned {
                 of,
                 left: left_out.map(|value| value.at),
             }),
-        });
+        }));
         let own = Value {
             halo: false,
             ..value

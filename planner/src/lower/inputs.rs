@@ -4,6 +4,7 @@ use super::region::{Region, Value};
 use super::{LowerError, Lowerer, partial};
 use gnnc_ir::graph::op::{Input, Op, Site};
 use gnnc_ir::kernel::End;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -79,7 +80,9 @@ impl Lowerer {
             let buffer = self.buffer(name, extent, columns, 1, Role::Static);
             let out = Ref::first(buffer);
             if let Some(values) = self.feature_values(ty.rows == Rows::All) {
-                self.program.setup.push(Instr::Densify { values, out });
+                self.program
+                    .setup
+                    .push(Instr::Densify(instr::Densify { values, out }));
             }
             Value::whole(out, ty)
         };
@@ -119,12 +122,12 @@ impl Lowerer {
         let extent = self.program.buffer(values.buffer).extent;
         let buffer = self.buffer(format!("x.dropped{site}"), extent, 1, 1, Role::Temp);
         let out = Ref::first(buffer);
-        code.push(Instr::SparseDropout {
+        code.push(Instr::SparseDropout(instr::SparseDropout {
             values,
             out,
             p,
             site,
-        });
+        }));
         self.dropped.push((values, site, out));
         out
     }
@@ -179,10 +182,12 @@ impl Lowerer {
             return value;
         }
         self.make_local(value.at.buffer);
-        self.program.setup.push(Instr::HaloExchange {
-            buffer: value.at,
-            skip: None,
-        });
+        self.program
+            .setup
+            .push(Instr::HaloExchange(instr::HaloExchange {
+                buffer: value.at,
+                skip: None,
+            }));
         for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
             known.halo = true;
         }

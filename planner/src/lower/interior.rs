@@ -8,6 +8,7 @@
 //! go, so numbers stay the same; what sums over rows is not cut.
 
 use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Chunk, Even, Extent, Grain, Instr, Launch, Product, Program, Ref, Vertices,
@@ -26,7 +27,7 @@ pub fn interior(mut program: Program) -> Program {
 /// Whether a list has instructions over rows that need nothing of other ranks, or over the others.
 pub fn is_cut(instrs: &[Instr]) -> bool {
     instrs.iter().any(|instr| match instr {
-        Instr::Repeat { body, .. } => is_cut(body),
+        Instr::Repeat(instr::Repeat { body, .. }) => is_cut(body),
         instr => instr.chunk().is_some_and(|chunk| chunk.reach().is_some()),
     })
 }
@@ -37,19 +38,19 @@ fn list(instrs: Vec<Instr>, program: &Program) -> Vec<Instr> {
     for (instr, cut) in instrs.into_iter().zip(cuts) {
         match (instr, cut) {
             (
-                Instr::Repeat {
+                Instr::Repeat(instr::Repeat {
                     count,
                     reverse,
                     body,
-                },
+                }),
                 _,
             ) => {
                 let body = list(body, program);
-                out.push(Instr::Repeat {
+                out.push(Instr::Repeat(instr::Repeat {
                     count,
                     reverse,
                     body,
-                });
+                }));
             }
             (instr, None) => out.push(instr),
             (instr, Some(Cut { rows, order })) => out.extend(order.map(|index| {
@@ -99,7 +100,7 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Option<Cut>> {
                     order: [1, 0],
                 })
             }),
-            Instr::MatMul { .. } => late.product(instr),
+            Instr::MatMul(_) => late.product(instr),
             _ => None,
         };
         late.after(instr, cut);
@@ -131,14 +132,14 @@ impl Late {
 
     /// A product by rows of which the halo rows wait for messages.
     fn product(&self, instr: &Instr) -> Option<Cut> {
-        let Instr::MatMul {
+        let Instr::MatMul(instr::MatMul {
             product: Product::Nn | Product::Nt,
             a,
             rows: Extent::Local,
             finish,
             chunk: None,
             ..
-        } = instr
+        }) = instr
         else {
             return None;
         };
@@ -149,7 +150,7 @@ impl Late {
 
     /// What waits for messages behind an instruction.
     fn after(&mut self, instr: &Instr, cut: Option<Cut>) {
-        if let Instr::HaloExchange { buffer, .. } = instr {
+        if let Instr::HaloExchange(instr::HaloExchange { buffer, .. }) = instr {
             self.results.remove(buffer);
             self.halos.insert(*buffer);
             return;
@@ -189,5 +190,5 @@ fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
             .any(|at| at.buffer == out.buffer)
     };
     let next = behind.iter().find(uses);
-    sums && matches!(next, Some(Instr::HaloReduce { buffer, .. }) if *buffer == out)
+    sums && matches!(next, Some(Instr::HaloReduce(instr::HaloReduce { buffer, .. })) if *buffer == out)
 }

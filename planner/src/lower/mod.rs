@@ -34,6 +34,7 @@ use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::plan::Placement;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
 };
@@ -258,12 +259,12 @@ fn program(
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;
     let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
-    eval.code.push(Instr::Metrics {
+    eval.code.push(Instr::Metrics(instr::Metrics {
         loss: training.loss,
         logits: logits.at,
         out: Ref::first(out),
         classes: logits.ty.columns(),
-    });
+    }));
     lowerer.all_reduce(&mut eval.code, vec![out]);
     lowerer.program.eval = eval.code;
     lowerer.program.metrics = Some(out);
@@ -398,7 +399,7 @@ impl Lowerer {
     /// Sums buffers over the ranks.
     pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>) {
         if self.distributed {
-            code.push(Instr::AllReduce { buffers });
+            code.push(Instr::AllReduce(instr::AllReduce { buffers }));
         }
     }
 

@@ -32,6 +32,7 @@ mod uses;
 mod widen;
 
 use super::checked::check;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{Lives, begins, positions};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
@@ -218,7 +219,7 @@ impl<'a> Place<'a> {
         let mut works = vec![0];
         let mut all = 0;
         for instr in list {
-            if !matches!(instr, Instr::Move { .. }) {
+            if !matches!(instr, Instr::Move(_)) {
                 all += positions(std::slice::from_ref(instr));
             }
             works.push(all);
@@ -342,7 +343,7 @@ fn twin(of: &Buffer, extent: Extent) -> Buffer {
 /// A copy of all rows.
 fn copy(from: Ref, to: Ref) -> Instr {
     let chunk = None;
-    Instr::Move { from, to, chunk }
+    Instr::Move(instr::Move { from, to, chunk })
 }
 
 /// A slot of a buffer outside of loops.

@@ -8,6 +8,7 @@ use crate::lower::region::Value;
 use gnnc_ir::graph::model::{Optimizer, TrainSettings};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Launch, Ref, Role, ScalarRef};
 use gnnc_ir::{Binary, Unary};
 
@@ -101,11 +102,11 @@ pub fn step(
             chunk: None,
         });
         code.push(match in_loop {
-            true => Instr::Repeat {
+            true => Instr::Repeat(instr::Repeat {
                 count,
                 reverse: false,
                 body: vec![launch],
-            },
+            }),
             false => launch,
         });
     }

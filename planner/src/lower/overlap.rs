@@ -9,6 +9,7 @@
 //! not on widths, so that all ranks have the same.
 
 use gnnc_ir::program::access::{Access, accesses, halves};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ pub fn overlap(mut program: Program) -> Program {
 
 fn list(mut instrs: Vec<Instr>, program: &Program, tag: &mut u32) -> Vec<Instr> {
     for instr in &mut instrs {
-        if let Instr::Repeat { body, .. } = instr {
+        if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
             *body = list(std::mem::take(body), program, tag);
         }
     }

@@ -21,6 +21,7 @@ use crate::lower::region::{Value, launch_rows, over};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Extent, Instr, Neighbour, Ref, StageMessage};
 use gnnc_ir::{Rows, Type};
 use order::{Order, Phase, reads, writes};
@@ -78,7 +79,7 @@ pub fn arrange(lowerer: &mut Lowerer, runs: Vec<Emitted>) -> Result<Vec<Instr>, 
     }
     if !kept.is_empty() {
         let (reverse, body) = (false, kept);
-        step.push(Instr::Chunks { reverse, body });
+        step.push(Instr::Chunks(instr::Chunks { reverse, body }));
     }
     Ok(step)
 }
@@ -142,7 +143,7 @@ impl Ordered {
     /// Takes out what keeps histories that are still read after the run's forward chunks.
     fn keep(&mut self, late: &BTreeSet<BufferId>) -> Vec<Instr> {
         let waits = |instr: &Instr| match instr {
-            Instr::Remember { history, .. } => late.contains(&history.buffer),
+            Instr::Remember(instr::Remember { history, .. }) => late.contains(&history.buffer),
             _ => false,
         };
         let mut kept = Vec::new();
@@ -158,7 +159,7 @@ impl Ordered {
         let rows = [&self.borders.received, &self.borders.sent];
         let body = std::mem::take(&mut self.lists[Phase::Forward as usize]);
         let (reverse, body) = (false, between(ends, rows, body));
-        Instr::Chunks { reverse, body }
+        Instr::Chunks(instr::Chunks { reverse, body })
     }
 
     /// The chunks of the backward pass.
@@ -169,7 +170,7 @@ impl Ordered {
         let (reverse, mut body) = (true, between(ends, rows, body));
         // The next stage does not wait for what is put back.
         body.append(&mut self.again);
-        Instr::Chunks { reverse, body }
+        Instr::Chunks(instr::Chunks { reverse, body })
     }
 }
 
@@ -193,20 +194,22 @@ fn between(
 fn split_loss(code: Vec<Instr>, fresh: &[usize]) -> Vec<(Instr, bool)> {
     let mut out = Vec::with_capacity(code.len() + 1);
     for (n, instr) in code.into_iter().enumerate() {
-        if let Instr::Loss {
+        if let Instr::Loss(instr::Loss {
             loss,
             logits,
             out: number,
             grad,
             classes,
-        } = instr
+        }) = instr
         {
-            let part = |out, grad| Instr::Loss {
-                loss,
-                logits,
-                out,
-                grad,
-                classes,
+            let part = |out, grad| {
+                Instr::Loss(instr::Loss {
+                    loss,
+                    logits,
+                    out,
+                    grad,
+                    classes,
+                })
             };
             out.extend(grad.map(|grad| (part(None, Some(grad)), false)));
             out.extend(number.map(|number| (part(Some(number), None), false)));
@@ -267,19 +270,19 @@ mod tests {
         let histories = [0, 1].map(|number| buffer(Role::History(number)));
         let [from, blends @ ..] = [Role::Temp; 3].map(&mut buffer);
         let run = |history, blend, code| Emitted {
-            before: vec![Instr::Move {
+            before: vec![Instr::Move(instr::Move {
                 from: history,
                 to: blend,
                 chunk: None,
-            }],
+            })],
             code,
             fresh: Vec::new(),
             borders: Borders::default(),
         };
-        let remember = Instr::Remember {
+        let remember = Instr::Remember(instr::Remember {
             from,
             history: histories[0],
-        };
+        });
         let second = histories[usize::from(!shared)];
         let runs = vec![
             run(histories[0], blends[0], vec![remember]),
@@ -293,13 +296,13 @@ mod tests {
         for shared in [false, true] {
             let list = two_runs(shared);
             let keeps = |instr: &Instr| match instr {
-                Instr::Chunks { body, .. } => {
-                    body.iter().any(|i| matches!(i, Instr::Remember { .. }))
+                Instr::Chunks(instr::Chunks { body, .. }) => {
+                    body.iter().any(|i| matches!(i, Instr::Remember(_)))
                 }
                 _ => false,
             };
             let kept: Vec<usize> = (0..list.len()).filter(|n| keeps(&list[*n])).collect();
-            let fills = list.iter().rposition(|i| matches!(i, Instr::Move { .. }));
+            let fills = list.iter().rposition(|i| matches!(i, Instr::Move(_)));
             assert_eq!(kept.len(), 1, "{list:?}");
             assert_eq!(Some(kept[0]) > fills, shared, "{list:?}");
         }

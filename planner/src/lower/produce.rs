@@ -8,6 +8,7 @@ use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::graph::op::{Input, Op, Redistribute};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
 use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
 
@@ -147,10 +148,10 @@ impl Region<'_> {
         // Where gradients stop at copies, it is decided later what is sent.
         let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
         if shared && !raw {
-            self.code.push(Instr::HaloReduce {
+            self.code.push(Instr::HaloReduce(instr::HaloReduce {
                 buffer: out.at,
                 skip: None,
-            });
+            }));
         }
         out.halo |= raw;
         self.values[last.0 as usize] = Some(out);
@@ -206,14 +207,14 @@ impl Region<'_> {
         match (sparse, a) {
             (Some(values), _) => {
                 let (b, to) = (b.matrix(), out.matrix());
-                self.code.push(Instr::SparseMatMul {
+                self.code.push(Instr::SparseMatMul(instr::SparseMatMul {
                     product,
                     values,
                     b,
                     out: to,
                     inner,
                     columns,
-                });
+                }));
                 self.code.extend(finish.map(Instr::Launch));
             }
             (None, Some(a)) => {
@@ -223,7 +224,7 @@ impl Region<'_> {
                     false => launch_rows(a.ty),
                 };
                 let (a, b, to) = (a.matrix(), b.matrix(), out.matrix());
-                let instr = Instr::MatMul {
+                let instr = Instr::MatMul(instr::MatMul {
                     product,
                     a,
                     b,
@@ -233,7 +234,7 @@ impl Region<'_> {
                     columns,
                     finish,
                     chunk: None,
-                };
+                });
                 self.code.push(instr);
             }
             (None, None) => return Err(LowerError::Internal("a product of nothing".to_owned())),
@@ -286,10 +287,10 @@ impl Region<'_> {
         self.before.push(earlier);
         self.code.push(current);
         let (kept, history) = (self.plain(lowerer, kept)?, self.stored(history)?);
-        let remember = Instr::Remember {
+        let remember = Instr::Remember(instr::Remember {
             from: kept.at,
             history: history.at,
-        };
+        });
         // Several tensors may be computed of one history.
         if !self.code.contains(&remember) {
             self.code.push(remember);
@@ -315,14 +316,14 @@ impl Region<'_> {
             Redistribute::Split(_) => graph.ty(operand),
             _ => ty,
         };
-        self.code.push(Instr::Redistribute {
+        self.code.push(Instr::Redistribute(instr::Redistribute {
             how,
             from: from.matrix(),
             to: out.at,
             heads: whole.heads,
             width: whole.width,
             moved: Moved::All,
-        });
+        }));
         self.values[id.0 as usize] = Some(out);
         Ok(())
     }
@@ -361,13 +362,13 @@ impl Region<'_> {
         let (sum, gradient) = (twin(Op::Loss(loss)), twin(Op::LossGrad(loss)));
         let out = sum.map(|s| self.target(lowerer, s, Extent::Fixed(1)));
         let grad = gradient.map(|g| self.target(lowerer, g, Extent::Inner));
-        self.code.push(Instr::Loss {
+        self.code.push(Instr::Loss(instr::Loss {
             loss,
             logits: value.at,
             out: out.map(|v| v.at),
             grad: grad.map(|v| v.at),
             classes: value.ty.columns(),
-        });
+        }));
         for (node, value) in [(sum, out), (gradient, grad)] {
             if let Some(node) = node {
                 self.values[node.0 as usize] = value;

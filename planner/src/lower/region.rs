@@ -8,6 +8,7 @@ use crate::lower::partial::Partials;
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::graph::op::{Copies, Op};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -302,7 +303,8 @@ impl<'a> Region<'a> {
         if lowerer.distributed && !value.halo {
             lowerer.make_local(value.at.buffer);
             let (buffer, skip) = (value.at, self.skip(lowerer, id, value));
-            self.code.push(Instr::HaloExchange { buffer, skip });
+            self.code
+                .push(Instr::HaloExchange(instr::HaloExchange { buffer, skip }));
             value.halo = true;
             // Views of the same slot share the rows that arrived.
             for other in self

@@ -6,6 +6,7 @@ use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::NodeId;
 use gnnc_ir::graph::op::{Op, Scan};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Ref};
 
 /// The buffer of one carry: iteration `i` reads slot `i + reads` and writes slot `i + writes`.
@@ -181,11 +182,11 @@ impl Region<'_> {
         });
         let outs: Vec<Value> = outs.collect();
         let code = std::mem::take(&mut body.code);
-        self.code.push(Instr::Repeat {
+        self.code.push(Instr::Repeat(instr::Repeat {
             count: scan.count,
             reverse: scan.reverse,
             body: code,
-        });
+        }));
         self.values[id.0 as usize] = outs.first().copied();
         self.scan_results[id.0 as usize] = outs;
         Ok(())

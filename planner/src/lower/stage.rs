@@ -10,6 +10,7 @@ use gnnc_ir::graph::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::op::{History, Input, Op};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{
     BufferId, Extent, Instr, METRICS, Neighbour, Pipeline, Program, Ref, Role, StageMessage,
 };
@@ -310,12 +311,12 @@ impl Exact {
             self.pass(lowerer, training, &self.graph.results[1..2], 0, false)?;
         let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
         for logits in values {
-            code.push(Instr::Metrics {
+            code.push(Instr::Metrics(instr::Metrics {
                 loss: training.loss,
                 logits: logits.at,
                 out: Ref::first(out),
                 classes: logits.ty.columns(),
-            });
+            }));
             lowerer.program.logits = Some(logits.at);
         }
         lowerer.all_reduce(&mut code, vec![out]);
@@ -340,10 +341,10 @@ impl Exact {
         let (mut code, values) = self.pass(lowerer, training, results, sent, true)?;
         for (value, history) in values.into_iter().zip(&self.histories) {
             let history = lowerer.input(Input::History(*history))?.at;
-            code.push(Instr::Remember {
+            code.push(Instr::Remember(instr::Remember {
                 from: value.at,
                 history,
-            });
+            }));
         }
         lowerer.program.setup.extend(code);
         Ok(())

@@ -17,6 +17,7 @@ mod rewrite;
 
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::{Axis, Body};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Neighbour, Program, Ref, Role};
 use gnnc_ir::words::storage::Storage;
@@ -138,18 +139,20 @@ impl Classes {
     fn instr(&mut self, of: (usize, &Program), instr: &Instr) {
         let (at, program) = of;
         match instr {
-            Instr::Loss {
+            Instr::Loss(instr::Loss {
                 logits, out, grad, ..
-            } => {
+            }) => {
                 let all = std::iter::once(logits).chain(out).chain(grad);
                 all.for_each(|r| self.stay(at, r.buffer));
             }
-            Instr::Metrics { logits, out, .. } => {
+            Instr::Metrics(instr::Metrics { logits, out, .. }) => {
                 let all = [logits, out].into_iter();
                 all.for_each(|r| self.stay(at, r.buffer));
             }
-            Instr::Densify { out, .. } => self.stay(at, out.buffer),
-            Instr::AllReduce { buffers } => buffers.iter().for_each(|id| self.stay(at, *id)),
+            Instr::Densify(instr::Densify { out, .. }) => self.stay(at, out.buffer),
+            Instr::AllReduce(instr::AllReduce { buffers }) => {
+                buffers.iter().for_each(|id| self.stay(at, *id))
+            }
             Instr::Launch(launch) => {
                 let kernel = program.kernel(launch.kernel);
                 let body = &kernel.body;
@@ -158,28 +161,30 @@ impl Classes {
                     launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
                 }
             }
-            Instr::HaloExchange { buffer, skip } => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
                 self.moves(of, buffer.buffer);
                 if let Some(skip) = skip {
                     self.alike(of, buffer.buffer, skip.copies.buffer);
                 }
             }
-            Instr::HaloReduce { buffer, skip } => {
+            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
                 self.moves(of, buffer.buffer);
                 if let Some(left) = skip.and_then(|skip| skip.left) {
                     self.alike(of, buffer.buffer, left.buffer);
                 }
             }
-            Instr::Remember { from, history } => self.alike(of, from.buffer, history.buffer),
-            Instr::Move { from, to, .. } => self.alike(of, from.buffer, to.buffer),
-            Instr::Redistribute {
+            Instr::Remember(instr::Remember { from, history }) => {
+                self.alike(of, from.buffer, history.buffer)
+            }
+            Instr::Move(instr::Move { from, to, .. }) => self.alike(of, from.buffer, to.buffer),
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 from,
                 to,
                 heads,
                 width,
                 ..
-            } => {
+            }) => {
                 let ends = [self.index(at, from.at.buffer), self.index(at, to.buffer)];
                 self.join(ends[0], ends[1]);
                 self.columns[ends[0]] = self.columns[ends[0]].max(heads * width);
@@ -193,8 +198,9 @@ impl Classes {
             Instr::Send(stage_message) | Instr::Receive(stage_message) => {
                 (stage_message.tensors.iter()).for_each(|r| self.moves(of, r.buffer));
             }
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => self.list(of, body),
-            Instr::SparseMatMul { b, out, .. } => {
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => self.list(of, body),
+            Instr::SparseMatMul(instr::SparseMatMul { b, out, .. }) => {
                 // It begins at a word.
                 for matrix in [b, out] {
                     if !matrix.offset.is_multiple_of(2) {
@@ -202,7 +208,7 @@ impl Classes {
                     }
                 }
             }
-            Instr::MatMul { .. } | Instr::SparseDropout { .. } => {}
+            Instr::MatMul(_) | Instr::SparseDropout(_) => {}
         }
     }
 
@@ -272,7 +278,8 @@ fn stage_messages(
             Instr::Receive(stage_message) if stage_message.with == other => {
                 received.extend(ids(&stage_message.tensors));
             }
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => {
                 stage_messages(body, other, sent, received);
             }
             _ => {}

@@ -7,6 +7,7 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::kernel::expr::{Expr, Value};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 
 /// The stages of a pipeline, of which those whose programs and links cost the same are one kind.
@@ -99,12 +100,13 @@ fn without_sites(instrs: &mut [Instr]) {
     for instr in instrs {
         match instr {
             Instr::Launch(launch) => launch.sites.clear(),
-            Instr::MatMul {
+            Instr::MatMul(instr::MatMul {
                 finish: Some(launch),
                 ..
-            } => launch.sites.clear(),
-            Instr::SparseDropout { site, .. } => *site = Site::default(),
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => without_sites(body),
+            }) => launch.sites.clear(),
+            Instr::SparseDropout(instr::SparseDropout { site, .. }) => *site = Site::default(),
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => without_sites(body),
             _ => {}
         }
     }

@@ -10,6 +10,7 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Resource;
 use gnnc_ir::program::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::program::work::{Counts, KernelClass, Work, demand, strips};
@@ -202,12 +203,12 @@ impl<'a> Compiler<'a> {
     fn step(&mut self, line: &Line) -> Step {
         let (at, name) = (line.at.clone(), line.name);
         match line.instr {
-            Instr::Repeat { count, reverse, .. } => Step::Loop {
+            Instr::Repeat(instr::Repeat { count, reverse, .. }) => Step::Loop {
                 count: *count,
                 reverse: *reverse,
                 body: self.list(&line.body),
             },
-            Instr::Chunks { reverse, .. } => {
+            Instr::Chunks(instr::Chunks { reverse, .. }) => {
                 let count = self
                     .program
                     .pipeline
@@ -231,14 +232,14 @@ impl<'a> Compiler<'a> {
             Instr::Send(stage_message) => self.stage_message(stage_message, true, at, name),
             Instr::Receive(stage_message) => self.stage_message(stage_message, false, at, name),
             // In other epochs nothing is kept; this is the mean of all.
-            Instr::Remember { .. } => {
+            Instr::Remember(_) => {
                 let interval = self
                     .program
                     .pipeline
                     .map_or(1, |pipeline| pipeline.interval.max(1));
                 self.computed(line, 1.0 / f64::from(interval))
             }
-            Instr::Move { from, to, chunk } => {
+            Instr::Move(instr::Move { from, to, chunk }) => {
                 self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
             }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
@@ -247,7 +248,7 @@ impl<'a> Compiler<'a> {
                 let begins = matches!(line.instr, Instr::Begin(_));
                 let half = if begins { Half::Begin } else { Half::Finish };
                 match **what {
-                    Instr::Move { from, to, chunk } => {
+                    Instr::Move(instr::Move { from, to, chunk }) => {
                         self.moved_rows((from, to), chunk, half(*tag), at, name)
                     }
                     _ => self.computed(line, 0.0),
@@ -361,22 +362,24 @@ impl<'a> Compiler<'a> {
     /// What an instruction that communicates costs; `half` of it is the step.
     fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr {
-            Instr::HaloExchange { buffer, skip } => self.exchange(*buffer, false, *skip, name),
-            Instr::HaloReduce { buffer, skip } => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
+                self.exchange(*buffer, false, *skip, name)
+            }
+            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
                 self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
             }
-            Instr::AllReduce { buffers } => {
+            Instr::AllReduce(instr::AllReduce { buffers }) => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
             }
-            Instr::Redistribute {
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 to,
                 heads,
                 width,
                 moved,
                 ..
-            } => {
+            }) => {
                 let shape = (*heads, *width);
                 let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
                 let bytes = elements * self.program.buffer(to.buffer).storage.bytes();

@@ -5,6 +5,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::graph::op::{Loss, Redistribute};
 use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
@@ -110,7 +111,7 @@ fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
     let mut waiting = [(0, 0); 2];
     for instr in instrs {
         let sent = match instr {
-            Instr::Chunks { body, .. } => body,
+            Instr::Chunks(instr::Chunks { body, .. }) => body,
             instr => std::slice::from_ref(instr),
         };
         for (with, most) in [Neighbour::Next, Neighbour::Previous]
@@ -188,18 +189,21 @@ impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr {
-            Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, .. })
+            | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
-            Instr::AllReduce { buffers } => sent.reduced = all_reduce_floats(buffers, program),
-            Instr::Redistribute {
+            Instr::AllReduce(instr::AllReduce { buffers }) => {
+                sent.reduced = all_reduce_floats(buffers, program)
+            }
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 to,
                 heads,
                 width,
                 moved,
                 ..
-            } => {
+            }) => {
                 let others = u64::from(program.ranks.saturating_sub(1));
                 // A slice of each row goes to every rank, or all of it to every other one.
                 let times = match how {
@@ -239,7 +243,7 @@ impl Needs {
     }
 
     fn rows(&mut self, instr: &Instr) {
-        let Instr::Redistribute { moved, .. } = instr else {
+        let Instr::Redistribute(instr::Redistribute { moved, .. }) = instr else {
             return;
         };
         match moved {
@@ -258,19 +262,19 @@ impl Needs {
                     let fetched = !launch.lists.is_empty();
                     self.kernel(&program.kernel(launch.kernel).body, whole, fetched);
                 }
-                Instr::SparseMatMul {
+                Instr::SparseMatMul(instr::SparseMatMul {
                     product: Product::Tn,
                     values,
                     inner,
                     ..
-                } => {
+                }) => {
                     let sliced = program.sparse_rows(*values) == Extent::All;
                     self.features[usize::from(sliced)].1 = Some(u64::from(*inner));
                 }
-                Instr::HaloExchange { .. }
-                | Instr::HaloReduce { .. }
-                | Instr::AllReduce { .. }
-                | Instr::Redistribute { .. }
+                Instr::HaloExchange(_)
+                | Instr::HaloReduce(_)
+                | Instr::AllReduce(_)
+                | Instr::Redistribute(_)
                 | Instr::Send(_) => {
                     self.rows(instr);
                     self.send(Sent::of(instr, program));
@@ -283,22 +287,24 @@ impl Needs {
                 }
                 Instr::Begin(_) => {}
                 Instr::Finish(transfer) => self.under_way.retain(|(tag, _)| *tag != transfer.tag),
-                Instr::Loss { loss, classes, .. } | Instr::Metrics { loss, classes, .. } => {
+                Instr::Loss(instr::Loss { loss, classes, .. })
+                | Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
                     self.labels = self.labels.max(match loss {
                         Loss::CrossEntropy => 1,
                         Loss::BinaryCrossEntropy => u64::from(*classes),
                     });
                 }
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                Instr::Repeat(instr::Repeat { body, .. })
+                | Instr::Chunks(instr::Chunks { body, .. }) => {
                     self.collect(body, program);
                 }
                 Instr::Receive(_)
-                | Instr::Remember { .. }
-                | Instr::Move { .. }
-                | Instr::MatMul { .. }
-                | Instr::SparseMatMul { .. }
-                | Instr::SparseDropout { .. }
-                | Instr::Densify { .. } => {}
+                | Instr::Remember(_)
+                | Instr::Move(_)
+                | Instr::MatMul(_)
+                | Instr::SparseMatMul(_)
+                | Instr::SparseDropout(_)
+                | Instr::Densify(_) => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::model::{HIDDEN, at, program};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
 use gnnc_ir::cluster::{Cluster, Host};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{
@@ -21,16 +22,16 @@ fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     program.buffers.push(buffer);
     program.hosted.push(there);
     let (here, there) = (at(HIDDEN.0), at(there.0));
-    let fetch = Instr::Move {
+    let fetch = Instr::Move(instr::Move {
         from: there,
         to: here,
         chunk: None,
-    };
-    let store = Instr::Move {
+    });
+    let store = Instr::Move(instr::Move {
         from: here,
         to: there,
         chunk: None,
-    };
+    });
     (program, [fetch, store])
 }
 

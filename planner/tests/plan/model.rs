@@ -3,6 +3,7 @@
 use gnnc_ir::graph::op::Loss;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Product, Program, Ref, Role,
 };
@@ -104,7 +105,7 @@ fn product(product: Product, operands: [(Ref, u32); 3], inner: u32, columns: u32
         offset: 0,
         stride,
     });
-    Instr::MatMul {
+    Instr::MatMul(instr::MatMul {
         product,
         a,
         b,
@@ -114,7 +115,7 @@ fn product(product: Product, operands: [(Ref, u32); 3], inner: u32, columns: u32
         columns,
         finish: None,
         chunk: None,
-    }
+    })
 }
 
 /// `x W_in`, then `layers` aggregations of width `hidden` each with a product, then `W_out`;
@@ -154,10 +155,10 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
     ];
     let forward = || {
         let body = vec![
-            Instr::HaloExchange {
+            Instr::HaloExchange(instr::HaloExchange {
                 buffer: at(1),
                 skip: None,
-            },
+            }),
             launch(0, Extent::Inner, at(1), in_loop(2)),
             product(
                 Product::Nn,
@@ -168,11 +169,11 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
         ];
         vec![
             product(Product::Nn, [(at(0), f), (at(3), h), (at(1), h)], f, h),
-            Instr::Repeat {
+            Instr::Repeat(instr::Repeat {
                 count: layers,
                 reverse: false,
                 body,
-            },
+            }),
             product(Product::Nn, [(at(1), h), (at(5), c), (at(9), c)], h, c),
         ]
     };
@@ -191,43 +192,43 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
             h,
         ),
         launch(1, Extent::Local, at(12), at(11)),
-        Instr::HaloReduce {
+        Instr::HaloReduce(instr::HaloReduce {
             buffer: at(11),
             skip: None,
-        },
+        }),
     ];
     let loss = Loss::CrossEntropy;
     step.extend([
-        Instr::Loss {
+        Instr::Loss(instr::Loss {
             loss,
             logits: at(9),
             out: Some(at(13)),
             grad: Some(at(10)),
             classes: c,
-        },
+        }),
         product(Product::Tn, [(at(1), h), (at(10), c), (at(8), c)], h, c),
         product(Product::Nt, [(at(10), c), (at(5), c), (at(11), h)], c, h),
-        Instr::Repeat {
+        Instr::Repeat(instr::Repeat {
             count: layers,
             reverse: true,
             body: backward,
-        },
+        }),
         product(Product::Tn, [(at(0), f), (at(11), h), (at(6), h)], f, h),
     ]);
     let mut eval = forward();
-    eval.push(Instr::Metrics {
+    eval.push(Instr::Metrics(instr::Metrics {
         loss,
         logits: at(9),
         out: at(14),
         classes: c,
-    });
+    }));
     if ranks > 1 {
-        step.push(Instr::AllReduce {
+        step.push(Instr::AllReduce(instr::AllReduce {
             buffers: vec![BufferId(6), BufferId(7), BufferId(8)],
-        });
-        eval.push(Instr::AllReduce {
+        }));
+        eval.push(Instr::AllReduce(instr::AllReduce {
             buffers: vec![BufferId(14)],
-        });
+        }));
     }
     Program {
         ranks,

@@ -3,6 +3,7 @@
 use crate::model::{HIDDEN, Shape, at, program, workload};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{GROUPS, MESSAGES, TERMS};
@@ -83,7 +84,7 @@ fn unrolled(instrs: &[Instr]) -> Vec<Instr> {
     instrs
         .iter()
         .flat_map(|instr| match instr {
-            Instr::Repeat { count, body, .. } => {
+            Instr::Repeat(instr::Repeat { count, body, .. }) => {
                 let body = unrolled(body);
                 (0..*count).flat_map(|_| body.clone()).collect()
             }
@@ -159,7 +160,7 @@ proptest! {
             if random {
                 let flat = unrolled(&program.step);
                 let body = order.iter().map(|n| flat[(n * 7) % flat.len()].clone()).collect();
-                program.step = vec![Instr::Repeat { count: times, reverse: false, body }];
+                program.step = vec![Instr::Repeat(instr::Repeat { count: times, reverse: false, body })];
             }
             let (found, least) = (cost(&program, &cluster, &parts), bound(&program, &cluster, &parts).unwrap());
             prop_assert!(least.seconds <= found.epoch.seconds);
@@ -220,7 +221,7 @@ proptest! {
         let buffer = Buffer {
             name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp, storage: Default::default(),
 };
-        let step = vec![Instr::AllReduce { buffers: vec![BufferId(0)] }];
+        let step = vec![Instr::AllReduce(instr::AllReduce { buffers: vec![BufferId(0)] })];
         let program = Program { ranks, buffers: vec![buffer], step, ..Program::default() };
         let parts = measured(vec![vec![0; ranks as usize]; ranks as usize], &vec![1; ranks as usize]);
         let cluster = cluster(nodes, per_node);
@@ -310,7 +311,7 @@ proptest! {
         let mut shared = own.clone();
         shared.between.shared_by = SharedBy::Node;
         let mut program = program(ranks as u32, SHAPE);
-        program.step = vec![Instr::HaloExchange { buffer: at(HIDDEN.0), skip: None }];
+        program.step = vec![Instr::HaloExchange(instr::HaloExchange { buffer: at(HIDDEN.0), skip: None })];
         let seconds = |cluster: &Cluster| cost(&program, cluster, &parts).epoch.seconds.0;
         let quotient = seconds(&shared) / seconds(&own);
         let wanted = f64::from(per_node);
@@ -339,9 +340,9 @@ proptest! {
         let reduced = 2.0 * (1e-4 + f64::from(floats) / 2.0 * 4.0 / 1e9);
         let buffer = at(HIDDEN.0);
         let cases = [
-            (Instr::HaloExchange { buffer, skip: None }, "halo-exchange", exchanged, slower),
-            (Instr::HaloReduce { buffer, skip: None }, "halo-reduce", exchanged, slower),
-            (Instr::AllReduce { buffers: vec![sums] }, "all-reduce", 2 * 4 * u64::from(floats), reduced),
+            (Instr::HaloExchange(instr::HaloExchange { buffer, skip: None }), "halo-exchange", exchanged, slower),
+            (Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }), "halo-reduce", exchanged, slower),
+            (Instr::AllReduce(instr::AllReduce { buffers: vec![sums] }), "all-reduce", 2 * 4 * u64::from(floats), reduced),
         ];
         for (instr, name, bytes, seconds) in cases {
             prop_assert_eq!(Resource::of(&instr, &program), Resource::Network);
@@ -365,10 +366,10 @@ fn an_exchange_takes_latency_and_the_larger_direction() {
     cluster.calibration.link_efficiency = 1.0;
     (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(1e-3));
     let mut program = program(2, SHAPE);
-    program.step = vec![Instr::HaloExchange {
+    program.step = vec![Instr::HaloExchange(instr::HaloExchange {
         buffer: at(HIDDEN.0),
         skip: None,
-    }];
+    })];
     // Rank 0 owns 1000 rows that rank 1 reads, which owns 3000 that rank 0 reads; 64 bytes each.
     let parts = measured(vec![vec![0, 1000], vec![3000, 0]], &[1, 1]);
     let epoch = cost(&program, &cluster, &parts).epoch;

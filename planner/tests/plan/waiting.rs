@@ -6,6 +6,7 @@ use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::plan::Partitioner;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::work::TERMS;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Neighbour, Pipeline, Product,
@@ -19,10 +20,10 @@ use gnnc_planner::simulate::{PhaseCost, simulate_all};
 fn exchanged() -> (Program, Parts, Transfer, Instr) {
     let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
     let program = program(2, SHAPE);
-    let what = Box::new(Instr::HaloExchange {
+    let what = Box::new(Instr::HaloExchange(instr::HaloExchange {
         buffer: at(HIDDEN.0),
         skip: None,
-    });
+    }));
     let other = program.step[0].clone();
     (program, parts, Transfer { tag: 1, what }, other)
 }
@@ -98,7 +99,7 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
         offset: 0,
         stride: 64,
     };
-    let product = Instr::MatMul {
+    let product = Instr::MatMul(instr::MatMul {
         product: Product::Nn,
         a: matrix(0),
         b: matrix(1),
@@ -108,7 +109,7 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
         columns: 64,
         finish: None,
         chunk: None,
-    };
+    });
     let stage_message = |with| StageMessage {
         with,
         tensors: vec![at(0)],
@@ -129,7 +130,7 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
         let send = (!ends).then(|| Instr::Send(stage_message(after)));
         let body = receive.into_iter().chain([product.clone()]).chain(send);
         let body = body.collect();
-        Instr::Chunks { reverse, body }
+        Instr::Chunks(instr::Chunks { reverse, body })
     };
     let program = |stage| Program {
         ranks: stages,
@@ -332,11 +333,11 @@ fn updates_wait_for_one_floor() {
             chunk: None,
         })
     };
-    let stacked = Instr::Repeat {
+    let stacked = Instr::Repeat(instr::Repeat {
         count: 5,
         reverse: false,
         body: vec![update(2, 2, true)],
-    };
+    });
     let parts = measured(vec![vec![0]], &[1]);
     let mut floors = |kind, step: Vec<Instr>| {
         let mut cluster = cluster(1, 1);

@@ -10,6 +10,7 @@ use crate::exchange::{
 use crate::part::Part;
 use crate::step_context::StepContext;
 use crate::transport::Wire;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
 use gnnc_ir::words::storage::Storage;
 
@@ -61,7 +62,7 @@ impl Worker {
             group: self.own.group,
         };
         let rank = wire.rank() as usize;
-        let reduce = matches!(instr, Instr::HaloReduce { .. });
+        let reduce = matches!(instr, Instr::HaloReduce(_));
         // SAFETY: as the caller promised; instructions run one after the other.
         unsafe {
             match (operands, half) {
@@ -148,10 +149,10 @@ impl Worker {
     /// None for instructions that do not communicate.
     fn operands(&mut self, instr: &Instr, iteration: u32) -> Option<Operands> {
         match instr {
-            Instr::HaloExchange {
+            Instr::HaloExchange(instr::HaloExchange {
                 buffer,
                 skip: Some(skip),
-            } => {
+            }) => {
                 let program = &self.own.program;
                 let exchanged = program.buffer(buffer.buffer);
                 let columns = exchanged.row_words() as usize;
@@ -165,10 +166,10 @@ impl Worker {
                     skip.rule,
                 ))
             }
-            Instr::HaloReduce {
+            Instr::HaloReduce(instr::HaloReduce {
                 buffer,
                 skip: Some(skip),
-            } => {
+            }) => {
                 let rows = self.exchanged(*buffer, iteration);
                 let left = skip.left.map(|left| self.slot(left, iteration));
                 Some(Operands::Return(
@@ -177,26 +178,26 @@ impl Worker {
                     self.own.clock(&skip.of, iteration)?,
                 ))
             }
-            Instr::HaloExchange { buffer, skip: None }
-            | Instr::HaloReduce { buffer, skip: None } => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip: None })
+            | Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }) => {
                 let rows = self.exchanged(*buffer, iteration);
                 (rows.columns > 0).then_some(Operands::Halo(rows))
             }
-            Instr::AllReduce { buffers } => {
+            Instr::AllReduce(instr::AllReduce { buffers }) => {
                 let mut spans = std::mem::take(&mut self.memory.spans);
                 spans.clear();
                 spans.extend(buffers.iter().map(|&id| self.buffer(id)));
                 self.memory.spans = spans;
                 Some(Operands::Sums)
             }
-            Instr::Redistribute {
+            Instr::Redistribute(instr::Redistribute {
                 how,
                 from,
                 to,
                 heads,
                 width,
                 moved,
-            } => {
+            }) => {
                 let matrix = self.dense(from, iteration);
                 let tensor = Move {
                     how: *how,

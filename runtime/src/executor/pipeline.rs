@@ -4,6 +4,7 @@ use super::{Fault, Worker};
 use crate::arena::Span;
 use crate::step_context::StepContext;
 use crate::transport::{Transport, TransportError};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ impl Worker {
             .flatten()
         {
             let body = match instr {
-                Instr::Chunks { body, .. } => &body[..],
+                Instr::Chunks(instr::Chunks { body, .. }) => &body[..],
                 instr => std::slice::from_ref(instr),
             };
             let mut sent: BTreeMap<u32, usize> = BTreeMap::new();

@@ -5,6 +5,7 @@ use super::{Part, index, sliced};
 use crate::chunks::Set;
 use gnnc_graph::Csr;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
 
@@ -165,7 +166,7 @@ impl Part {
 fn chunks_of(instrs: &[Instr], found: &mut Vec<Chunk>) {
     for instr in instrs {
         match instr {
-            Instr::Repeat { body, .. } => chunks_of(body, found),
+            Instr::Repeat(instr::Repeat { body, .. }) => chunks_of(body, found),
             instr => found.extend(instr.chunk().filter(|chunk| !found.contains(chunk))),
         }
     }

@@ -2,6 +2,7 @@
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
 use std::collections::{BTreeMap, VecDeque};
@@ -200,7 +201,7 @@ fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
         Ok(())
     };
     for instr in program.list(phase) {
-        let Instr::Chunks { reverse, body } = instr else {
+        let Instr::Chunks(instr::Chunks { reverse, body }) = instr else {
             note(instr, None)?;
             continue;
         };

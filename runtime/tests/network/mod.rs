@@ -14,6 +14,7 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::graph::op::Loss;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Mask, Operand, Over, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::*;
 use gnnc_ir::words::scalar::{Binary, Unary};
 
@@ -192,15 +193,15 @@ impl Network {
         );
 
         let x_product = |product, other: Matrix, out: Matrix| match self.sparse {
-            true => Instr::SparseMatMul {
+            true => Instr::SparseMatMul(instr::SparseMatMul {
                 product,
                 values: at(x),
                 b: other,
                 out,
                 inner: f,
                 columns: h,
-            },
-            false => Instr::MatMul {
+            }),
+            false => Instr::MatMul(instr::MatMul {
                 product,
                 a: matrix(at(x), f),
                 b: other,
@@ -210,11 +211,11 @@ impl Network {
                 columns: h,
                 finish: None,
                 chunk: None,
-            },
+            }),
         };
         let product =
             |product, a: Ref, b: (Ref, u32), out: (Ref, u32), sizes: (u32, u32), finish| {
-                Instr::MatMul {
+                Instr::MatMul(instr::MatMul {
                     product,
                     a: matrix(a, sizes.0),
                     b: matrix(b.0, b.1),
@@ -224,11 +225,13 @@ impl Network {
                     columns: sizes.1,
                     finish,
                     chunk: None,
-                }
+                })
             };
-        let exchange = |buffer| Instr::HaloExchange {
-            buffer: at(buffer),
-            skip: None,
+        let exchange = |buffer| {
+            Instr::HaloExchange(instr::HaloExchange {
+                buffer: at(buffer),
+                skip: None,
+            })
         };
         let forward = |training: bool| {
             let over = launch(relu, inner, &[looped(hs, 1)], &[looped(hs, 1)]);
@@ -261,11 +264,11 @@ impl Network {
                     &[at(xw), at(scale), at(scale), at(bias)],
                     &[at(hs)],
                 )),
-                Instr::Repeat {
+                Instr::Repeat(instr::Repeat {
                     count: LAYERS,
                     reverse: false,
                     body,
-                },
+                }),
                 Instr::Launch(drop),
                 product(
                     Product::Nn,
@@ -285,22 +288,24 @@ impl Network {
             ]
         };
         let kind = Loss::CrossEntropy;
-        let reduce = |buffer| Instr::HaloReduce {
-            buffer: at(buffer),
-            skip: None,
+        let reduce = |buffer| {
+            Instr::HaloReduce(instr::HaloReduce {
+                buffer: at(buffer),
+                skip: None,
+            })
         };
         let mut train = forward(self.dropout);
         let last_h = |buffer| Ref {
             base: LAYERS,
             ..at(buffer)
         };
-        train.push(Instr::Loss {
+        train.push(Instr::Loss(instr::Loss {
             loss: kind,
             logits: at(logits),
             out: Some(at(loss)),
             grad: Some(at(d_logits)),
             classes: c,
-        });
+        }));
         train.push(Instr::Launch(launch(
             back_c,
             local,
@@ -333,7 +338,7 @@ impl Network {
             (c, h),
             Some(drop_back),
         ));
-        train.push(Instr::Repeat {
+        train.push(Instr::Repeat(instr::Repeat {
             count: LAYERS,
             reverse: true,
             body: vec![
@@ -360,7 +365,7 @@ impl Network {
                     None,
                 ),
             ],
-        });
+        }));
         train.push(Instr::Launch(launch(
             step,
             inner,
@@ -381,19 +386,19 @@ impl Network {
         )));
         train.push(reduce(d_xw));
         if self.sparse {
-            train.push(Instr::Densify {
+            train.push(Instr::Densify(instr::Densify {
                 values: at(x),
                 out: at(dense_x),
-            });
+            }));
         }
         train.push(x_product(
             Product::Tn,
             matrix(at(d_xw), h),
             matrix(at(w1_grad), h),
         ));
-        train.push(Instr::AllReduce {
+        train.push(Instr::AllReduce(instr::AllReduce {
             buffers: vec![loss, w1_grad, bias_grad, u_grad, w2_grad],
-        });
+        }));
         for (value, state, grad) in [
             (w1, w1_state, w1_grad),
             (bias, bias_state, bias_grad),
@@ -457,23 +462,23 @@ impl Network {
             };
             match slots {
                 1 => train.push(each(false)),
-                count => train.push(Instr::Repeat {
+                count => train.push(Instr::Repeat(instr::Repeat {
                     count,
                     reverse: false,
                     body: vec![each(true)],
-                }),
+                })),
             }
         }
         let mut eval = forward(false);
-        eval.push(Instr::Metrics {
+        eval.push(Instr::Metrics(instr::Metrics {
             loss: kind,
             logits: at(logits),
             out: at(metrics),
             classes: c,
-        });
-        eval.push(Instr::AllReduce {
+        }));
+        eval.push(Instr::AllReduce(instr::AllReduce {
             buffers: vec![metrics],
-        });
+        }));
         let mut program = b.program;
         (program.step, program.eval) = (train, eval);
         (program.loss, program.metrics, program.logits) =

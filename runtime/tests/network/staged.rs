@@ -11,6 +11,7 @@ use gnnc_ir::graph::op::Loss;
 use gnnc_ir::graph::{Element, Init, ParamSpec};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over, Reduce};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::*;
 use gnnc_ir::words::scalar::{Binary, Unary};
 
@@ -121,7 +122,7 @@ impl Staged {
         let product =
             |product, a: (BufferId, u32), b: (BufferId, u32), out: BufferId, columns, finish| {
                 let (inner_size, out_stride) = (a.1, columns);
-                Instr::MatMul {
+                Instr::MatMul(instr::MatMul {
                     product,
                     a: matrix(at(a.0), a.1),
                     b: matrix(at(b.0), b.1),
@@ -131,7 +132,7 @@ impl Staged {
                     columns,
                     finish,
                     chunk: None,
-                }
+                })
             };
         let relu = |out| Some(launch(kernels.relu, inner, &[at(out)], &[at(out)]));
         let stage_message = |with, tensor| StageMessage {
@@ -158,15 +159,15 @@ impl Staged {
                     let before = layers[0].y;
                     list.push(run(kernels.copy, inner, &[before], layer.x));
                 }
-                list.push(Instr::HaloExchange {
+                list.push(Instr::HaloExchange(instr::HaloExchange {
                     buffer: at(layer.x),
                     skip: None,
-                });
+                }));
                 if let (Some(history), true) = (layer.history, remember) {
-                    list.push(Instr::Remember {
+                    list.push(Instr::Remember(instr::Remember {
                         from: at(layer.x),
                         history: at(history),
-                    });
+                    }));
                 }
                 list.push(run(
                     kernels.gather,
@@ -189,13 +190,13 @@ impl Staged {
         let mut backward = Vec::new();
         match head {
             Some((w2, logits, d_logits, ..)) => {
-                backward.push(Instr::Loss {
+                backward.push(Instr::Loss(instr::Loss {
                     loss: kind,
                     logits: at(logits),
                     out: None,
                     grad: Some(at(d_logits)),
                     classes: c,
-                });
+                }));
                 let (d, w2) = ((d_logits, c), (w2.value, c));
                 backward.push(product(Product::Nt, d, w2, end.d_y, h, None));
             }
@@ -207,10 +208,10 @@ impl Staged {
             backward.push(product(Product::Nt, d, u, layer.d_z, h, None));
             let inputs = [layer.d_z, scale, scale];
             backward.push(run(kernels.scatter, local, &inputs, layer.d_x));
-            backward.push(Instr::HaloReduce {
+            backward.push(Instr::HaloReduce(instr::HaloReduce {
                 buffer: at(layer.d_x),
                 skip: None,
-            });
+            }));
             if layer.x != start.x {
                 backward.push(run(kernels.copy, inner, &[layer.d_x], layers[0].d_y));
             }
@@ -234,14 +235,14 @@ impl Staged {
                     }
                     step.push(run(kernels.zero, inner, &[layer.d_z], layer.d_z));
                 }
-                step.push(Instr::Chunks {
+                step.push(Instr::Chunks(instr::Chunks {
                     reverse: false,
                     body: forward(true),
-                });
-                step.push(Instr::Chunks {
+                }));
+                step.push(Instr::Chunks(instr::Chunks {
                     reverse: true,
                     body: backward,
-                });
+                }));
             }
         }
         let mut sums = Vec::new();
@@ -258,32 +259,32 @@ impl Staged {
         if let Some((w2, logits, d_logits, loss, _)) = head {
             let (y, d) = ((end.y, h), (d_logits, c));
             step.push(product(Product::Tn, y, d, w2.grad, c, None));
-            step.push(Instr::Loss {
+            step.push(Instr::Loss(instr::Loss {
                 loss: kind,
                 logits: at(logits),
                 out: Some(at(loss)),
                 grad: None,
                 classes: c,
-            });
+            }));
             all.push(w2);
             sums.push(loss);
         }
         sums.extend(all.iter().map(|one| one.grad));
-        step.push(Instr::AllReduce { buffers: sums });
+        step.push(Instr::AllReduce(instr::AllReduce { buffers: sums }));
         for one in &all {
             step.push(descend(&mut b, *one));
         }
         let mut eval = forward(false);
         if let Some((_, logits, _, _, metrics)) = head {
-            eval.push(Instr::Metrics {
+            eval.push(Instr::Metrics(instr::Metrics {
                 loss: kind,
                 logits: at(logits),
                 out: at(metrics),
                 classes: c,
-            });
-            eval.push(Instr::AllReduce {
+            }));
+            eval.push(Instr::AllReduce(instr::AllReduce {
                 buffers: vec![metrics],
-            });
+            }));
         }
         let mut program = b.program;
         (program.setup, program.step, program.eval) = (setup, step, eval);

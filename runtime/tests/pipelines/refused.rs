@@ -3,6 +3,7 @@
 use super::network::staged::Staged;
 use super::{G8, options, quarters};
 use gnnc_graph::{Partition, example};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Neighbour, Program, StageMessage};
 use gnnc_runtime::Session;
 
@@ -26,7 +27,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     let good = quarters(2, 4);
     let body = |program: &mut Program, place: usize, change: &dyn Fn(&mut Vec<Instr>)| {
         let mut chunks = program.step.iter_mut().filter_map(|instr| match instr {
-            Instr::Chunks { body, .. } => Some(body),
+            Instr::Chunks(instr::Chunks { body, .. }) => Some(body),
             _ => None,
         });
         change(chunks.nth(place).unwrap());
@@ -62,7 +63,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         &good,
         &|p| {
             for instr in &mut p[0].step {
-                if let Instr::Chunks { reverse, .. } = instr {
+                if let Instr::Chunks(instr::Chunks { reverse, .. }) = instr {
                     *reverse = true;
                 }
             }
@@ -70,7 +71,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     );
     let sent = |program: &Program| {
         let sends = |instr: &Instr| match instr {
-            Instr::Chunks { body, .. } => match body.last() {
+            Instr::Chunks(instr::Chunks { body, .. }) => match body.last() {
                 Some(Instr::Send(stage_message)) => Some(stage_message.clone()),
                 _ => None,
             },
@@ -106,35 +107,29 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         },
     );
     refused("all-reduce of all rows, or a loop", &good, &|p| {
-        let sum = p[0]
-            .step
-            .iter()
-            .find(|i| matches!(i, Instr::AllReduce { .. }));
+        let sum = p[0].step.iter().find(|i| matches!(i, Instr::AllReduce(_)));
         let sum = sum.unwrap().clone();
         body(&mut p[0], 0, &|list| list.push(sum.clone()));
     });
     refused("chunks in a loop", &good, &|p| {
-        let body = vec![Instr::Chunks {
+        let body = vec![Instr::Chunks(instr::Chunks {
             reverse: false,
             body: Vec::new(),
-        }];
-        p[0].step.push(Instr::Repeat {
+        })];
+        p[0].step.push(Instr::Repeat(instr::Repeat {
             count: 1,
             reverse: false,
             body,
-        });
+        }));
     });
     refused("an evaluation keeps rows", &good, &|p| {
-        let kept = p[0]
-            .setup
-            .iter()
-            .find(|i| matches!(i, Instr::Remember { .. }));
+        let kept = p[0].setup.iter().find(|i| matches!(i, Instr::Remember(_)));
         let kept = kept.unwrap().clone();
         p[0].eval.push(kept);
     });
     refused("is no history", &good, &|p| {
         let kept = p[0].setup.iter_mut().find_map(|i| match i {
-            Instr::Remember { from, history } => Some((from, history)),
+            Instr::Remember(instr::Remember { from, history }) => Some((from, history)),
             _ => None,
         });
         let (from, history) = kept.unwrap();

@@ -1,6 +1,7 @@
 //! Which uses of rows may change places.
 
 use super::*;
+use crate::program::instr;
 use crate::program::{Buffer, Role};
 
 fn program() -> Program {
@@ -25,7 +26,7 @@ fn product(a: u32, out: u32, rows: Extent) -> Instr {
         offset: 0,
         stride: 4,
     };
-    Instr::MatMul {
+    Instr::MatMul(instr::MatMul {
         product: Product::Nn,
         a: matrix(a),
         b: matrix(9),
@@ -35,16 +36,16 @@ fn product(a: u32, out: u32, rows: Extent) -> Instr {
         columns: 4,
         finish: None,
         chunk: None,
-    }
+    })
 }
 
 #[test]
 fn own_rows_may_be_read_while_halos_are_filled() {
     let program = program();
-    let exchange = Instr::HaloExchange {
+    let exchange = Instr::HaloExchange(instr::HaloExchange {
         buffer: Ref::first(BufferId(0)),
         skip: None,
-    };
+    });
     let meets = |instr: Instr| {
         let (a, b) = (accesses(&exchange, &program), accesses(&instr, &program));
         assert_eq!(ordered(&a, &b, &program), ordered(&b, &a, &program));
@@ -54,16 +55,16 @@ fn own_rows_may_be_read_while_halos_are_filled() {
     assert!(meets(product(0, 1, Extent::Local)));
     assert!(meets(product(1, 0, Extent::Inner)));
     assert!(!meets(product(1, 2, Extent::Local)));
-    assert!(meets(Instr::HaloReduce {
+    assert!(meets(Instr::HaloReduce(instr::HaloReduce {
         buffer: Ref::first(BufferId(0)),
         skip: None,
-    }));
+    })));
     let body = vec![product(0, 1, Extent::Inner)];
-    assert!(!meets(Instr::Repeat {
+    assert!(!meets(Instr::Repeat(instr::Repeat {
         count: 2,
         reverse: false,
         body
-    }));
+    })));
 }
 
 #[test]
@@ -159,7 +160,10 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
         accesses(&instr, &program)
     };
     let buffer = Ref::first(BufferId(0));
-    let [begin, finish] = halves(&Instr::HaloReduce { buffer, skip: None }, &program);
+    let [begin, finish] = halves(
+        &Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }),
+        &program,
+    );
     let [own, halo] = [0, 1].map(|index| part(Vertices::Local, index));
     let meets = |a: &[Access], b: &[Access]| ordered(a, b, &program);
     assert!(!meets(&begin, &own) && meets(&finish, &own));
@@ -169,7 +173,10 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
     assert!(!meets(&interior, &boundary) && meets(&interior, &own));
     assert!(!meets(&interior, &halo) && !meets(&boundary, &halo));
     let skip = None;
-    for half in halves(&Instr::HaloExchange { buffer, skip }, &program) {
+    for half in halves(
+        &Instr::HaloExchange(instr::HaloExchange { buffer, skip }),
+        &program,
+    ) {
         assert!(meets(&half, &own) && meets(&half, &halo));
     }
 }

@@ -1,5 +1,6 @@
 //! When the contents of buffers matter, whatever the sizes of a rank.
 
+use crate::program::instr;
 use crate::program::{Buffer, BufferId, Instr, Program, Ref, Role};
 
 /// When the contents of a buffer matter.
@@ -101,7 +102,9 @@ pub fn begins(program: &Program) -> [u32; 3] {
 /// Positions that a list takes in lifetimes: bodies of loops are counted once.
 pub fn positions(list: &[Instr]) -> u32 {
     let one = |instr: &Instr| match instr {
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => positions(body),
+        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
+            positions(body)
+        }
         _ => 1,
     };
     list.iter().map(one).sum()
@@ -163,7 +166,9 @@ impl Walk {
 
     fn visit(&mut self, instrs: &[Instr]) {
         for instr in instrs {
-            if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+            if let Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) = instr
+            {
                 let (id, around) = (self.loops.len(), self.inside);
                 self.loops.push(Loop {
                     first: self.next,
@@ -180,7 +185,7 @@ impl Walk {
             }
             // What a product writes, its finishing kernel may read.
             let produced = match instr {
-                Instr::MatMul { a, b, out, .. }
+                Instr::MatMul(instr::MatMul { a, b, out, .. })
                     if ![a.at.buffer, b.at.buffer].contains(&out.at.buffer) =>
                 {
                     Some(out.at.buffer)

@@ -1,6 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
+use crate::program::instr;
 use crate::program::{Buffer, Extent, KernelId, Launch, Ref, Role};
 use proptest::prelude::*;
 
@@ -39,11 +40,11 @@ fn launch(inputs: &[Ref], outputs: &[Ref]) -> Instr {
 }
 
 fn repeat(body: Vec<Instr>) -> Instr {
-    Instr::Repeat {
+    Instr::Repeat(instr::Repeat {
         count: 3,
         reverse: false,
         body,
-    }
+    })
 }
 
 const SIZES: RankSizes = RankSizes {
@@ -211,7 +212,7 @@ fn run(instrs: &[Instr], visit: &mut impl FnMut(u32, u32)) {
     for instr in instrs {
         match instr {
             Instr::Launch(l) => visit(l.inputs[0].buffer.0, l.outputs[0].buffer.0),
-            Instr::Repeat { count, body, .. } => {
+            Instr::Repeat(instr::Repeat { count, body, .. }) => {
                 for _ in 0..*count {
                     run(body, visit);
                 }

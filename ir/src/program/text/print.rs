@@ -1,15 +1,15 @@
 //! Prints a program.
 
-use super::instr;
 use super::words::Text;
 use crate::graph::ParamSpec;
+use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
 use std::fmt;
 
 /// The first line of an instruction as a listing shows it.
 pub fn instruction(instr: &Instr, program: &Program) -> String {
-    instr::print(instr, program)
+    super::instruction::print(instr, program)
 }
 
 /// A program whose instructions stand behind their places, by which traces and errors name them.
@@ -194,7 +194,8 @@ impl Printer<'_> {
                 false => String::new(),
             };
             let body = match instr {
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => Some(body),
+                Instr::Repeat(instr::Repeat { body, .. })
+                | Instr::Chunks(instr::Chunks { body, .. }) => Some(body),
                 _ => None,
             };
             let brace = if body.is_some() { " {" } else { "" };

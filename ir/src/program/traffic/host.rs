@@ -1,5 +1,6 @@
 //! The bytes that ranks copy from their hosts and to them.
 
+use crate::program::instr;
 use crate::program::{Chunk, Extent, Instr, Program, RankSizes, Ref};
 
 /// Bytes that instructions move between a rank of these sizes and its host: to the rank, and from it.
@@ -7,7 +8,7 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
     let mut all = [0u64; 2];
     for instr in instrs {
         let (times, [to, from]) = match instr {
-            Instr::Move { from, to, chunk } => {
+            Instr::Move(instr::Move { from, to, chunk }) => {
                 let words = move_words(program, (*from, *to), *chunk, sizes);
                 let bytes = words.saturating_mul(4);
                 let fetched = program.is_hosted(from.buffer);
@@ -17,7 +18,9 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
                 1,
                 moved(std::slice::from_ref(&transfer.what), program, sizes),
             ),
-            Instr::Repeat { count, body, .. } => (u64::from(*count), moved(body, program, sizes)),
+            Instr::Repeat(instr::Repeat { count, body, .. }) => {
+                (u64::from(*count), moved(body, program, sizes))
+            }
             _ => continue,
         };
         all = [

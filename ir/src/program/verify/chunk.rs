@@ -2,6 +2,7 @@
 
 use super::{Check, Checked};
 use crate::kernel::{Body, End, Kernel, Walk};
+use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
 
@@ -79,7 +80,7 @@ impl Check<'_> {
                 instr => instr,
             };
             let (_, writes) = what.accesses();
-            let allowed = matches!(what, Instr::Move { from, .. } if right(from));
+            let allowed = matches!(what, Instr::Move(instr::Move { from, .. }) if right(from));
             if writes.iter().any(|at| at.buffer == id) && !allowed {
                 return Err(format!(
                     "`{}`, by which a kernel finds rows, is written by a {}; expected copies of {role}",
@@ -155,23 +156,24 @@ fn each_launch(list: &[Instr], visit: &mut dyn FnMut(&Launch)) {
     for instr in list {
         match instr {
             Instr::Launch(launch) => visit(launch),
-            Instr::MatMul { finish, .. } => finish.iter().for_each(&mut *visit),
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => each_launch(body, visit),
-            Instr::SparseMatMul { .. }
-            | Instr::SparseDropout { .. }
-            | Instr::Densify { .. }
-            | Instr::HaloExchange { .. }
-            | Instr::HaloReduce { .. }
-            | Instr::AllReduce { .. }
-            | Instr::Redistribute { .. }
+            Instr::MatMul(instr::MatMul { finish, .. }) => finish.iter().for_each(&mut *visit),
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => each_launch(body, visit),
+            Instr::SparseMatMul(_)
+            | Instr::SparseDropout(_)
+            | Instr::Densify(_)
+            | Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
             | Instr::Begin(_)
             | Instr::Finish(_)
-            | Instr::Loss { .. }
-            | Instr::Metrics { .. }
+            | Instr::Loss(_)
+            | Instr::Metrics(_)
             | Instr::Send(_)
             | Instr::Receive(_)
-            | Instr::Move { .. }
-            | Instr::Remember { .. } => {}
+            | Instr::Move(_)
+            | Instr::Remember(_) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{ProgramError, inside};
 use crate::program::access::{Access, accesses, ordered};
+use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
@@ -74,7 +75,7 @@ fn list(
                     uses,
                 });
             }
-            Instr::Repeat { body, .. } => list(program, &place, body, tags)?,
+            Instr::Repeat(instr::Repeat { body, .. }) => list(program, &place, body, tags)?,
             _ => {}
         }
     }

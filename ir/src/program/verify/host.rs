@@ -50,7 +50,7 @@ impl Check<'_> {
             Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
             instr => instr,
         };
-        if matches!(what, Instr::Move { .. }) {
+        if matches!(what, Instr::Move(_)) {
             return Ok(());
         }
         let (reads, writes) = what.accesses();

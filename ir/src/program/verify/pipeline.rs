@@ -1,6 +1,7 @@
 //! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
 
 use super::{Check, Checked, ProgramError};
+use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Extent, Instr, Product, Program, Ref, Role, StageMessage};
 
@@ -18,7 +19,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                 by_rows(program, instr).map_err(at)?;
             }
             match instr {
-                Instr::Chunks { body, .. } if program.pipeline.is_some() => {
+                Instr::Chunks(instr::Chunks { body, .. }) if program.pipeline.is_some() => {
                     for (index, instr) in body.iter().enumerate() {
                         by_rows(program, instr)
                             .and_then(|()| some_rows(program, instr))
@@ -29,10 +30,10 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                             })?;
                     }
                 }
-                Instr::Chunks { .. } => {
+                Instr::Chunks(_) => {
                     return Err(at("chunks in a program of no stage".to_owned()));
                 }
-                Instr::Repeat { body, .. } => {
+                Instr::Repeat(instr::Repeat { body, .. }) => {
                     let inside = |instr: &&Instr| {
                         use Instr::{Chunks, Receive, Remember, Send};
                         matches!(
@@ -56,12 +57,12 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
 fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
     let staged = matches!(
         instr,
-        Instr::Send(_) | Instr::Receive(_) | Instr::Remember { .. }
+        Instr::Send(_) | Instr::Receive(_) | Instr::Remember(_)
     );
     if staged && program.pipeline.is_none() {
         return Err(format!("{} in a program of no stage", instr.name(program)));
     }
-    if matches!(instr, Instr::Remember { .. }) && phase == Phase::Eval {
+    if matches!(instr, Instr::Remember(_)) && phase == Phase::Eval {
         return Err(
             "an evaluation keeps rows for later epochs, expected a training step".to_owned(),
         );
@@ -73,14 +74,14 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
 fn by_rows(program: &Program, instr: &Instr) -> Checked {
     let whole = match instr {
         Instr::Launch(launch) => launch.rows.of_whole_graph(),
-        Instr::MatMul { rows, .. } => rows.of_whole_graph(),
+        Instr::MatMul(instr::MatMul { rows, .. }) => rows.of_whole_graph(),
         Instr::Begin(transfer) | Instr::Finish(transfer) => {
             return by_rows(program, &transfer.what);
         }
-        Instr::Repeat { body, .. } => {
+        Instr::Repeat(instr::Repeat { body, .. }) => {
             return body.iter().try_for_each(|instr| by_rows(program, instr));
         }
-        Instr::Redistribute { .. } => true,
+        Instr::Redistribute(_) => true,
         _ => false,
     };
     match whole {
@@ -98,29 +99,28 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
     let reduces = |id| kernel(id).is_some_and(|k| k.body.sums_rows());
     let fits = match instr {
         Instr::Launch(launch) => !reduces(&launch.kernel) && launch.chunk.is_none(),
-        Instr::MatMul { product, .. } | Instr::SparseMatMul { product, .. } => {
-            *product != Product::Tn
-        }
-        Instr::Loss { out, .. } => out.is_none(),
+        Instr::MatMul(instr::MatMul { product, .. })
+        | Instr::SparseMatMul(instr::SparseMatMul { product, .. }) => *product != Product::Tn,
+        Instr::Loss(instr::Loss { out, .. }) => out.is_none(),
         Instr::Send(stage_message) | Instr::Receive(stage_message) => {
             stage_message.tensors.iter().all(|at| {
                 let buffer = program.buffers.get(at.buffer.0 as usize);
                 !buffer.is_some_and(|b| matches!(b.extent, Extent::Fixed(_)))
             })
         }
-        Instr::SparseDropout { .. }
-        | Instr::Densify { .. }
-        | Instr::HaloExchange { .. }
-        | Instr::HaloReduce { .. }
-        | Instr::Remember { .. } => true,
-        Instr::AllReduce { .. }
-        | Instr::Redistribute { .. }
+        Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::Remember(_) => true,
+        Instr::AllReduce(_)
+        | Instr::Redistribute(_)
         | Instr::Begin(_)
         | Instr::Finish(_)
-        | Instr::Move { .. }
-        | Instr::Metrics { .. }
-        | Instr::Repeat { .. }
-        | Instr::Chunks { .. } => false,
+        | Instr::Move(_)
+        | Instr::Metrics(_)
+        | Instr::Repeat(_)
+        | Instr::Chunks(_) => false,
     };
     match fits {
         true => Ok(()),

@@ -3,6 +3,7 @@
 use super::ProgramError;
 use crate::kernel::At;
 use crate::kernel::Walk;
+use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Chunk, Extent, Instr, Launch, Matrix, Product, Program, Ref};
 use std::collections::BTreeMap;
@@ -51,7 +52,9 @@ struct Use {
 
 impl Windows<'_> {
     fn one(&self, instr: &Instr, held: &mut Held) -> Result<(), String> {
-        if let Instr::Repeat { body, .. } | Instr::Chunks { body, .. } = instr {
+        if let Instr::Repeat(instr::Repeat { body, .. })
+        | Instr::Chunks(instr::Chunks { body, .. }) = instr
+        {
             let mut inside = body.iter().map(|instr| self.one(instr, &mut Held::new()));
             return inside.try_for_each(|one| one);
         }
@@ -125,14 +128,14 @@ impl Windows<'_> {
         };
         match instr {
             Instr::Launch(launch) => self.of_launch(launch),
-            Instr::MatMul {
+            Instr::MatMul(instr::MatMul {
                 product,
                 a,
                 b,
                 out,
                 finish,
                 ..
-            } => {
+            }) => {
                 let tn = *product == Product::Tn;
                 let matrix = |m: &Matrix, by_rows, writes| Use {
                     at: m.at,
@@ -147,7 +150,9 @@ impl Windows<'_> {
                 uses.extend(end.filter(|one| one.writes || one.at != out.at));
                 uses
             }
-            Instr::Move { from, to, .. } => vec![whole(*from, false), whole(*to, true)],
+            Instr::Move(instr::Move { from, to, .. }) => {
+                vec![whole(*from, false), whole(*to, true)]
+            }
             Instr::Begin(transfer) | Instr::Finish(transfer) => self.uses(&transfer.what),
             other => {
                 let (reads, writes) = other.accesses();

@@ -3,6 +3,7 @@
 use super::{TRANSCENDENTAL, Work, counted};
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Body, Kernel};
+use crate::program::instr;
 use crate::program::{Instr, Program, RankSizes};
 use crate::words::scalar::{Binary, Unary};
 
@@ -19,7 +20,7 @@ impl<'a> Counts<'a> {
     pub fn of(program: &'a Program, instr: &'a Instr) -> Self {
         let launch = match instr {
             Instr::Launch(launch) => Some(launch),
-            Instr::MatMul { finish, .. } => finish.as_ref(),
+            Instr::MatMul(instr::MatMul { finish, .. }) => finish.as_ref(),
             _ => None,
         };
         Self {

@@ -8,6 +8,7 @@ mod vectors;
 
 use super::{Nest, element, launched, loads, stored};
 use crate::kernel::{At, Body, End, Kernel, Operand, Over};
+use crate::program::instr;
 use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 use vectors::Vectors;
 
@@ -167,7 +168,7 @@ pub fn demand(
     let sizes = &launched(instr, sizes);
     let group = match instr {
         Instr::Launch(launch) => terms.launch(program, launch, sizes),
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             product,
             a,
             b,
@@ -177,7 +178,7 @@ pub fn demand(
             columns,
             finish,
             ..
-        } => {
+        }) => {
             let (inner, columns) = (u64::from(*inner), u64::from(*columns));
             if let Some(launch) = finish {
                 let vectors = Vectors::of(program.kernel(launch.kernel));
@@ -195,35 +196,37 @@ pub fn demand(
             let bytes = [a.at, other].map(|at| element(program, at));
             terms.product(*product, shape, bytes)
         }
-        Instr::SparseMatMul {
+        Instr::SparseMatMul(instr::SparseMatMul {
             product,
             values,
             inner,
             columns,
             b,
             out,
-        } => {
+        }) => {
             let stored = stored(program, *values, sizes);
             let bytes = [b, out].map(|matrix| element(program, matrix.at));
             let shape = (u64::from(*inner), u64::from(*columns));
             terms.sparse(*product, shape, stored, bytes)
         }
-        Instr::SparseDropout { values, .. } => {
+        Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[DRAW] = nonzeros as f64;
             terms.stream(12 * nonzeros);
             "copy"
         }
-        Instr::Densify { values, out } => {
+        Instr::Densify(instr::Densify { values, out }) => {
             let (rows, nonzeros) = stored(program, *values, sizes);
             terms.counts[ROW] = rows as f64;
             terms.counts[EDGE] = nonzeros as f64;
             terms.stream(8 * nonzeros + bytes(program, *out, sizes));
             "copy"
         }
-        Instr::Loss { classes, .. } => terms.loss(sizes.inner, sizes.train, *classes),
-        Instr::Metrics { classes, .. } => terms.loss(sizes.inner, sizes.inner, *classes),
+        Instr::Loss(instr::Loss { classes, .. }) => terms.loss(sizes.inner, sizes.train, *classes),
+        Instr::Metrics(instr::Metrics { classes, .. }) => {
+            terms.loss(sizes.inner, sizes.inner, *classes)
+        }
         _ => return None,
     };
     Some(Demand {
@@ -453,7 +456,9 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
             let set = program.kernel(launch.kernel).body.edge_set();
             set.map_or(0, |set| 4 * sizes.rows(launch.rows.edges(set)))
         }
-        Instr::SparseMatMul { values, .. } => 4 * stored(program, *values, sizes).1,
+        Instr::SparseMatMul(instr::SparseMatMul { values, .. }) => {
+            4 * stored(program, *values, sizes).1
+        }
         _ => 0,
     };
     buffers + structure

@@ -1,23 +1,25 @@
 //! How scattered the rows of a message are.
 
 use crate::graph::op::Redistribute;
+use crate::program::instr;
 use crate::program::{Instr, Program};
 
 /// Pieces of rows that lie apart in the memory of a rank that sends so many bytes, where it picks or adds up each for
 /// itself: rows that other ranks read, and slices of the columns of rows. 0 where whole blocks are sent.
 pub fn strips(program: &Program, instr: &Instr, bytes: u64) -> u64 {
     let each = match instr {
-        Instr::HaloExchange { buffer, .. } | Instr::HaloReduce { buffer, .. } => {
+        Instr::HaloExchange(instr::HaloExchange { buffer, .. })
+        | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
             let buffer = program.buffer(buffer.buffer);
             u64::from(buffer.row_words()) * 4
         }
-        Instr::Redistribute {
+        Instr::Redistribute(instr::Redistribute {
             how: Redistribute::Split(_) | Redistribute::Join(_),
             to,
             heads,
             width,
             ..
-        } => {
+        }) => {
             let row =
                 u64::from(*heads) * u64::from(*width) * program.buffer(to.buffer).storage.bytes();
             row.div_ceil(u64::from(program.ranks.max(1)))
@@ -52,10 +54,10 @@ mod tests {
             buffers: vec![buffer],
             ..Program::default()
         };
-        let exchange = Instr::HaloExchange {
+        let exchange = Instr::HaloExchange(instr::HaloExchange {
             buffer: at,
             skip: None,
-        };
+        });
         assert_eq!(strips(&program, &exchange, 10 * 16 * 4), 10);
         let slice = Slice {
             axis: Axis::Width,
@@ -64,17 +66,19 @@ mod tests {
             own: 4,
             len: 4,
         };
-        let redistribute = |how| Instr::Redistribute {
-            how,
-            from: Matrix {
-                at,
-                offset: 0,
-                stride: 16,
-            },
-            to: at,
-            heads: 1,
-            width: 16,
-            moved: Moved::All,
+        let redistribute = |how| {
+            Instr::Redistribute(instr::Redistribute {
+                how,
+                from: Matrix {
+                    at,
+                    offset: 0,
+                    stride: 16,
+                },
+                to: at,
+                heads: 1,
+                width: 16,
+                moved: Moved::All,
+            })
         };
         // Ten rows to three ranks, a quarter of the columns each.
         let split = redistribute(Redistribute::Split(slice));
@@ -82,7 +86,7 @@ mod tests {
         // Blocks are sent as they are.
         let replicate = redistribute(Redistribute::Replicate);
         assert_eq!(strips(&program, &replicate, 10 * 3 * 16 * 4), 0);
-        let all = Instr::AllReduce { buffers: vec![] };
+        let all = Instr::AllReduce(instr::AllReduce { buffers: vec![] });
         assert_eq!(strips(&program, &all, 64), 0);
     }
 

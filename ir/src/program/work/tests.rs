@@ -5,6 +5,7 @@ mod demand;
 use super::*;
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
+use crate::program::instr;
 use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::EdgeSet;
@@ -319,7 +320,7 @@ fn a_product_counts_its_three_matrices_and_not_what_is_fused() {
         offset: 0,
         stride,
     };
-    let mut instr = Instr::MatMul {
+    let mut instr = Instr::MatMul(instr::MatMul {
         product: Product::Nn,
         a: matrix(0, 5),
         b: matrix(1, 3),
@@ -329,10 +330,10 @@ fn a_product_counts_its_three_matrices_and_not_what_is_fused() {
         columns: 3,
         finish: None,
         chunk: None,
-    };
+    });
     let plain = work(&program, &instr, &SIZES).unwrap();
     expect(plain, KernelClass::Gemm, 300.0, (50 + 15) * 4, 30 * 4);
-    if let Instr::MatMul { finish, .. } = &mut instr {
+    if let Instr::MatMul(instr::MatMul { finish, .. }) = &mut instr {
         let fused = Launch {
             inputs: vec![at(2), at(3)],
             outputs: vec![at(2)],
@@ -342,9 +343,9 @@ fn a_product_counts_its_three_matrices_and_not_what_is_fused() {
     }
     let fused = work(&program, &instr, &SIZES).unwrap();
     expect(fused, KernelClass::Gemm, 330.0, (50 + 15 + 3) * 4, 30 * 4);
-    if let Instr::MatMul {
+    if let Instr::MatMul(instr::MatMul {
         product, finish, ..
-    } = &mut instr
+    }) = &mut instr
     {
         (*product, *finish) = (Product::Tn, None);
     }
@@ -368,13 +369,15 @@ fn sparse_features_cost_by_non_zero() {
         offset: 0,
         stride: 2,
     };
-    let instr = |product| Instr::SparseMatMul {
-        product,
-        values: at(0),
-        b: matrix(1),
-        out: matrix(2),
-        inner: 7,
-        columns: 2,
+    let instr = |product| {
+        Instr::SparseMatMul(instr::SparseMatMul {
+            product,
+            values: at(0),
+            b: matrix(1),
+            out: matrix(2),
+            inner: 7,
+            columns: 2,
+        })
     };
     let forward = work(&program, &instr(Product::Nn), &SIZES).unwrap();
     expect(
@@ -404,18 +407,18 @@ fn communication_and_loops_are_not_work() {
     assert_eq!(
         work(
             &program,
-            &Instr::HaloExchange {
+            &Instr::HaloExchange(instr::HaloExchange {
                 buffer: at(0),
                 skip: None
-            },
+            }),
             &SIZES
         ),
         None
     );
-    let repeat = Instr::Repeat {
+    let repeat = Instr::Repeat(instr::Repeat {
         count: 3,
         reverse: false,
         body: Vec::new(),
-    };
+    });
     assert_eq!(work(&program, &repeat, &SIZES), None);
 }

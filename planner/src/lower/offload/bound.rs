@@ -4,6 +4,7 @@ use super::fit::lacking;
 use super::stream::{self, chunked, window};
 use super::uses::each;
 use super::{Means, MemoryBudget, has_home};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
@@ -91,7 +92,7 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
 /// Visits the instructions of loops in place of these.
 fn leaves<'a>(instr: &'a Instr, visit: &mut dyn FnMut(&'a Instr)) {
     match instr {
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
             body.iter().for_each(|instr| leaves(instr, visit));
         }
         instr => visit(instr),

@@ -7,6 +7,7 @@
 use super::uses::{halo, of, reads_first, touches};
 use super::{Style, add, copy, slot, twin};
 use gnnc_ir::program::access::Access;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Transfer};
 use std::collections::BTreeMap;
@@ -76,8 +77,10 @@ impl Ring {
         let mut bodies = Vec::new();
         for (place, instr) in list.iter().enumerate().filter(|(_, i)| touches(i, id)) {
             match instr {
-                Instr::Repeat { body, .. } => bodies.push((place, body_uses(body, program, id)?)),
-                Instr::AllReduce { .. } | Instr::Chunks { .. } => return None,
+                Instr::Repeat(instr::Repeat { body, .. }) => {
+                    bodies.push((place, body_uses(body, program, id)?))
+                }
+                Instr::AllReduce(_) | Instr::Chunks(_) => return None,
                 instr => {
                     let mut outside = of(instr, program, id).into_iter();
                     if !outside.all(|access| access.slot.is_some_and(|at| !at.in_loop)) {
@@ -94,7 +97,7 @@ impl Ring {
         };
         let mut loops = Vec::new();
         for (place, uses) in &bodies {
-            let Instr::Repeat { count, reverse, .. } = &list[*place] else {
+            let Instr::Repeat(instr::Repeat { count, reverse, .. }) = &list[*place] else {
                 return None;
             };
             let shape = (*place, i64::from(*count), *reverse);
@@ -355,7 +358,7 @@ impl Turns {
         total: u32,
         tag: &mut u32,
     ) {
-        let Some(Instr::Repeat { body, .. }) = list.get_mut(self.place) else {
+        let Some(Instr::Repeat(instr::Repeat { body, .. })) = list.get_mut(self.place) else {
             return;
         };
         for instr in body.iter_mut() {
@@ -411,7 +414,7 @@ impl Turns {
 fn body_uses(body: &[Instr], program: &Program, id: BufferId) -> Option<Vec<Use>> {
     let mut found = Vec::new();
     for (place, instr) in body.iter().enumerate().filter(|(_, i)| touches(i, id)) {
-        if matches!(instr, Instr::Repeat { .. } | Instr::AllReduce { .. }) {
+        if matches!(instr, Instr::Repeat(_) | Instr::AllReduce(_)) {
             return None;
         }
         for access in of(instr, program, id) {
@@ -434,13 +437,16 @@ fn needs_halo(
     bodies: &[(usize, Vec<Use>)],
 ) -> bool {
     let inside = bodies.iter().any(|(place, uses)| {
-        let reverse = matches!(&list[*place], Instr::Repeat { reverse: true, .. });
+        let reverse = matches!(
+            &list[*place],
+            Instr::Repeat(instr::Repeat { reverse: true, .. })
+        );
         let step: i64 = if reverse { -1 } else { 1 };
         let mut uses: Vec<&Use> = uses.iter().collect();
         uses.sort_by_key(|u| (-u.at * step, u.place));
         reads_first(uses.into_iter().map(|u| &u.access), true)
     });
-    let outside = list.iter().filter(|i| !matches!(i, Instr::Repeat { .. }));
+    let outside = list.iter().filter(|i| !matches!(i, Instr::Repeat(_)));
     let mut slots: BTreeMap<u32, Vec<Access>> = BTreeMap::new();
     for access in outside.flat_map(|instr| of(instr, program, id)) {
         let base = access.slot.map_or(0, |at| at.base);
@@ -465,7 +471,7 @@ pub(super) fn last_tag(program: &Program) -> u32 {
     fn most(list: &[Instr]) -> u32 {
         let one = |instr: &Instr| match instr {
             Instr::Begin(transfer) => transfer.tag,
-            Instr::Repeat { body, .. } => most(body),
+            Instr::Repeat(instr::Repeat { body, .. }) => most(body),
             _ => 0,
         };
         list.iter().map(one).max().unwrap_or(Transfer::WHOLE)

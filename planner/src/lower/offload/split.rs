@@ -3,6 +3,7 @@
 use super::uses::{Index, halo, of, reads_first, touches, writes};
 use super::{add, copy, twin};
 use gnnc_ir::program::access::Access;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
 
@@ -16,7 +17,7 @@ pub(super) fn clean(
     let mut fetched = None;
     for place in index.places(id) {
         match &list[*place] {
-            Instr::Move { from, to, .. } if to.buffer == id => {
+            Instr::Move(instr::Move { from, to, .. }) if to.buffer == id => {
                 if fetched.is_some() {
                     return None;
                 }
@@ -50,7 +51,7 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
         extent => extent,
     };
     // What is written of one chunk is not written of all rows.
-    let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks { .. }) && touches(instr, id);
+    let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks(_)) && touches(instr, id);
     let pieces = program.pipeline.is_some() && list[begin..].iter().any(by_chunks);
     let stored = extent(pieces || reads_first(later.iter(), true));
     let used = extent(pieces || later.iter().any(|access| halo(access.rows)));

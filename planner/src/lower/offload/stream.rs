@@ -17,6 +17,7 @@ use super::uses::{of, reads_first, uses};
 use super::{Means, MemoryBudget, Style};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::access::Touched;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     BufferId, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product, Program,
@@ -106,10 +107,10 @@ pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
 
 /// The instruction that a loop over chunks is for, or the instruction itself.
 pub(super) fn worker(instr: &Instr) -> &Instr {
-    let Instr::Chunks { body, .. } = instr else {
+    let Instr::Chunks(instr::Chunks { body, .. }) = instr else {
         return instr;
     };
-    let works = |instr: &&Instr| !matches!(instr, Instr::Move { .. });
+    let works = |instr: &&Instr| !matches!(instr, Instr::Move(_));
     body.iter().find(works).unwrap_or(instr)
 }
 
@@ -141,19 +142,19 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                 }
             }
         }
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             product: Product::Tn,
             rows,
             finish: None,
             out,
             ..
-        } if floats(out.at) => (*rows, Grain::Products),
-        Instr::MatMul {
+        }) if floats(out.at) => (*rows, Grain::Products),
+        Instr::MatMul(instr::MatMul {
             product: Product::Nn | Product::Nt,
             rows,
             finish,
             ..
-        } if finish.as_ref().is_none_or(|launch| launch.rows == *rows) => (*rows, Grain::Lines),
+        }) if finish.as_ref().is_none_or(|launch| launch.rows == *rows) => (*rows, Grain::Lines),
         _ => return None,
     };
     let rows = Vertices::of(rows)?;
@@ -182,11 +183,11 @@ pub(super) fn stream(
     if !one || !by_chunks(&cut, program, id, chunk) {
         return None;
     }
-    if !matches!(instr, Instr::Chunks { .. }) {
-        program.list_mut(phase)[place] = Instr::Chunks {
+    if !matches!(instr, Instr::Chunks(_)) {
+        program.list_mut(phase)[place] = Instr::Chunks(instr::Chunks {
             reverse: false,
             body: vec![cut],
-        };
+        });
     }
     let at = Loop::of(program, phase, place);
     let id = match program.buffer(id).role {
@@ -210,13 +211,13 @@ struct Loop {
 impl Loop {
     fn of(program: &Program, phase: Phase, place: usize) -> Self {
         let before = program.list(phase)[..place].iter();
-        let before = before.filter(|i| matches!(i, Instr::Chunks { .. })).count();
+        let before = before.filter(|i| matches!(i, Instr::Chunks(_))).count();
         Self { phase, before }
     }
 
     fn place(&self, program: &Program) -> Option<usize> {
         let list = program.list(self.phase).iter().enumerate();
-        let mut loops = list.filter(|(_, i)| matches!(i, Instr::Chunks { .. }));
+        let mut loops = list.filter(|(_, i)| matches!(i, Instr::Chunks(_)));
         loops.nth(self.before).map(|(place, _)| place)
     }
 
@@ -230,14 +231,15 @@ impl Loop {
             Some((place, before, all.get(own + 1).copied()))
         };
         let (place, before, _) = near(program, id)?;
-        let comes = |instr: &Instr| matches!(instr, Instr::Move { to, .. } if to.buffer == id);
+        let comes =
+            |instr: &Instr| matches!(instr, Instr::Move(instr::Move { to, .. }) if to.buffer == id);
         if let Some(before) = before.filter(|one| !comes(&program.list(self.phase)[one[0]])) {
             let again = BufferId(program.buffers.len() as u32);
             split(program, self.phase, id, [before[1], place]);
             id = again;
         }
         let (place, _, after) = near(program, id)?;
-        let goes = |instr: &Instr| matches!(instr, Instr::Move { from, .. } if from.buffer == id);
+        let goes = |instr: &Instr| matches!(instr, Instr::Move(instr::Move { from, .. }) if from.buffer == id);
         if let Some(after) = after.filter(|one| !goes(&program.list(self.phase)[one[0]])) {
             split(program, self.phase, id, [place, after[0]]);
         }
@@ -256,11 +258,11 @@ impl Loop {
             return None;
         }
         let whole = |one: &[usize; 2]| match &list[one[0]] {
-            Instr::Move {
+            Instr::Move(instr::Move {
                 from,
                 to,
                 chunk: None,
-            } if one[0] == one[1] => Some((*from, *to)),
+            }) if one[0] == one[1] => Some((*from, *to)),
             _ => None,
         };
         let fetch = fetched
@@ -306,7 +308,8 @@ impl Loop {
             base: 0,
             in_loop: true,
         };
-        if let Instr::Chunks { body, .. } = &mut program.list_mut(self.phase)[place] {
+        if let Instr::Chunks(instr::Chunks { body, .. }) = &mut program.list_mut(self.phase)[place]
+        {
             for instr in body.iter_mut() {
                 instr.each_ref(&mut |at| {
                     if at.buffer == id {
@@ -314,10 +317,12 @@ impl Loop {
                     }
                 });
             }
-            let copy = |from, to| Instr::Move {
-                from,
-                to,
-                chunk: Some(chunk),
+            let copy = |from, to| {
+                Instr::Move(instr::Move {
+                    from,
+                    to,
+                    chunk: Some(chunk),
+                })
             };
             body.splice(0..0, from.map(|from| copy(from, here)));
             body.extend(to.map(|to| copy(here, to)));
@@ -374,9 +379,9 @@ fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool
     };
     let strides = match instr {
         Instr::Launch(launch) => launched(launch),
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             a, b, out, finish, ..
-        } => [a, b, out].into_iter().all(dense) && finish.iter().all(launched),
+        }) => [a, b, out].into_iter().all(dense) && finish.iter().all(launched),
         _ => false,
     };
     let own = |access: &gnnc_ir::program::access::Access| access.rows == Touched::Rows(chunk);
@@ -391,7 +396,7 @@ pub(super) fn unroll(program: &mut Program) {
         let mut out = Vec::with_capacity(list.len());
         for instr in list {
             match (worker(&instr).chunk().filter(|c| c.even.is_some()), instr) {
-                (Some(chunk), Instr::Chunks { body, .. }) => {
+                (Some(chunk), Instr::Chunks(instr::Chunks { body, .. })) => {
                     written_out(program, &body, chunk, &mut tag, &mut out);
                 }
                 (_, instr) => out.push(instr),
@@ -423,7 +428,7 @@ fn written_out(
     };
     let mut copies: Vec<Copies> = Vec::new();
     for instr in body {
-        if let Instr::Move { from, to, .. } = instr {
+        if let Instr::Move(instr::Move { from, to, .. }) = instr {
             let fetches = program.is_hosted(from.buffer);
             let here = if fetches { to } else { from };
             copies.push(Copies {
@@ -436,7 +441,7 @@ fn written_out(
         }
     }
     let moves = || {
-        let moves = body.iter().filter(|i| matches!(i, Instr::Move { .. }));
+        let moves = body.iter().filter(|i| matches!(i, Instr::Move(_)));
         moves.zip(&copies)
     };
     let half = |copy: &Copies, instr: &Instr, index: u32, begins: bool| {

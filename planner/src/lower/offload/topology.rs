@@ -6,6 +6,7 @@
 use super::stream::{chunks, cut};
 use super::{Means, MemoryBudget, add};
 use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
@@ -53,7 +54,8 @@ fn kinds(program: &Program) -> Vec<Kind> {
                         kept.push(kind);
                     }
                 }
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                Instr::Repeat(instr::Repeat { body, .. })
+                | Instr::Chunks(instr::Chunks { body, .. }) => {
                     nested(body, program, &mut kept);
                 }
                 _ => {}
@@ -68,7 +70,8 @@ fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
     for instr in body {
         match instr {
             Instr::Launch(launch) => kept.extend(kind(launch, program)),
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => nested(body, program, kept),
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => nested(body, program, kept),
             _ => {}
         }
     }
@@ -140,16 +143,16 @@ fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
             for home in homes {
                 let window = window(program, home, chunk, slots);
                 launch.lists.push(window);
-                body.push(Instr::Move {
+                body.push(Instr::Move(instr::Move {
                     from: Ref::first(home),
                     to: window,
                     chunk: Some(chunk),
-                });
+                }));
             }
             launch.chunk = Some(chunk);
             body.push(Instr::Launch(launch));
             let reverse = false;
-            program.list_mut(phase)[at] = Instr::Chunks { reverse, body };
+            program.list_mut(phase)[at] = Instr::Chunks(instr::Chunks { reverse, body });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where lists use a buffer.
 
 use gnnc_ir::program::access::{Access, Touched, accesses};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Program, Ref, Transfer, Vertices};
 
 /// Where a list touches each buffer, loops included.
@@ -56,7 +57,7 @@ fn each_once(list: &[Instr], visit: &mut dyn FnMut(usize, usize)) {
 /// Visits what an instruction reads, then what it writes (`true`), or what the instructions of a loop do.
 pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
     match instr {
-        Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
             body.iter().for_each(|instr| each(instr, visit));
         }
         instr => instr.each_access(visit),

@@ -4,6 +4,7 @@ use super::fit::{fits, most_beyond};
 use super::uses::each;
 use super::{MemoryBudget, ring::last_tag};
 use gnnc_ir::program::access::{accesses, ordered};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
@@ -56,9 +57,9 @@ fn cut(
     let program = &programs[0];
     let list = program.list(phase);
     // Those of chunks have halves already, where there is room for them.
-    let Instr::Move {
+    let Instr::Move(instr::Move {
         from, chunk: None, ..
-    } = &list[place]
+    }) = &list[place]
     else {
         return place + 1;
     };

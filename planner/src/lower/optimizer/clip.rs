@@ -13,6 +13,7 @@ use crate::lower::region::Value;
 use gnnc_ir::graph::floats;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Ref, Role, StageMessage};
 use gnnc_ir::{Binary, Unary};
 
@@ -116,11 +117,11 @@ fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut 
     let reduce = launch(lowerer, kernel, rows, vec![from], part);
     let body = vec![reduce, sum(lowerer, part, total)];
     match in_loop {
-        true => code.push(Instr::Repeat {
+        true => code.push(Instr::Repeat(instr::Repeat {
             count: ty.stack,
             reverse: false,
             body,
-        }),
+        })),
         false => code.extend(body),
     }
 }

@@ -4,6 +4,7 @@ use super::Borders;
 use crate::lower::LowerError;
 use crate::stale::StaleError;
 use gnnc_ir::kernel::{At, Body, End};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Product, Program, Ref};
 use std::collections::BTreeSet;
 
@@ -51,13 +52,13 @@ impl Facts {
     fn new(instr: &Instr, fresh: bool, program: &Program) -> Self {
         let (reads, by_row) = match instr {
             Instr::Launch(launch) => launched(launch, program),
-            Instr::MatMul {
+            Instr::MatMul(instr::MatMul {
                 product,
                 a,
                 b,
                 finish,
                 ..
-            } => {
+            }) => {
                 let of_a = match product {
                     Product::Tn => Reading::Whole,
                     Product::Nn | Product::Nt => Reading::Own,
@@ -69,36 +70,38 @@ impl Facts {
                     *product != Product::Tn && rowed(program, a.at.buffer),
                 )
             }
-            Instr::SparseMatMul {
+            Instr::SparseMatMul(instr::SparseMatMul {
                 product, values, b, ..
-            } => {
+            }) => {
                 let by_row = *product == Product::Nn;
                 let of_values = if by_row { Reading::Own } else { Reading::Whole };
                 let reads = vec![(values.buffer, of_values), (b.at.buffer, Reading::Whole)];
                 (reads, by_row)
             }
-            Instr::Loss { logits, grad, .. } => match grad {
+            Instr::Loss(instr::Loss { logits, grad, .. }) => match grad {
                 Some(_) => (vec![(logits.buffer, Reading::Own)], true),
                 None => (vec![(logits.buffer, Reading::Whole)], false),
             },
             // When its history is written is not decided by who reads it.
-            Instr::Remember { from, .. } => (vec![(from.buffer, Reading::Own)], true),
+            Instr::Remember(instr::Remember { from, .. }) => {
+                (vec![(from.buffer, Reading::Own)], true)
+            }
             _ => {
                 let own = |at: &Ref| (at.buffer, Reading::Own);
                 let reads = instr.accesses().0.iter().map(own).collect();
-                (reads, !matches!(instr, Instr::AllReduce { .. }))
+                (reads, !matches!(instr, Instr::AllReduce(_)))
             }
         };
         // What an instruction writes itself, it does not wait for; but exchanges and reductions complete
         // what others wrote.
-        let completes = matches!(instr, Instr::HaloExchange { .. } | Instr::HaloReduce { .. });
+        let completes = matches!(instr, Instr::HaloExchange(_) | Instr::HaloReduce(_));
         let written = writes(instr);
         let named = written
             .first()
             .map(|id| program.buffer(*id).name.clone())
             .unwrap_or_default();
         let writes = match instr {
-            Instr::Remember { .. } => Vec::new(),
+            Instr::Remember(_) => Vec::new(),
             _ => written,
         };
         let reads = reads.into_iter();
@@ -107,7 +110,7 @@ impl Facts {
             reads: reads.collect(),
             writes,
             by_row,
-            gradient: matches!(instr, Instr::Loss { grad: Some(_), .. }),
+            gradient: matches!(instr, Instr::Loss(instr::Loss { grad: Some(_), .. })),
             fresh,
             name: named,
         }

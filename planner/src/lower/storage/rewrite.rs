@@ -2,6 +2,7 @@
 
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, KernelId, Launch, Matrix, Product, Program, Ref, Role,
@@ -50,7 +51,7 @@ impl<'a> Rewrite<'a> {
         for mut instr in instrs {
             match &mut instr {
                 Instr::Launch(launch) => self.launch(launch),
-                Instr::MatMul {
+                Instr::MatMul(instr::MatMul {
                     product,
                     a,
                     b,
@@ -60,7 +61,7 @@ impl<'a> Rewrite<'a> {
                     columns,
                     finish,
                     ..
-                } => {
+                }) => {
                     if [a.at, b.at, to.at].iter().any(|r| self.is_half(r.buffer)) {
                         let shape = match product {
                             Product::Nn => (Extent::Fixed(*inner), *columns),
@@ -72,7 +73,8 @@ impl<'a> Rewrite<'a> {
                     }
                     finish.iter_mut().for_each(|launch| self.launch(launch));
                 }
-                Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => {
+                Instr::Repeat(instr::Repeat { body, .. })
+                | Instr::Chunks(instr::Chunks { body, .. }) => {
                     *body = self.list(std::mem::take(body));
                     copied.clear();
                 }

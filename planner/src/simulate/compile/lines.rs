@@ -1,6 +1,7 @@
 //! Instructions with what is the same of them for ranks of any sizes and for every chunk.
 
 use super::Name;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Resource;
 use gnnc_ir::program::work::Counts;
 use gnnc_ir::program::{Instr, Program};
@@ -33,7 +34,8 @@ pub(super) fn lines<'a>(
         };
         let name = name(program, instr, names);
         let body = match instr {
-            Instr::Repeat { body, .. } | Instr::Chunks { body, .. } => body,
+            Instr::Repeat(instr::Repeat { body, .. })
+            | Instr::Chunks(instr::Chunks { body, .. }) => body,
             _ => &[][..],
         };
         Line {

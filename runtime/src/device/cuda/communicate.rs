@@ -15,6 +15,7 @@ use crate::part::lists::{List, Numbers};
 use crate::part::rows::Sent;
 use crate::step_context::StepContext;
 use crate::steps::Step;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Moved, Ref, StageMessage, Transfer};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
@@ -81,33 +82,33 @@ impl DeviceRank {
         wanted: [bool; 2],
     ) -> Result<Option<Halves>, Stop> {
         Ok(Some(match instr {
-            Instr::HaloExchange { buffer, skip } => match skip {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => match skip {
                 Some(skip) => {
                     self.skipping(gpu, *buffer, skip, (tag, iteration), step_context, wanted)?
                 }
                 None => self.filled(gpu, *buffer, (tag, iteration))?,
             },
-            Instr::HaloReduce { buffer, skip } => match skip {
+            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => match skip {
                 Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), step_context)?,
                 None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true)?,
             },
-            Instr::AllReduce { buffers } => self.sums(buffers, tag),
-            Instr::Redistribute { .. } => self.redistribute(gpu, instr, (tag, iteration))?,
+            Instr::AllReduce(instr::AllReduce { buffers }) => self.sums(buffers, tag),
+            Instr::Redistribute(_) => self.redistribute(gpu, instr, (tag, iteration))?,
             Instr::Launch(_)
-            | Instr::MatMul { .. }
-            | Instr::SparseMatMul { .. }
-            | Instr::SparseDropout { .. }
-            | Instr::Densify { .. }
+            | Instr::MatMul(_)
+            | Instr::SparseMatMul(_)
+            | Instr::SparseDropout(_)
+            | Instr::Densify(_)
             | Instr::Begin(_)
             | Instr::Finish(_)
-            | Instr::Loss { .. }
-            | Instr::Metrics { .. }
-            | Instr::Repeat { .. }
-            | Instr::Chunks { .. }
+            | Instr::Loss(_)
+            | Instr::Metrics(_)
+            | Instr::Repeat(_)
+            | Instr::Chunks(_)
             | Instr::Send(_)
             | Instr::Receive(_)
-            | Instr::Move { .. }
-            | Instr::Remember { .. } => return Ok(None),
+            | Instr::Move(_)
+            | Instr::Remember(_) => return Ok(None),
         }))
     }
 
@@ -308,14 +309,14 @@ impl DeviceRank {
         instr: &Instr,
         (tag, iteration): (u32, u32),
     ) -> Result<Halves, Fault> {
-        let Instr::Redistribute {
+        let Instr::Redistribute(instr::Redistribute {
             how,
             from,
             to,
             heads,
             width,
             moved,
-        } = instr
+        }) = instr
         else {
             return Ok(Halves::default());
         };

@@ -14,6 +14,7 @@ use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::graph::op::{Loss, Site};
 use gnnc_ir::kernel::drop_threshold;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
 use std::ops::Range;
 
@@ -46,7 +47,7 @@ impl DeviceRank {
                 let operands = self.operands(gpu, launch, iteration, step_contexts)?;
                 self.launch(gpu, step, &operands)
             }
-            Instr::MatMul { finish, .. } => {
+            Instr::MatMul(instr::MatMul { finish, .. }) => {
                 let ended = self.multiply(gpu, step.instr, iteration)?;
                 let Some(launch) = finish.as_ref().filter(|_| !ended) else {
                     return Ok(());
@@ -54,7 +55,7 @@ impl DeviceRank {
                 let operands = self.operands(gpu, launch, iteration, step_contexts)?;
                 self.launch(gpu, step, &operands)
             }
-            Instr::SparseMatMul { values, b, out, .. } => {
+            Instr::SparseMatMul(instr::SparseMatMul { values, b, out, .. }) => {
                 let operands = Operands {
                     inputs: vec![self.slot(*values, iteration), self.matrix(b, iteration)],
                     outputs: vec![self.matrix(out, iteration)],
@@ -62,81 +63,83 @@ impl DeviceRank {
                 };
                 self.launch(gpu, step, &operands)
             }
-            Instr::SparseDropout {
+            Instr::SparseDropout(instr::SparseDropout {
                 values,
                 out,
                 p,
                 site,
-            } => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, step_contexts),
-            Instr::Densify { values, out } => self.densify(gpu, *values, *out, iteration),
-            Instr::Loss {
+            }) => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, step_contexts),
+            Instr::Densify(instr::Densify { values, out }) => {
+                self.densify(gpu, *values, *out, iteration)
+            }
+            Instr::Loss(instr::Loss {
                 loss,
                 logits,
                 out,
                 grad,
                 classes,
-            } => self.loss(
+            }) => self.loss(
                 gpu,
                 *loss,
                 [Some(*logits), *out, *grad],
                 *classes,
                 iteration,
             ),
-            Instr::Metrics {
+            Instr::Metrics(instr::Metrics {
                 logits,
                 out,
                 classes,
                 ..
-            } => self.metrics(gpu, *logits, *out, *classes, iteration),
-            Instr::Remember { from, history } => {
+            }) => self.metrics(gpu, *logits, *out, *classes, iteration),
+            Instr::Remember(instr::Remember { from, history }) => {
                 self.remember(gpu, *from, *history, iteration, step_context)
             }
-            Instr::Move { from, to, chunk } => {
+            Instr::Move(instr::Move { from, to, chunk }) => {
                 let whole = (Transfer::WHOLE, iteration);
                 self.host_move(gpu, ([*from, *to], *chunk), whole, [true, true])
             }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
                 let begins = matches!(step.instr, Instr::Begin(_));
                 match **what {
-                    Instr::Move { from, to, chunk } => {
+                    Instr::Move(instr::Move { from, to, chunk }) => {
                         let (halves, ends) = ([begins, !begins], [from, to]);
                         self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
                     }
                     Instr::Launch(_)
-                    | Instr::MatMul { .. }
-                    | Instr::SparseMatMul { .. }
-                    | Instr::SparseDropout { .. }
-                    | Instr::Densify { .. }
-                    | Instr::HaloExchange { .. }
-                    | Instr::HaloReduce { .. }
-                    | Instr::AllReduce { .. }
-                    | Instr::Redistribute { .. }
+                    | Instr::MatMul(_)
+                    | Instr::SparseMatMul(_)
+                    | Instr::SparseDropout(_)
+                    | Instr::Densify(_)
+                    | Instr::HaloExchange(_)
+                    | Instr::HaloReduce(_)
+                    | Instr::AllReduce(_)
+                    | Instr::Redistribute(_)
                     | Instr::Begin(_)
                     | Instr::Finish(_)
-                    | Instr::Loss { .. }
-                    | Instr::Metrics { .. }
-                    | Instr::Repeat { .. }
-                    | Instr::Chunks { .. }
+                    | Instr::Loss(_)
+                    | Instr::Metrics(_)
+                    | Instr::Repeat(_)
+                    | Instr::Chunks(_)
                     | Instr::Send(_)
                     | Instr::Receive(_)
-                    | Instr::Remember { .. } => Err(NO_COPY.into()),
+                    | Instr::Remember(_) => Err(NO_COPY.into()),
                 }
             }
             // These are messages, which have acts, and loops, which are run step by step.
-            Instr::HaloExchange { .. }
-            | Instr::HaloReduce { .. }
-            | Instr::AllReduce { .. }
-            | Instr::Redistribute { .. }
+            Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
             | Instr::Send(_)
             | Instr::Receive(_)
-            | Instr::Repeat { .. }
-            | Instr::Chunks { .. } => Err(NO_KERNEL.into()),
+            | Instr::Repeat(_)
+            | Instr::Chunks(_) => Err(NO_KERNEL.into()),
         }
     }
 
     /// Puts a product on the stream; whether with its end.
     fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<bool, Stop> {
-        let Instr::MatMul {
+        let Instr::MatMul(instr::MatMul {
             product,
             a,
             b,
@@ -146,7 +149,7 @@ impl DeviceRank {
             columns,
             finish,
             chunk,
-        } = instr
+        }) = instr
         else {
             return Ok(false);
         };

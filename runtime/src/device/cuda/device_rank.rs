@@ -14,6 +14,7 @@ use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_graph::{GraphData, Labels};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Instr, METRICS, Matrix, Product, Ref};
 use gnnc_ir::words::storage::Storage;
@@ -189,69 +190,69 @@ impl DeviceRank {
                     Instr::Begin(transfer) => &*transfer.what,
                     instr => instr,
                 };
-                if let Instr::Redistribute { to, .. } = instr {
+                if let Instr::Redistribute(instr::Redistribute { to, .. }) = instr {
                     // Padded rows are no longer than those of the result.
                     let columns = self.own.program.buffer(to.buffer).columns;
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(columns));
                 }
-                if let Instr::HaloReduce { buffer, skip } = instr
+                if let Instr::HaloReduce(instr::HaloReduce { buffer, skip }) = instr
                     && skip.is_some_and(|skip| skip.left.is_some())
                 {
                     let words = self.own.program.buffer(buffer.buffer).row_words();
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(words));
                 }
                 let scratch = match instr {
-                    Instr::AllReduce { buffers } => {
+                    Instr::AllReduce(instr::AllReduce { buffers }) => {
                         let bytes = buffers
                             .iter()
                             .map(|id| 4 * self.own.buffer(*id).len() as u64);
                         bytes.sum()
                     }
-                    Instr::MatMul {
+                    Instr::MatMul(instr::MatMul {
                         product: Product::Tn,
                         inner,
                         columns,
                         chunk: Some(_),
                         ..
-                    } => 4 * u64::from(*inner) * u64::from(*columns),
-                    Instr::Loss { .. } => 8 * u64::from(Entry::Loss.blocks(rows)),
-                    Instr::Metrics { .. } => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
-                    Instr::HaloExchange {
+                    }) => 4 * u64::from(*inner) * u64::from(*columns),
+                    Instr::Loss(_) => 8 * u64::from(Entry::Loss.blocks(rows)),
+                    Instr::Metrics(_) => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
+                    Instr::HaloExchange(instr::HaloExchange {
                         buffer,
                         skip: Some(skip),
-                    } if skip.rule.limit().is_some() => {
+                    }) if skip.rule.limit().is_some() => {
                         let columns = self.own.program.buffer(buffer.buffer).columns;
                         16 * u64::from(Entry::Distance.blocks(rows * u64::from(columns)))
                     }
-                    Instr::Remember { .. } => {
+                    Instr::Remember(_) => {
                         flags += self.own.part.halo_of.len() as u64 + 1;
                         0
                     }
-                    Instr::SparseDropout { site, .. } => {
+                    Instr::SparseDropout(instr::SparseDropout { site, .. }) => {
                         step_contexts.add(&[], &[*site], step.iteration);
                         0
                     }
                     Instr::Launch(_)
-                    | Instr::MatMul { .. }
-                    | Instr::SparseMatMul { .. }
-                    | Instr::Densify { .. }
-                    | Instr::HaloExchange { .. }
-                    | Instr::HaloReduce { .. }
-                    | Instr::Redistribute { .. }
+                    | Instr::MatMul(_)
+                    | Instr::SparseMatMul(_)
+                    | Instr::Densify(_)
+                    | Instr::HaloExchange(_)
+                    | Instr::HaloReduce(_)
+                    | Instr::Redistribute(_)
                     | Instr::Begin(_)
                     | Instr::Finish(_)
-                    | Instr::Repeat { .. }
-                    | Instr::Chunks { .. }
+                    | Instr::Repeat(_)
+                    | Instr::Chunks(_)
                     | Instr::Send(_)
                     | Instr::Receive(_)
-                    | Instr::Move { .. } => 0,
+                    | Instr::Move(_) => 0,
                 };
                 needs.scratch_bytes = needs.scratch_bytes.max(scratch);
                 if let Instr::Launch(launch)
-                | Instr::MatMul {
+                | Instr::MatMul(instr::MatMul {
                     finish: Some(launch),
                     ..
-                } = step.instr
+                }) = step.instr
                 {
                     step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
                 }
@@ -391,7 +392,7 @@ impl DeviceRank {
     pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
         match instr {
             Instr::Begin(transfer) => {
-                let (Instr::Move { from, .. }, Some([fetches, stores])) =
+                let (Instr::Move(instr::Move { from, .. }), Some([fetches, stores])) =
                     (&*transfer.what, self.copies)
                 else {
                     return self.streams.messages;
@@ -404,22 +405,22 @@ impl DeviceRank {
             }
             Instr::Send(_) => self.streams.messages,
             Instr::Launch(_)
-            | Instr::MatMul { .. }
-            | Instr::SparseMatMul { .. }
-            | Instr::SparseDropout { .. }
-            | Instr::Densify { .. }
-            | Instr::HaloExchange { .. }
-            | Instr::HaloReduce { .. }
-            | Instr::AllReduce { .. }
-            | Instr::Redistribute { .. }
+            | Instr::MatMul(_)
+            | Instr::SparseMatMul(_)
+            | Instr::SparseDropout(_)
+            | Instr::Densify(_)
+            | Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
             | Instr::Finish(_)
-            | Instr::Loss { .. }
-            | Instr::Metrics { .. }
-            | Instr::Repeat { .. }
-            | Instr::Chunks { .. }
+            | Instr::Loss(_)
+            | Instr::Metrics(_)
+            | Instr::Repeat(_)
+            | Instr::Chunks(_)
             | Instr::Receive(_)
-            | Instr::Move { .. }
-            | Instr::Remember { .. } => self.streams.compute,
+            | Instr::Move(_)
+            | Instr::Remember(_) => self.streams.compute,
         }
     }
 

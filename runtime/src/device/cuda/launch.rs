@@ -14,6 +14,7 @@ use crate::steps::Step;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{Body, Kernel};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::ALIGN;
 use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};
 use std::collections::BTreeMap;
@@ -181,22 +182,22 @@ impl DeviceRank {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
         let (loaded, ranges) = match step.instr {
             Instr::Launch(launch)
-            | Instr::MatMul {
+            | Instr::MatMul(instr::MatMul {
                 finish: Some(launch),
                 ..
-            } => {
+            }) => {
                 let number = launch.kernel.0 as usize;
                 let loaded = gpu.code.kernel(self.program, number).ok_or_else(missing)?;
                 (loaded, self.own.ranges(launch)?)
             }
-            Instr::SparseMatMul {
+            Instr::SparseMatMul(instr::SparseMatMul {
                 product,
                 values,
                 b,
                 out,
                 columns,
                 ..
-            } if *columns > 0 => {
+            }) if *columns > 0 => {
                 let key = sparse::key(&self.own.program, *product, *columns, [b, out]);
                 let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
                 let rows = match product {
@@ -208,24 +209,24 @@ impl DeviceRank {
                 };
                 (loaded, vec![rows])
             }
-            Instr::MatMul { finish: None, .. }
-            | Instr::SparseMatMul { .. }
-            | Instr::SparseDropout { .. }
-            | Instr::Densify { .. }
-            | Instr::HaloExchange { .. }
-            | Instr::HaloReduce { .. }
-            | Instr::AllReduce { .. }
-            | Instr::Redistribute { .. }
+            Instr::MatMul(instr::MatMul { finish: None, .. })
+            | Instr::SparseMatMul(_)
+            | Instr::SparseDropout(_)
+            | Instr::Densify(_)
+            | Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
             | Instr::Begin(_)
             | Instr::Finish(_)
-            | Instr::Loss { .. }
-            | Instr::Metrics { .. }
-            | Instr::Repeat { .. }
-            | Instr::Chunks { .. }
+            | Instr::Loss(_)
+            | Instr::Metrics(_)
+            | Instr::Repeat(_)
+            | Instr::Chunks(_)
             | Instr::Send(_)
             | Instr::Receive(_)
-            | Instr::Move { .. }
-            | Instr::Remember { .. } => return Ok(Vec::new()),
+            | Instr::Move(_)
+            | Instr::Remember(_) => return Ok(Vec::new()),
         };
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
         let sections = self.edges(&loaded, step.instr).and_then(|edges| {
@@ -242,9 +243,9 @@ impl DeviceRank {
         let (walk, set) = (Walk::of(body), body.edge_set());
         match (instr, set) {
             (
-                Instr::SparseMatMul {
+                Instr::SparseMatMul(instr::SparseMatMul {
                     product, values, ..
-                },
+                }),
                 _,
             ) => Ok(self.sparse_edges(*product, *values)?),
             (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {

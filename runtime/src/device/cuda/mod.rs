@@ -38,6 +38,7 @@ use device_rank::DeviceRank;
 use driver::{Driver, DriverError};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::BufferId;
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gpu::Gpu;
 use mail::Mail;
@@ -170,27 +171,27 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
     let around = |instr: &Instr| match instr {
         Instr::Receive(stage_message) => stage_message.with == Neighbour::Previous,
         Instr::Launch(_)
-        | Instr::MatMul { .. }
-        | Instr::SparseMatMul { .. }
-        | Instr::SparseDropout { .. }
-        | Instr::Densify { .. }
-        | Instr::HaloExchange { .. }
-        | Instr::HaloReduce { .. }
-        | Instr::AllReduce { .. }
-        | Instr::Redistribute { .. }
+        | Instr::MatMul(_)
+        | Instr::SparseMatMul(_)
+        | Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::AllReduce(_)
+        | Instr::Redistribute(_)
         | Instr::Begin(_)
         | Instr::Finish(_)
-        | Instr::Loss { .. }
-        | Instr::Metrics { .. }
-        | Instr::Repeat { .. }
-        | Instr::Chunks { .. }
+        | Instr::Loss(_)
+        | Instr::Metrics(_)
+        | Instr::Repeat(_)
+        | Instr::Chunks(_)
         | Instr::Send(_)
-        | Instr::Move { .. }
-        | Instr::Remember { .. } => false,
+        | Instr::Move(_)
+        | Instr::Remember(_) => false,
     };
     let lists = gnnc_ir::program::trace::Phase::ALL.map(|phase| program.list(phase));
     let ring = lists.into_iter().flatten().any(|instr| match instr {
-        Instr::Chunks { body, .. } => body.iter().any(around),
+        Instr::Chunks(instr::Chunks { body, .. }) => body.iter().any(around),
         instr => around(instr),
     });
     match ring {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kernel::Mask;
+use crate::program::instr;
 use crate::words::scalar::Unary;
 
 /// Counts of the terms that are named, and of no others.
@@ -47,7 +48,7 @@ fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
     };
     let instr = match fused {
         false => Instr::Launch(launch),
-        true => Instr::MatMul {
+        true => Instr::MatMul(instr::MatMul {
             product: Product::Nn,
             a: matrix(0),
             b: matrix(2),
@@ -57,7 +58,7 @@ fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
             columns: 8,
             finish: Some(launch),
             chunk: None,
-        },
+        }),
     };
     let program = Program {
         ranks: 1,
@@ -86,13 +87,13 @@ fn a_loss_costs_by_training_vertex() {
         buffers: vec![buffer(Extent::Inner, 3)],
         ..Program::default()
     };
-    let instr = Instr::Loss {
+    let instr = Instr::Loss(instr::Loss {
         loss: Loss::CrossEntropy,
         logits: at(0),
         out: None,
         grad: Some(at(0)),
         classes: 3,
-    };
+    });
     let sizes = RankSizes { train: 4, ..SIZES };
     let found = demand(&program, &instr, &sizes, &sizes).unwrap();
     assert_eq!(found.group, "loss");
@@ -140,12 +141,12 @@ fn sparse_features_draw_for_each_non_zero() {
         ],
         ..Program::default()
     };
-    let instr = Instr::SparseDropout {
+    let instr = Instr::SparseDropout(instr::SparseDropout {
         values: at(0),
         out: at(1),
         p: 0.5,
         site: 0.into(),
-    };
+    });
     let found = demand(&program, &instr, &SIZES, &SIZES).unwrap();
     assert_eq!(found.group, "copy");
     let expected = [

@@ -7,6 +7,7 @@ use super::launch::{
 use super::parse::Reader;
 use super::words::Text;
 use crate::graph::op::{Loss, Redistribute, Site};
+use crate::program::instr;
 use crate::program::{
     BufferId, Chunk, Extent, Instr, Moved, Neighbour, Product, Program, Ref, Returned, Rule, Skip,
     StageMessage, Transfer,
@@ -16,7 +17,7 @@ use crate::program::{
 pub(super) fn print(instr: &Instr, program: &Program) -> String {
     match instr {
         Instr::Launch(launch) => launch_text(launch, program),
-        Instr::MatMul {
+        Instr::MatMul(instr::MatMul {
             product,
             a,
             b,
@@ -26,7 +27,7 @@ pub(super) fn print(instr: &Instr, program: &Program) -> String {
             columns,
             finish,
             chunk,
-        } => {
+        }) => {
             let mut text = format!(
                 "gemm {} {} . {} -> {}, {} x {inner} x {columns}",
                 product.text(),
@@ -41,55 +42,57 @@ pub(super) fn print(instr: &Instr, program: &Program) -> String {
             }
             text
         }
-        Instr::SparseMatMul {
+        Instr::SparseMatMul(instr::SparseMatMul {
             product,
             values,
             b,
             out,
             inner,
             columns,
-        } => format!(
+        }) => format!(
             "sparse-gemm {} {} . {} -> {}, {inner} x {columns}",
             product.text(),
             values.text(),
             matrix(b, program),
             matrix(out, program)
         ),
-        Instr::SparseDropout {
+        Instr::SparseDropout(instr::SparseDropout {
             values,
             out,
             p,
             site,
-        } => format!(
+        }) => format!(
             "sparse-dropout {} -> {}, p {p:?}, site {}",
             values.text(),
             out.text(),
             site.text()
         ),
-        Instr::Densify { values, out } => format!("densify {} -> {}", values.text(), out.text()),
-        Instr::HaloExchange { buffer, skip } => {
+        Instr::Densify(instr::Densify { values, out }) => {
+            format!("densify {} -> {}", values.text(), out.text())
+        }
+        Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
             format!(
                 "halo-exchange {}{}",
                 buffer.text(),
                 after(", ", skip.as_ref())
             )
         }
-        Instr::HaloReduce { buffer, skip } => {
+        Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
             let mut text = format!("halo-reduce {}", buffer.text());
             if let Some(Returned { of, left }) = skip {
                 text += &format!(", {}{}", of.text(), after(" left ", left.as_ref()));
             }
             text
         }
-        Instr::AllReduce { buffers } => format!("all-reduce {}", words(buffers)),
-        Instr::Redistribute {
+        Instr::AllReduce(instr::AllReduce { buffers }) => format!("all-reduce {}", words(buffers)),
+        Instr::Redistribute(instr::Redistribute {
             how,
             from,
             to,
             heads,
             width,
             moved,
-        } => format!(
+        }) => format!(
             "redistribute {} {} -> {}, {heads} x {width}, {}",
             how.text(),
             matrix(from, program),
@@ -98,13 +101,13 @@ pub(super) fn print(instr: &Instr, program: &Program) -> String {
         ),
         Instr::Begin(Transfer { tag, what }) => format!("begin {tag} {}", print(what, program)),
         Instr::Finish(Transfer { tag, what }) => format!("finish {tag} {}", print(what, program)),
-        Instr::Loss {
+        Instr::Loss(instr::Loss {
             loss,
             logits,
             out,
             grad,
             classes,
-        } => {
+        }) => {
             let results = [
                 after(" loss ", out.as_ref()),
                 after(" grad ", grad.as_ref()),
@@ -115,32 +118,34 @@ pub(super) fn print(instr: &Instr, program: &Program) -> String {
                 results.concat()
             )
         }
-        Instr::Metrics {
+        Instr::Metrics(instr::Metrics {
             loss,
             logits,
             out,
             classes,
-        } => {
+        }) => {
             let (loss, logits) = (loss.text(), logits.text());
             format!(
                 "metrics {loss} {logits}, {classes} classes -> {}",
                 out.text()
             )
         }
-        Instr::Repeat { count, reverse, .. } => format!("repeat {count}{}", order(*reverse)),
-        Instr::Chunks { reverse, .. } => format!("chunks{}", order(*reverse)),
+        Instr::Repeat(instr::Repeat { count, reverse, .. }) => {
+            format!("repeat {count}{}", order(*reverse))
+        }
+        Instr::Chunks(instr::Chunks { reverse, .. }) => format!("chunks{}", order(*reverse)),
         Instr::Send(StageMessage { with, tensors }) => {
             format!("send {} {}", with.text(), words(tensors))
         }
         Instr::Receive(StageMessage { with, tensors }) => {
             format!("receive {} {}", with.text(), words(tensors))
         }
-        Instr::Move { from, to, chunk } => {
+        Instr::Move(instr::Move { from, to, chunk }) => {
             let name = instr.name(program);
             let chunk = after(", ", chunk.as_ref());
             format!("{name} {} -> {}{chunk}", from.text(), to.text())
         }
-        Instr::Remember { from, history } => {
+        Instr::Remember(instr::Remember { from, history }) => {
             format!("remember {} -> {}", from.text(), history.text())
         }
     }
@@ -183,14 +188,14 @@ impl Instr {
                 from.expect(",")?;
                 let inner = from.number()?;
                 from.expect("x")?;
-                Self::SparseMatMul {
+                Self::SparseMatMul(instr::SparseMatMul {
                     product,
                     values,
                     b,
                     out,
                     inner,
                     columns: from.number()?,
-                }
+                })
             }
             "sparse-dropout" => {
                 let (values, out) = (Ref::parse(from)?, arrow(from)?);
@@ -199,22 +204,22 @@ impl Instr {
                 let p = from.number()?;
                 from.expect(",")?;
                 from.expect("site")?;
-                Self::SparseDropout {
+                Self::SparseDropout(instr::SparseDropout {
                     values,
                     out,
                     p,
                     site: Site::parse(from)?,
-                }
+                })
             }
-            "densify" => Self::Densify {
+            "densify" => Self::Densify(instr::Densify {
                 values: Ref::parse(from)?,
                 out: arrow(from)?,
-            },
-            "halo-exchange" => Self::HaloExchange {
+            }),
+            "halo-exchange" => Self::HaloExchange(instr::HaloExchange {
                 buffer: Ref::parse(from)?,
                 skip: optional(from, Skip::parse)?,
-            },
-            "halo-reduce" => Self::HaloReduce {
+            }),
+            "halo-reduce" => Self::HaloReduce(instr::HaloReduce {
                 buffer: Ref::parse(from)?,
                 skip: optional(from, |from| {
                     let of = Skip::parse(from)?;
@@ -224,13 +229,13 @@ impl Instr {
                     };
                     Ok(Returned { of, left })
                 })?,
-            },
+            }),
             "all-reduce" => {
                 let mut buffers = Vec::new();
                 while from.at_numbered("b") {
                     buffers.push(BufferId::parse(from)?);
                 }
-                Self::AllReduce { buffers }
+                Self::AllReduce(instr::AllReduce { buffers })
             }
             "redistribute" => {
                 let how = Redistribute::parse(from)?;
@@ -241,14 +246,14 @@ impl Instr {
                 from.expect("x")?;
                 let width = from.number()?;
                 from.expect(",")?;
-                Self::Redistribute {
+                Self::Redistribute(instr::Redistribute {
                     how,
                     from: source,
                     to,
                     heads,
                     width,
                     moved: Moved::parse(from)?,
-                }
+                })
             }
             "begin" => Self::Begin(transfer(from)?),
             "finish" => Self::Finish(transfer(from)?),
@@ -259,43 +264,43 @@ impl Instr {
                     true => Ref::parse(from).map(Some),
                     false => Ok(None),
                 };
-                Self::Loss {
+                Self::Loss(instr::Loss {
                     loss,
                     logits,
                     out: result("loss")?,
                     grad: result("grad")?,
                     classes,
-                }
+                })
             }
             "metrics" => {
                 let (loss, logits, classes) = scored(from)?;
-                Self::Metrics {
+                Self::Metrics(instr::Metrics {
                     loss,
                     logits,
                     out: arrow(from)?,
                     classes,
-                }
+                })
             }
-            "repeat" => Self::Repeat {
+            "repeat" => Self::Repeat(instr::Repeat {
                 count: from.number()?,
                 reverse: from.skip("reversed"),
                 body: block(from)?,
-            },
-            "chunks" => Self::Chunks {
+            }),
+            "chunks" => Self::Chunks(instr::Chunks {
                 reverse: from.skip("reversed"),
                 body: block(from)?,
-            },
+            }),
             "send" => Self::Send(stage_message(from)?),
             "receive" => Self::Receive(stage_message(from)?),
-            "fetch" | "store" => Self::Move {
+            "fetch" | "store" => Self::Move(instr::Move {
                 from: Ref::parse(from)?,
                 to: arrow(from)?,
                 chunk: optional(from, Chunk::parse)?,
-            },
-            "remember" => Self::Remember {
+            }),
+            "remember" => Self::Remember(instr::Remember {
                 from: Ref::parse(from)?,
                 history: arrow(from)?,
-            },
+            }),
             _ => {
                 return Err(
                     from.wrong_before("an instruction, such as gemm, halo-exchange or spmm k0")
@@ -354,7 +359,7 @@ fn gemm(from: &mut Reader<'_>) -> Result<Instr, TextError> {
         }
         chunk = Some(Chunk::parse(from)?);
     }
-    Ok(Instr::MatMul {
+    Ok(Instr::MatMul(instr::MatMul {
         product,
         a,
         b,
@@ -364,5 +369,5 @@ fn gemm(from: &mut Reader<'_>) -> Result<Instr, TextError> {
         columns,
         finish,
         chunk,
-    })
+    }))
 }
