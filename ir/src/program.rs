@@ -30,20 +30,17 @@ pub mod text;
 mod together;
 pub mod trace;
 pub mod traffic;
-mod transfer;
-mod uses;
 pub mod verify;
 pub mod work;
 
 pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
-pub use instr::{Instr, Launch, Product, ScalarRef};
-pub use pipeline::{Neighbour, Pipeline, StageMessage};
+pub use instr::{Instr, Launch, Product, ScalarRef, StageMessage, Transfer};
+pub use pipeline::{Neighbour, Pipeline};
 pub use sizes::RankSizes;
 pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
 pub use skipping::{RULES, Skipping};
 pub use together::{Once, Together, together};
-pub use transfer::Transfer;
 
 /// Floats that [`Instr::Metrics`] writes.
 pub const METRICS: u32 = 8;

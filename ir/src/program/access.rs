@@ -1,11 +1,8 @@
 //! What instructions read and write, as finely as needed to tell which of them may change places.
 
-use crate::graph::op::Redistribute;
-use crate::kernel::{At, Body, End};
-use crate::program::instr;
-use crate::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Matrix, Moved, Product, Program, Ref, Vertices,
-};
+use crate::kernel::{At, Body, End, Kernel};
+use crate::program::instr::{Operand, Use};
+use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Program, Ref, Vertices};
 
 /// Rows of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ pub struct Access {
 
 impl Touched {
     /// The rows of a chunk.
-    fn of(chunk: Chunk) -> Self {
+    pub(in crate::program) fn of(chunk: Chunk) -> Self {
         match (chunk.reach(), chunk.index) {
             (Some(Vertices::Local), 0) => Self::Own,
             (Some(Vertices::Local), _) => Self::Halo,
@@ -103,10 +100,66 @@ pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
 /// The uses of buffers by an instruction; of a loop, those by its body in any iteration. Of the halves of a
 /// communication see [`halves`].
 pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
-    let mut found = Found(Vec::new());
-    found.instr(instr, program);
-    of_runs(&mut found.0, program);
-    found.0
+    let mut found = Vec::new();
+    collect(instr, program, &mut found);
+    of_runs(&mut found, program);
+    found
+}
+
+fn collect(instr: &Instr, program: &Program, found: &mut Vec<Access>) {
+    if let Some(body) = instr.body() {
+        let first = found.len();
+        body.iter().for_each(|instr| collect(instr, program, found));
+        found[first..]
+            .iter_mut()
+            .for_each(|access| access.slot = None);
+    } else if let Instr::Begin(transfer) = instr {
+        let [begin, _] = halves(&transfer.what, program);
+        found.extend(begin);
+    } else {
+        instr.operands(&mut |operand| found.push(access(operand, program)));
+    }
+}
+
+/// The use of an operand, the rows of kernels' operands looked up.
+fn access(operand: Operand, program: &Program) -> Access {
+    let Operand { at, writes, rows } = operand;
+    let kernel = |launch: &Launch| program.kernels.get(launch.kernel.0 as usize);
+    let rows = match rows {
+        Use::Rows(rows) | Use::Matrix { rows, .. } => rows,
+        Use::Slots => Touched::All,
+        // Of what is grouped as the rows are, those of the rows.
+        Use::Ends(launch) => launch.chunk.map_or(Touched::All, Touched::Rows),
+        Use::Shared(other) => shared(at, other, program),
+        Use::Input(launch, n) => kernel(launch)
+            .and_then(|kernel| Some((kernel, kernel.inputs.get(n)?.at)))
+            .map_or(Touched::All, |(kernel, at)| launched(kernel, launch, at)),
+        Use::Output(launch, n) => kernel(launch)
+            .and_then(|kernel| Some((kernel, kernel.outputs.get(n)?.at)))
+            .map_or(Touched::All, |(kernel, at)| launched(kernel, launch, at)),
+    };
+    Access {
+        buffer: at.buffer,
+        slot: (!matches!(operand.rows, Use::Slots)).then_some(at),
+        rows,
+        writes,
+    }
+}
+
+/// Of the rows of one end of a copy, those that the other end has too.
+fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
+    let extent = |at: Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
+    match (extent(at), extent(other)) {
+        (Some(Extent::Local), Some(Extent::Inner)) => Touched::Own,
+        _ => Touched::All,
+    }
+}
+
+fn launched(kernel: &Kernel, launch: &Launch, at: At) -> Touched {
+    match launch.chunk {
+        Some(chunk) => of_chunk(&kernel.body, chunk, at),
+        None => touched(&kernel.body, launch.rows, at),
+    }
 }
 
 /// What of it is found by rows of the program's buffers: those that hold a chunk at a time are used whole.
@@ -130,197 +183,6 @@ pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
         begin.retain(|access| access.rows == Touched::Halo);
     }
     [begin, finish]
-}
-
-struct Found(Vec<Access>);
-
-impl Found {
-    fn read(&mut self, at: Ref, rows: Touched) {
-        self.push(at, rows, false);
-    }
-
-    fn write(&mut self, at: Ref, rows: Touched) {
-        self.push(at, rows, true);
-    }
-
-    fn push(&mut self, at: Ref, rows: Touched, writes: bool) {
-        self.0.push(Access {
-            buffer: at.buffer,
-            slot: Some(at),
-            rows,
-            writes,
-        });
-    }
-
-    fn instr(&mut self, instr: &Instr, program: &Program) {
-        match instr {
-            Instr::Launch(launch) => self.launch(launch, program),
-            Instr::MatMul(instr::MatMul {
-                product,
-                a,
-                b,
-                out,
-                rows,
-                finish,
-                chunk,
-                ..
-            }) => {
-                let rows = chunk.map_or(over(*rows), Touched::of);
-                self.product(*product, [a, b, out], rows, finish.as_ref(), program);
-            }
-            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
-                self.read(*buffer, Touched::Own);
-                self.write(*buffer, Touched::Halo);
-                skip.iter()
-                    .for_each(|skip| self.write(skip.copies, Touched::All));
-            }
-            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
-                self.read(*buffer, Touched::Halo);
-                self.write(*buffer, Touched::Own);
-                let left = skip.iter().filter_map(|skip| skip.left);
-                left.for_each(|at| self.write(at, Touched::All));
-            }
-            Instr::AllReduce(instr::AllReduce { buffers }) => {
-                self.0.extend(buffers.iter().map(|&buffer| Access {
-                    buffer,
-                    slot: None,
-                    rows: Touched::All,
-                    writes: true,
-                }))
-            }
-            Instr::Redistribute(instr::Redistribute {
-                how,
-                from,
-                to,
-                moved,
-                ..
-            }) => {
-                let (source, target) = match (moved, how) {
-                    (Moved::Rows(chunk), _) => (Touched::Rows(*chunk), Touched::Rows(*chunk)),
-                    (Moved::New(end, chunk), _) => {
-                        let new = Touched::New(*end, *chunk);
-                        (new, new)
-                    }
-                    (Moved::All, Redistribute::Split(_) | Redistribute::Replicate) => {
-                        (Touched::Own, Touched::All)
-                    }
-                    (
-                        Moved::All,
-                        Redistribute::Join(_) | Redistribute::Reduce | Redistribute::Own,
-                    ) => (Touched::All, Touched::Own),
-                };
-                self.read(from.at, source);
-                self.write(*to, target);
-            }
-            Instr::Begin(transfer) => {
-                let [begin, _] = halves(&transfer.what, program);
-                self.0.extend(begin);
-            }
-            Instr::Finish(transfer) => self.instr(&transfer.what, program),
-            Instr::Loss(instr::Loss {
-                logits, out, grad, ..
-            }) => {
-                self.read(*logits, Touched::Own);
-                out.iter().for_each(|at| self.write(*at, Touched::All));
-                grad.iter().for_each(|at| self.write(*at, Touched::Own));
-            }
-            Instr::Metrics(instr::Metrics { logits, out, .. }) => {
-                self.read(*logits, Touched::Own);
-                self.write(*out, Touched::All);
-            }
-            Instr::SparseMatMul(_) | Instr::SparseDropout(_) | Instr::Densify(_) => {
-                let (reads, writes) = instr.accesses();
-                reads.iter().for_each(|at| self.read(*at, Touched::All));
-                writes.iter().for_each(|at| self.write(*at, Touched::All));
-            }
-            Instr::Send(stage_message) => {
-                stage_message
-                    .tensors
-                    .iter()
-                    .for_each(|at| self.read(*at, Touched::Own));
-            }
-            Instr::Receive(stage_message) => {
-                stage_message
-                    .tensors
-                    .iter()
-                    .for_each(|at| self.write(*at, Touched::Own));
-            }
-            Instr::Remember(instr::Remember { from, history }) => {
-                self.read(*from, Touched::All);
-                self.write(*history, Touched::All);
-            }
-            Instr::Move(instr::Move {
-                from,
-                to,
-                chunk: Some(chunk),
-            }) => {
-                self.read(*from, Touched::Rows(*chunk));
-                self.write(*to, Touched::Rows(*chunk));
-            }
-            Instr::Move(instr::Move { from, to, .. }) => {
-                let extent = |at: &Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
-                // The rows that both have.
-                let own = |at: &Ref, other: &Ref| match (extent(at), extent(other)) {
-                    (Some(Extent::Local), Some(Extent::Inner)) => Touched::Own,
-                    _ => Touched::All,
-                };
-                self.read(*from, own(from, to));
-                self.write(*to, own(to, from));
-            }
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => {
-                let mut inner = Self(Vec::new());
-                body.iter().for_each(|instr| inner.instr(instr, program));
-                let any = |access| Access {
-                    slot: None,
-                    ..access
-                };
-                self.0.extend(inner.0.into_iter().map(any));
-            }
-        }
-    }
-
-    fn product(
-        &mut self,
-        product: Product,
-        [a, b, out]: [&Matrix; 3],
-        by_rows: Touched,
-        finish: Option<&Launch>,
-        program: &Program,
-    ) {
-        let (second, result) = match product {
-            Product::Tn => (by_rows, Touched::All),
-            Product::Nn | Product::Nt => (Touched::All, by_rows),
-        };
-        self.read(a.at, by_rows);
-        self.read(b.at, second);
-        self.write(out.at, result);
-        if let Some(launch) = finish {
-            self.launch(launch, program);
-        }
-    }
-
-    fn launch(&mut self, launch: &Launch, program: &Program) {
-        let kernel = program.kernels.get(launch.kernel.0 as usize);
-        let rows = |at: Option<At>| match (kernel, at) {
-            (Some(kernel), Some(at)) => match launch.chunk {
-                Some(chunk) => of_chunk(&kernel.body, chunk, at),
-                None => touched(&kernel.body, launch.rows, at),
-            },
-            _ => Touched::All,
-        };
-        let inputs = kernel.map_or(&[][..], |k| &k.inputs);
-        for (n, at) in launch.inputs.iter().enumerate() {
-            self.read(*at, rows(inputs.get(n).map(|o| o.at)));
-        }
-        // Of what is grouped as the rows are, those of the rows.
-        let of_rows = launch.chunk.map_or(Touched::All, Touched::Rows);
-        launch.lists.iter().for_each(|at| self.read(*at, of_rows));
-        let outputs = kernel.map_or(&[][..], |k| &k.outputs);
-        for (n, at) in launch.outputs.iter().enumerate() {
-            self.write(*at, rows(outputs.get(n).map(|o| o.at)));
-        }
-    }
 }
 
 /// The rows of an operand that a kernel over `extent` touches.
@@ -366,7 +228,8 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     }
 }
 
-fn over(extent: Extent) -> Touched {
+/// The rows that a kernel or product over `extent` runs over.
+pub(in crate::program) fn over(extent: Extent) -> Touched {
     match extent {
         Extent::Inner => Touched::Own,
         _ => Touched::All,

@@ -303,18 +303,6 @@ impl Chunk {
 }
 
 impl Instr {
-    /// The chunk of rows that the instruction, or the copy that it is half of, is restricted to.
-    pub fn chunk(&self) -> Option<Chunk> {
-        match self {
-            Self::Launch(launch) => launch.chunk,
-            Self::MatMul(instr::MatMul { chunk, .. }) | Self::Move(instr::Move { chunk, .. }) => {
-                *chunk
-            }
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.chunk(),
-            _ => None,
-        }
-    }
-
     /// Restricts what can be restricted to a chunk of rows.
     pub fn set_chunk(&mut self, to: Chunk) {
         match self {

@@ -1,22 +1,36 @@
 //! The instructions of a program.
+//!
+//! Each instruction is a struct in one of the files below, which answers beside its fields whatever passes, checks,
+//! costs and listings ask of any instruction ([`Instruction`]). To add one: its struct there, a variant of [`Instr`], an arm
+//! of `each!`, and the places that emit and run it.
 
 mod collective;
 mod copies;
 mod launch;
 mod loops;
 mod loss;
+mod operand;
 mod product;
 mod sparse;
+mod stage;
+mod transfer;
 
 pub use collective::{AllReduce, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
 pub use launch::{Launch, ScalarRef};
 pub use loops::{Chunks, Repeat};
-pub use loss::{Loss, Metrics};
+pub use loss::{Labels, Loss, Metrics};
+pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
+pub use stage::StageMessage;
+pub use transfer::Transfer;
 
-use super::{StageMessage, Transfer};
+use super::text::{Reader, TextError};
+use super::traffic::{Reads, Traffic};
+use super::verify::{Check, Checked};
+use super::work::{Counts, Terms, Work};
+use super::{Chunk, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// One instruction.
@@ -25,50 +39,343 @@ use serde::{Deserialize, Serialize};
 pub enum Instr {
     /// Runs a generated kernel.
     Launch(Launch),
-    /// Dense product: `out = a . b` (or a transposed form). `rows` is the extent of `a`'s
-    /// rows; `inner` the summed size of `Nn` and `Nt`; for `Tn`, `a` is `rows x inner`
-    /// and `out` is `inner x columns`.
+    /// Dense product.
     MatMul(MatMul),
-    /// Product with the sparse input features `x`: `out = x . b` (`Nn`) or `x^T . b` (`Tn`).
-    /// Whether `x` is own rows or own columns is said by the extent of its values, here and below.
+    /// Product with the sparse input features.
     SparseMatMul(SparseMatMul),
-    /// Dropout of the sparse input features' values.
+    /// Dropout of the sparse input features.
     SparseDropout(SparseDropout),
-    /// Writes sparse feature values as a dense matrix.
+    /// Writes sparse features as a dense matrix.
     Densify(Densify),
-    /// Sends own rows to the ranks that read them; fills the halo rows.
+    /// Fills halo rows from their owners.
     HaloExchange(HaloExchange),
-    /// Sends halo rows to their owners, which add them to their own in rank order.
+    /// Adds halo rows to those of their owners.
     HaloReduce(HaloReduce),
-    /// Sums buffers over all ranks, in rank order, as one message.
+    /// Sums buffers over all ranks.
     AllReduce(AllReduce),
     /// Moves a tensor from one layout over the ranks to another.
     Redistribute(Redistribute),
-    /// The first half of a communication: packs and sends, and waits for nobody.
+    /// The first half of a transfer: packs and sends, and waits for nobody.
     Begin(Transfer),
     /// The second half: waits for what the others sent, and unpacks it.
     Finish(Transfer),
-    /// The rank's share of the loss, and the derivative by the logits.
+    /// The loss and its derivative.
     Loss(Loss),
-    /// What an evaluation finds, [`METRICS`] floats: correct and all vertices of the training,
-    /// validation and test set, then the sum of the validation losses and how many they are.
+    /// The counts of an evaluation.
     Metrics(Metrics),
-    /// A loop.
+    /// A loop over iterations.
     Repeat(Repeat),
-    /// Runs the body for every chunk of the epoch's order: whatever runs over own rows, local rows or
-    /// the edges into own rows, and whatever is exchanged of them, is restricted to the vertices of the
-    /// chunk, halo vertices included. Neither nested nor around or inside of a [`Instr::Repeat`]; the
-    /// body has no [`Product::Tn`], no reduction over rows, no [`Instr::AllReduce`] and no
-    /// [`Instr::Begin`].
+    /// A loop over chunks of vertices.
     Chunks(Chunks),
     /// Sends rows to another stage, and waits for nobody.
     Send(StageMessage),
     /// Waits for rows of another stage.
     Receive(StageMessage),
-    /// Copies a slot between the memory of the rank and that of its host, of which one buffer lies in
-    /// each: the rows that both have, own vertices first, or those of a chunk.
+    /// Copies rows between a rank and its host.
     Move(Move),
-    /// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
-    /// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
+    /// Keeps rows for later epochs.
     Remember(Remember),
+}
+
+/// What every instruction answers for itself.
+pub(in crate::program) trait Instruction {
+    /// The name that traces, reports and listings use; the halves of a transfer have that of the whole.
+    fn name(&self, program: &Program) -> &'static str;
+
+    /// Visits what the instruction reads, then what it writes; a loop has no operands of its own.
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+
+    /// Checks that it fits the buffers of a rank.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    fn check(&self, check: &Check) -> Checked;
+
+    /// Whether it can run over the rows of one chunk of [`Chunks`].
+    fn fits_chunks(&self, program: &Program) -> bool;
+
+    /// Operations and bytes on a rank of these sizes; `None` for loops and for what communicates.
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work>;
+
+    /// Counts what a calibrated machine prices, and says the group that it belongs to; `None` as above.
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str>;
+
+    /// Its line in a listing; of a loop, the first one.
+    fn print(&self, program: &Program) -> String;
+
+    /// Adds the bytes that all ranks send for it.
+    fn traffic(&self, _: &Program, _: &Reads, _: &[RankSizes], _: &mut Traffic) {}
+
+    /// Visits every reference to a buffer to change it.
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref));
+
+    /// Whether it runs over rows of the whole graph, which no stage of a pipeline holds.
+    fn over_whole_graph(&self) -> bool {
+        false
+    }
+
+    /// Bytes of each piece of a row that a message picks or adds up by itself; `None` if it takes whole blocks.
+    fn strip_bytes(&self, _: &Program) -> Option<u64> {
+        None
+    }
+
+    /// What a loop runs.
+    fn body(&self) -> Option<&[Instr]> {
+        None
+    }
+
+    /// The kernel that it launches.
+    fn launch(&self) -> Option<&Launch> {
+        None
+    }
+
+    /// The labels that it reads.
+    fn labels(&self) -> Option<Labels> {
+        None
+    }
+
+    /// The chunk of rows that it is restricted to.
+    fn chunk(&self) -> Option<Chunk> {
+        None
+    }
+
+    /// Whether it sends and receives.
+    fn communicates(&self) -> bool {
+        false
+    }
+}
+
+/// Calls a method of [`Instruction`] on whatever instruction it is; halves of transfers and ends of stage messages are told
+/// apart by a flag.
+macro_rules! each {
+    (
+        $instr:expr, $one:ident => $call:expr;
+        ($begins:ident, $transfer:ident) => $half:expr;
+        ($sends:ident, $message:ident) => $end:expr
+    ) => {
+        match $instr {
+            Instr::Launch($one) => $call,
+            Instr::MatMul($one) => $call,
+            Instr::SparseMatMul($one) => $call,
+            Instr::SparseDropout($one) => $call,
+            Instr::Densify($one) => $call,
+            Instr::HaloExchange($one) => $call,
+            Instr::HaloReduce($one) => $call,
+            Instr::AllReduce($one) => $call,
+            Instr::Redistribute($one) => $call,
+            Instr::Loss($one) => $call,
+            Instr::Metrics($one) => $call,
+            Instr::Repeat($one) => $call,
+            Instr::Chunks($one) => $call,
+            Instr::Move($one) => $call,
+            Instr::Remember($one) => $call,
+            Instr::Begin($transfer) => {
+                let $begins = true;
+                $half
+            }
+            Instr::Finish($transfer) => {
+                let $begins = false;
+                $half
+            }
+            Instr::Send($message) => {
+                let $sends = true;
+                $end
+            }
+            Instr::Receive($message) => {
+                let $sends = false;
+                $end
+            }
+        }
+    };
+}
+
+impl Instr {
+    /// The name that traces, reports and listings use; the halves of a transfer have that of the whole.
+    pub fn name(&self, program: &Program) -> &'static str {
+        each!(self, one => one.name(program);
+            (_begins, transfer) => transfer.what.name(program);
+            (sends, _message) => if sends { "send" } else { "receive" })
+    }
+
+    /// Visits what the instruction reads, then what it writes; a loop has no operands of its own.
+    pub fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        each!(self, one => one.operands(visit);
+            (_begins, transfer) => transfer.what.operands(visit);
+            (sends, message) => message.operands(sends, visit));
+    }
+
+    /// Visits the buffers that the instruction reads, then those that it writes (`true`).
+    pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
+        self.operands(&mut |operand| visit(&operand.at, operand.writes));
+    }
+
+    /// The buffers that the instruction reads, then those that it writes.
+    pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        self.each_access(&mut |at, write| {
+            if write {
+                writes.push(*at);
+            } else {
+                reads.push(*at);
+            }
+        });
+        (reads, writes)
+    }
+
+    /// Visits every reference to a buffer, those inside of loops too, to change it.
+    pub fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        each!(self, one => one.each_ref(visit);
+            (_begins, transfer) => transfer.what.each_ref(visit);
+            (_sends, message) => message.each_ref(visit));
+    }
+
+    /// What a loop runs; none if it is no loop.
+    pub fn body(&self) -> Option<&[Instr]> {
+        each!(self, one => one.body();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// The instruction that this is, or that it is one half of.
+    pub fn whole(&self) -> &Instr {
+        each!(self, _one => self;
+            (_begins, transfer) => &transfer.what;
+            (_sends, _message) => self)
+    }
+
+    /// The kernel that it launches, by itself or to finish a product.
+    pub fn launch(&self) -> Option<&Launch> {
+        each!(self, one => one.launch();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// The labels that it compares logits with, if it does.
+    pub fn labels(&self) -> Option<Labels> {
+        each!(self, one => one.labels();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// The chunk of rows that it, or what it is half of, is restricted to.
+    pub fn chunk(&self) -> Option<Chunk> {
+        each!(self, one => one.chunk();
+            (_begins, transfer) => transfer.what.chunk();
+            (_sends, _message) => None)
+    }
+
+    /// Whether the instruction sends and receives, and is not one half of such a one.
+    pub fn communicates(&self) -> bool {
+        each!(self, one => one.communicates();
+            (_begins, _transfer) => false;
+            (_sends, _message) => false)
+    }
+
+    /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
+    /// rank and its host.
+    pub fn has_halves(&self) -> bool {
+        matches!(self, Self::Move(_)) || self.communicates()
+    }
+
+    pub(in crate::program) fn check(&self, check: &Check) -> Checked {
+        each!(self, one => one.check(check);
+            (_begins, transfer) => transfer.what.check(check);
+            (_sends, message) => message.check(check))
+    }
+
+    pub(in crate::program) fn fits_chunks(&self, program: &Program) -> bool {
+        each!(self, one => one.fits_chunks(program);
+            (_begins, _transfer) => false;
+            (_sends, message) => message.fits_chunks(program))
+    }
+
+    pub(in crate::program) fn over_whole_graph(&self) -> bool {
+        each!(self, one => one.over_whole_graph();
+            (_begins, transfer) => transfer.what.over_whole_graph();
+            (_sends, _message) => false)
+    }
+
+    pub(in crate::program) fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        each!(self, one => one.work(counts, sizes);
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    pub(in crate::program) fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        each!(self, one => one.demand(terms, program, sizes);
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// Adds the bytes that all ranks send for it; those of a transfer count where it begins.
+    pub(in crate::program) fn traffic(
+        &self,
+        program: &Program,
+        reads: &Reads,
+        sizes: &[RankSizes],
+        sum: &mut Traffic,
+    ) {
+        each!(self, one => one.traffic(program, reads, sizes, sum);
+            (begins, transfer) => if begins { transfer.what.traffic(program, reads, sizes, sum) };
+            (sends, message) => if sends { message.traffic(program, sizes, sum) });
+    }
+
+    pub(in crate::program) fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        each!(self, one => one.strip_bytes(program);
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// The line of the instruction in a listing; of a loop, the first one.
+    pub(in crate::program) fn print(&self, program: &Program) -> String {
+        each!(self, one => one.print(program);
+            (begins, transfer) => transfer.print(begins, program);
+            (sends, message) => message.print(sends))
+    }
+
+    /// Reads an instruction, behind its place in the list if that is written.
+    pub(in crate::program) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        if from.at_number() {
+            from.advance();
+        }
+        let name = from.word("an instruction")?;
+        if from.at_numbered("k") {
+            return Launch::parse(from, name).map(Self::Launch);
+        }
+        Ok(match name {
+            "gemm" => Self::MatMul(MatMul::parse(from)?),
+            "sparse-gemm" => Self::SparseMatMul(SparseMatMul::parse(from)?),
+            "sparse-dropout" => Self::SparseDropout(SparseDropout::parse(from)?),
+            "densify" => Self::Densify(Densify::parse(from)?),
+            "halo-exchange" => Self::HaloExchange(HaloExchange::parse(from)?),
+            "halo-reduce" => Self::HaloReduce(HaloReduce::parse(from)?),
+            "all-reduce" => Self::AllReduce(AllReduce::parse(from)?),
+            "redistribute" => Self::Redistribute(Redistribute::parse(from)?),
+            "begin" => Self::Begin(Transfer::parse(from)?),
+            "finish" => Self::Finish(Transfer::parse(from)?),
+            "loss" => Self::Loss(Loss::parse(from)?),
+            "metrics" => Self::Metrics(Metrics::parse(from)?),
+            "repeat" => Self::Repeat(Repeat::parse(from)?),
+            "chunks" => Self::Chunks(Chunks::parse(from)?),
+            "send" => Self::Send(StageMessage::parse(from)?),
+            "receive" => Self::Receive(StageMessage::parse(from)?),
+            "fetch" | "store" => Self::Move(Move::parse(from)?),
+            "remember" => Self::Remember(Remember::parse(from)?),
+            _ => {
+                return Err(
+                    from.wrong_before("an instruction, such as gemm, halo-exchange or spmm k0")
+                );
+            }
+        })
+    }
 }

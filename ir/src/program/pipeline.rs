@@ -5,7 +5,6 @@
 //! hold several runs of layers, which chunks go through one after the other: so stages are a ring, in which the last
 //! one hands its rows to the next run of the first one.
 
-use super::{Extent, Program, Ref};
 use serde::{Deserialize, Serialize};
 
 /// Where a program stands in a pipeline. Rank `r` of `M` is in stage `r / W`, `W = M / stages`, and has
@@ -59,32 +58,6 @@ impl Neighbour {
         let width = pipeline.width(ranks);
         let stage = self.of(pipeline.stage, pipeline.stages)?;
         Some(stage * width + rank % width)
-    }
-}
-
-/// Rows that go to or come from another stage, of several tensors as one message: own rows of the chunk
-/// at hand, all own rows outside of [`Instr::Chunks`](super::Instr::Chunks), tensor after tensor. Of a tensor
-/// with fixed rows all of them go, which only happens outside.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StageMessage {
-    /// The other stage.
-    pub with: Neighbour,
-    /// The tensors, by own rows, or with fixed ones.
-    pub tensors: Vec<Ref>,
-}
-
-impl StageMessage {
-    /// Words of 4 bytes of a vertex, and such that are no vertex's, of all tensors together.
-    pub fn words(&self, program: &Program) -> (u64, u64) {
-        let (mut row, mut fixed) = (0, 0);
-        for at in &self.tensors {
-            let buffer = program.buffer(at.buffer);
-            match buffer.extent {
-                Extent::Fixed(rows) => fixed += u64::from(rows) * u64::from(buffer.row_words()),
-                _ => row += u64::from(buffer.row_words()),
-            }
-        }
-        (row, fixed)
     }
 }
 

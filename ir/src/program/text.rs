@@ -34,16 +34,16 @@
 //! does not fill its slot is `b2@OFFSET/STRIDE`. `#` begins a comment. An instruction may stand behind its place in the
 //! list, as [`Listing`] prints it and as traces and errors name it.
 
-mod instruction;
 mod kernel;
-mod launch;
 mod lex;
+pub(super) mod line;
 mod parse;
 mod print;
 mod rows;
 mod words;
 
 pub use lex::TextError;
+pub(crate) use parse::Reader;
 pub use print::{Listing, instruction};
 pub(crate) use words::Text;
 

@@ -104,29 +104,14 @@ impl Uses {
 
 /// The launch of an instruction that treats every number alike, and how often it is run, one time like the other.
 fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
-    let (launch, count) = match instr {
-        Instr::Launch(launch) => (launch, 1),
-        Instr::Repeat(instr::Repeat { count, body, .. }) => match &body[..] {
-            [Instr::Launch(launch)] => (launch, *count),
-            _ => return None,
-        },
-        Instr::MatMul(_)
-        | Instr::SparseMatMul(_)
-        | Instr::SparseDropout(_)
-        | Instr::Densify(_)
-        | Instr::HaloExchange(_)
-        | Instr::HaloReduce(_)
-        | Instr::AllReduce(_)
-        | Instr::Redistribute(_)
-        | Instr::Begin(_)
-        | Instr::Finish(_)
-        | Instr::Loss(_)
-        | Instr::Metrics(_)
-        | Instr::Chunks(_)
-        | Instr::Send(_)
-        | Instr::Receive(_)
-        | Instr::Move(_)
-        | Instr::Remember(_) => return None,
+    let (launch, count) = if let Instr::Launch(launch) = instr {
+        (launch, 1)
+    } else if let Instr::Repeat(instr::Repeat { count, body, .. }) = instr
+        && let [Instr::Launch(launch)] = &body[..]
+    {
+        (launch, *count)
+    } else {
+        return None;
     };
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
     let fixed = matches!(launch.rows, Extent::Fixed(_)) && launch.chunk.is_none();

@@ -58,11 +58,13 @@ impl Reads {
 /// redistributed). Of exchanges that may be left out these are the bytes of an epoch in the long run, or, where
 /// values decide, if nothing is.
 pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
-    let mut traffic = Traffic::default();
+    let mut sum = Traffic::default();
     for instr in instrs {
-        traffic.add(one(instr, program, reads, sizes), 1);
+        instr.traffic(program, reads, sizes, &mut sum);
     }
-    traffic
+    let rows = sum.halo_exchange + sum.halo_reduce + sum.redistribute + sum.stage_message;
+    sum.total_bytes = rows.saturating_add(sum.all_reduce);
+    sum
 }
 
 /// Whether a block of rows is sent: of the exchange with these copies, in which iteration of the
@@ -111,19 +113,16 @@ pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned,
 /// Visits instructions, those in halves once.
 fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u32)) {
     for instr in instrs {
-        match instr {
-            Instr::Begin(transfer) => visit(&transfer.what, times),
-            Instr::Finish(_) => {}
-            Instr::Repeat(instr::Repeat { count, body, .. }) => {
-                for_each_whole(body, times * count, visit)
-            }
-            other => visit(other, times),
+        if let Instr::Repeat(instr::Repeat { count, body, .. }) = instr {
+            for_each_whole(body, times * count, visit);
+        } else if !matches!(instr, Instr::Finish(_)) {
+            visit(instr.whole(), times);
         }
     }
 }
 
 /// Of the bytes of an exchange, those of an epoch in the long run.
-fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
+pub(in crate::program) fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
     bytes.div_ceil(skip.map_or(1, |skip| skip.rule.period()))
 }
 
@@ -200,86 +199,9 @@ pub fn redistribute_total(
 }
 
 /// Bytes of a row of a buffer.
-fn row_bytes(program: &Program, at: Ref) -> u64 {
+pub(in crate::program) fn row_bytes(program: &Program, at: Ref) -> u64 {
     let buffer = program.buffer(at.buffer);
     u64::from(buffer.columns) * buffer.storage.bytes()
-}
-
-fn one(instr: &Instr, program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
-    let mut traffic = Traffic::default();
-    let rows = reads.total();
-    match instr {
-        Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
-            let bytes = rows * row_bytes(program, *buffer);
-            // Everyone who has a block says to its readers what it does with it.
-            let flags = skip.map_or(0, |skip| skip.rule.flags());
-            traffic.halo_exchange = exchanged(bytes, skip.as_ref()) + 4 * flags * reads.pairs;
-        }
-        Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
-            let bytes = rows * row_bytes(program, *buffer);
-            traffic.halo_reduce = exchanged(bytes, skip.as_ref().map(|skip| &skip.of));
-        }
-        Instr::AllReduce(instr::AllReduce { buffers }) => {
-            // Every chunk goes from each rank to its owner, and its sum from there to each rank.
-            let group = program
-                .pipeline
-                .map_or(program.ranks, |p| p.width(program.ranks));
-            let others = u64::from(group.saturating_sub(1));
-            traffic.all_reduce = all_reduce_floats(buffers, program).saturating_mul(8 * others);
-        }
-        Instr::Redistribute(instr::Redistribute {
-            how,
-            to,
-            heads,
-            width,
-            moved,
-            ..
-        }) => {
-            // How many rows are in a chunk does not matter here: all chunks together have all of them.
-            let share = |s: &RankSizes| RankSizes {
-                inner: moved.chunk().map_or(s.inner, |chunk| chunk.share(s.inner)),
-                ..*s
-            };
-            let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
-            let shape = (*heads, *width);
-            let elements = redistribute_total(*how, shape, program.ranks, &sizes);
-            traffic.redistribute = elements * program.buffer(to.buffer).storage.bytes();
-        }
-        Instr::Begin(transfer) => return one(&transfer.what, program, reads, sizes),
-        Instr::Send(stage_message) => {
-            let (row, fixed) = stage_message.words(program);
-            let own: u64 = sizes.iter().map(|s| s.inner).sum();
-            traffic.stage_message = (own * row + fixed * sizes.len() as u64) * 4;
-        }
-        // All chunks together have all rows.
-        Instr::Chunks(instr::Chunks { body, .. }) => {
-            for instr in body {
-                traffic.add(one(instr, program, reads, sizes), 1);
-            }
-            return traffic;
-        }
-        Instr::Repeat(instr::Repeat { count, body, .. }) => {
-            for instr in body {
-                traffic.add(one(instr, program, reads, sizes), u64::from(*count));
-            }
-            return traffic;
-        }
-        Instr::Finish(_)
-        | Instr::Receive(_)
-        | Instr::Remember(_)
-        | Instr::Move(_)
-        | Instr::Launch(_)
-        | Instr::MatMul(_)
-        | Instr::SparseMatMul(_)
-        | Instr::SparseDropout(_)
-        | Instr::Densify(_)
-        | Instr::Loss(_)
-        | Instr::Metrics(_) => {}
-    }
-    let rows =
-        traffic.halo_exchange + traffic.halo_reduce + traffic.redistribute + traffic.stage_message;
-    traffic.total_bytes = rows.saturating_add(traffic.all_reduce);
-    traffic
 }
 
 impl Traffic {
@@ -288,7 +210,8 @@ impl Traffic {
         self.add(other, 1);
     }
 
-    fn add(&mut self, other: Self, times: u64) {
+    /// Adds what others send, so many times.
+    pub(in crate::program) fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
         self.redistribute += times * other.redistribute;

@@ -14,12 +14,9 @@ mod storage;
 mod window;
 
 use self::reach::Reach;
-use super::{
-    BufferId, Extent, Instr, Launch, METRICS, Matrix, Product, Program, RankSizes, Ref, Returned,
-    Role,
-};
+use super::instr::MatMul;
+use super::{BufferId, Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref, Role};
 use crate::kernel::{Body, Walk, result_shape};
-use crate::program::instr;
 use crate::program::trace::Phase;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -138,12 +135,12 @@ pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     flight::verify(program)
 }
 
-struct Check<'a> {
-    program: &'a Program,
+pub(in crate::program) struct Check<'a> {
+    pub(in crate::program) program: &'a Program,
     data: &'a RankData,
 }
 
-type Checked = Result<(), String>;
+pub(in crate::program) type Checked = Result<(), String>;
 
 /// The place of an instruction of a list, behind that of the list: `step 3.1`.
 fn inside(above: &str, index: usize) -> String {
@@ -157,9 +154,7 @@ impl Check<'_> {
             let place = inside(above, index);
             let at = |what| ProgramError::new(what).at(&place, instr, self.program);
             self.one(instr).map_err(at)?;
-            if let Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) = instr
-            {
+            if let Some(body) = instr.body() {
                 self.list(&place, body)?;
             }
         }
@@ -168,171 +163,63 @@ impl Check<'_> {
 
     fn one(&self, instr: &Instr) -> Checked {
         self.here(instr)?;
+        if let Instr::Begin(transfer) | Instr::Finish(transfer) = instr {
+            return self.one(&transfer.what);
+        }
+        instr.check(self)
+    }
+
+    /// A product, and the kernel that finishes it.
+    pub(in crate::program) fn product(&self, one: &MatMul) -> Checked {
         let sizes = &self.data.sizes;
-        match instr {
-            Instr::Launch(launch) => self.launch(launch),
-            Instr::MatMul(instr::MatMul {
-                product,
-                a,
-                b,
-                out,
-                rows,
-                inner,
-                columns,
-                finish,
-                chunk,
-            }) => {
-                self.cut(*chunk, *rows)?;
-                let by_rows = *rows;
-                let (rows, inner, columns) =
-                    (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
-                let (b_size, out_size) = match product {
-                    Product::Nn => ((inner, columns), (rows, columns)),
-                    Product::Nt => ((columns, inner), (rows, columns)),
-                    Product::Tn => ((rows, columns), (inner, columns)),
-                };
-                // Of what holds a chunk at a time, its rows.
-                let here = |m: &Matrix, size: (u64, u64)| match self.runs(m.at) {
-                    Some(rows) => (rows, size.1),
-                    None => size,
-                };
-                self.matrix("a", a, here(a, (rows, inner)))?;
-                self.matrix("b", b, here(b, b_size))?;
-                self.matrix("out", out, here(out, out_size))?;
-                self.factors([a.at, b.at, out.at])?;
-                let Some(finish) = finish else { return Ok(()) };
-                if finish.chunk != *chunk || chunk.is_some() && finish.rows != by_rows {
-                    return Err(
-                        "a product and its finishing kernel run over other chunks".to_owned()
-                    );
-                }
-                self.launch(finish)?;
-                let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
-                let over_rows = matches!(kernel.body, Body::Map { .. } | Body::RowReduce { .. })
-                    && Walk::of(&kernel.body) == Walk::Rows;
-                match over_rows && rows == out_size.0 {
-                    true => Ok(()),
-                    false => Err(format!(
-                        "a finishing kernel over {rows} rows of a product with {}",
-                        out_size.0
-                    )),
-                }
-            }
-            Instr::SparseMatMul(instr::SparseMatMul {
-                product,
-                values,
-                b,
-                out,
-                inner,
-                columns,
-            }) => {
-                let (vertices, features) = self.sparse(*values)?;
-                let (inner, columns) = (u64::from(*inner), u64::from(*columns));
-                if let Some(features) = features.filter(|features| *features != inner) {
-                    return Err(format!("{inner} features, the rank has {features}"));
-                }
-                match product {
-                    Product::Nn => self.matrix("b", b, (inner, columns))?,
-                    Product::Tn => self.matrix("b", b, (vertices, columns))?,
-                    Product::Nt => return Err("a sparse product cannot be Nt".to_owned()),
-                }
-                let rows = if *product == Product::Tn {
-                    inner
-                } else {
-                    vertices
-                };
-                self.matrix("out", out, (rows, columns))?;
-                self.in_words("b", b.at, &[b.offset])?;
-                self.in_words("out", out.at, &[out.offset])
-            }
-            Instr::SparseDropout(instr::SparseDropout { values, out, p, .. }) => {
-                self.sparse(*values)?;
-                self.at_least("out", *out, self.stored(*values))?;
-                self.floats("out", *out)?;
-                if (0.0..1.0).contains(p) {
-                    Ok(())
-                } else {
-                    Err(format!("dropout {p}, expected 0 to below 1"))
-                }
-            }
-            Instr::Densify(instr::Densify { values, out }) => {
-                let (rows, features) = self.sparse(*values)?;
-                self.floats("out", *out)?;
-                self.at_least("out", *out, rows.saturating_mul(features.unwrap_or(0)))
-            }
-            Instr::HaloExchange(instr::HaloExchange { buffer, .. })
-            | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
-                if let Instr::HaloReduce(instr::HaloReduce {
-                    skip:
-                        Some(Returned {
-                            left: Some(left), ..
-                        }),
-                    ..
-                }) = instr
-                {
-                    self.at_least("left", *left, 0)?;
-                }
-                self.at_least("buffer", *buffer, 0)?;
-                self.moved_rows("buffer", *buffer)?;
-                match self.program.buffer(buffer.buffer).extent {
-                    Extent::Local => Ok(()),
-                    other => Err(format!("an exchange of {other} rows, expected local ones")),
-                }
-            }
-            Instr::AllReduce(instr::AllReduce { buffers }) => buffers.iter().try_for_each(|&id| {
-                self.at_least("buffer", Ref::first(id), 0)?;
-                self.floats("buffer", Ref::first(id))?;
-                match self.program.buffer(id).extent {
-                    Extent::Fixed(_) => Ok(()),
-                    other => Err(format!(
-                        "an all-reduction of {other} rows, expected fixed ones"
-                    )),
-                }
-            }),
-            Instr::Redistribute(instr::Redistribute {
-                how,
-                from,
-                to,
-                heads,
-                width,
-                moved,
-            }) => (self.moved(*moved))
-                .and_then(|()| self.redistribute(*how, from, *to, (*heads, *width))),
-            Instr::Begin(transfer) | Instr::Finish(transfer) => self.one(&transfer.what),
-            Instr::Send(stage_message) | Instr::Receive(stage_message) => {
-                self.stage_message(stage_message)
-            }
-            Instr::Remember(instr::Remember { from, history }) => self.remember(*from, *history),
-            Instr::Move(instr::Move { from, to, chunk }) => self.host_move(*from, *to, *chunk),
-            Instr::Loss(instr::Loss {
-                logits,
-                out,
-                grad,
-                classes,
-                ..
-            }) => {
-                self.logits("logits", *logits, *classes)?;
-                for (what, at) in [("out", *out), ("grad", *grad)] {
-                    at.map_or(Ok(()), |at| self.floats(what, at))?;
-                }
-                out.map_or(Ok(()), |out| self.at_least("out", out, 1))?;
-                grad.map_or(Ok(()), |grad| self.logits("grad", grad, *classes))
-            }
-            Instr::Metrics(instr::Metrics {
-                logits,
-                out,
-                classes,
-                ..
-            }) => {
-                self.logits("logits", *logits, *classes)?;
-                self.floats("out", *out)?;
-                self.at_least("out", *out, METRICS.into())
-            }
-            Instr::Repeat(_) | Instr::Chunks(_) => Ok(()),
+        self.cut(one.chunk, one.rows)?;
+        let (a, b, out) = (&one.a, &one.b, &one.out);
+        let (inner, columns) = (u64::from(one.inner), u64::from(one.columns));
+        let rows = sizes.rows(one.rows);
+        let (b_size, out_size) = match one.product {
+            Product::Nn => ((inner, columns), (rows, columns)),
+            Product::Nt => ((columns, inner), (rows, columns)),
+            Product::Tn => ((rows, columns), (inner, columns)),
+        };
+        // Of what holds a chunk at a time, its rows.
+        let here = |m: &Matrix, size: (u64, u64)| match self.runs(m.at) {
+            Some(rows) => (rows, size.1),
+            None => size,
+        };
+        self.matrix("a", a, here(a, (rows, inner)))?;
+        self.matrix("b", b, here(b, b_size))?;
+        self.matrix("out", out, here(out, out_size))?;
+        self.factors([a.at, b.at, out.at])?;
+        let Some(finish) = &one.finish else {
+            return Ok(());
+        };
+        if finish.chunk != one.chunk || one.chunk.is_some() && finish.rows != one.rows {
+            return Err("a product and its finishing kernel run over other chunks".to_owned());
+        }
+        self.launch(finish)?;
+        let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
+        let over_rows = matches!(kernel.body, Body::Map { .. } | Body::RowReduce { .. })
+            && Walk::of(&kernel.body) == Walk::Rows;
+        match over_rows && rows == out_size.0 {
+            true => Ok(()),
+            false => Err(format!(
+                "a finishing kernel over {rows} rows of a product with {}",
+                out_size.0
+            )),
         }
     }
 
-    fn launch(&self, launch: &Launch) -> Checked {
+    /// A tensor by local rows, whose halo is exchanged.
+    pub(in crate::program) fn halo(&self, at: Ref) -> Checked {
+        self.at_least("buffer", at, 0)?;
+        self.moved_rows("buffer", at)?;
+        match self.program.buffer(at.buffer).extent {
+            Extent::Local => Ok(()),
+            other => Err(format!("an exchange of {other} rows, expected local ones")),
+        }
+    }
+
+    pub(in crate::program) fn launch(&self, launch: &Launch) -> Checked {
         let kernels = self.program.kernels.len();
         let Some(kernel) = self.program.kernels.get(launch.kernel.0 as usize) else {
             return Err(format!("kernel {} of {kernels}", launch.kernel.0));
@@ -384,7 +271,12 @@ impl Check<'_> {
             .then(|| self.data.sizes.rows(extent))
     }
 
-    fn matrix(&self, what: &str, matrix: &Matrix, (rows, columns): (u64, u64)) -> Checked {
+    pub(in crate::program) fn matrix(
+        &self,
+        what: &str,
+        matrix: &Matrix,
+        (rows, columns): (u64, u64),
+    ) -> Checked {
         if rows == 0 || columns == 0 {
             return self.at_least(what, matrix.at, 0);
         }
@@ -404,7 +296,7 @@ impl Check<'_> {
         )
     }
 
-    fn logits(&self, what: &str, at: Ref, classes: u32) -> Checked {
+    pub(in crate::program) fn logits(&self, what: &str, at: Ref, classes: u32) -> Checked {
         self.rows(what, at)?;
         self.floats(what, at)?;
         match self.program.buffer(at.buffer).columns {
@@ -421,7 +313,7 @@ impl Check<'_> {
         self.extent(what, at, false)
     }
 
-    fn at_least(&self, what: &str, at: Ref, floats: u64) -> Checked {
+    pub(in crate::program) fn at_least(&self, what: &str, at: Ref, floats: u64) -> Checked {
         let BufferId(id) = at.buffer;
         let Some(buffer) = self.program.buffers.get(id as usize) else {
             return Err(format!(

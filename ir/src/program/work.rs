@@ -15,23 +15,23 @@ mod strips;
 pub use class::KernelClass;
 pub use counts::Counts;
 use counts::{Counted, loads};
+pub(in crate::program) use demand::Terms;
 pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
 pub use strips::strips;
 
 use crate::graph::op::Loss;
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
-use crate::program::instr;
-use crate::program::{Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref};
+use crate::program::{Extent, Instr, Launch, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 
 /// Operations that an exponential, a logarithm or a dropout draw counts.
 pub const TRANSCENDENTAL: f64 = 8.0;
 /// Bytes of a float.
-const FLOAT: u64 = 4;
+pub(in crate::program) const FLOAT: u64 = 4;
 /// Bytes of a vertex or edge index.
-const INDEX: u64 = 4;
+pub(in crate::program) const INDEX: u64 = 4;
 /// Bytes of a row offset.
-const OFFSET: u64 = 8;
+pub(in crate::program) const OFFSET: u64 = 8;
 
 /// The cost of one instruction on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,134 +52,12 @@ pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work>
     Counts::of(program, instr).work(sizes)
 }
 
-fn counted(
-    Counts {
-        program,
-        instr,
-        kernel,
-    }: &Counts,
-    sizes: &RankSizes,
-) -> Option<Work> {
-    let sizes = &launched(instr, sizes);
-    let counted = match instr {
-        Instr::Launch(launch) => launch_work(kernel.as_ref()?, launch, sizes),
-        Instr::MatMul(instr::MatMul {
-            product,
-            a,
-            b,
-            out,
-            rows,
-            inner,
-            columns,
-            finish,
-            ..
-        }) => {
-            let (rows, inner, columns) =
-                (sizes.rows(*rows), u64::from(*inner), u64::from(*columns));
-            let (right, result) = match product {
-                Product::Nn | Product::Nt => (inner * columns, rows * columns),
-                Product::Tn => (rows * columns, inner * columns),
-            };
-            let mut total = Work {
-                class: KernelClass::Gemm,
-                flops: Flops(2.0 * rows as f64 * inner as f64 * columns as f64),
-                read: Bytes(rows * inner * element(program, a.at) + right * element(program, b.at)),
-                written: Bytes(result * element(program, out.at)),
-            };
-            if let (Some(launch), Some(kernel)) = (finish, kernel) {
-                add_finish(&mut total, kernel, launch, [a, b, out], sizes);
-            }
-            total
-        }
-        Instr::SparseMatMul(instr::SparseMatMul {
-            values,
-            inner,
-            columns,
-            product,
-            b,
-            out,
-        }) => {
-            let (rows, nonzeros) = stored(program, *values, sizes);
-            let columns = u64::from(*columns);
-            let (rows, result) = match product {
-                Product::Tn => (u64::from(*inner), u64::from(*inner)),
-                Product::Nn | Product::Nt => (rows, rows),
-            };
-            Work {
-                class: KernelClass::SparseGemm,
-                flops: Flops(2.0 * nonzeros as f64 * columns as f64),
-                read: Bytes(
-                    (rows + 1) * OFFSET
-                        + nonzeros * (INDEX + FLOAT + columns * element(program, b.at)),
-                ),
-                written: Bytes(result * columns * element(program, out.at)),
-            }
-        }
-        Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
-            let (_, nonzeros) = stored(program, *values, sizes);
-            Work {
-                class: KernelClass::Copy,
-                flops: Flops(nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
-                read: Bytes(nonzeros * (FLOAT + INDEX)),
-                written: Bytes(nonzeros * FLOAT),
-            }
-        }
-        Instr::Densify(instr::Densify { values, out }) => {
-            let (rows, nonzeros) = stored(program, *values, sizes);
-            let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
-            copy(read, program.buffer(out.buffer).slot_bytes(sizes))
-        }
-        Instr::Loss(instr::Loss {
-            loss,
-            out,
-            grad,
-            classes,
-            ..
-        }) => {
-            let logits = sizes.inner * u64::from(*classes);
-            let grad_floats = if grad.is_some() { logits } else { 0 };
-            Work {
-                class: KernelClass::Loss,
-                flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
-                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
-                written: Bytes((grad_floats + u64::from(out.is_some())) * FLOAT),
-            }
-        }
-        Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
-            let logits = sizes.inner * u64::from(*classes);
-            Work {
-                class: KernelClass::Loss,
-                flops: Flops(logits as f64),
-                read: Bytes(logits * FLOAT + labels(*loss, sizes.inner, *classes)),
-                written: Bytes(u64::from(crate::program::METRICS) * FLOAT),
-            }
-        }
-        Instr::HaloExchange(_)
-        | Instr::HaloReduce(_)
-        | Instr::AllReduce(_)
-        | Instr::Redistribute(_)
-        | Instr::Begin(_)
-        | Instr::Finish(_)
-        | Instr::Send(_)
-        | Instr::Receive(_)
-        | Instr::Chunks(_)
-        | Instr::Move(_)
-        | Instr::Repeat(_) => return None,
-        Instr::Remember(instr::Remember { from, history }) => {
-            let of = |at: &Ref| program.buffer(at.buffer).slot_bytes(sizes);
-            let bytes = of(from).min(of(history));
-            copy(bytes, bytes)
-        }
-    };
-    Some(counted)
-}
-
 /// Bytes of an element of a buffer.
-fn element(program: &Program, at: Ref) -> u64 {
+pub(in crate::program) fn element(program: &Program, at: Ref) -> u64 {
     program.buffer(at.buffer).storage.bytes()
 }
 
-fn copy(read: u64, written: u64) -> Work {
+pub(in crate::program) fn copy(read: u64, written: u64) -> Work {
     Work {
         class: KernelClass::Copy,
         flops: Flops(0.0),
@@ -189,7 +67,7 @@ fn copy(read: u64, written: u64) -> Work {
 }
 
 /// Rows and non-zeros of the sparse features whose values a buffer holds.
-fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
+pub(in crate::program) fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
     let rows = sizes.rows(program.sparse_rows(values));
     (rows, program.buffer(values.buffer).slot_elements(sizes))
 }
@@ -203,7 +81,7 @@ fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
 }
 
 /// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).
-fn labels(loss: Loss, vertices: u64, classes: u32) -> u64 {
+pub(in crate::program) fn label_bytes(loss: Loss, vertices: u64, classes: u32) -> u64 {
     let per_vertex = match loss {
         Loss::CrossEntropy => INDEX,
         Loss::BinaryCrossEntropy => u64::from(classes) * FLOAT,
@@ -212,15 +90,14 @@ fn labels(loss: Loss, vertices: u64, classes: u32) -> u64 {
 }
 
 /// Adds what a fused element-wise kernel reads and writes besides the product's own matrices.
-fn add_finish(
+pub(in crate::program) fn add_finish(
     total: &mut Work,
     counted: &Counted,
     launch: &Launch,
-    fused: [&Matrix; 3],
+    result: Ref,
     sizes: &RankSizes,
 ) {
     let kernel = counted.kernel;
-    let result = fused[2].at;
     let nest = Nest::new(kernel, launch.rows, sizes);
     let loads = counted.loads.iter();
     let read = loads
@@ -237,7 +114,11 @@ fn add_finish(
     total.written += Bytes(written);
 }
 
-fn launch_work(counted: &Counted, launch: &Launch, sizes: &RankSizes) -> Work {
+pub(in crate::program) fn launch_work(
+    counted: &Counted,
+    launch: &Launch,
+    sizes: &RankSizes,
+) -> Work {
     let Counted { kernel, loads, .. } = counted;
     let nest = Nest::new(kernel, launch.rows, sizes);
     let read: u64 = loads.iter().map(|n| nest.load_bytes(kernel, *n)).sum();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::program::instr;
 use crate::program::{Buffer, Role};
+use crate::program::{Matrix, Product};
 
 fn program() -> Program {
     let buffer = |slots| Buffer {

@@ -1,7 +1,16 @@
 //! Communication among all ranks of a group.
 
+use super::{Instruction, Operand, Use};
 use crate::graph::op;
-use crate::program::{BufferId, Matrix, Moved, Ref, Returned, Skip};
+use crate::program::access::Touched;
+use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
+use crate::program::text::{Reader, Text, TextError};
+use crate::program::traffic::{
+    Reads, Traffic, all_reduce_floats, exchanged, redistribute_total, row_bytes,
+};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, Terms, Work};
+use crate::program::{BufferId, Extent, Matrix, Moved, Program, RankSizes, Ref, Returned, Skip};
 use serde::{Deserialize, Serialize};
 
 /// Sends own rows to the ranks that read them; fills the halo rows.
@@ -47,4 +56,349 @@ pub struct Redistribute {
     /// Which rows are moved.
     #[serde(default, skip_serializing_if = "Moved::is_all")]
     pub moved: Moved,
+}
+
+impl Instruction for HaloExchange {
+    fn name(&self, _: &Program) -> &'static str {
+        "halo-exchange"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        let all = Use::Rows(Touched::All);
+        let copies = self.skip.map(|skip| skip.copies);
+        visit(Operand::read(self.buffer, Use::Rows(Touched::Own)));
+        if let Some(copies) = copies {
+            visit(Operand::read(copies, all));
+        }
+        visit(Operand::write(self.buffer, Use::Rows(Touched::Halo)));
+        if let Some(copies) = copies {
+            visit(Operand::write(copies, all));
+        }
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.buffer);
+        if let Some(skip) = &mut self.skip {
+            visit(&mut skip.copies);
+        }
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.halo(self.buffer)
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        true
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
+        let bytes = reads.total() * row_bytes(program, self.buffer);
+        // Everyone who has a block says to its readers what it does with it.
+        let flags = self.skip.map_or(0, |skip| skip.rule.flags());
+        sum.halo_exchange += exchanged(bytes, self.skip.as_ref()) + 4 * flags * reads.pairs;
+    }
+
+    fn print(&self, _: &Program) -> String {
+        let skip = after(", ", self.skip.as_ref());
+        format!("halo-exchange {}{skip}", self.buffer.text())
+    }
+
+    fn communicates(&self) -> bool {
+        true
+    }
+
+    fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        Some(u64::from(program.buffer(self.buffer.buffer).row_words()) * 4)
+    }
+}
+
+impl HaloExchange {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            buffer: Ref::parse(from)?,
+            skip: optional(from, Skip::parse)?,
+        })
+    }
+}
+
+impl Instruction for HaloReduce {
+    fn name(&self, _: &Program) -> &'static str {
+        "halo-reduce"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        visit(Operand::read(self.buffer, Use::Rows(Touched::Halo)));
+        visit(Operand::write(self.buffer, Use::Rows(Touched::Own)));
+        if let Some(left) = self.skip.and_then(|skip| skip.left) {
+            visit(Operand::write(left, Use::Rows(Touched::All)));
+        }
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.buffer);
+        if let Some(skip) = &mut self.skip {
+            visit(&mut skip.of.copies);
+            skip.left.iter_mut().for_each(visit);
+        }
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        if let Some(left) = self.skip.and_then(|skip| skip.left) {
+            check.at_least("left", left, 0)?;
+        }
+        check.halo(self.buffer)
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        true
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
+        let bytes = reads.total() * row_bytes(program, self.buffer);
+        sum.halo_reduce += exchanged(bytes, self.skip.as_ref().map(|skip| &skip.of));
+    }
+
+    fn print(&self, _: &Program) -> String {
+        let mut text = format!("halo-reduce {}", self.buffer.text());
+        if let Some(Returned { of, left }) = &self.skip {
+            text += &format!(", {}{}", of.text(), after(" left ", left.as_ref()));
+        }
+        text
+    }
+
+    fn communicates(&self) -> bool {
+        true
+    }
+
+    fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        Some(u64::from(program.buffer(self.buffer.buffer).row_words()) * 4)
+    }
+}
+
+impl HaloReduce {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            buffer: Ref::parse(from)?,
+            skip: optional(from, |from| {
+                let of = Skip::parse(from)?;
+                let left = match from.skip("left") {
+                    true => Some(Ref::parse(from)?),
+                    false => None,
+                };
+                Ok(Returned { of, left })
+            })?,
+        })
+    }
+}
+
+impl Text for Skip {
+    fn print(&self, out: &mut String) {
+        *out += &format!("skip {} copies {}", self.rule.text(), self.copies.text());
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        from.expect("skip")?;
+        let rule = Text::parse(from)?;
+        from.expect("copies")?;
+        let copies = Ref::parse(from)?;
+        Ok(Self { rule, copies })
+    }
+}
+
+impl Instruction for AllReduce {
+    fn name(&self, _: &Program) -> &'static str {
+        "all-reduce"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        for id in &self.buffers {
+            visit(Operand::read(Ref::first(*id), Use::Slots));
+        }
+        for id in &self.buffers {
+            visit(Operand::write(Ref::first(*id), Use::Slots));
+        }
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        for buffer in &mut self.buffers {
+            let mut at = Ref::first(*buffer);
+            visit(&mut at);
+            *buffer = at.buffer;
+        }
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        self.buffers.iter().try_for_each(|&id| {
+            check.at_least("buffer", Ref::first(id), 0)?;
+            check.floats("buffer", Ref::first(id))?;
+            match check.program.buffer(id).extent {
+                Extent::Fixed(_) => Ok(()),
+                other => Err(format!(
+                    "an all-reduction of {other} rows, expected fixed ones"
+                )),
+            }
+        })
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, _: &Reads, _: &[RankSizes], sum: &mut Traffic) {
+        // Every chunk goes from each rank to its owner, and its sum from there to each rank.
+        let group = program
+            .pipeline
+            .map_or(program.ranks, |p| p.width(program.ranks));
+        let others = u64::from(group.saturating_sub(1));
+        let bytes = all_reduce_floats(&self.buffers, program).saturating_mul(8 * others);
+        sum.all_reduce = sum.all_reduce.saturating_add(bytes);
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("all-reduce {}", words(&self.buffers))
+    }
+
+    fn communicates(&self) -> bool {
+        true
+    }
+}
+
+impl AllReduce {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let mut buffers = Vec::new();
+        while from.at_numbered("b") {
+            buffers.push(BufferId::parse(from)?);
+        }
+        Ok(Self { buffers })
+    }
+}
+
+impl Instruction for Redistribute {
+    fn name(&self, _: &Program) -> &'static str {
+        self.how.name()
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        use op::Redistribute::{Join, Own, Reduce, Replicate, Split};
+        let (source, target) = match (self.moved, self.how) {
+            (Moved::Rows(chunk), _) => (Touched::Rows(chunk), Touched::Rows(chunk)),
+            (Moved::New(end, chunk), _) => (Touched::New(end, chunk), Touched::New(end, chunk)),
+            (Moved::All, Split(_) | Replicate) => (Touched::Own, Touched::All),
+            (Moved::All, Join(_) | Reduce | Own) => (Touched::All, Touched::Own),
+        };
+        visit(Operand::read(self.from.at, Use::Rows(source)));
+        visit(Operand::write(self.to, Use::Rows(target)));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.from.at);
+        visit(&mut self.to);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.moved(self.moved)?;
+        check.redistribute(self.how, &self.from, self.to, (self.heads, self.width))
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn over_whole_graph(&self) -> bool {
+        true
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        // How many rows are in a chunk does not matter here: all chunks together have all of them.
+        let share = |s: &RankSizes| RankSizes {
+            inner: match self.moved.chunk() {
+                Some(chunk) => chunk.share(s.inner),
+                None => s.inner,
+            },
+            ..*s
+        };
+        let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
+        let shape = (self.heads, self.width);
+        let elements = redistribute_total(self.how, shape, program.ranks, &sizes);
+        sum.redistribute += elements * program.buffer(self.to.buffer).storage.bytes();
+    }
+
+    fn print(&self, program: &Program) -> String {
+        format!(
+            "redistribute {} {} -> {}, {} x {}, {}",
+            self.how.text(),
+            matrix(&self.from, program),
+            self.to.text(),
+            self.heads,
+            self.width,
+            self.moved.text()
+        )
+    }
+
+    fn communicates(&self) -> bool {
+        self.how != op::Redistribute::Own
+    }
+
+    fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        let cut = matches!(
+            self.how,
+            op::Redistribute::Split(_) | op::Redistribute::Join(_)
+        );
+        let storage = program.buffer(self.to.buffer).storage;
+        let row = u64::from(self.heads) * u64::from(self.width) * storage.bytes();
+        cut.then(|| row.div_ceil(u64::from(program.ranks.max(1))))
+    }
+}
+
+impl Redistribute {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let how = op::Redistribute::parse(from)?;
+        let source = matrix_at(from)?;
+        let to = arrow(from)?;
+        from.expect(",")?;
+        let heads = from.number()?;
+        from.expect("x")?;
+        let width = from.number()?;
+        from.expect(",")?;
+        Ok(Self {
+            how,
+            from: source,
+            to,
+            heads,
+            width,
+            moved: Moved::parse(from)?,
+        })
+    }
 }

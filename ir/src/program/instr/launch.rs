@@ -1,7 +1,13 @@
 //! Kernel launches.
 
+use super::{Instruction, Operand, Use};
 use crate::graph::op::Site;
-use crate::program::{Chunk, Extent, KernelId, Ref};
+use crate::kernel::Kernel;
+use crate::program::text::line::{after, optional, refs, words};
+use crate::program::text::{Reader, Text, TextError};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, Terms, Work, launch_work};
+use crate::program::{Chunk, Extent, KernelId, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// A number that is known only at run time.
@@ -37,4 +43,139 @@ pub struct Launch {
     /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
+}
+
+impl Instruction for Launch {
+    fn name(&self, program: &Program) -> &'static str {
+        program.kernel(self.kernel).body.name()
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        for (n, at) in self.inputs.iter().enumerate() {
+            visit(Operand::read(*at, Use::Input(self, n)));
+        }
+        for at in &self.lists {
+            visit(Operand::read(*at, Use::Ends(self)));
+        }
+        for (n, at) in self.outputs.iter().enumerate() {
+            visit(Operand::write(*at, Use::Output(self, n)));
+        }
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        self.inputs.iter_mut().for_each(&mut *visit);
+        self.lists.iter_mut().for_each(&mut *visit);
+        self.outputs.iter_mut().for_each(visit);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.launch(self)
+    }
+
+    fn fits_chunks(&self, program: &Program) -> bool {
+        let kernel = program.kernels.get(self.kernel.0 as usize);
+        self.chunk.is_none() && !kernel.is_some_and(|kernel| kernel.body.sums_rows())
+    }
+
+    fn over_whole_graph(&self) -> bool {
+        self.rows.of_whole_graph()
+    }
+
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        Some(launch_work(counts.kernel.as_ref()?, self, sizes))
+    }
+
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        Some(terms.launch(program, self, sizes))
+    }
+
+    fn print(&self, program: &Program) -> String {
+        let Self {
+            kernel,
+            rows,
+            inputs,
+            outputs,
+            scalars,
+            sites,
+            lists,
+            chunk,
+        } = self;
+        let name = program.kernels.get(kernel.0 as usize);
+        let name = name.map_or("launch", |kernel: &Kernel| kernel.body.name());
+        let mut text = format!("{name} {} over {}", kernel.text(), rows.text());
+        text += &after(", ", chunk.as_ref());
+        let inputs: Vec<String> = inputs.iter().map(|at| format!(" {}", at.text())).collect();
+        text += &format!(":{} -> {}", inputs.concat(), words(outputs));
+        if !scalars.is_empty() {
+            text += &format!(", scalars {}", words(scalars));
+        }
+        if !sites.is_empty() {
+            text += &format!(", sites {}", words(sites));
+        }
+        if !lists.is_empty() {
+            text += &format!(", lists {}", words(lists));
+        }
+        text
+    }
+
+    fn launch(&self) -> Option<&Launch> {
+        Some(self)
+    }
+
+    fn chunk(&self) -> Option<Chunk> {
+        self.chunk
+    }
+}
+
+impl Launch {
+    /// Reads a launch behind the name of its kernel.
+    pub(super) fn parse(from: &mut Reader<'_>, name: &str) -> Result<Self, TextError> {
+        let kernel = KernelId::parse(from)?;
+        let known = from.program.kernels.get(kernel.0 as usize);
+        let expected = known.map_or("launch", |kernel| kernel.body.name());
+        if name != expected {
+            return Err(from.wrong_before(&format!(
+                "a kernel that is a {name}, this one is a {expected}"
+            )));
+        }
+        from.expect("over")?;
+        let rows = Extent::parse(from)?;
+        let chunk = optional(from, Chunk::parse)?;
+        from.expect(":")?;
+        let inputs = refs(from)?;
+        from.expect("->")?;
+        let outputs = refs(from)?;
+        let mut launch = Launch {
+            kernel,
+            rows,
+            inputs,
+            outputs,
+            scalars: Vec::new(),
+            sites: Vec::new(),
+            lists: Vec::new(),
+            chunk,
+        };
+        while from.skip(",") {
+            match from.word("scalars, sites or lists")? {
+                "scalars" => {
+                    while matches!(from.next_word(), Some("learning-rate" | "bias-correction")) {
+                        launch.scalars.push(ScalarRef::parse(from)?);
+                    }
+                }
+                "sites" => {
+                    while from.at_numbered("s") {
+                        launch.sites.push(Site::parse(from)?);
+                    }
+                }
+                "lists" => launch.lists = refs(from)?,
+                _ => return Err(from.wrong_before("scalars, sites or lists")),
+            }
+        }
+        Ok(launch)
+    }
 }

@@ -1,6 +1,11 @@
 //! Loops.
 
-use super::Instr;
+use super::{Instr, Instruction, Operand};
+use crate::program::text::{Reader, TextError};
+use crate::program::traffic::{Reads, Traffic, traffic};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, Terms, Work};
+use crate::program::{Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// A loop.
@@ -25,4 +30,122 @@ pub struct Chunks {
     pub reverse: bool,
     /// What is done for a chunk.
     pub body: Vec<Instr>,
+}
+
+impl Instruction for Repeat {
+    fn name(&self, _: &Program) -> &'static str {
+        "repeat"
+    }
+
+    fn operands<'a>(&'a self, _: &mut dyn FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
+    }
+
+    fn check(&self, _: &Check) -> Checked {
+        Ok(())
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn over_whole_graph(&self) -> bool {
+        self.body.iter().any(Instr::over_whole_graph)
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        sum.add(
+            traffic(&self.body, program, reads, sizes),
+            self.count.into(),
+        );
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("repeat {}{}", self.count, order(self.reverse))
+    }
+
+    fn body(&self) -> Option<&[Instr]> {
+        Some(&self.body)
+    }
+}
+
+impl Repeat {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            count: from.number()?,
+            reverse: from.skip("reversed"),
+            body: block(from)?,
+        })
+    }
+}
+
+impl Instruction for Chunks {
+    fn name(&self, _: &Program) -> &'static str {
+        "chunks"
+    }
+
+    fn operands<'a>(&'a self, _: &mut dyn FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
+    }
+
+    fn check(&self, _: &Check) -> Checked {
+        Ok(())
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+        None
+    }
+
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        // All chunks together have all rows.
+        sum.add(traffic(&self.body, program, reads, sizes), 1);
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("chunks{}", order(self.reverse))
+    }
+
+    fn body(&self) -> Option<&[Instr]> {
+        Some(&self.body)
+    }
+}
+
+impl Chunks {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            reverse: from.skip("reversed"),
+            body: block(from)?,
+        })
+    }
+}
+
+fn order(reverse: bool) -> &'static str {
+    if reverse { " reversed" } else { "" }
+}
+
+fn block(from: &mut Reader<'_>) -> Result<Vec<Instr>, TextError> {
+    from.expect("{")?;
+    let body = from.deeper(Reader::instructions)?;
+    from.expect("}")?;
+    Ok(body)
 }

@@ -1,7 +1,14 @@
 //! Losses and metrics.
 
+use super::{Instruction, Operand, Use};
 use crate::graph::op;
-use crate::program::Ref;
+use crate::program::access::Touched;
+use crate::program::text::line::{after, arrow};
+use crate::program::text::{Reader, Text, TextError};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, FLOAT, KernelClass, TRANSCENDENTAL, Terms, Work, label_bytes};
+use crate::program::{METRICS, Program, RankSizes, Ref};
+use crate::words::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
 /// The rank's share of the loss, and the derivative by the logits.
@@ -31,4 +38,184 @@ pub struct Metrics {
     pub out: Ref,
     /// Classes.
     pub classes: u32,
+}
+
+/// The labels that logits are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Labels {
+    /// Which loss, hence which kind of labels.
+    pub loss: op::Loss,
+    /// Classes.
+    pub classes: u32,
+}
+
+const OWN: Use<'static> = Use::Rows(Touched::Own);
+const ALL: Use<'static> = Use::Rows(Touched::All);
+
+impl Instruction for Loss {
+    fn name(&self, _: &Program) -> &'static str {
+        "loss"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        visit(Operand::read(self.logits, OWN));
+        if let Some(out) = self.out {
+            visit(Operand::write(out, ALL));
+        }
+        if let Some(grad) = self.grad {
+            visit(Operand::write(grad, OWN));
+        }
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.logits);
+        self.out.iter_mut().chain(&mut self.grad).for_each(visit);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.logits("logits", self.logits, self.classes)?;
+        if let Some(out) = self.out {
+            check.floats("out", out)?;
+            check.at_least("out", out, 1)?;
+        }
+        if let Some(grad) = self.grad {
+            check.floats("grad", grad)?;
+            check.logits("grad", grad, self.classes)?;
+        }
+        Ok(())
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        self.out.is_none()
+    }
+
+    fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let logits = sizes.inner * u64::from(self.classes);
+        let grad_floats = if self.grad.is_some() { logits } else { 0 };
+        Some(Work {
+            class: KernelClass::Loss,
+            flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
+            read: Bytes(logits * FLOAT + label_bytes(self.loss, sizes.inner, self.classes)),
+            written: Bytes((grad_floats + u64::from(self.out.is_some())) * FLOAT),
+        })
+    }
+
+    fn demand(&self, terms: &mut Terms, _: &Program, sizes: &RankSizes) -> Option<&'static str> {
+        Some(terms.loss(sizes.inner, sizes.train, self.classes))
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!(
+            "loss {} {}, {} classes ->{}{}",
+            self.loss.text(),
+            self.logits.text(),
+            self.classes,
+            after(" loss ", self.out.as_ref()),
+            after(" grad ", self.grad.as_ref())
+        )
+    }
+
+    fn labels(&self) -> Option<Labels> {
+        Some(Labels {
+            loss: self.loss,
+            classes: self.classes,
+        })
+    }
+}
+
+impl Loss {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let (loss, logits, classes) = scored(from)?;
+        from.expect("->")?;
+        let mut result = |name| match from.skip(name) {
+            true => Ref::parse(from).map(Some),
+            false => Ok(None),
+        };
+        Ok(Self {
+            loss,
+            logits,
+            out: result("loss")?,
+            grad: result("grad")?,
+            classes,
+        })
+    }
+}
+
+impl Instruction for Metrics {
+    fn name(&self, _: &Program) -> &'static str {
+        "metrics"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+        visit(Operand::read(self.logits, OWN));
+        visit(Operand::write(self.out, ALL));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.logits);
+        visit(&mut self.out);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.logits("logits", self.logits, self.classes)?;
+        check.floats("out", self.out)?;
+        check.at_least("out", self.out, METRICS.into())
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let logits = sizes.inner * u64::from(self.classes);
+        Some(Work {
+            class: KernelClass::Loss,
+            flops: Flops(logits as f64),
+            read: Bytes(logits * FLOAT + label_bytes(self.loss, sizes.inner, self.classes)),
+            written: Bytes(u64::from(METRICS) * FLOAT),
+        })
+    }
+
+    fn demand(&self, terms: &mut Terms, _: &Program, sizes: &RankSizes) -> Option<&'static str> {
+        Some(terms.loss(sizes.inner, sizes.inner, self.classes))
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!(
+            "metrics {} {}, {} classes -> {}",
+            self.loss.text(),
+            self.logits.text(),
+            self.classes,
+            self.out.text()
+        )
+    }
+
+    fn labels(&self) -> Option<Labels> {
+        Some(Labels {
+            loss: self.loss,
+            classes: self.classes,
+        })
+    }
+}
+
+impl Metrics {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let (loss, logits, classes) = scored(from)?;
+        Ok(Self {
+            loss,
+            logits,
+            out: arrow(from)?,
+            classes,
+        })
+    }
+}
+
+/// Reads a loss, its logits and how many classes they have.
+fn scored(from: &mut Reader<'_>) -> Result<(op::Loss, Ref, u32), TextError> {
+    let loss = op::Loss::parse(from)?;
+    let logits = Ref::parse(from)?;
+    from.expect(",")?;
+    let classes = from.number()?;
+    from.expect("classes")?;
+    Ok((loss, logits, classes))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Reader<'a> {
     at: usize,
     depth: u32,
     /// The program as far as it was read.
-    pub(super) program: Program,
+    pub(in crate::program) program: Program,
 }
 
 impl FromStr for Program {
@@ -43,17 +43,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a token.
-    pub(super) fn advance(&mut self) {
+    pub(in crate::program) fn advance(&mut self) {
         self.at += 1;
     }
 
     /// That something else should stand at the next token.
-    pub(super) fn wrong(&self, expected: &str) -> TextError {
+    pub(in crate::program) fn wrong(&self, expected: &str) -> TextError {
         self.wrong_at(self.at, expected)
     }
 
     /// That something else should stand in place of the token before.
-    pub(super) fn wrong_before(&self, expected: &str) -> TextError {
+    pub(in crate::program) fn wrong_before(&self, expected: &str) -> TextError {
         self.wrong_at(self.at.saturating_sub(1), expected)
     }
 
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a word or mark if it stands here.
-    pub(super) fn skip(&mut self, text: &str) -> bool {
+    pub(in crate::program) fn skip(&mut self, text: &str) -> bool {
         let here =
             matches!(self.next(), Some(Token::Word(found) | Token::Mark(found)) if found == text);
         self.at += usize::from(here);
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over a word or mark that has to stand here.
-    pub(super) fn expect(&mut self, text: &str) -> Result<(), TextError> {
+    pub(in crate::program) fn expect(&mut self, text: &str) -> Result<(), TextError> {
         match self.skip(text) {
             true => Ok(()),
             false => Err(self.wrong(&format!("`{text}`"))),
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The word that stands here.
-    pub(super) fn next_word(&self) -> Option<&'a str> {
+    pub(in crate::program) fn next_word(&self) -> Option<&'a str> {
         match self.next() {
             Some(Token::Word(word)) => Some(word),
             _ => None,
@@ -92,14 +92,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a word.
-    pub(super) fn word(&mut self, expected: &str) -> Result<&'a str, TextError> {
+    pub(in crate::program) fn word(&mut self, expected: &str) -> Result<&'a str, TextError> {
         let word = self.next_word().ok_or_else(|| self.wrong(expected))?;
         self.at += 1;
         Ok(word)
     }
 
     /// Reads one of several words, for what it stands for.
-    pub(super) fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, TextError> {
+    pub(in crate::program) fn named<T: Copy>(
+        &mut self,
+        names: &[(&str, T)],
+    ) -> Result<T, TextError> {
         let word = self.next_word();
         let found = names.iter().find(|(name, _)| Some(*name) == word);
         let Some((_, value)) = found else {
@@ -111,12 +114,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether a number stands here.
-    pub(super) fn at_number(&self) -> bool {
+    pub(in crate::program) fn at_number(&self) -> bool {
         matches!(self.next(), Some(Token::Number(_)))
     }
 
     /// Reads a number's text.
-    pub(super) fn digits(&mut self, expected: &str) -> Result<&'a str, TextError> {
+    pub(in crate::program) fn digits(&mut self, expected: &str) -> Result<&'a str, TextError> {
         let digits = match self.next() {
             Some(Token::Number(digits)) => digits,
             Some(Token::Word(word @ ("inf" | "NaN"))) => word,
@@ -127,14 +130,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number.
-    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, TextError> {
+    pub(in crate::program) fn number<T: FromStr>(&mut self) -> Result<T, TextError> {
         const EXPECTED: &str = "a number that fits here";
         let number = self.digits("a number")?.parse();
         number.map_err(|_| self.wrong_before(EXPECTED))
     }
 
     /// Reads a text in quotes.
-    pub(super) fn quoted(&mut self) -> Result<String, TextError> {
+    pub(in crate::program) fn quoted(&mut self) -> Result<String, TextError> {
         let Some(Token::Quoted(text)) = self.next() else {
             return Err(self.wrong("a text in quotes"));
         };
@@ -154,20 +157,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a word that is a letter and a number.
-    pub(super) fn numbered(&mut self, letter: &str, expected: &str) -> Result<u32, TextError> {
+    pub(in crate::program) fn numbered(
+        &mut self,
+        letter: &str,
+        expected: &str,
+    ) -> Result<u32, TextError> {
         let word = self.word(expected)?;
         let number = word.strip_prefix(letter).and_then(|n| n.parse().ok());
         number.ok_or_else(|| self.wrong_before(expected))
     }
 
     /// Whether a word that is a letter and a number stands here.
-    pub(super) fn at_numbered(&self, letter: &str) -> bool {
+    pub(in crate::program) fn at_numbered(&self, letter: &str) -> bool {
         let number = self.next_word().and_then(|word| word.strip_prefix(letter));
         number.is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
     }
 
     /// Reads what stands in round brackets.
-    pub(super) fn in_brackets<T>(
+    pub(in crate::program) fn in_brackets<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, TextError>,
     ) -> Result<T, TextError> {
@@ -178,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what is one level deeper.
-    pub(super) fn deeper<T>(
+    pub(in crate::program) fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, TextError>,
     ) -> Result<T, TextError> {
@@ -194,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads instructions up to a brace or to the next section.
-    pub(super) fn instructions(&mut self) -> Result<Vec<Instr>, TextError> {
+    pub(in crate::program) fn instructions(&mut self) -> Result<Vec<Instr>, TextError> {
         let mut list = Vec::new();
         loop {
             match self.next() {

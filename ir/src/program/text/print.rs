@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The first line of an instruction as a listing shows it.
 pub fn instruction(instr: &Instr, program: &Program) -> String {
-    super::instruction::print(instr, program)
+    instr.print(program)
 }
 
 /// A program whose instructions stand behind their places, by which traces and errors name them.

@@ -1,27 +1,23 @@
 //! The bytes that ranks copy from their hosts and to them.
 
-use crate::program::instr;
 use crate::program::{Chunk, Extent, Instr, Program, RankSizes, Ref};
 
 /// Bytes that instructions move between a rank of these sizes and its host: to the rank, and from it.
 pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2] {
     let mut all = [0u64; 2];
     for instr in instrs {
-        let (times, [to, from]) = match instr {
-            Instr::Move(instr::Move { from, to, chunk }) => {
-                let words = move_words(program, (*from, *to), *chunk, sizes);
-                let bytes = words.saturating_mul(4);
-                let fetched = program.is_hosted(from.buffer);
-                (1, if fetched { [bytes, 0] } else { [0, bytes] })
-            }
-            Instr::Begin(transfer) => (
-                1,
-                moved(std::slice::from_ref(&transfer.what), program, sizes),
-            ),
-            Instr::Repeat(instr::Repeat { count, body, .. }) => {
-                (u64::from(*count), moved(body, program, sizes))
-            }
-            _ => continue,
+        let (times, [to, from]) = if let Instr::Move(one) = instr {
+            let words = move_words(program, (one.from, one.to), one.chunk, sizes);
+            let bytes = words.saturating_mul(4);
+            let fetched = program.is_hosted(one.from.buffer);
+            (1, if fetched { [bytes, 0] } else { [0, bytes] })
+        } else if let Instr::Begin(transfer) = instr {
+            let what = std::slice::from_ref(&*transfer.what);
+            (1, moved(what, program, sizes))
+        } else if let Instr::Repeat(one) = instr {
+            (u64::from(one.count), moved(&one.body, program, sizes))
+        } else {
+            continue;
         };
         all = [
             all[0].saturating_add(to.saturating_mul(times)),

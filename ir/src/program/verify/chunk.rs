@@ -75,10 +75,7 @@ impl Check<'_> {
         };
         let lists = [&self.program.setup, &self.program.step, &self.program.eval];
         for instr in lists.into_iter().flatten() {
-            let what = match instr {
-                Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
-                instr => instr,
-            };
+            let what = instr.whole();
             let (_, writes) = what.accesses();
             let allowed = matches!(what, Instr::Move(instr::Move { from, .. }) if right(from));
             if writes.iter().any(|at| at.buffer == id) && !allowed {
@@ -93,7 +90,7 @@ impl Check<'_> {
     }
 
     /// Rows that are moved.
-    pub(super) fn moved(&self, moved: Moved) -> Checked {
+    pub(in crate::program) fn moved(&self, moved: Moved) -> Checked {
         moved.chunk().map_or(Ok(()), |chunk| self.known(chunk))
     }
 
@@ -154,26 +151,7 @@ impl Check<'_> {
 /// Visits the launches of a list, those that finish products and those of loops too.
 fn each_launch(list: &[Instr], visit: &mut dyn FnMut(&Launch)) {
     for instr in list {
-        match instr {
-            Instr::Launch(launch) => visit(launch),
-            Instr::MatMul(instr::MatMul { finish, .. }) => finish.iter().for_each(&mut *visit),
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => each_launch(body, visit),
-            Instr::SparseMatMul(_)
-            | Instr::SparseDropout(_)
-            | Instr::Densify(_)
-            | Instr::HaloExchange(_)
-            | Instr::HaloReduce(_)
-            | Instr::AllReduce(_)
-            | Instr::Redistribute(_)
-            | Instr::Begin(_)
-            | Instr::Finish(_)
-            | Instr::Loss(_)
-            | Instr::Metrics(_)
-            | Instr::Send(_)
-            | Instr::Receive(_)
-            | Instr::Move(_)
-            | Instr::Remember(_) => {}
-        }
+        instr.launch().into_iter().for_each(&mut *visit);
+        each_launch(instr.body().unwrap_or_default(), visit);
     }
 }

@@ -22,7 +22,7 @@ impl Check<'_> {
     }
 
     /// Rows of the sparse features whose values a buffer holds, and their columns if these are known.
-    pub(super) fn sparse(&self, values: Ref) -> Result<(u64, Option<u64>), String> {
+    pub(in crate::program) fn sparse(&self, values: Ref) -> Result<(u64, Option<u64>), String> {
         self.at_least("values", values, 0)?;
         let extent = self.program.buffer(values.buffer).extent;
         let sliced = |extent| extent == Extent::SliceNonzeros;
@@ -38,7 +38,7 @@ impl Check<'_> {
     }
 
     /// Non-zeros of the sparse features whose values a buffer holds.
-    pub(super) fn stored(&self, values: Ref) -> u64 {
+    pub(in crate::program) fn stored(&self, values: Ref) -> u64 {
         let sizes = &self.data.sizes;
         match self.program.sparse_rows(values) {
             Extent::All => sizes.slice_nonzeros,

@@ -66,7 +66,12 @@ impl Check<'_> {
     }
 
     /// One end is here and the other on the host, with rows of one kind.
-    pub(super) fn host_move(&self, from: Ref, to: Ref, chunk: Option<Chunk>) -> Checked {
+    pub(in crate::program) fn host_move(
+        &self,
+        from: Ref,
+        to: Ref,
+        chunk: Option<Chunk>,
+    ) -> Checked {
         self.at_least("what is moved", from, 0)?;
         self.at_least("where it goes", to, 0)?;
         let ends = [from, to].map(|at| self.program.buffer(at.buffer));

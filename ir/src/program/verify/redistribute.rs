@@ -9,7 +9,7 @@ use crate::words::types::share;
 
 impl Check<'_> {
     /// A redistribution of a tensor of `heads x width` columns by rows.
-    pub(super) fn redistribute(
+    pub(in crate::program) fn redistribute(
         &self,
         how: Redistribute,
         from: &Matrix,

@@ -35,17 +35,17 @@ impl Check<'_> {
     }
 
     /// A tensor of 32-bit floats.
-    pub(super) fn floats(&self, what: &str, at: Ref) -> Checked {
+    pub(in crate::program) fn floats(&self, what: &str, at: Ref) -> Checked {
         self.stored_as(what, at, Storage::F32)
     }
 
     /// A tensor whose rows are moved.
-    pub(super) fn moved_rows(&self, what: &str, at: Ref) -> Checked {
+    pub(in crate::program) fn moved_rows(&self, what: &str, at: Ref) -> Checked {
         self.in_words(what, at, &[self.program.buffer(at.buffer).columns])
     }
 
     /// Numbers of elements of a tensor that are whole words of four bytes.
-    pub(super) fn in_words(&self, what: &str, at: Ref, elements: &[u32]) -> Checked {
+    pub(in crate::program) fn in_words(&self, what: &str, at: Ref, elements: &[u32]) -> Checked {
         let buffer = self.program.buffer(at.buffer);
         let in_word = buffer.storage.in_word();
         let odd = elements.iter().find(|n| !n.is_multiple_of(in_word));

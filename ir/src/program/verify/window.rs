@@ -1,11 +1,10 @@
 //! Checks of buffers that hold the rows of a chunk at a time: what reads them finds the chunk that it means.
 
 use super::ProgramError;
-use crate::kernel::At;
-use crate::kernel::Walk;
+use crate::kernel::{At, Kernel, Operand, Walk};
 use crate::program::instr;
 use crate::program::trace::Phase;
-use crate::program::{Chunk, Extent, Instr, Launch, Matrix, Product, Program, Ref};
+use crate::program::{Chunk, Extent, Instr, Launch, Program, Ref};
 use std::collections::BTreeMap;
 
 /// Checks the instructions of all lists.
@@ -52,9 +51,7 @@ struct Use {
 
 impl Windows<'_> {
     fn one(&self, instr: &Instr, held: &mut Held) -> Result<(), String> {
-        if let Instr::Repeat(instr::Repeat { body, .. })
-        | Instr::Chunks(instr::Chunks { body, .. }) = instr
-        {
+        if let Some(body) = instr.body() {
             let mut inside = body.iter().map(|instr| self.one(instr, &mut Held::new()));
             return inside.try_for_each(|one| one);
         }
@@ -120,91 +117,63 @@ impl Windows<'_> {
 
     /// What an instruction reads, then what it writes.
     fn uses(&self, instr: &Instr) -> Vec<Use> {
-        let whole = |at: Ref, writes| Use {
-            at,
-            writes,
-            by_rows: true,
-            stride: self.program.buffer(at.buffer).columns,
-        };
-        match instr {
-            Instr::Launch(launch) => self.of_launch(launch),
-            Instr::MatMul(instr::MatMul {
-                product,
-                a,
-                b,
-                out,
-                finish,
-                ..
-            }) => {
-                let tn = *product == Product::Tn;
-                let matrix = |m: &Matrix, by_rows, writes| Use {
-                    at: m.at,
-                    writes,
-                    by_rows,
-                    stride: m.stride,
-                };
-                let mut uses = vec![matrix(a, true, false), matrix(b, tn, false)];
-                uses.push(matrix(out, !tn, true));
-                // What the product wrote, its end may read.
-                let end = finish.iter().flat_map(|launch| self.of_launch(launch));
-                uses.extend(end.filter(|one| one.writes || one.at != out.at));
-                uses
-            }
-            Instr::Move(instr::Move { from, to, .. }) => {
-                vec![whole(*from, false), whole(*to, true)]
-            }
-            Instr::Begin(transfer) | Instr::Finish(transfer) => self.uses(&transfer.what),
-            other => {
-                let (reads, writes) = other.accesses();
-                let read = reads.into_iter().map(|at| whole(at, false));
-                read.chain(writes.into_iter().map(|at| whole(at, true)))
-                    .collect()
-            }
+        let mut uses = Vec::new();
+        instr.operands(&mut |operand| {
+            let (by_rows, stride) = match operand.rows {
+                instr::Use::Matrix {
+                    by_rows, stride, ..
+                } => (by_rows, stride),
+                instr::Use::Input(launch, n) => {
+                    self.kernel_operand(launch, operand.at, |k| k.inputs.get(n))
+                }
+                instr::Use::Output(launch, n) => {
+                    self.kernel_operand(launch, operand.at, |k| k.outputs.get(n))
+                }
+                instr::Use::Ends(_) => (true, 1),
+                instr::Use::Rows(_) | instr::Use::Shared(_) | instr::Use::Slots => {
+                    (true, self.program.buffer(operand.at.buffer).columns)
+                }
+            };
+            uses.push(Use {
+                at: operand.at,
+                writes: operand.writes,
+                by_rows,
+                stride,
+            });
+        });
+        // What a product wrote, the kernel that finishes it may read.
+        if let Instr::MatMul(instr::MatMul { a, b, out, .. }) = instr.whole() {
+            let factors = [a.at, b.at];
+            uses.retain(|one| one.writes || one.at != out.at || factors.contains(&one.at));
         }
+        uses
     }
 
-    fn of_launch(&self, launch: &Launch) -> Vec<Use> {
-        let Some(kernel) = self.program.kernels.get(launch.kernel.0 as usize) else {
-            return Vec::new();
+    /// Whether row `n` of a kernel's operand belongs to row `n` of its launch, and the elements from a row to the next.
+    fn kernel_operand<'k>(
+        &'k self,
+        launch: &Launch,
+        at: Ref,
+        operand: impl Fn(&'k Kernel) -> Option<&'k Operand>,
+    ) -> (bool, u32) {
+        let kernel = self.program.kernels.get(launch.kernel.0 as usize);
+        let found = kernel.and_then(|kernel| Some((kernel, operand(kernel)?)));
+        let Some((kernel, operand)) = found else {
+            return (false, 0);
         };
-        let walk = Walk::of(&kernel.body);
-        let of_rows = |at: At| match walk {
-            Walk::EdgesByType => false,
-            Walk::Rows => at == At::Row,
-            Walk::Edges => at == At::Dst,
-            Walk::EdgesByDestination => matches!(at, At::Row | At::Dst),
-            Walk::EdgesBySource => matches!(at, At::Row | At::Src),
+        let buffer = self.program.buffers.get(at.buffer.0 as usize);
+        let of_edges = buffer.is_some_and(|b| matches!(b.extent, Extent::EdgeRun(..)));
+        let by_rows = match (Walk::of(&kernel.body), of_edges) {
+            (Walk::EdgesByType, _) => false,
+            (Walk::Rows, false) => operand.at == At::Row,
+            (Walk::Edges, false) => operand.at == At::Dst,
+            (Walk::EdgesByDestination, false) => matches!(operand.at, At::Row | At::Dst),
+            (Walk::EdgesBySource, false) => matches!(operand.at, At::Row | At::Src),
+            // Edges lie by destination.
+            (Walk::Rows | Walk::EdgesBySource, true) => false,
+            (Walk::Edges, true) => matches!(operand.at, At::Row | At::Edge),
+            (Walk::EdgesByDestination, true) => operand.at == At::Edge,
         };
-        // Edges lie by destination.
-        let of_edges = |at: At| match walk {
-            Walk::Rows | Walk::EdgesBySource | Walk::EdgesByType => false,
-            Walk::Edges => matches!(at, At::Row | At::Edge),
-            Walk::EdgesByDestination => at == At::Edge,
-        };
-        let by_rows = |buffer: Ref, at: At| {
-            let buffer = self.program.buffers.get(buffer.buffer.0 as usize);
-            match buffer.map(|buffer| buffer.extent) {
-                Some(Extent::EdgeRun(..)) => of_edges(at),
-                _ => of_rows(at),
-            }
-        };
-        let inputs = launch.inputs.iter().zip(&kernel.inputs);
-        let outputs = launch.outputs.iter().zip(&kernel.outputs);
-        let all = inputs
-            .map(|pair| (pair, false))
-            .chain(outputs.map(|pair| (pair, true)));
-        let one = |((at, operand), writes): ((&Ref, &crate::kernel::Operand), bool)| Use {
-            at: *at,
-            writes,
-            by_rows: by_rows(*at, operand.at),
-            stride: operand.stride,
-        };
-        let lists = launch.lists.iter().map(|at| Use {
-            at: *at,
-            writes: false,
-            by_rows: true,
-            stride: 1,
-        });
-        lists.chain(all.map(one)).collect()
+        (by_rows, operand.stride)
     }
 }

@@ -1,28 +1,23 @@
 //! What there is to count of an instruction before the sizes of a rank are known.
 
-use super::{TRANSCENDENTAL, Work, counted};
+use super::{TRANSCENDENTAL, Work, launched};
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Body, Kernel};
-use crate::program::instr;
 use crate::program::{Instr, Program, RankSizes};
 use crate::words::scalar::{Binary, Unary};
 
 /// An instruction, with what is to count of it whatever the sizes of the rank that runs it.
 #[derive(Clone, Debug)]
 pub struct Counts<'a> {
-    pub(super) program: &'a Program,
+    pub(in crate::program) program: &'a Program,
     pub(super) instr: &'a Instr,
-    pub(super) kernel: Option<Counted<'a>>,
+    pub(in crate::program) kernel: Option<Counted<'a>>,
 }
 
 impl<'a> Counts<'a> {
     /// Looks through the expressions of the kernel of an instruction, if it has one.
     pub fn of(program: &'a Program, instr: &'a Instr) -> Self {
-        let launch = match instr {
-            Instr::Launch(launch) => Some(launch),
-            Instr::MatMul(instr::MatMul { finish, .. }) => finish.as_ref(),
-            _ => None,
-        };
+        let launch = instr.launch();
         Self {
             program,
             instr,
@@ -37,13 +32,13 @@ impl<'a> Counts<'a> {
 
     /// The cost on a rank of the given sizes, as [`work`](super::work).
     pub fn work(&self, sizes: &RankSizes) -> Option<Work> {
-        counted(self, sizes)
+        self.instr.work(self, &launched(self.instr, sizes))
     }
 }
 
 /// A kernel with its loads and operations.
 #[derive(Clone, Debug)]
-pub(super) struct Counted<'a> {
+pub(in crate::program) struct Counted<'a> {
     pub kernel: &'a Kernel,
     /// The inputs that it loads.
     pub loads: Vec<u16>,

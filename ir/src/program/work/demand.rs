@@ -6,9 +6,8 @@
 
 mod vectors;
 
-use super::{Nest, element, launched, loads, stored};
+use super::{Nest, launched, loads, stored};
 use crate::kernel::{At, Body, End, Kernel, Operand, Over};
-use crate::program::instr;
 use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 use vectors::Vectors;
 
@@ -166,69 +165,7 @@ pub fn demand(
     };
     terms.counts[LAUNCH] = 1.0;
     let sizes = &launched(instr, sizes);
-    let group = match instr {
-        Instr::Launch(launch) => terms.launch(program, launch, sizes),
-        Instr::MatMul(instr::MatMul {
-            product,
-            a,
-            b,
-            out,
-            rows,
-            inner,
-            columns,
-            finish,
-            ..
-        }) => {
-            let (inner, columns) = (u64::from(*inner), u64::from(*columns));
-            if let Some(launch) = finish {
-                let vectors = Vectors::of(program.kernel(launch.kernel));
-                let rows = sizes.rows(launch.rows) as f64;
-                terms.counts[FINISH] += rows * vectors.vector;
-                terms.counts[SLOW] += rows * vectors.slow;
-                terms.counts[DRAW] += rows * vectors.draw;
-                terms.counts[EXP] += rows * vectors.exp;
-            }
-            let other = match product {
-                Product::Nn | Product::Nt => out.at,
-                Product::Tn => b.at,
-            };
-            let shape = (sizes.rows(*rows), inner, columns);
-            let bytes = [a.at, other].map(|at| element(program, at));
-            terms.product(*product, shape, bytes)
-        }
-        Instr::SparseMatMul(instr::SparseMatMul {
-            product,
-            values,
-            inner,
-            columns,
-            b,
-            out,
-        }) => {
-            let stored = stored(program, *values, sizes);
-            let bytes = [b, out].map(|matrix| element(program, matrix.at));
-            let shape = (u64::from(*inner), u64::from(*columns));
-            terms.sparse(*product, shape, stored, bytes)
-        }
-        Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
-            let (rows, nonzeros) = stored(program, *values, sizes);
-            terms.counts[ROW] = rows as f64;
-            terms.counts[DRAW] = nonzeros as f64;
-            terms.stream(12 * nonzeros);
-            "copy"
-        }
-        Instr::Densify(instr::Densify { values, out }) => {
-            let (rows, nonzeros) = stored(program, *values, sizes);
-            terms.counts[ROW] = rows as f64;
-            terms.counts[EDGE] = nonzeros as f64;
-            terms.stream(8 * nonzeros + bytes(program, *out, sizes));
-            "copy"
-        }
-        Instr::Loss(instr::Loss { classes, .. }) => terms.loss(sizes.inner, sizes.train, *classes),
-        Instr::Metrics(instr::Metrics { classes, .. }) => {
-            terms.loss(sizes.inner, sizes.inner, *classes)
-        }
-        _ => return None,
-    };
+    let group = instr.demand(&mut terms, program, sizes)?;
     Some(Demand {
         group,
         terms: terms.counts,
@@ -236,7 +173,7 @@ pub fn demand(
 }
 
 /// Counts, with the bytes of everything that the instruction touches.
-struct Terms {
+pub(in crate::program) struct Terms {
     counts: [f64; TERM_COUNT],
     reach: u64,
     held: RankSizes,
@@ -282,7 +219,7 @@ impl Terms {
     }
 
     /// `a` and the other one that is as long are streamed, each with the bytes of an element.
-    fn product(
+    pub(in crate::program) fn product(
         &mut self,
         product: Product,
         (rows, inner, columns): (u64, u64, u64),
@@ -321,8 +258,46 @@ impl Terms {
         }
     }
 
+    /// The kernel that finishes a product.
+    pub(in crate::program) fn finish(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        sizes: &RankSizes,
+    ) {
+        let vectors = Vectors::of(program.kernel(launch.kernel));
+        let rows = sizes.rows(launch.rows) as f64;
+        self.counts[FINISH] += rows * vectors.vector;
+        self.counts[SLOW] += rows * vectors.slow;
+        self.counts[DRAW] += rows * vectors.draw;
+        self.counts[EXP] += rows * vectors.exp;
+    }
+
+    /// Dropout of the non-zeros of so many rows.
+    pub(in crate::program) fn sparse_dropout(
+        &mut self,
+        (rows, nonzeros): (u64, u64),
+    ) -> &'static str {
+        self.counts[ROW] = rows as f64;
+        self.counts[DRAW] = nonzeros as f64;
+        self.stream(12 * nonzeros);
+        "copy"
+    }
+
+    /// Non-zeros of so many rows as a matrix of so many bytes.
+    pub(in crate::program) fn densify(
+        &mut self,
+        (rows, nonzeros): (u64, u64),
+        written: u64,
+    ) -> &'static str {
+        self.counts[ROW] = rows as f64;
+        self.counts[EDGE] = nonzeros as f64;
+        self.stream(8 * nonzeros + written);
+        "copy"
+    }
+
     /// Of `rows` vertices, of which `meant` count.
-    fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
+    pub(in crate::program) fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
         let classes = u64::from(classes);
         self.counts[ROW] = rows as f64;
         self.counts[EDGE] = meant as f64;
@@ -331,7 +306,7 @@ impl Terms {
         "loss"
     }
 
-    fn sparse(
+    pub(in crate::program) fn sparse(
         &mut self,
         product: Product,
         (inner, columns): (u64, u64),
@@ -356,7 +331,12 @@ impl Terms {
         }
     }
 
-    fn launch(&mut self, program: &Program, launch: &Launch, sizes: &RankSizes) -> &'static str {
+    pub(in crate::program) fn launch(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        sizes: &RankSizes,
+    ) -> &'static str {
         let kernel = program.kernel(launch.kernel);
         let nest = Nest::new(kernel, launch.rows, sizes);
         let vectors = Vectors::of(kernel);
@@ -451,15 +431,13 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     refs.sort_unstable_by_key(|at| (at.buffer, at.base));
     refs.dedup();
     let buffers: u64 = refs.iter().map(|at| bytes(program, *at, sizes)).sum();
-    let structure = match instr {
-        Instr::Launch(launch) => {
-            let set = program.kernel(launch.kernel).body.edge_set();
-            set.map_or(0, |set| 4 * sizes.rows(launch.rows.edges(set)))
-        }
-        Instr::SparseMatMul(instr::SparseMatMul { values, .. }) => {
-            4 * stored(program, *values, sizes).1
-        }
-        _ => 0,
+    let structure = if let Instr::SparseMatMul(product) = instr {
+        4 * stored(program, product.values, sizes).1
+    } else if let Instr::Launch(launch) = instr {
+        let set = program.kernel(launch.kernel).body.edge_set();
+        set.map_or(0, |set| 4 * sizes.rows(launch.rows.edges(set)))
+    } else {
+        0
     };
     buffers + structure
 }

@@ -1,30 +1,12 @@
 //! How scattered the rows of a message are.
 
-use crate::graph::op::Redistribute;
-use crate::program::instr;
 use crate::program::{Instr, Program};
 
 /// Pieces of rows that lie apart in the memory of a rank that sends so many bytes, where it picks or adds up each for
 /// itself: rows that other ranks read, and slices of the columns of rows. 0 where whole blocks are sent.
 pub fn strips(program: &Program, instr: &Instr, bytes: u64) -> u64 {
-    let each = match instr {
-        Instr::HaloExchange(instr::HaloExchange { buffer, .. })
-        | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
-            let buffer = program.buffer(buffer.buffer);
-            u64::from(buffer.row_words()) * 4
-        }
-        Instr::Redistribute(instr::Redistribute {
-            how: Redistribute::Split(_) | Redistribute::Join(_),
-            to,
-            heads,
-            width,
-            ..
-        }) => {
-            let row =
-                u64::from(*heads) * u64::from(*width) * program.buffer(to.buffer).storage.bytes();
-            row.div_ceil(u64::from(program.ranks.max(1)))
-        }
-        _ => return 0,
+    let Some(each) = instr.strip_bytes(program) else {
+        return 0;
     };
     bytes / each.max(1)
 }
@@ -32,8 +14,9 @@ pub fn strips(program: &Program, instr: &Instr, bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::Slice;
+    use crate::graph::op::{Redistribute, Slice};
     use crate::kernel::Axis;
+    use crate::program::instr;
     use crate::program::work::{Demand, TERM_COUNT, TERMS};
     use crate::program::{Buffer, BufferId, Extent, Matrix, Moved, Ref, Role};
     use crate::words::storage::Storage;

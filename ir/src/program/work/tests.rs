@@ -7,6 +7,7 @@ use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
 use crate::program::instr;
 use crate::program::{Buffer, BufferId, KernelId, Role};
+use crate::program::{Matrix, Product};
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::EdgeSet;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::kernel::Mask;
 use crate::program::instr;
+use crate::program::{Matrix, Product};
 use crate::words::scalar::Unary;
 
 /// Counts of the terms that are named, and of no others.

@@ -1,8 +1,8 @@
 //! Communications that others run in between.
 
 use super::Instr;
-use crate::graph::op::Redistribute;
-use crate::program::instr;
+use crate::program::Program;
+use crate::program::text::{Reader, TextError};
 use serde::{Deserialize, Serialize};
 
 /// A communication in two halves, [`Instr::Begin`] and [`Instr::Finish`]. Both stand in the same
@@ -22,19 +22,15 @@ impl Transfer {
     pub const WHOLE: u32 = 0;
 }
 
-impl Instr {
-    /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
-    /// rank and its host.
-    pub fn has_halves(&self) -> bool {
-        matches!(self, Self::Move(_)) || self.communicates()
+impl Transfer {
+    pub(super) fn print(&self, begins: bool, program: &Program) -> String {
+        let half = if begins { "begin" } else { "finish" };
+        format!("{half} {} {}", self.tag, self.what.print(program))
     }
 
-    /// Whether the instruction sends and receives, and is not one half of such a one.
-    pub fn communicates(&self) -> bool {
-        match self {
-            Self::HaloExchange(_) | Self::HaloReduce(_) | Self::AllReduce(_) => true,
-            Self::Redistribute(instr::Redistribute { how, .. }) => *how != Redistribute::Own,
-            _ => false,
-        }
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let tag = from.number()?;
+        let what = Box::new(from.deeper(Instr::parse)?);
+        Ok(Self { tag, what })
     }
 }
