@@ -7,7 +7,7 @@
 
 use gnnc::codegen::cache::Cache;
 use gnnc::device::library_folders;
-use gnnc::runtime::device::cuda::live::LiveOptions;
+use gnnc::runtime::device::cuda::LiveOptions;
 use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};
 use serde::Deserialize;
 use serde_json::{Value, json};

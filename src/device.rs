@@ -3,7 +3,7 @@
 use crate::Error;
 use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::libraries::{folders, python_packages, wheel_folders};
-use gnnc_runtime::device::cuda::live::{Live, LiveOptions};
+use gnnc_runtime::device::cuda::{Live, LiveOptions};
 use std::path::{Path, PathBuf};
 
 /// Variables that name an environment or a toolkit.

@@ -53,7 +53,7 @@ pub enum Error {
     Runtime(#[from] gnnc_runtime::RuntimeError),
     /// A GPU, or what it needs, is not here or refuses.
     #[error(transparent)]
-    Device(#[from] gnnc_runtime::device::cuda::driver::DriverError),
+    Device(#[from] gnnc_runtime::device::gpu::driver::DriverError),
     /// Something does not fit into the memory of this machine.
     #[error("{what} needs about {} of memory, and this machine has {} available; ask for less, or free memory", Bytes(*needed), Bytes(*available))]
     Memory {

@@ -11,8 +11,8 @@ use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::types::EdgeSet;
-use gnnc_runtime::device::cuda::driver::Driver;
-use gnnc_runtime::device::cuda::single::{Arrays, Loaded, SingleError};
+use gnnc_runtime::device::gpu::driver::Driver;
+use gnnc_runtime::device::gpu::single::{Arrays, Loaded, SingleError};
 use serde::{Deserialize, Serialize};
 
 /// Rows (or edges) whose results are computed again in double precision.

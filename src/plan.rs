@@ -293,7 +293,7 @@ impl<'a> Planner<'a> {
         };
         if spec.offload {
             let device = self.options.cluster.device.memory;
-            programs = search::rest(&programs, &parts, device).map_err(|short| {
+            programs = search::offload_to_fit(&programs, &parts, device).map_err(|short| {
                 Error::Input(format!(
                     "with all that can rest in the host's memory, {} are still lacking",
                     Bytes(short.bytes)

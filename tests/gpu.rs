@@ -25,7 +25,7 @@ mod programs;
 
 use gnnc::Device;
 use gnnc::device::library_folders;
-use gnnc::runtime::device::cuda::live::LiveOptions;
+use gnnc::runtime::device::cuda::LiveOptions;
 use open::{Open, open};
 
 /// The GPU of number 0, or nothing with the reason said.

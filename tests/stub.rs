@@ -31,7 +31,7 @@ mod stub_commands;
 mod stub_kernels;
 
 use gnnc::Device;
-use gnnc::runtime::device::cuda::live::LiveOptions;
+use gnnc::runtime::device::cuda::LiveOptions;
 use open::{Open, open};
 
 fn live(test: &str) -> Option<Open> {

@@ -11,7 +11,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const MOST_LINES: usize = 500;
 /// Folders of crates; `""` is the root package.
 const CRATES: &[&str] = &[
-    "", "files", "ir", "graph", "planner", "codegen", "runtime", "fuzz",
+    "", "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "fuzz",
 ];
 /// Names of folders that hold what tools make.
 const SKIPPED: &[&str] = &[
@@ -179,8 +179,8 @@ fn every_example_is_mentioned_in_a_page() {
 #[test]
 fn files_that_pages_name_are_there() {
     let folders = [
-        "ir", "graph", "planner", "codegen", "runtime", "src", "tests", "docs", "examples", "fuzz",
-        "benches", "scripts",
+        "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "src", "tests", "docs",
+        "examples", "fuzz", "benches", "scripts",
     ];
     let pages = texts().filter(|(name, _)| name.ends_with(".md"));
     check(pages.flat_map(|(name, text)| {

@@ -23,8 +23,6 @@ mod hoist;
 pub struct RewriteOptions {
     /// Rules that are not used.
     pub without: Vec<String>,
-    /// Rules that are used though they are off by default, such as `partial`.
-    pub with: Vec<String>,
     /// Most iterations of a saturation.
     pub iterations: u32,
     /// Most e-nodes of a saturation.
@@ -41,7 +39,6 @@ impl Default for RewriteOptions {
     fn default() -> Self {
         Self {
             without: Vec::new(),
-            with: Vec::new(),
             iterations: 12,
             nodes: 2000,
             region: 48,
@@ -204,13 +201,10 @@ pub fn rewrite_with_args(
 
 fn chosen_rules(options: &RewriteOptions) -> Result<Vec<&'static Rule>, FormError> {
     let unknown = |name: &&String| rules::find(name).is_none();
-    if let Some(name) = options.with.iter().chain(&options.without).find(unknown) {
+    if let Some(name) = options.without.iter().find(unknown) {
         return Err(FormError::UnknownRule(name.clone()));
     }
-    let named = |names: &[String], rule: &Rule| names.iter().any(|name| name == rule.name);
-    let used = |rule: &&Rule| {
-        (rule.default || named(&options.with, rule)) && !named(&options.without, rule)
-    };
+    let used = |rule: &&Rule| !options.without.iter().any(|name| name == rule.name);
     Ok(rules::table().filter(used).collect())
 }
 

@@ -6,12 +6,12 @@ mod layers;
 mod leaner;
 mod mixture;
 mod none;
+mod offload;
 mod order;
 mod reason;
-mod rest;
 
 pub use candidates::{Pin, PlacementSpec};
-pub use rest::rest;
+pub use offload::offload_to_fit;
 
 use crate::layout::{Layouts, Pure};
 use crate::lower::LowerError;
@@ -321,7 +321,7 @@ impl Ready {
             }
         }
         Ok(Priced {
-            host: rest::use_of_host(&self.programs, request, &self.parts),
+            host: offload::use_of_host(&self.programs, request, &self.parts),
             helpless,
             estimate,
             copies: self

@@ -70,7 +70,7 @@ pub enum RuntimeError {
     },
     /// A GPU refused something before the first epoch.
     #[error(transparent)]
-    Device(#[from] crate::device::cuda::driver::DriverError),
+    Device(#[from] crate::device::gpu::driver::DriverError),
     /// The run was asked to stop, and the epoch at hand was given up. What checkpoints hold is as it was
     /// before the epoch; nothing else can be run.
     #[error("the run was asked to stop")]

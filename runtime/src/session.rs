@@ -8,8 +8,8 @@ mod options;
 pub use options::RunOptions;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
-use crate::device::cuda::OnDevice;
-use crate::device::cuda::driver::Driver;
+use crate::device::gpu::OnDevice;
+use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
 use crate::rank_set::{RankSet, Workers};
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};

@@ -8,7 +8,7 @@ use gnnc::Error;
 use gnnc::graph::LoadOptions;
 use gnnc::graph::read::load;
 use gnnc::kernels::{Request, copy_bandwidth, measure};
-use gnnc::runtime::device::cuda::driver::Driver;
+use gnnc::runtime::device::gpu::driver::Driver;
 use serde_json::json;
 use std::io::{self, BufRead};
 use std::path::PathBuf;

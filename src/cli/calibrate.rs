@@ -8,7 +8,7 @@ use super::text::{Table, facts, percent};
 use super::turns::Turns;
 use clap::Args;
 use gnnc::ir::words::units::{Bytes, Seconds};
-use gnnc::runtime::device::cuda::live::gpu;
+use gnnc::runtime::device::cuda::gpu;
 use gnnc::{CalibrateOptions, Calibrated, Device, Error};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;

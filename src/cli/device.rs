@@ -4,7 +4,7 @@ use super::numbers::{WORKERS, within};
 use super::output::{Failure, input};
 use clap::Args;
 use gnnc::device::{Device, library_folders};
-use gnnc::runtime::device::cuda::live::{LiveOptions, Processes};
+use gnnc::runtime::device::cuda::{LiveOptions, Processes};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use super::text::facts;
 use clap::Args;
 use gnnc::codegen::cuda::libraries::Part;
 use gnnc::ir::words::units::Bytes;
-use gnnc::runtime::device::cuda::live::{Gpu, gpus};
+use gnnc::runtime::device::cuda::{Gpu, gpus};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

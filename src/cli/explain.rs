@@ -155,16 +155,16 @@ impl Explain {
         let mut table = Table::new(4, 4);
         for (i, step) in explanation.steps.iter().enumerate() {
             let direction = if step.forward { "->" } else { "<-" };
-            let says = rules::find(&step.rule).map_or("", |rule| rule.says);
+            let equation = rules::find(&step.rule).map_or("", |rule| rule.equation);
             let number = (i + 1).to_string();
             if self.steps {
                 text.push_str(&format!(
-                    "    {number}  {direction} {}  {says}\n",
+                    "    {number}  {direction} {}  {equation}\n",
                     step.rule
                 ));
                 text.push_str(&indented(&indented(&step.graph.to_string())));
             } else {
-                table.row([&number, direction, &step.rule, says]);
+                table.row([&number, direction, &step.rule, equation]);
             }
         }
         text.push_str(&table.lines());

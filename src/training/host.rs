@@ -8,9 +8,9 @@ use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::parts;
 use gnnc_planner::placement::Place;
-use gnnc_planner::search::rest;
-use gnnc_runtime::device::cuda::driver::Driver;
-use gnnc_runtime::device::cuda::live::Live;
+use gnnc_planner::search::offload_to_fit;
+use gnnc_runtime::device::cuda::Live;
+use gnnc_runtime::device::gpu::driver::Driver;
 
 /// The share of what a GPU has free that is planned with: code, lists of long rows and partial sums of kernels
 /// take memory too.
@@ -66,7 +66,7 @@ pub(super) fn resting(
         return Ok(programs);
     };
     let parts = parts.of(first);
-    rest(&programs, &parts, Bytes(bytes)).map_err(|short| {
+    offload_to_fit(&programs, &parts, Bytes(bytes)).map_err(|short| {
         Error::Input(format!(
             "a worker does not fit into {} of memory of its device: with all that can rest on the host, {} are \
              still lacking; use more workers, a smaller model, or a larger --device-memory",

@@ -10,11 +10,20 @@ const MOST_COLUMNS: usize = 150;
 
 /// Names and texts of the pages.
 fn pages() -> Vec<(String, String)> {
-    let mut paths = vec!["README.md".to_owned(), "ARCHITECTURE.md".to_owned()];
-    let docs = fs::read_dir(Path::new(ROOT).join("docs")).unwrap();
-    paths
-        .extend(docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_string_lossy())));
+    let of_root = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ];
+    let mut paths: Vec<String> = of_root.map(str::to_owned).to_vec();
     paths.push("fuzz/README.md".to_owned());
+    for folder in ["docs", "docs/design"] {
+        let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let pages = names.filter(|name| name.ends_with(".md"));
+        paths.extend(pages.map(|name| format!("{folder}/{name}")));
+    }
     let text = |path: String| {
         let text = fs::read_to_string(Path::new(ROOT).join(&path)).unwrap();
         (path, text)
@@ -82,6 +91,39 @@ fn the_first_page_prints_what_a_plan_prints() {
         run.stdout.trim_end(),
         "README.md is not what `{command}` prints"
     );
+}
+
+/// Listings may leave out lines, where `...` stands.
+#[test]
+fn listings_of_pages_are_what_is_printed() {
+    let mut seen = 0;
+    for (name, page) in pages() {
+        let mut rest = page.as_str();
+        while let Some((before, after)) = rest.split_once("` prints\n\n") {
+            rest = after;
+            let command = before.rsplit('`').next().unwrap_or_default();
+            if !command.starts_with("gnnc emit program ") {
+                continue;
+            }
+            seen += 1;
+            let run = gnnc(command.split_whitespace().skip(1));
+            assert_eq!(run.code, Some(0), "{name}: `{command}`: {}", run.stderr);
+            let mut printed = run.stdout.lines().map(str::trim);
+            let block = after
+                .lines()
+                .take_while(|line| line.is_empty() || line.starts_with("    "));
+            for shown in block
+                .map(str::trim)
+                .filter(|line| !matches!(*line, "" | "..."))
+            {
+                assert!(
+                    printed.any(|line| line == shown),
+                    "{name}: `{command}` does not print `{shown}` (any more, or not in this order)"
+                );
+            }
+        }
+    }
+    assert!(seen > 5, "found {seen} listings only");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Program;
-use gnnc::runtime::device::cuda::driver::Driver;
+use gnnc::runtime::device::gpu::driver::Driver;
 use gnnc::runtime::{RunOptions, Session};
 use gnnc::{TrainOptions, place};
 use std::sync::{Arc, Mutex};

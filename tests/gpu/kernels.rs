@@ -6,8 +6,8 @@ use crate::support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, r
 use crate::support::{Case, Part, Random};
 use gnnc::codegen::cuda::schedule::HUB_EDGES;
 use gnnc::ir::kernel::Kernel;
-use gnnc::runtime::device::cuda::driver::Driver;
-use gnnc::runtime::device::cuda::single::{Arrays, Loaded};
+use gnnc::runtime::device::gpu::driver::Driver;
+use gnnc::runtime::device::gpu::single::{Arrays, Loaded};
 
 type Named = (String, Kernel);
 

@@ -1,8 +1,8 @@
 //! Copies, streams, events, captured work, and what is refused.
 
 use crate::live;
-use gnnc::runtime::device::cuda::driver::{Address, Driver, DriverError, Event, Launch, Stream};
-use gnnc::runtime::device::cuda::live::{Live, LiveOptions};
+use gnnc::runtime::device::cuda::{Live, LiveOptions};
+use gnnc::runtime::device::gpu::driver::{Address, Driver, DriverError, Event, Launch, Stream};
 
 /// More than the slots that copies go through.
 const MANY: usize = (17 << 20) + 12_345;

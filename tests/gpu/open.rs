@@ -1,8 +1,8 @@
 //! The device of a test, which it has for itself.
 
 use gnnc::codegen::cache::Cache;
-use gnnc::runtime::device::cuda::driver::DriverError;
-use gnnc::runtime::device::cuda::live::{Live, LiveOptions};
+use gnnc::runtime::device::cuda::{Live, LiveOptions};
+use gnnc::runtime::device::gpu::driver::DriverError;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};

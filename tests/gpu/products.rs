@@ -3,7 +3,7 @@
 use crate::live;
 use crate::support::Random;
 use gnnc::ir::words::storage::Storage;
-use gnnc::runtime::device::cuda::driver::{Address, Driver, Matrix, Product, ProductEnd};
+use gnnc::runtime::device::gpu::driver::{Address, Driver, Matrix, Product, ProductEnd};
 
 /// Storage of factors and of the result.
 const KINDS: [(Storage, Storage); 5] = [

@@ -1,6 +1,6 @@
 //! Reductions over edges: what can be pulled out of them.
 
-use super::{Class, Found, Rule, View, add, apply, gather_sum, mul, take};
+use super::{Found, Rule, View, add, apply, gather_sum, mul, take};
 use egg::Id;
 use gnnc_ir::graph::op::Input;
 use gnnc_ir::kernel::{End, Reduce};
@@ -8,28 +8,28 @@ use gnnc_ir::{Binary, Op, Unary};
 
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[
-    Rule { name: "gather-dst-factor", class: Class::Exact, default: true,
-        says: "gather_sum(m * take(s)) = gather_sum(m) * s",
+    Rule { name: "gather-dst-factor",
+        equation: "gather_sum(m * take(s)) = gather_sum(m) * s",
         condition: "gathered and taken at the same end of the same edges; s is finite",
         source: "normalisation factoring: the factor is the same for all edges of a sum",
         search: gather_dst_factor },
-    Rule { name: "gather-const-factor", class: Class::Exact, default: true,
-        says: "gather_sum(m * c) = gather_sum(m) * c",
+    Rule { name: "gather-const-factor",
+        equation: "gather_sum(m * c) = gather_sum(m) * c",
         condition: "c is one row and finite",
         source: "distributivity",
         search: gather_const_factor },
-    Rule { name: "gather-add", class: Class::Exact, default: true,
-        says: "gather_sum(a + b) = gather_sum(a) + gather_sum(b), both ways",
+    Rule { name: "gather-add",
+        equation: "gather_sum(a + b) = gather_sum(a) + gather_sum(b), both ways",
         condition: "a and b have one type",
         source: "commutativity of sums",
         search: gather_add },
-    Rule { name: "gather-own", class: Class::Exact, default: true,
-        says: "gather_sum(take(s)) = degree * s",
+    Rule { name: "gather-own",
+        equation: "gather_sum(take(s)) = degree * s",
         condition: "gathered and taken at the same end of the same edges; s is finite",
         source: "a sum of equal terms",
         search: gather_own },
-    Rule { name: "mean-as-sum", class: Class::Exact, default: true,
-        says: "gather_mean(m) = recip(in_degree) * gather_sum(m)",
+    Rule { name: "mean-as-sum",
+        equation: "gather_mean(m) = recip(in_degree) * gather_sum(m)",
         condition: "always: recip(0) = 0",
         source: "definition of the mean",
         search: mean_as_sum },

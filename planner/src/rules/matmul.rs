@@ -1,8 +1,7 @@
 //! Matrix products: reassociation and distribution.
 
 use super::{
-    Class, Found, Pair, Rule, Term, View, add, apply, both, gather_sum, matmul, slice_cols,
-    slice_rows, sum, take,
+    Found, Pair, Rule, Term, View, add, apply, both, gather_sum, matmul, slice_rows, sum, take,
 };
 use egg::Id;
 use gnnc_ir::kernel::Reduce;
@@ -10,51 +9,46 @@ use gnnc_ir::{Binary, Op, Rows};
 
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[
-    Rule { name: "matmul-gather", class: Class::Exact, default: true,
-        says: "gather_sum(take(h)) W = gather_sum(take(h W)), both ways",
+    Rule { name: "matmul-gather",
+        equation: "gather_sum(take(h)) W = gather_sum(take(h W)), both ways",
         condition: "the reduction is a sum and nothing lies between",
         source: "(A H) W = A (H W), associativity; GCN implementations choose by width",
         search: matmul_gather },
-    Rule { name: "matmul-take", class: Class::Exact, default: true,
-        says: "take(h) W = take(h W)",
+    Rule { name: "matmul-take",
+        equation: "take(h) W = take(h W)",
         condition: "always",
         source: "a product by rows commutes with copying rows",
         search: matmul_take },
-    Rule { name: "matmul-rowscale", class: Class::Exact, default: true,
-        says: "(s * h) W = s * (h W) and (h / s) W = (h W) / s, both ways",
+    Rule { name: "matmul-rowscale",
+        equation: "(s * h) W = s * (h W) and (h / s) W = (h W) / s, both ways",
         condition: "s has one column",
         source: "(D H) W = D (H W) for a diagonal D",
         search: matmul_rowscale },
-    Rule { name: "matmul-concat", class: Class::Exact, default: true,
-        says: "concat(a, b, ..) W = a W[a's rows] + b W[b's rows] + ..",
+    Rule { name: "matmul-concat",
+        equation: "concat(a, b, ..) W = a W[a's rows] + b W[b's rows] + ..",
         condition: "one head",
         source: "block matrix product; GraphSAGE's [h, mean] W",
         search: matmul_concat },
-    Rule { name: "matmul-assoc", class: Class::Exact, default: true,
-        says: "(x A) B = x (A B), both ways",
+    Rule { name: "matmul-assoc",
+        equation: "(x A) B = x (A B), both ways",
         condition: "A has fixed rows",
         source: "associativity",
         search: matmul_assoc },
-    Rule { name: "matmul-add", class: Class::Exact, default: true,
-        says: "(a + b) W = a W + b W, both ways",
+    Rule { name: "matmul-add",
+        equation: "(a + b) W = a W + b W, both ways",
         condition: "a and b have one type",
         source: "distributivity",
         search: matmul_add },
-    Rule { name: "matmul-reshape", class: Class::Exact, default: true,
-        says: "reshape(h) W = h W",
+    Rule { name: "matmul-reshape",
+        equation: "reshape(h) W = h W",
         condition: "always: heads count as columns",
         source: "definition of the product",
         search: matmul_reshape },
-    Rule { name: "matmul-gather-weighted", class: Class::Exact, default: true,
-        says: "gather_sum(w * take(h)) W = gather_sum(w * take(h W)), both ways",
+    Rule { name: "matmul-gather-weighted",
+        equation: "gather_sum(w * take(h)) W = gather_sum(w * take(h W)), both ways",
         condition: "w has one column for each edge, or is one number",
         source: "(A H) W = A (H W) with edge weights in A",
         search: matmul_gather_weighted },
-    Rule { name: "partial", class: Class::Exact, default: false,
-        says: "h W = h[:, ..k] W[..k] + h[:, k..] W[k..]",
-        condition: "one head, and neither is a slice already; pays only for placements",
-        source: "partial activations of P3 (Gandhi and Iyer, OSDI 2021)",
-        search: partial },
 ];
 
 fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
@@ -279,26 +273,4 @@ fn matmul_reshape(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
             );
         }
     }
-}
-
-fn partial(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    let (Op::MatMul, [h, w]) = (op, kids) else {
-        return;
-    };
-    let ty = view.ty(*h);
-    let sliced = view
-        .nodes(*h)
-        .any(|(op, _)| matches!(op, Op::SliceCols { .. }))
-        || view
-            .nodes(*w)
-            .any(|(op, _)| matches!(op, Op::SliceRows { .. }));
-    if ty.heads != 1 || ty.width < 2 || sliced {
-        return;
-    }
-    let half = ty.width / 2;
-    let part = |start, len| matmul(slice_cols(start, len, h), slice_rows(start, len, w));
-    found.push(
-        matmul(h, w),
-        add(part(0, half), part(half, ty.width - half)),
-    );
 }

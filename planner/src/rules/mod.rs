@@ -19,23 +19,12 @@ use egg::{Id, Language};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Op, Rows, Type};
 
-/// How the two sides of a rule relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Equal up to re-association of floating-point sums and products.
-    Exact,
-}
-
 /// A rewrite rule.
 pub struct Rule {
     /// Stable name.
     pub name: &'static str,
-    /// How the two sides relate.
-    pub class: Class,
-    /// Whether it runs unless asked for by name.
-    pub default: bool,
-    /// The equation.
-    pub says: &'static str,
+    /// The equation; it holds up to re-association of floating-point sums and products.
+    pub equation: &'static str,
     /// When it holds, beyond fitting types.
     pub condition: &'static str,
     /// Where it comes from.

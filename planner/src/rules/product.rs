@@ -1,6 +1,6 @@
 //! Products, quotients and roots: bringing factors to where they can be pulled out.
 
-use super::{Class, Found, Rule, Term, View, apply, binary, both, mul, take};
+use super::{Found, Rule, Term, View, apply, binary, both, mul, take};
 use crate::facts::Sign;
 use egg::Id;
 use gnnc_ir::graph::op::Input;
@@ -9,33 +9,33 @@ use gnnc_ir::{Binary, EdgeSet, Op, Unary};
 
 #[rustfmt::skip]
 pub(super) const RULES: &[Rule] = &[
-    Rule { name: "mul-regroup", class: Class::Exact, default: true,
-        says: "x * (y * z) = (x * y) * z",
+    Rule { name: "mul-regroup",
+        equation: "x * (y * z) = (x * y) * z",
         condition: "messages of which x and y take rows at one end, or z is taken at the destination or one row and x, y are not",
         source: "associativity, directed so that factors of a sum come last",
         search: mul_regroup },
-    Rule { name: "scale-merge", class: Class::Exact, default: true,
-        says: "a * (b * x) = (a * b) * x",
+    Rule { name: "scale-merge",
+        equation: "a * (b * x) = (a * b) * x",
         condition: "a and b have one column, x has more",
         source: "associativity: row scalings are combined before they touch the wide tensor",
         search: scale_merge },
-    Rule { name: "sqrt-split", class: Class::Exact, default: true,
-        says: "f(a * b) = f(a) * f(b) for f = sqrt, rsqrt, recip",
+    Rule { name: "sqrt-split",
+        equation: "f(a * b) = f(a) * f(b) for f = sqrt, rsqrt, recip",
         condition: "a and b are at least 0 (any sign for recip)",
         source: "1/sqrt(d_u d_v) = 1/sqrt(d_u) 1/sqrt(d_v), Kipf and Welling 2017",
         search: sqrt_split },
-    Rule { name: "div-sqrt", class: Class::Exact, default: true,
-        says: "a / sqrt(b) = a * rsqrt(b)",
+    Rule { name: "div-sqrt",
+        equation: "a / sqrt(b) = a * rsqrt(b)",
         condition: "always",
         source: "definition of rsqrt",
         search: div_sqrt },
-    Rule { name: "div-as-mul", class: Class::Exact, default: true,
-        says: "a / b = a * recip(b)",
+    Rule { name: "div-as-mul",
+        equation: "a / b = a * recip(b)",
         condition: "b is positive: recip(0) is 0",
         source: "definition of recip",
         search: div_as_mul },
-    Rule { name: "degree-guard", class: Class::Exact, default: true,
-        says: "take_src(out_degree) = take_src(max(out_degree, 1)), and for dst and in_degree",
+    Rule { name: "degree-guard",
+        equation: "take_src(out_degree) = take_src(max(out_degree, 1)), and for dst and in_degree",
         condition: "degree and edges are of one plain edge set: whoever has an edge has a degree",
         source: "makes a degree without self loops positive",
         search: degree_guard },

@@ -2,3 +2,4 @@
 
 pub(crate) mod cpu;
 pub mod cuda;
+pub mod gpu;

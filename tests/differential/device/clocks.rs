@@ -1,6 +1,6 @@
 //! What happens before what on streams, and what each word of memory was used for last.
 
-use gnnc::runtime::device::cuda::driver::{Event, Stream};
+use gnnc::runtime::device::gpu::driver::{Event, Stream};
 use std::collections::BTreeMap;
 
 /// Streams, at most.

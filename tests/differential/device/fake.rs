@@ -6,7 +6,7 @@ mod work;
 
 use super::clocks::{Clocks, Ordering, Word, joined};
 use super::host::Host;
-use gnnc::runtime::device::cuda::driver::{
+use gnnc::runtime::device::gpu::driver::{
     Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,
     Stream, Touched,
 };

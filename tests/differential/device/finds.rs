@@ -1,7 +1,7 @@
 //! What the device that computes on the processor finds wrong.
 
 use super::fake::{Fake, Seen};
-use gnnc::runtime::device::cuda::driver::{Address, Driver, Launch, Message, Stream, Touched};
+use gnnc::runtime::device::gpu::driver::{Address, Driver, Launch, Message, Stream, Touched};
 use std::sync::{Arc, Mutex};
 
 const BYTES: u64 = 64;
@@ -19,7 +19,7 @@ fn device() -> (Fake, [Stream; 2], [Address; 2]) {
     (device, streams, memory)
 }
 
-fn says<T>(result: Result<T, gnnc::runtime::device::cuda::driver::DriverError>, part: &str) {
+fn says<T>(result: Result<T, gnnc::runtime::device::gpu::driver::DriverError>, part: &str) {
     let message = result.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(message.contains(part), "`{message}`, expected `{part}`");
 }

@@ -2,7 +2,7 @@
 
 use super::{Fake, Work};
 use gnnc::ir::words::storage::Storage;
-use gnnc::runtime::device::cuda::driver::{
+use gnnc::runtime::device::gpu::driver::{
     Address, Function, HostAddress, Matrix, Product, Stream, Touched,
 };
 use std::fmt::Write;

@@ -1,287 +1,492 @@
-//! GPUs: all ranks that run on one, driven by one thread.
+//! A GPU of NVIDIA's, by the driver's own interface, cuBLAS and NCCL.
 //!
-//! A rank has its buffers in one block of the device's memory, a stream for kernels and one for messages. What a
-//! rank sends is packed on its stream of messages, after an event, into memory of the message's own; whoever
-//! takes it waits for another event and unpacks it on its stream of kernels. The thread puts a rank's
-//! instructions on its streams until one needs a message that nobody has sent yet; then another rank has its
-//! turn. So every event is recorded before something waits for it, and the order of additions is that of the
-//! ranks, whatever is faster.
+//! Everything lies in the primary context of one device, which calls may come to from any one
+//! thread. Every answer of a library is looked at; what fails becomes a [`DriverError`] with the
+//! function's name and the library's words. What was made is given back when the driver is dropped.
 
-mod code;
-mod comm_step;
-mod communicate;
-mod compute;
-mod device_rank;
-pub mod driver;
-mod ends;
-mod gpu;
-mod launch;
-pub mod live;
-mod mail;
-mod merged;
-mod moves;
-mod run;
-pub mod single;
-mod skip;
-mod step_contexts;
-mod touched;
+mod calls;
+mod epilogue;
+mod gpus;
+mod guards;
+mod nccl;
+mod pinned;
+mod products;
+mod rendezvous;
+mod staging;
 
-use crate::programs::Programs;
-use crate::rank::Rank;
-use crate::rank_set::{AtRest, RankSet};
-use crate::session::RunOptions;
-use crate::start;
-use crate::step_context::StepContext;
-use crate::{Failure, RuntimeError};
-use code::Code;
-use device_rank::DeviceRank;
-use driver::{Driver, DriverError};
-use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::program::BufferId;
-use gnnc_ir::program::instr;
-use gnnc_ir::program::trace::Phase;
-use gpu::Gpu;
-use mail::Mail;
-use run::Device;
-use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-use step_contexts::Moments;
+pub use gpus::{Gpu, gpu, gpus};
+pub use rendezvous::{Fact, Processes};
 
-/// The ranks of one device.
-pub(crate) struct OnDevice(Mutex<Device>);
+use super::gpu::driver::{
+    Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,
+    Stream,
+};
+use calls::{check, compiling, missing, unknown};
+use cudarc::driver::result::{self, event, graph, module, stream};
+use cudarc::driver::sys::{
+    self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
+    CUgraphInstantiate_flags, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+};
+use gnnc_codegen::cache::Cache;
+use gnnc_codegen::cuda::cubin::Cubins;
+use gnnc_codegen::cuda::libraries::Part;
+use gnnc_codegen::cuda::nvrtc::Nvrtc;
+use gpus::Context;
+use guards::finish;
+use nccl::Communicator;
+use pinned::Pinned;
+use products::Products;
+use staging::Staging;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_void};
+use std::path::PathBuf;
 
-/// One of them between runs.
-struct Resting<'a> {
-    gpu: &'a mut Gpu,
-    device_rank: &'a mut DeviceRank,
-    failed: &'a mut Option<Failure>,
-    /// Bytes of messages, its share of them.
-    message_bytes: u64,
+/// Which GPU, and where its libraries are.
+#[derive(Clone, Debug, Default)]
+pub struct LiveOptions {
+    /// The GPU's number.
+    pub gpu: u32,
+    /// Folders in which libraries are looked for, before those of the system; see
+    /// [`gnnc_codegen::cuda::libraries::folders`].
+    pub folders: Vec<PathBuf>,
+    /// Where machine code is kept; `None` keeps none.
+    pub cache: Option<Cache>,
+    /// The processes that this one trains with, if there are any.
+    pub processes: Option<Processes>,
 }
 
-impl OnDevice {
-    /// Loads the kernels and gives the ranks `here` memory on the device.
+/// A stream with what computes products on it.
+#[derive(Debug)]
+struct Queue {
+    stream: CUstream,
+    products: Option<Products>,
+}
+
+/// An event, and the capture in which it was recorded last.
+#[derive(Debug)]
+struct Mark {
+    event: CUevent,
+    capture: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    function: CUfunction,
+    arguments: usize,
+}
+
+/// A GPU. Fields are dropped in order: the context last.
+pub struct Live {
+    communicator: Option<Communicator>,
+    queues: Vec<Queue>,
+    marks: Vec<Mark>,
+    modules: Vec<CUmodule>,
+    entries: Vec<Entry>,
+    graphs: Vec<CUgraphExec>,
+    /// Number of the capture under way; those that are over have smaller ones.
+    capturing: Option<u32>,
+    /// The stream that it began on.
+    captured_on: CUstream,
+    captures: u32,
+    /// Bytes of what was allocated, by address.
+    memory: BTreeMap<u64, u64>,
+    pinned: Pinned,
+    staging: Staging,
+    cubins: Cubins,
+    context: Context,
+}
+
+// SAFETY: the pointers are handles of the driver, which any thread may use while the context is its
+// current one; every call makes it so first. No handle is used by two threads at once, as the driver
+// is borrowed mutably.
+unsafe impl Send for Live {}
+
+impl Live {
+    /// Opens a GPU and loads what is needed to work on it.
     ///
     /// # Errors
-    /// What [`crate::Session::on_device`] says.
-    pub(crate) fn new(
-        programs: &Programs,
-        data: &GraphData,
-        partition: &Partition,
-        options: &RunOptions,
-        mut driver: Box<dyn Driver>,
-        here: Range<u32>,
-    ) -> Result<Self, RuntimeError> {
-        let count = programs.ranks(partition);
-        within(&here, count)?;
-        for program in programs.all().iter().filter(|_| here.len() < count) {
-            refuse_distances(program)?;
-            refuse_rings(program)?;
+    /// [`DriverError::Missing`] for libraries and GPUs that are not there.
+    pub fn open(options: &LiveOptions) -> Result<Self, DriverError> {
+        let context = Context::new(options.gpu, &options.folders)?;
+        let nvrtc = Nvrtc::load(&options.folders).map_err(compiling)?;
+        for part in [Part::Cublas, Part::CublasLt] {
+            part.load(&options.folders).map_err(missing)?;
         }
-        let places = here.start as usize..here.end as usize;
-        let ranks = start::ranks(programs, data, partition, options.trace, (places, count))?;
-        let code = Code::load(programs, &mut *driver)?;
-        let mut gpu = Gpu::new(driver, code)?;
-        let needed = ranks
-            .iter()
-            .map(|beginning| beginning.rank.layout.total_bytes);
-        let needed = needed.fold(0u64, u64::saturating_add);
-        let free = match options.memory_limit {
-            Some(limit) => limit,
-            None => gpu.driver.free_bytes()?,
-        };
-        if needed > free {
-            let bytes = needed;
-            return Err(DriverError::Memory { bytes, free }.into());
-        }
-        let mut step_contexts = Moments::default();
-        let mut device_ranks = Vec::with_capacity(ranks.len());
-        for beginning in ranks {
-            let program = programs.index(beginning.rank.number as usize, count);
-            let from = (data, options.seed, options.hub_edges);
-            device_ranks.push(DeviceRank::new(
-                &mut gpu,
-                beginning,
-                program,
-                from,
-                &mut step_contexts,
-            )?);
-        }
-        step_contexts.allocate(&mut *gpu.driver)?;
-        let fork = gpu.driver.event(false)?;
-        let mut joins = Vec::new();
-        for _ in run::streams(&device_ranks) {
-            joins.push(gpu.driver.event(false)?);
-        }
-        gpu.driver.synchronize(gpu.main)?;
-        Ok(Self(Mutex::new(Device {
-            gpu,
-            device_ranks,
-            step_contexts,
-            mail: Mail::new(here),
-            fork,
-            joins,
-            began: Instant::now(),
-            timed: Vec::new(),
-            lists: Default::default(),
-            failed: None,
-        })))
+        Ok(Self {
+            communicator: None,
+            queues: Vec::new(),
+            marks: Vec::new(),
+            modules: Vec::new(),
+            entries: Vec::new(),
+            graphs: Vec::new(),
+            capturing: None,
+            captured_on: std::ptr::null_mut(),
+            captures: 0,
+            memory: BTreeMap::new(),
+            pinned: Pinned::default(),
+            staging: Staging::default(),
+            cubins: Cubins::new(nvrtc, options.cache.clone()),
+            context,
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Device> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The GPU.
+    pub fn gpu(&self) -> &Gpu {
+        &self.context.gpu
+    }
+
+    /// Bytes that are allocated.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.memory.values().sum()
+    }
+
+    /// Translation units that were compiled, and that were found on the disk.
+    pub fn compiled(&self) -> [u64; 2] {
+        [self.cubins.compiled(), self.cubins.found()]
+    }
+
+    fn queue(&self, on: Stream) -> Result<CUstream, DriverError> {
+        let queue = self.queues.get(on.0 as usize);
+        let queue = queue.ok_or_else(|| unknown("a call on a stream", "stream", on.0))?;
+        self.context.enter()?;
+        Ok(queue.stream)
+    }
+
+    fn mark(&self, event: Event) -> Result<&Mark, DriverError> {
+        let mark = self.marks.get(event.0 as usize);
+        mark.ok_or_else(|| unknown("a call with an event", "event", event.0))
+    }
+
+    /// Refuses what is not allowed while work is captured.
+    fn not_capturing(&self, call: &'static str) -> Result<(), DriverError> {
+        match self.capturing {
+            None => Ok(()),
+            Some(_) => Err(DriverError::Call {
+                call,
+                message: "work is being captured: a bug, please report it".to_owned(),
+            }),
+        }
     }
 }
 
-/// Checks which ranks a process has: all, or one of them.
-fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
-    let all = here.start == 0 && here.end as usize == count;
-    if all || here.len() == 1 && here.end as usize <= count {
-        return Ok(());
-    }
-    Err(RuntimeError::Program(format!(
-        "this process would have the ranks {} to {} of {count}; give it all of them, or one",
-        here.start, here.end
-    )))
-}
-
-/// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
-fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
-    let mut found = None;
-    gnnc_ir::program::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
-        found = found.or(skip.rule.limit().map(|_| skip.rule));
-    });
-    match found {
-        None => Ok(()),
-        Some(rule) => Err(RuntimeError::Program(format!(
-            "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
-             processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
-        ))),
-    }
-}
-
-/// What goes to another process is sent when that takes it, and a rank takes messages on the stream on which it sends:
-/// in a ring, all stages could be sending.
-fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
-    use gnnc_ir::program::{Instr, Neighbour};
-    let Some(pipeline) = program.pipeline.filter(|pipeline| pipeline.stage == 0) else {
-        return Ok(());
-    };
-    let around = |instr: &Instr| match instr {
-        Instr::Receive(stage_message) => stage_message.with == Neighbour::Previous,
-        Instr::Launch(_)
-        | Instr::MatMul(_)
-        | Instr::SparseMatMul(_)
-        | Instr::SparseDropout(_)
-        | Instr::Densify(_)
-        | Instr::HaloExchange(_)
-        | Instr::HaloReduce(_)
-        | Instr::AllReduce(_)
-        | Instr::Redistribute(_)
-        | Instr::Begin(_)
-        | Instr::Finish(_)
-        | Instr::Loss(_)
-        | Instr::Metrics(_)
-        | Instr::Repeat(_)
-        | Instr::Chunks(_)
-        | Instr::Send(_)
-        | Instr::Move(_)
-        | Instr::Remember(_) => false,
-    };
-    let lists = gnnc_ir::program::trace::Phase::ALL.map(|phase| program.list(phase));
-    let ring = lists.into_iter().flatten().any(|instr| match instr {
-        Instr::Chunks(instr::Chunks { body, .. }) => body.iter().any(around),
-        instr => around(instr),
-    });
-    match ring {
-        false => Ok(()),
-        true => Err(RuntimeError::Program(format!(
-            "each of {} stages has several runs of layers, and the ranks are in several processes; use one run each \
-             (`turns` 1), or run all ranks in one process",
-            pipeline.stages
-        ))),
-    }
-}
-
-impl RankSet for OnDevice {
-    fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure> {
-        self.lock().run(phase, &step_context)
+impl Driver for Live {
+    fn name(&self) -> String {
+        format!("{}, {}", self.context.gpu.name, self.context.gpu.arch)
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
-        let mut device = self.lock();
-        let Device {
-            gpu,
-            device_ranks,
-            mail,
-            failed,
-            ..
-        } = &mut *device;
-        let message_bytes = mail.bytes() / device_ranks.len().max(1) as u64;
-        for device_rank in device_ranks {
-            visit(&mut Resting {
-                gpu: &mut *gpu,
-                device_rank,
-                failed: &mut *failed,
-                message_bytes,
+    fn free_bytes(&mut self) -> Result<u64, DriverError> {
+        self.context.enter()?;
+        let (free, _) = check("cuMemGetInfo", result::mem_get_info())?;
+        Ok(free as u64)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
+        self.context.enter()?;
+        // SAFETY: memory is asked for, nothing is read. The driver aligns to 256 bytes or more, and
+        // refuses to allocate nothing.
+        match unsafe { result::malloc_sync(bytes.max(1) as usize) } {
+            Ok(address) => {
+                self.memory.insert(address, bytes);
+                Ok(Address(address))
+            }
+            Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let free = self.free_bytes()?;
+                Err(DriverError::Memory { bytes, free })
+            }
+            Err(error) => check("cuMemAlloc", Err(error)),
+        }
+    }
+
+    fn release(&mut self, at: Address) -> Result<(), DriverError> {
+        self.context.enter()?;
+        if self.memory.remove(&at.0).is_none() {
+            return Err(DriverError::Call {
+                call: "cuMemFree",
+                message: format!("nothing was allocated at {at}: a bug, please report it"),
             });
         }
+        // SAFETY: allocated above, given back once, and the caller says that nothing uses it.
+        check("cuMemFree", unsafe { result::free_sync(at.0) })
     }
 
-    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
-        self.lock().tell(from, floats)
-    }
-}
-
-impl Resting<'_> {
-    /// Copies a buffer, unless the device failed before.
-    fn copy<T>(
+    fn load(
         &mut self,
-        what: &str,
-        id: BufferId,
-        copy: impl FnOnce(&DeviceRank, &mut Gpu) -> Result<T, DriverError>,
-    ) -> Result<T, Failure> {
-        if let Some(failure) = &*self.failed {
-            return Err(failure.clone());
-        }
-        let copied = copy(self.device_rank, self.gpu);
-        copied.map_err(|error| {
-            let own = &self.device_rank.own;
-            let failure = Failure {
-                rank: own.number,
-                instruction: format!("{what} `{}`", own.program.buffer(id).name),
-                reason: error.to_string(),
+        text: &str,
+        entries: &[(&str, usize)],
+    ) -> Result<Vec<Function>, DriverError> {
+        self.context.enter()?;
+        let arch = self.context.gpu.arch.clone();
+        let cubin = self.cubins.machine_code(text, &arch).map_err(compiling)?;
+        // SAFETY: the bytes are machine code that NVRTC made; the driver copies them.
+        let loaded = unsafe { module::load_data(cubin.as_ptr().cast()) };
+        let loaded = check("cuModuleLoadData", loaded)?;
+        self.modules.push(loaded);
+        let mut found = Vec::new();
+        for (name, arguments) in entries {
+            let name = CString::new(*name).map_err(|_| {
+                DriverError::Code(format!("the entry point {name:?} holds a zero byte"))
+            })?;
+            // SAFETY: the module is loaded. The code is brought to the device now: it may be launched
+            // first while work is captured.
+            let function = unsafe {
+                let function = check("cuModuleGetFunction", module::get_function(loaded, name))?;
+                check("cuFuncLoad", sys::cuFuncLoad(function).result())?;
+                function
             };
-            *self.failed = Some(failure.clone());
-            failure
-        })
-    }
-}
-
-impl AtRest for Resting<'_> {
-    fn rank(&mut self) -> &mut Rank {
-        &mut self.device_rank.own
+            found.push(Function(self.entries.len() as u32));
+            self.entries.push(Entry {
+                function,
+                arguments: *arguments,
+            });
+        }
+        Ok(found)
     }
 
-    fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
-        self.copy("the reading of", id, |device_rank, gpu| {
-            device_rank.download(gpu, id)
-        })
+    fn stream(&mut self, urgent: bool) -> Result<Stream, DriverError> {
+        self.context.enter()?;
+        let range = stream::get_priority_range();
+        let (least, greatest) = check("cuCtxGetStreamPriorityRange", range)?;
+        let queue = check(
+            "cuStreamCreateWithPriority",
+            stream::create_with_priority(
+                stream::StreamKind::NonBlocking,
+                if urgent { greatest } else { least },
+            ),
+        )?;
+        self.queues.push(Queue {
+            stream: queue,
+            products: None,
+        });
+        Ok(Stream(self.queues.len() as u32 - 1))
     }
 
-    fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
-        self.copy("the writing of", id, |device_rank, gpu| {
-            device_rank.upload(gpu, id, floats)?;
-            gpu.driver.synchronize(gpu.main)
-        })
+    fn event(&mut self, timed: bool) -> Result<Event, DriverError> {
+        self.context.enter()?;
+        let flags = match timed {
+            true => CUevent_flags::CU_EVENT_DEFAULT,
+            false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+        };
+        self.marks.push(Mark {
+            event: check("cuEventCreate", event::create(flags))?,
+            capture: None,
+        });
+        Ok(Event(self.marks.len() as u32 - 1))
     }
 
-    fn bytes_sent(&self) -> u64 {
-        self.device_rank.sent
+    fn record(&mut self, event: Event, on: Stream) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let mark = self.mark(event)?;
+        // SAFETY: event and stream exist.
+        check("cuEventRecord", unsafe { event::record(mark.event, queue) })?;
+        self.marks[event.0 as usize].capture = self.capturing;
+        Ok(())
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.device_rank.arena_bytes + self.device_rank.own.graph_bytes() + self.message_bytes
+    fn wait(&mut self, on: Stream, event: Event) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let mark = self.mark(event)?;
+        // What was recorded before the capture was over when it began, see `capture`; the driver
+        // refuses to wait for it.
+        if self.capturing.is_some() && mark.capture != self.capturing {
+            return Ok(());
+        }
+        let flags = CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and stream exist.
+        let answer = unsafe { stream::wait_event(queue, mark.event, flags) };
+        check("cuStreamWaitEvent", answer)
+    }
+
+    fn launch(&mut self, on: Stream, launch: &Launch) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let entry = self.entries.get(launch.function.0 as usize);
+        let entry =
+            entry.ok_or_else(|| unknown("cuLaunchKernel", "function", launch.function.0))?;
+        if entry.arguments != launch.arguments.len() {
+            return Err(DriverError::Code(format!(
+                "found {} arguments of a launch, expected {}: a bug, please report it",
+                launch.arguments.len(),
+                entry.arguments
+            )));
+        }
+        let [across, down] = launch.grid;
+        if across == 0 || down == 0 {
+            return Ok(());
+        }
+        let pointer = |argument: &u64| std::ptr::from_ref(argument).cast_mut().cast::<c_void>();
+        let mut pointers: Vec<*mut c_void> = launch.arguments.iter().map(pointer).collect();
+        // SAFETY: the arguments are as many as the entry point has, all of 8 bytes, and are read
+        // before this returns; the caller says what they mean.
+        let answer = unsafe {
+            result::launch_kernel(
+                entry.function,
+                (across, down, 1),
+                (launch.block, 1, 1),
+                0,
+                queue,
+                &mut pointers,
+            )
+        };
+        check("cuLaunchKernel", answer)
+    }
+
+    fn ends(&mut self, on: Stream, product: &Product) -> Result<bool, DriverError> {
+        let stream = self.queue(on)?;
+        Products::of(&mut self.queues[on.0 as usize].products, stream)?.ends(product)
+    }
+
+    fn multiply(&mut self, on: Stream, product: &Product) -> Result<(), DriverError> {
+        let stream = self.queue(on)?;
+        Products::of(&mut self.queues[on.0 as usize].products, stream)?.multiply(stream, product)
+    }
+
+    fn copy(
+        &mut self,
+        on: Stream,
+        from: Address,
+        to: Address,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says that the bytes are there.
+        let answer = unsafe { result::memcpy_dtod_async(to.0, from.0, bytes as usize, queue) };
+        check("cuMemcpyDtoDAsync", answer)
+    }
+
+    fn clear(&mut self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller says that the bytes are there.
+        let answer = unsafe { result::memset_d8_async(at.0, 0, bytes as usize, queue) };
+        check("cuMemsetD8Async", answer)
+    }
+
+    fn upload(&mut self, on: Stream, from: &[u8], to: Address) -> Result<(), DriverError> {
+        self.not_capturing("an upload")?;
+        let queue = self.queue(on)?;
+        self.staging.upload(queue, from, to)
+    }
+
+    fn download(&mut self, on: Stream, from: Address, to: &mut [u8]) -> Result<(), DriverError> {
+        self.not_capturing("a download")?;
+        let queue = self.queue(on)?;
+        let communicator = &mut self.communicator;
+        let wait = || finish(communicator, queue);
+        let answer = self.staging.download(queue, from, to, wait);
+        self.told(answer)
+    }
+
+    fn host_memory(&mut self, bytes: u64) -> Result<HostAddress, DriverError> {
+        self.context.enter()?;
+        self.pinned.allocate(bytes)
+    }
+
+    fn fetch(
+        &mut self,
+        on: Stream,
+        from: HostAddress,
+        to: Address,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        self.pinned.fetch(queue, from, to, bytes)
+    }
+
+    fn store(
+        &mut self,
+        on: Stream,
+        from: Address,
+        to: HostAddress,
+        bytes: u64,
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        self.pinned.store(queue, from, to, bytes)
+    }
+
+    fn read_host(&mut self, from: HostAddress, to: &mut [u8]) -> Result<(), DriverError> {
+        self.pinned.read(from, to)
+    }
+
+    fn write_host(&mut self, from: &[u8], to: HostAddress) -> Result<(), DriverError> {
+        self.pinned.write(from, to)
+    }
+
+    fn exchange(
+        &mut self,
+        on: Stream,
+        sent: &[Message],
+        received: &[Message],
+    ) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        match &mut self.communicator {
+            Some(communicator) => {
+                let answer = communicator.exchange(queue, sent, received);
+                self.told(answer)
+            }
+            None => Err(DriverError::Call {
+                call: "an exchange with another process",
+                message: "there is no other process: a bug, please report it".to_owned(),
+            }),
+        }
+    }
+
+    fn capture(&mut self, on: Stream) -> Result<(), DriverError> {
+        self.not_capturing("cuStreamBeginCapture")?;
+        for number in 0..self.queues.len() as u32 {
+            self.synchronize(Stream(number))?;
+        }
+        let queue = self.queue(on)?;
+        // Relaxed: the first product of a stream allocates.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream exists.
+        let answer = unsafe { stream::begin_capture(queue, mode) };
+        check("cuStreamBeginCapture", answer)?;
+        self.captures += 1;
+        self.capturing = Some(self.captures);
+        self.captured_on = queue;
+        Ok(())
+    }
+
+    fn captured(&mut self, on: Stream) -> Result<Captured, DriverError> {
+        let queue = self.queue(on)?;
+        // Whatever is answered, the capture is over.
+        self.capturing = None;
+        // SAFETY: the stream exists. The graph is not needed once it can be launched.
+        let launchable = unsafe {
+            let captured = check("cuStreamEndCapture", stream::end_capture(queue))?;
+            let flags = CUgraphInstantiate_flags(0);
+            let launchable = check("cuGraphInstantiate", graph::instantiate(captured, flags));
+            check("cuGraphDestroy", graph::destroy(captured))?;
+            launchable?
+        };
+        self.graphs.push(launchable);
+        Ok(Captured(self.graphs.len() as u32 - 1))
+    }
+
+    fn replay(&mut self, on: Stream, what: Captured) -> Result<(), DriverError> {
+        let queue = self.queue(on)?;
+        let graph = self.graphs.get(what.0 as usize);
+        let graph = graph.ok_or_else(|| unknown("cuGraphLaunch", "captured work", what.0))?;
+        // SAFETY: graph and stream exist.
+        check("cuGraphLaunch", unsafe { graph::launch(*graph, queue) })
+    }
+
+    fn synchronize(&mut self, on: Stream) -> Result<(), DriverError> {
+        self.not_capturing("cuStreamSynchronize")?;
+        let queue = self.queue(on)?;
+        let answer = finish(&mut self.communicator, queue);
+        self.told(answer)
+    }
+
+    fn seconds(&mut self, from: Event, to: Event) -> Result<f64, DriverError> {
+        self.context.enter()?;
+        let (from, to) = (self.mark(from)?.event, self.mark(to)?.event);
+        // SAFETY: both events exist.
+        let milliseconds = check("cuEventElapsedTime", unsafe { event::elapsed(from, to) })?;
+        Ok(f64::from(milliseconds) / 1e3)
     }
 }

@@ -4,9 +4,9 @@
 use super::comm_step::CommStep;
 use super::device_rank::DeviceRank;
 use super::driver::{Captured, DriverError, Event, Stream};
-use super::gpu::Gpu;
 use super::launch::Stop;
 use super::mail::Mail;
+use super::state::Gpu;
 use super::step_contexts::Moments;
 use crate::Failure;
 use crate::rank::Run;

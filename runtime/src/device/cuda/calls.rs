@@ -1,6 +1,6 @@
 //! What libraries answer, as errors with the function's name and the library's words.
 
-use crate::device::cuda::driver::DriverError;
+use crate::device::gpu::driver::DriverError;
 use cudarc::cublas::result::CublasError;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
@@ -12,7 +12,7 @@ use std::ffi::CStr;
 ///
 /// # Errors
 /// The same with the name of the function.
-pub fn said<T>(
+pub fn check<T>(
     call: &'static str,
     answer: Result<T, result::DriverError>,
 ) -> Result<T, DriverError> {
@@ -50,7 +50,7 @@ pub fn words(error: result::DriverError) -> String {
 ///
 /// # Errors
 /// The same with the name of the function.
-pub fn product_said<T>(
+pub fn check_product<T>(
     call: &'static str,
     answer: Result<T, CublasError>,
 ) -> Result<T, DriverError> {

@@ -3,8 +3,8 @@
 //! Copies to and from the GPU go through a few slots of it, in turn. A slot is taken again when
 //! the copy that used it last is over, which its event tells.
 
-use super::calls::said;
-use crate::device::cuda::driver::{Address, DriverError};
+use super::calls::check;
+use crate::device::gpu::driver::{Address, DriverError};
 use cudarc::driver::result::{event, free_host, malloc_host, memcpy_dtoh_async, memcpy_htod_async};
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 
@@ -45,8 +45,8 @@ impl Staging {
             unsafe {
                 let staged = std::slice::from_raw_parts_mut(slot.bytes, chunk.len());
                 staged.copy_from_slice(chunk);
-                said("cuMemcpyHtoDAsync", memcpy_htod_async(to, staged, stream))?;
-                said("cuEventRecord", event::record(slot.event, stream))?;
+                check("cuMemcpyHtoDAsync", memcpy_htod_async(to, staged, stream))?;
+                check("cuEventRecord", event::record(slot.event, stream))?;
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Staging {
             // the copy is over.
             unsafe {
                 let staged = std::slice::from_raw_parts_mut(slot.bytes, chunk.len());
-                said("cuMemcpyDtoHAsync", memcpy_dtoh_async(staged, from, stream))?;
+                check("cuMemcpyDtoHAsync", memcpy_dtoh_async(staged, from, stream))?;
                 wait()?;
                 chunk.copy_from_slice(staged);
             }
@@ -85,9 +85,9 @@ impl Staging {
     fn slot(&mut self) -> Result<&Slot, DriverError> {
         while self.slots.len() < SLOTS {
             let event = event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING);
-            let event = said("cuEventCreate", event)?;
+            let event = check("cuEventCreate", event)?;
             // SAFETY: memory is asked for; it is written before it is read.
-            let bytes = said("cuMemHostAlloc", unsafe { malloc_host(SLOT, 0) });
+            let bytes = check("cuMemHostAlloc", unsafe { malloc_host(SLOT, 0) });
             match bytes {
                 Ok(bytes) => self.slots.push(Slot {
                     bytes: bytes.cast(),
@@ -103,7 +103,7 @@ impl Staging {
         self.next = (self.next + 1) % SLOTS;
         let slot = &self.slots[self.next];
         // SAFETY: the event exists. One that was never recorded is over.
-        said("cuEventSynchronize", unsafe {
+        check("cuEventSynchronize", unsafe {
             event::synchronize(slot.event)
         })?;
         Ok(slot)

@@ -1,7 +1,7 @@
 //! The GPUs of this machine, and the context that work runs in.
 
-use super::calls::{missing, said, words};
-use crate::device::cuda::driver::DriverError;
+use super::calls::{check, missing, words};
+use crate::device::gpu::driver::DriverError;
 use cudarc::driver::result::{self, ctx, device, primary_ctx};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use gnnc_codegen::cuda::libraries::{Found, Part};
@@ -32,7 +32,7 @@ pub struct Gpu {
 /// No driver, an old driver, no GPU.
 pub fn gpus(folders: &[PathBuf]) -> Result<Vec<Gpu>, DriverError> {
     start(folders)?;
-    let count = said("cuDeviceGetCount", device::get_count())?;
+    let count = check("cuDeviceGetCount", device::get_count())?;
     (0..count).map(about).collect()
 }
 
@@ -83,20 +83,20 @@ fn no_gpu(driver: &Found, error: result::DriverError) -> String {
 }
 
 fn about(number: i32) -> Result<Gpu, DriverError> {
-    let gpu = said("cuDeviceGet", device::get(number))?;
+    let gpu = check("cuDeviceGet", device::get(number))?;
     let attribute = |which| {
         // SAFETY: the device was just asked for.
         let value = unsafe { device::get_attribute(gpu, which) };
-        said("cuDeviceGetAttribute", value)
+        check("cuDeviceGetAttribute", value)
     };
     let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     // SAFETY: as above.
-    let memory = said("cuDeviceTotalMem", unsafe { device::total_mem(gpu) })?;
+    let memory = check("cuDeviceTotalMem", unsafe { device::total_mem(gpu) })?;
     Ok(Gpu {
         number: number as u32,
-        name: said("cuDeviceGetName", device::get_name(gpu))?,
+        name: check("cuDeviceGetName", device::get_name(gpu))?,
         arch: format!("sm_{major}{minor}"),
         memory_bytes: memory as u64,
         multiprocessors: multiprocessors as u32,
@@ -119,9 +119,9 @@ impl Context {
     /// As [`gpus`]; a number that no GPU has.
     pub fn new(number: u32, folders: &[PathBuf]) -> Result<Self, DriverError> {
         let gpu = gpu(number, folders)?;
-        let device = said("cuDeviceGet", device::get(number as i32))?;
+        let device = check("cuDeviceGet", device::get(number as i32))?;
         // SAFETY: the device was just asked for.
-        let context = said("cuDevicePrimaryCtxRetain", unsafe {
+        let context = check("cuDevicePrimaryCtxRetain", unsafe {
             primary_ctx::retain(device)
         })?;
         let made = Self {
@@ -139,7 +139,7 @@ impl Context {
     /// If the driver refuses.
     pub fn enter(&self) -> Result<(), DriverError> {
         // SAFETY: the context is kept until this value is dropped.
-        said("cuCtxSetCurrent", unsafe { ctx::set_current(self.context) })
+        check("cuCtxSetCurrent", unsafe { ctx::set_current(self.context) })
     }
 }
 

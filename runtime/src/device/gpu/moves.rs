@@ -1,7 +1,7 @@
 //! Rows of matrices, and how they are copied or added.
 
 use super::driver::{Address, DriverError, Stream, Touched};
-use super::gpu::Gpu;
+use super::state::Gpu;
 use crate::exchange::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, lanes, number};
 use gnnc_ir::words::storage::Storage;

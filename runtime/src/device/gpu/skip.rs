@@ -3,9 +3,9 @@
 use super::comm_step::{CommStep, Halves, land, run};
 use super::device_rank::DeviceRank;
 use super::driver::{Address, DriverError};
-use super::gpu::{Gpu, read, written};
 use super::launch::Stop;
 use super::moves::Rows;
+use super::state::{Gpu, read, written};
 use crate::exchange::moves::Write;
 use crate::exchange::skip::{Clock, SENT, Timing};
 use crate::executor::Fault;

@@ -1,10 +1,10 @@
 //! One rank on a device: its memory there, and where everything lies.
 
 use super::driver::{Address, DriverError, Event, HostAddress, Stream};
-use super::gpu::Gpu;
 use super::launch::{Section, Stop, Tables};
 use super::mail::Streams;
 use super::merged::Merged;
+use super::state::Gpu;
 use super::step_contexts::Moments;
 use crate::RuntimeError;
 use crate::executor::Fault;
@@ -358,7 +358,7 @@ impl DeviceRank {
         floats: &[f32],
     ) -> Result<(), DriverError> {
         let (at, _) = self.buffer(id);
-        let bytes = super::gpu::bytes(&self.own.packed(id, floats));
+        let bytes = super::state::bytes(&self.own.packed(id, floats));
         match floats.is_empty() {
             true => Ok(()),
             false if self.own.program.is_hosted(id) => {

@@ -2,7 +2,7 @@
 //! that stay.
 
 use super::driver::{Address, Driver, DriverError, Stream};
-use super::gpu::bytes;
+use super::state::bytes;
 use crate::step_context::StepContext;
 use gnnc_ir::graph::op::Site;
 use gnnc_ir::program::ScalarRef;

@@ -4,13 +4,13 @@
 //! the library's epilogues. Which algorithm computes a shape is asked once for each and kept, so that all runs
 //! and replays take the same.
 
-use super::calls::said;
+use super::calls::check;
 use super::products::{Gemm, WORKSPACE, by_columns};
-use crate::device::cuda::driver::{Address, DriverError, Product, ProductEnd};
+use crate::device::gpu::driver::{Address, DriverError, Product, ProductEnd};
 use cudarc::cublas::sys::cublasOperation_t;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys::{
-    self, cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as Attribute,
+    self, cublasLtEpilogue_t as Kind, cublasLtMatmulDescAttributes_t as Attribute,
     cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtReductionScheme_t as Reduction,
     cublasStatus_t as Status,
 };
@@ -34,7 +34,7 @@ struct Shape {
 
 /// The handle of one stream.
 #[derive(Debug)]
-pub struct Ended {
+pub struct Epilogue {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
     /// The algorithm of each shape; `None` where cuBLASLt has none.
@@ -84,7 +84,7 @@ fn shape(gemm: &Gemm, product: &Product, end: ProductEnd) -> Shape {
     }
 }
 
-impl Ended {
+impl Epilogue {
     /// A handle with its workspace.
     ///
     /// # Errors
@@ -96,14 +96,14 @@ impl Ended {
             known: BTreeMap::new(),
         };
         // SAFETY: memory is asked for, nothing is read.
-        made.workspace = said("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
+        made.workspace = check("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
         Ok(made)
     }
 
     /// Whether there is an algorithm for a product with its end; no size of it is 0.
     ///
     /// # Errors
-    /// As [`Ended::multiply`].
+    /// As [`Epilogue::multiply`].
     pub fn knows(&mut self, product: &Product, end: ProductEnd) -> Result<bool, DriverError> {
         let shape = shape(&by_columns(product)?, product, end);
         let described = Described::new(&shape, end.bias)?;
@@ -173,7 +173,7 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for Epilogue {
     fn drop(&mut self) {
         // SAFETY: both were made by `new`. Nobody is left to be told if it fails.
         unsafe {
@@ -222,10 +222,10 @@ impl Described {
             4,
         )?;
         let epilogue = match (shape.biased, shape.relu) {
-            (true, true) => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
-            (true, false) => Epilogue::CUBLASLT_EPILOGUE_BIAS,
-            (false, true) => Epilogue::CUBLASLT_EPILOGUE_RELU,
-            (false, false) => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+            (true, true) => Kind::CUBLASLT_EPILOGUE_RELU_BIAS,
+            (true, false) => Kind::CUBLASLT_EPILOGUE_BIAS,
+            (false, true) => Kind::CUBLASLT_EPILOGUE_RELU,
+            (false, false) => Kind::CUBLASLT_EPILOGUE_DEFAULT,
         } as u32;
         set(
             Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE,

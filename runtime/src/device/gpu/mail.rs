@@ -2,8 +2,8 @@
 //! of messages and emptied on the receiver's stream of kernels.
 
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
-use super::gpu::{Gpu, bytes as bytes_of};
 use super::moves::Rows;
+use super::state::{Gpu, bytes as bytes_of};
 use crate::exchange::moves::Write;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

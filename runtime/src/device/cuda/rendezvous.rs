@@ -5,7 +5,7 @@
 //! killed can be told and is taken over. The other ranks wait for the file, answer with their own facts in
 //! a file of their own, and refuse facts that differ. Rank 0 reads all answers and refuses the same.
 
-use crate::device::cuda::driver::DriverError;
+use crate::device::gpu::driver::DriverError;
 use gnnc_files::Replacement;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

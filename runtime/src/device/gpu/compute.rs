@@ -2,9 +2,9 @@
 
 use super::device_rank::{DeviceRank, Targets};
 use super::driver::{DriverError, Matrix, Product as DenseProduct};
-use super::gpu::{Gpu, read, written};
 use super::launch::{Operands, Stop};
 use super::moves::Rows;
+use super::state::{Gpu, read, written};
 use super::step_contexts::Moments;
 use crate::exchange::moves::Write;
 use crate::executor::Fault;

@@ -3,10 +3,10 @@
 use super::comm_step::{CommStep, Halves, floats, land, run};
 use super::device_rank::DeviceRank;
 use super::driver::Address;
-use super::gpu::Gpu;
 use super::launch::Stop;
 use super::mail::Round;
 use super::moves::Rows;
+use super::state::Gpu;
 use crate::chunks::Set;
 use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
 use crate::exchange::{own_chunk, owners, pieces};

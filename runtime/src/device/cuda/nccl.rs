@@ -12,7 +12,7 @@
 use super::calls::missing;
 use super::rendezvous::{self, Fact, ID, Processes};
 use super::{Live, LiveOptions};
-use crate::device::cuda::driver::{DriverError, Message};
+use crate::device::gpu::driver::{DriverError, Message};
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys::{ncclComm_t, ncclUniqueId};
 use gnnc_codegen::cuda::libraries::{Found, LibraryError, Part};

@@ -1,8 +1,8 @@
 //! Blocks of the processor's memory that tensors rest in, and copies between them and the GPU that nobody
 //! waits for. Pages stay where they are, so that the GPU copies by itself.
 
-use super::calls::{said, words};
-use crate::device::cuda::driver::{Address, DriverError, HostAddress};
+use super::calls::{check, words};
+use crate::device::gpu::driver::{Address, DriverError, HostAddress};
 use cudarc::driver::result::{free_host, malloc_host, memcpy_dtoh_async, memcpy_htod_async};
 use cudarc::driver::sys::CUstream;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Pinned {
         // SAFETY: inside of a block; whoever puts work on streams answers for what else uses the bytes.
         unsafe {
             let source = std::slice::from_raw_parts(from.0 as *const u8, bytes as usize);
-            said("cuMemcpyHtoDAsync", memcpy_htod_async(to.0, source, stream))
+            check("cuMemcpyHtoDAsync", memcpy_htod_async(to.0, source, stream))
         }
     }
 
@@ -63,7 +63,7 @@ impl Pinned {
         // SAFETY: as for `fetch`.
         unsafe {
             let target = std::slice::from_raw_parts_mut(to.0 as *mut u8, bytes as usize);
-            said(
+            check(
                 "cuMemcpyDtoHAsync",
                 memcpy_dtoh_async(target, from.0, stream),
             )

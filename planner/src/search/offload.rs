@@ -1,7 +1,7 @@
 //! Candidates of which some tensors rest on the host, since they do not fit otherwise.
 
 use super::{PlanRequest, Ready};
-use crate::lower::offload::{Short, offload};
+use crate::lower::offload::{self, Short};
 use crate::parts::Parts;
 use crate::simulate::{budgets, host_memory};
 use gnnc_ir::plan::Host;
@@ -14,11 +14,15 @@ use gnnc_ir::words::units::Bytes;
 ///
 /// # Errors
 /// How much is missing when there is nothing left to move.
-pub fn rest(programs: &[Program], parts: &Parts, device: Bytes) -> Result<Vec<Program>, Short> {
+pub fn offload_to_fit(
+    programs: &[Program],
+    parts: &Parts,
+    device: Bytes,
+) -> Result<Vec<Program>, Short> {
     let staged = programs.first().is_some_and(|p| p.pipeline.is_some());
     let Some(first) = programs.first().filter(|_| !staged) else {
         let one = |program: &Program| {
-            offload(
+            offload::offload(
                 std::slice::from_ref(program),
                 &budgets(program, parts, device),
             )
@@ -26,7 +30,7 @@ pub fn rest(programs: &[Program], parts: &Parts, device: Bytes) -> Result<Vec<Pr
         let stages: Result<Vec<Vec<Program>>, Short> = programs.iter().map(one).collect();
         return Ok(stages?.into_iter().flatten().collect());
     };
-    offload(programs, &budgets(first, parts, device))
+    offload::offload(programs, &budgets(first, parts, device))
 }
 
 /// What all ranks do with their hosts in an epoch, and what rests there in the node where most does; none if
@@ -71,7 +75,7 @@ impl Ready {
             budgets.iter().any(|budget| budget.bytes == 0)
         };
         let full = self.programs.iter().any(full);
-        let programs = rest(&self.programs, &self.parts, device).map_err(|short| match full {
+        let programs = offload_to_fit(&self.programs, &self.parts, device).map_err(|short| match full {
             true => format!(
                 "the topology and the messages alone are too large; with all that can rest in the host's memory, {} \
                  are still lacking",

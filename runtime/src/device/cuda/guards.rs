@@ -1,6 +1,6 @@
 //! How work ends: streams that are waited for, other processes that are given up, and everything given back.
 
-use super::calls::said;
+use super::calls::check;
 use super::nccl::Communicator;
 use super::{DriverError, Live};
 use cudarc::driver::result::{self, event, graph, module, stream};
@@ -17,14 +17,14 @@ pub(super) fn finish(
 ) -> Result<(), DriverError> {
     let Some(communicator) = communicator else {
         // SAFETY: the stream exists.
-        return said("cuStreamSynchronize", unsafe { stream::synchronize(queue) });
+        return check("cuStreamSynchronize", unsafe { stream::synchronize(queue) });
     };
     let begin = Instant::now();
     loop {
         // SAFETY: the stream exists.
         match unsafe { sys::cuStreamQuery(queue) } {
             CUresult::CUDA_ERROR_NOT_READY => communicator.look()?,
-            answer => return said("cuStreamQuery", answer.result()),
+            answer => return check("cuStreamQuery", answer.result()),
         }
         if begin.elapsed() > communicator.patience() {
             communicator.fail();

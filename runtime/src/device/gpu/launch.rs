@@ -3,7 +3,7 @@
 use super::code::Loaded;
 use super::device_rank::DeviceRank;
 use super::driver::{Address, DriverError, Launch, Matrix};
-use super::gpu::Gpu;
+use super::state::Gpu;
 use super::step_contexts::Moments;
 use super::touched::touched;
 use crate::executor::Fault;
@@ -420,7 +420,7 @@ impl DeviceRank {
             true => {
                 let mut all = touched(&loaded.kernel, edges, rows, operands);
                 let scratch = 4 * schedule.scratch_floats(size);
-                all.extend((scratch > 0).then(|| super::gpu::written(own_scratch, scratch)));
+                all.extend((scratch > 0).then(|| super::state::written(own_scratch, scratch)));
                 all
             }
             false => Vec::new(),

@@ -6,9 +6,9 @@
 //! added in 16 bits (`CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`), and atomics are not allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
 //! results are not the same bit for bit in every run.
 
-use super::calls::{product_said, said};
-use super::ended::Ended;
-use crate::device::cuda::driver::{Address, DriverError, Product};
+use super::calls::{check, check_product};
+use super::epilogue::Epilogue;
+use crate::device::gpu::driver::{Address, DriverError, Product};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{result as driver, sys::CUstream};
 use gnnc_ir::words::storage::Storage;
@@ -61,7 +61,7 @@ pub fn by_columns(product: &Product) -> Result<Gemm, DriverError> {
 pub struct Products {
     handle: sys::cublasHandle_t,
     workspace: u64,
-    ended: Option<Ended>,
+    epilogue: Option<Epilogue>,
 }
 
 impl Products {
@@ -70,22 +70,22 @@ impl Products {
     /// # Errors
     /// If cuBLAS or the driver refuse.
     pub fn new(stream: CUstream) -> Result<Self, DriverError> {
-        let handle = product_said("cublasCreate", result::create_handle())?;
+        let handle = check_product("cublasCreate", result::create_handle())?;
         let mut made = Self {
             handle,
             workspace: 0,
-            ended: None,
+            epilogue: None,
         };
         // SAFETY: memory is asked for, nothing is read.
-        made.workspace = said("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
+        made.workspace = check("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
         // SAFETY: handle, stream and workspace exist; setting a stream forgets a workspace.
         unsafe {
-            product_said("cublasSetStream", result::set_stream(handle, stream.cast()))?;
+            check_product("cublasSetStream", result::set_stream(handle, stream.cast()))?;
             let workspace = made.workspace as *mut _;
             let set = sys::cublasSetWorkspace_v2(handle, workspace, WORKSPACE).result();
-            product_said("cublasSetWorkspace", set)?;
+            check_product("cublasSetWorkspace", set)?;
             let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-            product_said(
+            check_product(
                 "cublasSetMathMode",
                 sys::cublasSetMathMode(handle, mode).result(),
             )?;
@@ -105,12 +105,12 @@ impl Products {
         Ok(made.insert(kept))
     }
 
-    fn ended(&mut self) -> Result<&mut Ended, DriverError> {
-        let ended = match self.ended.take() {
-            Some(ended) => ended,
-            None => Ended::new()?,
+    fn epilogue(&mut self) -> Result<&mut Epilogue, DriverError> {
+        let epilogue = match self.epilogue.take() {
+            Some(epilogue) => epilogue,
+            None => Epilogue::new()?,
         };
-        Ok(self.ended.insert(ended))
+        Ok(self.epilogue.insert(epilogue))
     }
 
     /// Whether cuBLASLt has an algorithm that computes a product together with its end.
@@ -120,7 +120,7 @@ impl Products {
     pub fn ends(&mut self, product: &Product) -> Result<bool, DriverError> {
         match product.end {
             Some(end) if product.rows > 0 && product.columns > 0 && product.inner > 0 => {
-                self.ended()?.knows(product, end)
+                self.epilogue()?.knows(product, end)
             }
             Some(_) | None => Ok(false),
         }
@@ -138,7 +138,7 @@ impl Products {
             return cleared(stream, product);
         }
         if let Some(end) = product.end {
-            return self.ended()?.multiply(stream, product, end);
+            return self.epilogue()?.multiply(stream, product, end);
         }
         let gemm = by_columns(product)?;
         let op = |transposed: bool| match transposed {
@@ -169,7 +169,7 @@ impl Products {
                 gemm.c.1,
             )
         };
-        product_said("cublasSgemm", answer)
+        check_product("cublasSgemm", answer)
     }
 
     fn halves(&self, gemm: &Gemm, product: &Product) -> Result<(), DriverError> {
@@ -210,7 +210,7 @@ impl Products {
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        product_said("cublasGemmEx", answer)
+        check_product("cublasGemmEx", answer)
     }
 }
 
@@ -244,13 +244,13 @@ fn cleared(stream: CUstream, product: &Product) -> Result<(), DriverError> {
             stream,
         )
     };
-    said("cuMemsetD2D8Async", answer.result())
+    check("cuMemsetD2D8Async", answer.result())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cuda::driver::Matrix;
+    use crate::device::gpu::driver::Matrix;
 
     /// What `cublasSgemm` does, by its documentation; addresses are places in `memory`.
     fn run(gemm: &Gemm, memory: &mut [f32]) {

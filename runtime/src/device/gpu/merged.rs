@@ -2,8 +2,8 @@
 
 use super::device_rank::DeviceRank;
 use super::driver::{Address, Function, Launch, Touched};
-use super::gpu::{Gpu, read};
 use super::launch::{Edges, Operands, Stop};
+use super::state::{Gpu, read};
 use super::step_contexts::Moments;
 use super::touched::touched;
 use crate::RuntimeError;

@@ -1,0 +1,286 @@
+//! GPUs: all ranks that run on one, driven by one thread.
+//!
+//! A rank has its buffers in one block of the device's memory, a stream for kernels and one for messages. What a
+//! rank sends is packed on its stream of messages, after an event, into memory of the message's own; whoever
+//! takes it waits for another event and unpacks it on its stream of kernels. The thread puts a rank's
+//! instructions on its streams until one needs a message that nobody has sent yet; then another rank has its
+//! turn. So every event is recorded before something waits for it, and the order of additions is that of the
+//! ranks, whatever is faster.
+
+mod code;
+mod comm_step;
+mod communicate;
+mod compute;
+mod device_rank;
+pub mod driver;
+mod ends;
+mod launch;
+mod mail;
+mod merged;
+mod moves;
+mod run;
+pub mod single;
+mod skip;
+mod state;
+mod step_contexts;
+mod touched;
+
+use crate::programs::Programs;
+use crate::rank::Rank;
+use crate::rank_set::{AtRest, RankSet};
+use crate::session::RunOptions;
+use crate::start;
+use crate::step_context::StepContext;
+use crate::{Failure, RuntimeError};
+use code::Code;
+use device_rank::DeviceRank;
+use driver::{Driver, DriverError};
+use gnnc_graph::{GraphData, Partition};
+use gnnc_ir::program::BufferId;
+use gnnc_ir::program::instr;
+use gnnc_ir::program::trace::Phase;
+use mail::Mail;
+use run::Device;
+use state::Gpu;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use step_contexts::Moments;
+
+/// The ranks of one device.
+pub(crate) struct OnDevice(Mutex<Device>);
+
+/// One of them between runs.
+struct Resting<'a> {
+    gpu: &'a mut Gpu,
+    device_rank: &'a mut DeviceRank,
+    failed: &'a mut Option<Failure>,
+    /// Bytes of messages, its share of them.
+    message_bytes: u64,
+}
+
+impl OnDevice {
+    /// Loads the kernels and gives the ranks `here` memory on the device.
+    ///
+    /// # Errors
+    /// What [`crate::Session::on_device`] says.
+    pub(crate) fn new(
+        programs: &Programs,
+        data: &GraphData,
+        partition: &Partition,
+        options: &RunOptions,
+        mut driver: Box<dyn Driver>,
+        here: Range<u32>,
+    ) -> Result<Self, RuntimeError> {
+        let count = programs.ranks(partition);
+        within(&here, count)?;
+        for program in programs.all().iter().filter(|_| here.len() < count) {
+            refuse_distances(program)?;
+            refuse_rings(program)?;
+        }
+        let places = here.start as usize..here.end as usize;
+        let ranks = start::ranks(programs, data, partition, options.trace, (places, count))?;
+        let code = Code::load(programs, &mut *driver)?;
+        let mut gpu = Gpu::new(driver, code)?;
+        let needed = ranks
+            .iter()
+            .map(|beginning| beginning.rank.layout.total_bytes);
+        let needed = needed.fold(0u64, u64::saturating_add);
+        let free = match options.memory_limit {
+            Some(limit) => limit,
+            None => gpu.driver.free_bytes()?,
+        };
+        if needed > free {
+            let bytes = needed;
+            return Err(DriverError::Memory { bytes, free }.into());
+        }
+        let mut step_contexts = Moments::default();
+        let mut device_ranks = Vec::with_capacity(ranks.len());
+        for beginning in ranks {
+            let program = programs.index(beginning.rank.number as usize, count);
+            let from = (data, options.seed, options.hub_edges);
+            device_ranks.push(DeviceRank::new(
+                &mut gpu,
+                beginning,
+                program,
+                from,
+                &mut step_contexts,
+            )?);
+        }
+        step_contexts.allocate(&mut *gpu.driver)?;
+        let fork = gpu.driver.event(false)?;
+        let mut joins = Vec::new();
+        for _ in run::streams(&device_ranks) {
+            joins.push(gpu.driver.event(false)?);
+        }
+        gpu.driver.synchronize(gpu.main)?;
+        Ok(Self(Mutex::new(Device {
+            gpu,
+            device_ranks,
+            step_contexts,
+            mail: Mail::new(here),
+            fork,
+            joins,
+            began: Instant::now(),
+            timed: Vec::new(),
+            lists: Default::default(),
+            failed: None,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Device> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks which ranks a process has: all, or one of them.
+fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
+    let all = here.start == 0 && here.end as usize == count;
+    if all || here.len() == 1 && here.end as usize <= count {
+        return Ok(());
+    }
+    Err(RuntimeError::Program(format!(
+        "this process would have the ranks {} to {} of {count}; give it all of them, or one",
+        here.start, here.end
+    )))
+}
+
+/// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
+fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
+    let mut found = None;
+    gnnc_ir::program::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
+        found = found.or(skip.rule.limit().map(|_| skip.rule));
+    });
+    match found {
+        None => Ok(()),
+        Some(rule) => Err(RuntimeError::Program(format!(
+            "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
+             processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
+        ))),
+    }
+}
+
+/// What goes to another process is sent when that takes it, and a rank takes messages on the stream on which it sends:
+/// in a ring, all stages could be sending.
+fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
+    use gnnc_ir::program::{Instr, Neighbour};
+    let Some(pipeline) = program.pipeline.filter(|pipeline| pipeline.stage == 0) else {
+        return Ok(());
+    };
+    let around = |instr: &Instr| match instr {
+        Instr::Receive(stage_message) => stage_message.with == Neighbour::Previous,
+        Instr::Launch(_)
+        | Instr::MatMul(_)
+        | Instr::SparseMatMul(_)
+        | Instr::SparseDropout(_)
+        | Instr::Densify(_)
+        | Instr::HaloExchange(_)
+        | Instr::HaloReduce(_)
+        | Instr::AllReduce(_)
+        | Instr::Redistribute(_)
+        | Instr::Begin(_)
+        | Instr::Finish(_)
+        | Instr::Loss(_)
+        | Instr::Metrics(_)
+        | Instr::Repeat(_)
+        | Instr::Chunks(_)
+        | Instr::Send(_)
+        | Instr::Move(_)
+        | Instr::Remember(_) => false,
+    };
+    let lists = gnnc_ir::program::trace::Phase::ALL.map(|phase| program.list(phase));
+    let ring = lists.into_iter().flatten().any(|instr| match instr {
+        Instr::Chunks(instr::Chunks { body, .. }) => body.iter().any(around),
+        instr => around(instr),
+    });
+    match ring {
+        false => Ok(()),
+        true => Err(RuntimeError::Program(format!(
+            "each of {} stages has several runs of layers, and the ranks are in several processes; use one run each \
+             (`turns` 1), or run all ranks in one process",
+            pipeline.stages
+        ))),
+    }
+}
+
+impl RankSet for OnDevice {
+    fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure> {
+        self.lock().run(phase, &step_context)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
+        let mut device = self.lock();
+        let Device {
+            gpu,
+            device_ranks,
+            mail,
+            failed,
+            ..
+        } = &mut *device;
+        let message_bytes = mail.bytes() / device_ranks.len().max(1) as u64;
+        for device_rank in device_ranks {
+            visit(&mut Resting {
+                gpu: &mut *gpu,
+                device_rank,
+                failed: &mut *failed,
+                message_bytes,
+            });
+        }
+    }
+
+    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+        self.lock().tell(from, floats)
+    }
+}
+
+impl Resting<'_> {
+    /// Copies a buffer, unless the device failed before.
+    fn copy<T>(
+        &mut self,
+        what: &str,
+        id: BufferId,
+        copy: impl FnOnce(&DeviceRank, &mut Gpu) -> Result<T, DriverError>,
+    ) -> Result<T, Failure> {
+        if let Some(failure) = &*self.failed {
+            return Err(failure.clone());
+        }
+        let copied = copy(self.device_rank, self.gpu);
+        copied.map_err(|error| {
+            let own = &self.device_rank.own;
+            let failure = Failure {
+                rank: own.number,
+                instruction: format!("{what} `{}`", own.program.buffer(id).name),
+                reason: error.to_string(),
+            };
+            *self.failed = Some(failure.clone());
+            failure
+        })
+    }
+}
+
+impl AtRest for Resting<'_> {
+    fn rank(&mut self) -> &mut Rank {
+        &mut self.device_rank.own
+    }
+
+    fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
+        self.copy("the reading of", id, |device_rank, gpu| {
+            device_rank.download(gpu, id)
+        })
+    }
+
+    fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
+        self.copy("the writing of", id, |device_rank, gpu| {
+            device_rank.upload(gpu, id, floats)?;
+            gpu.driver.synchronize(gpu.main)
+        })
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.device_rank.sent
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.device_rank.arena_bytes + self.device_rank.own.graph_bytes() + self.message_bytes
+    }
+}
