@@ -44,7 +44,7 @@ pub enum Error {
     Form(#[from] gnnc_planner::forms::FormError),
     /// The model cannot be lowered.
     #[error(transparent)]
-    Lower(#[from] gnnc_planner::lower::LowerError),
+    Lower(#[from] gnnc_planner::LowerError),
     /// A plan file is broken.
     #[error(transparent)]
     Plan(#[from] gnnc_ir::plan::PlanError),
@@ -105,7 +105,7 @@ pub enum Error {
 impl Error {
     /// 1 for the user's input, 2 for the machine or a bug.
     pub fn exit_code(&self) -> u8 {
-        use gnnc_planner::lower::LowerError;
+        use gnnc_planner::LowerError;
         use gnnc_runtime::RuntimeError;
         match self {
             Self::Graph(GraphError::Partitioner { .. }) => 2,

@@ -1,6 +1,9 @@
 //! What holds for the repository's files as text: sizes, headings, modules, and that the
 //! pages name what there is.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 use gnnc::lang::diagnostic::CODES;
 use gnnc::planner::rules;
 use std::collections::BTreeSet;
@@ -58,6 +61,23 @@ fn nothing_is_left_to_do() {
             .enumerate()
             .filter_map(found)
             .collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn rooms_do_not_import_each_other_in_a_circle() {
+    check(CRATES.iter().flat_map(|folder| {
+        let root = Path::new(ROOT).join(folder).join("src");
+        let mut files = BTreeSet::new();
+        walk(&root, &mut files);
+        files.retain(|path| is_rust(path));
+        let files: Vec<_> = files
+            .into_iter()
+            .map(|path| (path.clone(), read(&path)))
+            .collect();
+        let circles = circles::circles(&root, &files);
+        let line = |circle| format!("{}: these import each other: {circle}", name(&root));
+        circles.into_iter().map(line).collect::<Vec<_>>()
     }));
 }
 

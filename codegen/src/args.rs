@@ -1,6 +1,8 @@
 //! The run-time arguments of a compiled kernel.
 
-use crate::checks::{Checks, Lists, Memory, MemoryRange};
+pub mod checks;
+
+use crate::args::checks::{Checks, Lists, Memory, MemoryRange};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand};
 use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use gnnc_ir::words::storage::Storage;

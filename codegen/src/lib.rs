@@ -63,7 +63,6 @@
 
 pub mod args;
 pub mod cache;
-pub mod checks;
 pub mod cpu;
 pub mod cuda;
 pub mod oracle;

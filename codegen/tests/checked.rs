@@ -1,8 +1,8 @@
 //! Checked code stops at an access that is outside, and says of what.
 #![allow(clippy::unwrap_used)]
 
+use gnnc_codegen::args::checks::Memory;
 use gnnc_codegen::args::{ArgsError, Buffer, KernelArgs};
-use gnnc_codegen::checks::Memory;
 use gnnc_codegen::cpu::Compiler;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, End, Kernel, Mask, Operand, Over, Reduce};

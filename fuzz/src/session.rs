@@ -6,7 +6,7 @@ use crate::models::{Choices, model};
 use gnnc::graph::{GraphData, summarise};
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::planner::layout::Layouts;
-use gnnc::planner::lower::LowerError;
+use gnnc::planner::LowerError;
 use gnnc::planner::lower::pure;
 use gnnc::{Compiled, Error, Loaded, Source, TrainOptions, Trainer};
 

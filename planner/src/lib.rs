@@ -37,8 +37,10 @@
 
 pub mod cost;
 pub mod decouple;
+mod error;
 pub mod extract;
 pub mod facts;
+mod fixed;
 pub mod forms;
 pub mod language;
 pub mod layout;
@@ -53,3 +55,5 @@ pub mod saturate;
 pub mod search;
 pub mod simulate;
 pub mod stale;
+
+pub use error::LowerError;

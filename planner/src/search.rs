@@ -13,8 +13,8 @@ mod reason;
 pub use candidates::{Pin, PlacementSpec};
 pub use offload::offload_to_fit;
 
+use crate::error::LowerError;
 use crate::layout::{Layouts, Pure};
-use crate::lower::LowerError;
 use crate::parts::{Parts, parts};
 use crate::placement::{Flow, Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};

@@ -1,6 +1,6 @@
 //! Memory of the host, which buffers and messages lie in.
 
-use gnnc_codegen::checks::MemoryRange;
+use gnnc_codegen::args::checks::MemoryRange;
 
 const HUGE_PAGE: usize = 2 << 20;
 

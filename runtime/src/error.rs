@@ -1,7 +1,8 @@
 //! What can go wrong while a program runs.
 
-use crate::machine::Copies;
+use gnnc_ir::program::{Program, RankSizes, Role};
 use gnnc_ir::words::units::Bytes;
+use std::fmt;
 use std::path::PathBuf;
 
 /// Why a session could not be built or could not go on.
@@ -70,7 +71,7 @@ pub enum RuntimeError {
     },
     /// A GPU refused something before the first epoch.
     #[error(transparent)]
-    Device(#[from] crate::device::gpu::driver::DriverError),
+    Device(#[from] DriverError),
     /// The run was asked to stop, and the epoch at hand was given up. What checkpoints hold is as it was
     /// before the epoch; nothing else can be run.
     #[error("the run was asked to stop")]
@@ -123,4 +124,74 @@ pub struct Failure {
     pub instruction: String,
     /// What happened.
     pub reason: String,
+}
+
+/// Why a device did not do what it was told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// A library or a device is not there; says what is missing, where it was looked for, what to do.
+    #[error("{0}")]
+    Missing(String),
+    /// There is not enough memory.
+    #[error(
+        "the device has no {bytes} bytes left ({free} are free); use more ranks, or a smaller model"
+    )]
+    Memory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The processor has not enough memory that the device may copy to and from by itself.
+    #[error(
+        "the host gives no {bytes} bytes of memory for what does not fit on the device ({message}); use more ranks, \
+         a smaller model, or raise the limit of locked memory (`ulimit -l`)"
+    )]
+    HostMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// What the driver said.
+        message: String,
+    },
+    /// A call failed.
+    #[error("{call} failed: {message}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// What the library said.
+        message: String,
+    },
+    /// Generated code does not compile: a defect.
+    #[error("{0}")]
+    Code(String),
+}
+
+/// Bytes of rows of earlier epochs by tensor, all ranks together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copies(Vec<(String, u64)>);
+
+impl Copies {
+    pub(crate) fn add(&mut self, program: &Program, sizes: &RankSizes) {
+        let kept = program.buffers.iter();
+        for buffer in kept.filter(|b| matches!(b.role, Role::History(_))) {
+            let bytes = buffer.words(sizes).saturating_mul(4);
+            match self.0.iter_mut().find(|(name, _)| *name == buffer.name) {
+                Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                None => self.0.push((buffer.name.clone(), bytes)),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Copies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (name, bytes)) in self.0.iter().enumerate() {
+            let before = match n {
+                0 => "; of these, rows of earlier epochs take",
+                _ => ",",
+            };
+            write!(f, "{before} {} for `{name}`", Bytes(*bytes))?;
+        }
+        Ok(())
+    }
 }

@@ -1,14 +1,15 @@
 //! Runs the instructions of a program on one rank.
 
-#[cfg(test)]
-mod checked;
 mod communicate;
 mod launch;
 mod pipeline;
+#[cfg(test)]
+mod tests;
 
 use crate::arena::{Arena, Span};
 use crate::device::cpu::Call;
 use crate::exchange::Reduction;
+use crate::fault::Fault;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
 use crate::part::lists::Over;
@@ -18,13 +19,12 @@ use crate::step_context::StepContext;
 use crate::steps::Step;
 use crate::stop::Stop;
 use crate::team::Team;
-use crate::transport::{Transport, TransportError};
+use crate::transport::Transport;
 use communicate::Half;
-use gnnc_codegen::args::ArgsError;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Rule, Transfer};
+use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Transfer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -63,64 +63,6 @@ pub(crate) struct Memory {
 
 // SAFETY: the pointers are only those of the last call, which is over when `Memory` moves.
 unsafe impl Send for Memory {}
-
-/// Why an instruction did not finish.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    /// The run was asked to stop.
-    #[error("the run was asked to stop")]
-    Stopped,
-    /// Found by a checked kernel.
-    #[error(transparent)]
-    Outside(#[from] ArgsError),
-    /// Found by the checks of a session before anything runs.
-    #[error("the program needs {0}, which this rank does not have")]
-    Missing(&'static str),
-    /// Kernels read several floats at once.
-    #[error(
-        "a tensor does not begin at a multiple of {0} bytes, as its kernel expects; please report the program"
-    )]
-    Alignment(u64),
-    /// A copy that a rule does not allow would be read: a bug of whoever decides.
-    #[error(
-        "a copy of rank {block}'s rows of `{tensor}` would be read that was sent {}, which the rule {rule} \
-         does not allow",
-        age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
-    )]
-    Stale {
-        /// What the rows are of.
-        tensor: String,
-        /// Whose rows they are.
-        block: u32,
-        /// Epochs since they were sent.
-        age: Option<u64>,
-        /// What they had to be.
-        rule: Rule,
-    },
-    /// Values that are compared are no numbers.
-    #[error("rows of `{0}` are not finite; try a smaller learning rate")]
-    NoNumbers(String),
-    #[error(
-        "`{history}` would keep a value that is not finite in epoch {epoch}, chunk {chunk}; lower the learning rate"
-    )]
-    NotFinite {
-        history: String,
-        epoch: u64,
-        /// Its number, or `all`.
-        chunk: String,
-    },
-    #[error(
-        "`{history}` was kept {age} epochs before epoch {epoch}, and the program reads none that is older than {interval}"
-    )]
-    TooOld {
-        history: String,
-        age: u64,
-        epoch: u64,
-        interval: u32,
-    },
-}
 
 impl Worker {
     /// Runs one instruction list.

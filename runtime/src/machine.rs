@@ -1,10 +1,7 @@
 //! What the machine has to offer.
 
-use crate::RuntimeError;
+use crate::error::{Copies, RuntimeError};
 use crate::rank::Rank;
-use gnnc_ir::program::{Program, RankSizes, Role};
-use gnnc_ir::words::units::Bytes;
-use std::fmt;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
@@ -24,36 +21,6 @@ pub(crate) fn fits<'a>(
         copies.add(&rank.program, &rank.part.sizes);
     }
     check_memory(&needs, limit, copies)
-}
-
-/// Bytes of rows of earlier epochs by tensor, all ranks together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copies(Vec<(String, u64)>);
-
-impl Copies {
-    fn add(&mut self, program: &Program, sizes: &RankSizes) {
-        let kept = program.buffers.iter();
-        for buffer in kept.filter(|b| matches!(b.role, Role::History(_))) {
-            let bytes = buffer.words(sizes).saturating_mul(4);
-            match self.0.iter_mut().find(|(name, _)| *name == buffer.name) {
-                Some((_, sum)) => *sum = sum.saturating_add(bytes),
-                None => self.0.push((buffer.name.clone(), bytes)),
-            }
-        }
-    }
-}
-
-impl fmt::Display for Copies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (name, bytes)) in self.0.iter().enumerate() {
-            let before = match n {
-                0 => "; of these, rows of earlier epochs take",
-                _ => ",",
-            };
-            write!(f, "{before} {} for `{name}`", Bytes(*bytes))?;
-        }
-        Ok(())
-    }
 }
 
 /// Refuses ranks that together need more than there is: a system that runs out of memory

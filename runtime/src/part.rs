@@ -1,12 +1,15 @@
 //! A rank's share of the data.
 
+pub(crate) mod features;
 pub(crate) mod lists;
 pub(crate) mod rows;
 
+pub(crate) mod whole;
+
 use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
-use crate::features::{FeatureRows, columns, slice};
-use crate::whole::Whole;
+use crate::part::features::{FeatureRows, columns, slice};
+use crate::part::whole::Whole;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;

@@ -3,7 +3,7 @@
 
 use crate::error::Failure;
 use crate::exchange::skip::Clocks;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::Part;
 use crate::staleness::{LayerStaleness, Staleness};
 use crate::step_context::StepContext;

@@ -2,7 +2,8 @@
 
 use crate::RuntimeError;
 use crate::error::Failure;
-use crate::executor::{Fault, Worker};
+use crate::executor::Worker;
+use crate::fault::Fault;
 use crate::rank::Rank;
 use crate::step_context::StepContext;
 use crate::transport::TransportError;

@@ -3,9 +3,8 @@
 mod copies;
 mod elsewhere;
 mod host;
-mod options;
 
-pub use options::RunOptions;
+use crate::options::RunOptions;
 
 use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::device::gpu::OnDevice;

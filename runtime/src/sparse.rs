@@ -3,11 +3,11 @@
 use crate::RuntimeError;
 use crate::arena::Span;
 use crate::device::cpu::Call;
-use crate::executor::Fault;
-use crate::features::FeatureRows;
+use crate::fault::Fault;
+use crate::part::features::FeatureRows;
 use crate::team::Team;
 use gnnc_codegen::args::RawArgs;
-use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
+use gnnc_codegen::args::checks::{Checks, Lists, MemoryRange};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::Csr;
 use gnnc_ir::Binary;

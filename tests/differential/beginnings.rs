@@ -6,8 +6,9 @@ use crate::data::{Shape, planted};
 use crate::models;
 use gnnc::ir::plan::{Layout, Placement};
 use gnnc::ir::program::Program;
+use gnnc::planner::LowerError;
 use gnnc::planner::layout::Layouts;
-use gnnc::planner::lower::{LowerError, pure};
+use gnnc::planner::lower::pure;
 use gnnc::planner::placement::{Place, lower};
 
 const RANKS: [u32; 4] = [2, 3, 5, 8];

@@ -9,7 +9,7 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit, WindowAt};
 use super::schedule::{Pass, Window, passes, peel};
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::Variable;

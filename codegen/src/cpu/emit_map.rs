@@ -3,7 +3,7 @@
 use super::exprs::{Place, Scope};
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use gnnc_ir::kernel::At;
 use gnnc_ir::kernel::Walk;

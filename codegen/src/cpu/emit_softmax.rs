@@ -3,7 +3,7 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::schedule::{LANES, Lanes, Window, passes};
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use gnnc_ir::kernel::Reduce;

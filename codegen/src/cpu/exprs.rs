@@ -2,7 +2,7 @@
 
 use super::function::{Base, Emit};
 use super::schedule::Lanes;
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::mask_row;

@@ -2,7 +2,7 @@
 
 use super::memory::{Checks, plain};
 use super::schedule::{Pass, Window};
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_codegen::isa::TargetFrontendConfig;

@@ -3,7 +3,7 @@
 use super::function::Emit;
 use super::memory::plain;
 use super::vectors::{Pattern, pattern};
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::words::storage::Storage;

@@ -1,7 +1,7 @@
 //! Loads and stores: their flags and, in checked code, the comparison with the bounds of what they access.
 
 use super::function::Emit;
-use crate::checks::{Memory, OUTSIDE, RANGES};
+use crate::args::checks::{Memory, OUTSIDE, RANGES};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, MemFlagsData, Type, Value, types};
 use gnnc_ir::kernel::Walk;
@@ -10,7 +10,7 @@ use gnnc_ir::kernel::{At, Body};
 /// Where checked code finds bounds, and where it goes when an access is outside of them.
 #[derive(Clone, Copy)]
 pub struct Checks {
-    /// Address of [`crate::checks::Checks`].
+    /// Address of [`crate::args::checks::Checks`].
     pub table: Value,
     /// Address of the ranges.
     pub ranges: Value,
@@ -101,7 +101,7 @@ impl Emit<'_, '_> {
         self.b.ins().return_(&[]);
     }
 
-    /// The checks of a function whose address of [`crate::checks::Checks`] is `table`.
+    /// The checks of a function whose address of [`crate::args::checks::Checks`] is `table`.
     pub fn begin_checks(&mut self, table: Value) {
         let ranges = self.b.ins().load(types::I64, plain(), table, RANGES);
         let failed = self.b.create_block();

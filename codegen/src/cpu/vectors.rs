@@ -1,7 +1,7 @@
 //! Vectors of four floats: loads and stores of 1 to 4 lanes, and reductions over lanes.
 
 use super::function::Emit;
-use crate::checks::Memory;
+use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::Reduce;

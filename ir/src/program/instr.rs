@@ -82,7 +82,7 @@ pub(in crate::program) trait Instruction {
     /// The name that traces, reports and listings use; the halves of a transfer have that of the whole.
     fn name(&self, program: &Program) -> &'static str;
 
-    /// Visits what the instruction reads, then what it writes; a loop has no operands of its own.
+    /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
     fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
 
     /// Checks that it fits the buffers of a rank.
@@ -202,7 +202,7 @@ impl Instr {
             (sends, _message) => if sends { "send" } else { "receive" })
     }
 
-    /// Visits what the instruction reads, then what it writes; a loop has no operands of its own.
+    /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
     pub fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
         each!(self, one => one.operands(visit);
             (_begins, transfer) => transfer.what.operands(visit);
@@ -211,17 +211,23 @@ impl Instr {
 
     /// Visits the buffers that the instruction reads, then those that it writes (`true`).
     pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
-        self.operands(&mut |operand| visit(&operand.at, operand.writes));
+        for writes in [false, true] {
+            self.operands(&mut |operand| {
+                if operand.writes == writes {
+                    visit(&operand.at, writes);
+                }
+            });
+        }
     }
 
     /// The buffers that the instruction reads, then those that it writes.
     pub fn accesses(&self) -> (Vec<Ref>, Vec<Ref>) {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        self.each_access(&mut |at, write| {
-            if write {
-                writes.push(*at);
+        self.operands(&mut |operand| {
+            if operand.writes {
+                writes.push(operand.at);
             } else {
-                reads.push(*at);
+                reads.push(operand.at);
             }
         });
         (reads, writes)

@@ -1,7 +1,7 @@
 //! Connected sets of edge tensors, and along which axis each can be cut.
 
 use super::features::Place;
-use crate::lower::analysis::fixed;
+use crate::fixed::fixed;
 use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::plan::Layout;

@@ -173,7 +173,7 @@ fn near(
     args: &[Option<Axis>],
 ) -> Vec<Option<Axis>> {
     let mut near: Vec<Option<Axis>> = vec![None; graph.nodes.len()];
-    let fixed = crate::lower::analysis::fixed(graph, &[]);
+    let fixed = crate::fixed::fixed(graph, &[]);
     for (id, node) in graph.iter() {
         let n = id.0 as usize;
         if matches!(node.ty.rows, Rows::Fixed(_)) {

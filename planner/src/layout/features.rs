@@ -9,7 +9,7 @@
 use super::Ranks;
 use super::components::Components;
 use super::loops::Loop;
-use crate::lower::analysis::fixed;
+use crate::fixed::fixed;
 use gnnc_ir::graph::Shard;
 use gnnc_ir::graph::op::{Input, Op, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};

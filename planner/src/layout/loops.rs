@@ -3,7 +3,7 @@
 use super::components::{Choice, Components};
 use super::demand::Demand;
 use super::{Ranks, rewrite};
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use gnnc_ir::graph::op::{Op, Scan};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{Graph, Rows};

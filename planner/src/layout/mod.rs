@@ -19,7 +19,7 @@ mod loops;
 mod rewrite;
 mod shares;
 
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use components::{Choice, Components};
 use demand::Demand;
 use gnnc_ir::graph::op::{Op, Slice};

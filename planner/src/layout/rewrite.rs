@@ -5,7 +5,7 @@ use super::demand::Demand;
 use super::features::sharded;
 use super::loops::Loop;
 use super::{AXES, Ranks, index};
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use gnnc_ir::graph::infer::TypeError;
 use gnnc_ir::graph::op::{Input, Op, Redistribute, Relations};
 use gnnc_ir::kernel::Axis;

@@ -3,7 +3,7 @@
 
 use super::features::Place;
 use super::rewrite::{Writer, bug};
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use gnnc_ir::graph::op::{Op, Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{NodeId, Rows, Type};

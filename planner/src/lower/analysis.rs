@@ -1,5 +1,6 @@
 //! Facts about the nodes of a graph that decide how it is cut into kernels.
 
+use crate::fixed::fixed;
 use crate::lower::partial::Partials;
 use gnnc_ir::graph::op::{Copies, Input, Op};
 use gnnc_ir::kernel::End;
@@ -83,31 +84,6 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
         partial,
         uses,
     }
-}
-
-/// Nodes that are the same in every epoch, as the arguments are of which `args` says so.
-pub fn fixed(graph: &Graph, args: &[bool]) -> Vec<bool> {
-    let mut fixed = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let given = |n: u32| args.get(n as usize).copied().unwrap_or(false);
-        let own = !matches!(
-            node.op,
-            Op::Param(_)
-                | Op::Input(Input::History(_) | Input::Fresh(_))
-                | Op::Dropout { .. }
-                | Op::Loss(_)
-                | Op::LossGrad(_)
-                | Op::Scan(_)
-                | Op::Out(_)
-                | Op::Table(_)
-        );
-        let known = match node.op {
-            Op::Arg(n) => given(n),
-            _ => own,
-        };
-        fixed.push(known && node.inputs.iter().all(|i| fixed[i.0 as usize]));
-    }
-    fixed
 }
 
 fn uses(graph: &Graph) -> Vec<u32> {

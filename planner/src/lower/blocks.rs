@@ -5,10 +5,10 @@
 //! model is differentiated, these tensors are marked ([`Clip::Gradient`]); marks are gone when it is lowered, and what
 //! they left in the backward pass ([`Clip::Rows`]) is made of other operators.
 
-use super::analysis::fixed;
 use super::kernel::Builder;
 use super::region::Region;
 use super::{LowerError, Lowerer};
+use crate::fixed::fixed;
 use gnnc_ir::graph::infer::TypeError;
 use gnnc_ir::graph::op::{Clip, Op};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};

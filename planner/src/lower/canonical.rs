@@ -1,6 +1,6 @@
 //! Operators that kernels have no form of their own for, in terms of others.
 
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use crate::lower::blocks::clip_rows;
 use gnnc_ir::graph::Graph;
 use gnnc_ir::graph::infer::TypeError;

@@ -1,6 +1,6 @@
 //! Building one kernel from a tree of element-wise nodes.
 
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use crate::lower::region::{Region, Value};
 use gnnc_ir::graph::op::{Input, Op, Site, Slice};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};

@@ -26,14 +26,12 @@ mod scan;
 pub mod stage;
 pub mod storage;
 
-use crate::decouple::DecoupleError;
+use crate::error::LowerError;
 use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
-use crate::stale::StaleError;
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
-use gnnc_ir::plan::Placement;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
@@ -42,41 +40,6 @@ use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-/// Why a graph cannot be lowered.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum LowerError {
-    /// The model uses something that no program can express yet.
-    #[error("{0} cannot be run yet")]
-    Unsupported(String),
-    /// The placement is not one for this model.
-    #[error("{0}")]
-    Illegal(String),
-    /// The placement needs a form that the model does not have.
-    #[error("{0} needs a decoupled form: {1}")]
-    NoForm(Placement, DecoupleError),
-    /// A pass produced a graph that breaks its own promises.
-    #[error("bug in the lowering: {0}")]
-    Internal(String),
-    /// Layouts for a model with more or fewer places for them.
-    #[error(
-        "{found} layouts were given for {what}, but there are {expected} sets of edge tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
-    )]
-    Layouts {
-        /// What they are for.
-        what: &'static str,
-        /// How many were given.
-        found: usize,
-        /// How many there must be.
-        expected: usize,
-    },
-    /// The model has no form for a pipeline.
-    #[error(transparent)]
-    Stale(#[from] StaleError),
-    /// The gradient of the model could not be built.
-    #[error(transparent)]
-    Autodiff(#[from] gnnc_ir::graph::autodiff::AutodiffError),
-}
 
 /// What a program is made from.
 #[derive(Clone, Debug)]

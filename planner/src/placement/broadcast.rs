@@ -2,7 +2,8 @@
 //! before every aggregation, wanted or not, and gradients of whole blocks come back. Large, regular
 //! messages instead of fewer rows: it pays where nearly all rows would be sent anyway.
 
-use crate::lower::{LowerError, Training, by_rows};
+use crate::error::LowerError;
+use crate::lower::{Training, by_rows};
 use gnnc_ir::program::{Halo, Program};
 
 /// Lowers a model for `ranks` block rows.

@@ -3,7 +3,8 @@
 //! their gradients return to the owners after its backward; weights are replicated and
 //! their gradients added over the ranks once an epoch.
 
-use crate::lower::{LowerError, Training, by_rows};
+use crate::error::LowerError;
+use crate::lower::{Training, by_rows};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for `ranks` parts.

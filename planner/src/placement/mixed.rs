@@ -3,8 +3,9 @@
 //! and good cuts are cheap by rows, a product with many features is cheap where slices of them are; a
 //! model that has all three gets all three. Which ones are best is for the search to find.
 
+use crate::error::LowerError;
 use crate::layout::{Layouts, Ranks};
-use crate::lower::{LowerError, Training, by_layouts};
+use crate::lower::{Training, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks.

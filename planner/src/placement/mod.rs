@@ -11,13 +11,14 @@ mod tensor;
 
 pub use pipeline::Stages;
 
+use crate::error::LowerError;
 use crate::layout::{Layouts, Ranks};
 use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::storage::{store, store_alike};
-use crate::lower::{LowerError, Training, with_gradients};
+use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::{Program, Skipping};
 use gnnc_ir::words::storage::Storage;

@@ -1,6 +1,7 @@
 //! One rank: no communication. Every other placement must compute what this one computes.
 
-use crate::lower::{LowerError, Training, by_rows};
+use crate::error::LowerError;
+use crate::lower::{Training, by_rows};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one rank.

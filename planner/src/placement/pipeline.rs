@@ -3,8 +3,9 @@
 //! on chunks, groups of one rank are the pure pipeline.
 
 use super::Place;
+use crate::error::LowerError;
+use crate::lower::Training;
 use crate::lower::stage::stage;
-use crate::lower::{LowerError, Training};
 use crate::stale::{StaleError, cuts, form, stages};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::{Pipeline, Program};

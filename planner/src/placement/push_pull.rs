@@ -3,8 +3,9 @@
 //! partial activations, and everything after lies by rows with halos. The gradient of the first
 //! layer's weights needs no all-reduce, nor do they have copies.
 
+use crate::error::LowerError;
 use crate::layout::{Pure, Ranks};
-use crate::lower::{LowerError, Training, by_layouts};
+use crate::lower::{Training, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks.

@@ -4,7 +4,8 @@
 //! edges from, with the same rule: fewer, and none of the others is ever read. Gradients of rows that
 //! were not sent may be left out too.
 
-use crate::lower::{LowerError, Training, by_embeddings};
+use crate::error::LowerError;
+use crate::lower::{Training, by_embeddings};
 use gnnc_ir::program::{Halo, Program, Skipping};
 
 /// Lowers a model for `ranks` block rows.

@@ -3,8 +3,9 @@
 //! redistributions a layer and direction, no halo. Of a model in its decoupled form ([`crate::decouple`])
 //! this is decoupled tensor parallelism (section 3.2): four redistributions an epoch.
 
+use crate::error::LowerError;
 use crate::layout::{Pure, Ranks};
-use crate::lower::{LowerError, Training, by_layouts};
+use crate::lower::{Training, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of `ranks` ranks.

@@ -6,7 +6,7 @@ use gnnc_ir::plan::{Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
-use gnnc_planner::lower::LowerError;
+use gnnc_planner::LowerError;
 use gnnc_planner::report::{json, text};
 use gnnc_planner::search::{Lower, Pin, PlacementSpec, PlanRequest, plan};
 

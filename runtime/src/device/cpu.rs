@@ -2,8 +2,8 @@
 
 use crate::arena::Span;
 use crate::team::Team;
+use gnnc_codegen::args::checks::Checks;
 use gnnc_codegen::args::{ArgsError, RawArgs};
-use gnnc_codegen::checks::Checks;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::kernel::{COLUMN_BLOCK, Operand};
 use std::ops::Range;

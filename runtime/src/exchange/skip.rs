@@ -7,7 +7,7 @@
 
 use super::{Exchanged, add_own, pack, send_halo};
 use crate::arena::Span;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::Part;
 use crate::part::rows::Sent;
 use crate::staleness::LayerStaleness;

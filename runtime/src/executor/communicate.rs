@@ -1,12 +1,13 @@
 //! Runs the instructions that communicate, in halves.
 
-use super::{Fault, Worker};
+use super::Worker;
 use crate::arena::Span;
 use crate::exchange::redistribute::{self, Move, Owned};
 use crate::exchange::skip::{Exchange, Return, Timing};
 use crate::exchange::{
     Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
 };
+use crate::fault::Fault;
 use crate::part::Part;
 use crate::step_context::StepContext;
 use crate::transport::Wire;

@@ -1,12 +1,13 @@
 //! Runs generated kernels.
 
-use super::{Fault, Worker};
+use super::Worker;
 use crate::device::cpu::Call;
+use crate::fault::Fault;
 use crate::part::Walkable;
 use crate::part::lists::{Over, Table};
 use crate::step_context::StepContext;
 use gnnc_codegen::args::RawArgs;
-use gnnc_codegen::checks::{Checks, Lists, MemoryRange};
+use gnnc_codegen::args::checks::{Checks, Lists, MemoryRange};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::Body;

@@ -1,7 +1,8 @@
 //! What goes from stage to stage and from epoch to epoch.
 
-use super::{Fault, Worker};
+use super::Worker;
 use crate::arena::Span;
+use crate::fault::Fault;
 use crate::step_context::StepContext;
 use crate::transport::{Transport, TransportError};
 use gnnc_ir::program::instr;

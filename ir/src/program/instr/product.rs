@@ -64,21 +64,11 @@ impl Instruction for MatMul {
         };
         visit(Operand::read(self.a.at, one(&self.a, true)));
         visit(Operand::read(self.b.at, one(&self.b, transposed)));
-        let result = Operand::write(self.out.at, one(&self.out, !transposed));
-        let Some(finish) = &self.finish else {
-            return visit(result);
-        };
-        finish.operands(&mut |operand| {
-            if !operand.writes {
-                visit(operand);
-            }
-        });
-        visit(result);
-        finish.operands(&mut |operand| {
-            if operand.writes {
-                visit(operand);
-            }
-        });
+        visit(Operand::write(self.out.at, one(&self.out, !transposed)));
+        // What the product wrote, the kernel that finishes it may read.
+        if let Some(finish) = &self.finish {
+            finish.operands(visit);
+        }
     }
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {

@@ -1,7 +1,7 @@
 //! When each instruction of a run of layers runs: it follows from what reads what, and how.
 
 use super::Borders;
-use crate::lower::LowerError;
+use crate::error::LowerError;
 use crate::stale::StaleError;
 use gnnc_ir::kernel::{At, Body, End};
 use gnnc_ir::program::instr;

@@ -10,7 +10,7 @@ use super::state::Gpu;
 use crate::chunks::Set;
 use crate::exchange::moves::{Block, Columns, Geometry, Side, Write};
 use crate::exchange::{own_chunk, owners, pieces};
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::lists::{List, Numbers};
 use crate::part::rows::Sent;
 use crate::step_context::StepContext;

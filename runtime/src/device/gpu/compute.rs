@@ -7,7 +7,7 @@ use super::moves::Rows;
 use super::state::{Gpu, read, written};
 use super::step_contexts::Moments;
 use crate::exchange::moves::Write;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::lists::{List, Over};
 use crate::step_context::StepContext;
 use crate::steps::Step;

@@ -7,7 +7,7 @@ use super::merged::Merged;
 use super::state::Gpu;
 use super::step_contexts::Moments;
 use crate::RuntimeError;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::Part;
 use crate::part::lists::List;
 use crate::rank::Rank;

@@ -4,6 +4,7 @@
 //! other only by events. Whoever implements this decides nothing: a real GPU, one that writes down
 //! what it is told, and one that computes it on the processor are told the same.
 
+pub use crate::error::DriverError;
 use gnnc_ir::words::storage::Storage;
 use std::fmt;
 
@@ -127,46 +128,6 @@ pub struct Message {
     pub at: Address,
     /// How many.
     pub bytes: u64,
-}
-
-/// Why a device did not do what it was told.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DriverError {
-    /// A library or a device is not there; says what is missing, where it was looked for, what to do.
-    #[error("{0}")]
-    Missing(String),
-    /// There is not enough memory.
-    #[error(
-        "the device has no {bytes} bytes left ({free} are free); use more ranks, or a smaller model"
-    )]
-    Memory {
-        /// Bytes that were asked for.
-        bytes: u64,
-        /// Bytes that are free.
-        free: u64,
-    },
-    /// The processor has not enough memory that the device may copy to and from by itself.
-    #[error(
-        "the host gives no {bytes} bytes of memory for what does not fit on the device ({message}); use more ranks, \
-         a smaller model, or raise the limit of locked memory (`ulimit -l`)"
-    )]
-    HostMemory {
-        /// Bytes that were asked for.
-        bytes: u64,
-        /// What the driver said.
-        message: String,
-    },
-    /// A call failed.
-    #[error("{call} failed: {message}")]
-    Call {
-        /// The function.
-        call: &'static str,
-        /// What the library said.
-        message: String,
-    },
-    /// Generated code does not compile: a defect.
-    #[error("{0}")]
-    Code(String),
 }
 
 /// A GPU. Calls that take a stream may return before the work is done; an error of that work may be

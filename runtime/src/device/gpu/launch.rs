@@ -6,7 +6,7 @@ use super::driver::{Address, DriverError, Launch, Matrix};
 use super::state::Gpu;
 use super::step_contexts::Moments;
 use super::touched::touched;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::Part;
 use crate::part::lists::{List, Over, Table};
 use crate::sparse;

@@ -7,7 +7,7 @@ use super::state::{Gpu, read};
 use super::step_contexts::Moments;
 use super::touched::touched;
 use crate::RuntimeError;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use gnnc_codegen::cuda::schedule::BLOCK;
 use gnnc_codegen::cuda::together::Set;
 use gnnc_ir::program::trace::Phase;

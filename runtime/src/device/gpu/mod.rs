@@ -25,10 +25,10 @@ mod state;
 mod step_contexts;
 mod touched;
 
+use crate::options::RunOptions;
 use crate::programs::Programs;
 use crate::rank::Rank;
 use crate::rank_set::{AtRest, RankSet};
-use crate::session::RunOptions;
 use crate::start;
 use crate::step_context::StepContext;
 use crate::{Failure, RuntimeError};

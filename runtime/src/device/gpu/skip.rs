@@ -8,7 +8,7 @@ use super::moves::Rows;
 use super::state::{Gpu, read, written};
 use crate::exchange::moves::Write;
 use crate::exchange::skip::{Clock, SENT, Timing};
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::step_context::StepContext;
 use gnnc_codegen::cuda::library::{Entry, number};
 use gnnc_ir::program::{Ref, Returned, Skip};

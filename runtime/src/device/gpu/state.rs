@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
 use crate::RuntimeError;
-use crate::executor::Fault;
+use crate::fault::Fault;
 use crate::part::lists::{List, Numbers};
 use gnnc_codegen::cuda::library::Entry;
 use gnnc_codegen::cuda::schedule::BLOCK;

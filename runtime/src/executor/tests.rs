@@ -4,9 +4,9 @@
 #[path = "../../tests/network/mod.rs"]
 mod network;
 
+use crate::options::RunOptions;
 use crate::programs::Programs;
 use crate::rank_set::{RankSet, Workers};
-use crate::session::RunOptions;
 use crate::start;
 use crate::step_context::StepContext;
 use crate::transport::threads::Threads;

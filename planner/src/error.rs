@@ -1,0 +1,40 @@
+//! Why a model cannot be lowered.
+
+use crate::decouple::DecoupleError;
+use crate::stale::StaleError;
+use gnnc_ir::plan::Placement;
+
+/// Why a graph cannot be lowered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LowerError {
+    /// The model uses something that no program can express yet.
+    #[error("{0} cannot be run yet")]
+    Unsupported(String),
+    /// The placement is not one for this model.
+    #[error("{0}")]
+    Illegal(String),
+    /// The placement needs a form that the model does not have.
+    #[error("{0} needs a decoupled form: {1}")]
+    NoForm(Placement, DecoupleError),
+    /// A pass produced a graph that breaks its own promises.
+    #[error("bug in the lowering: {0}")]
+    Internal(String),
+    /// Layouts for a model with more or fewer places for them.
+    #[error(
+        "{found} layouts were given for {what}, but there are {expected} sets of edge tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
+    )]
+    Layouts {
+        /// What they are for.
+        what: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many there must be.
+        expected: usize,
+    },
+    /// The model has no form for a pipeline.
+    #[error(transparent)]
+    Stale(#[from] StaleError),
+    /// The gradient of the model could not be built.
+    #[error(transparent)]
+    Autodiff(#[from] gnnc_ir::graph::autodiff::AutodiffError),
+}

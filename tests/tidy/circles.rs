@@ -1,0 +1,155 @@
+//! No room of a crate imports from a room that imports from it.
+//!
+//! A room is a module at the top of a crate with all files below it. Files of one room may import each other in a circle; a
+//! circle of files through several rooms is refused. Tests are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A module's path below its crate's root: `["program", "verify"]`.
+type Module = Vec<String>;
+
+/// What each module of a crate imports from its own crate.
+struct Imports(BTreeMap<Module, BTreeSet<Module>>);
+
+/// The circles of files through several rooms of a crate, each as a line.
+pub fn circles(root: &Path, files: &[(std::path::PathBuf, String)]) -> Vec<String> {
+    let imports = Imports::of(root, files);
+    let circles = imports.0.keys().filter_map(|start| {
+        let around: Vec<&Module> = imports
+            .reached(start)
+            .into_iter()
+            .filter(|other| imports.reached(other).contains(start))
+            .collect();
+        let rooms: BTreeSet<&String> = around.iter().filter_map(|module| module.first()).collect();
+        let first = around.first() == Some(&start);
+        let names: Vec<String> = around.iter().map(|module| module.join("::")).collect();
+        (first && rooms.len() > 1).then(|| names.join(", "))
+    });
+    circles.collect()
+}
+
+impl Imports {
+    fn of(root: &Path, files: &[(std::path::PathBuf, String)]) -> Self {
+        let module = |path: &Path| -> Option<Module> {
+            let inner = path.strip_prefix(root).ok()?.with_extension("");
+            let mut parts: Module = inner.iter().map(|p| p.to_string_lossy().into()).collect();
+            if parts
+                .last()
+                .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
+            {
+                parts.pop();
+            }
+            (!parts.is_empty() && !parts.contains(&"tests".to_owned())).then_some(parts)
+        };
+        let known: BTreeMap<Module, &String> = files
+            .iter()
+            .filter_map(|(path, text)| Some((module(path)?, text)))
+            .collect();
+        let imported = |(from, text): (&Module, &&String)| {
+            let named = paths(&code(text));
+            let found = named.iter().filter_map(|path| target(from, path, &known));
+            (from.clone(), found.filter(|to| to != from).collect())
+        };
+        Self(known.iter().map(imported).collect())
+    }
+
+    /// The modules that one leads to, itself only if it is in a circle.
+    fn reached<'a>(&'a self, from: &'a Module) -> BTreeSet<&'a Module> {
+        let mut found = BTreeSet::new();
+        let mut waiting: Vec<&Module> = self.0[from].iter().collect();
+        while let Some(next) = waiting.pop() {
+            if found.insert(next) {
+                waiting.extend(&self.0[next]);
+            }
+        }
+        found
+    }
+}
+
+/// The code of a file without comments and without the tests at its end.
+fn code(text: &str) -> String {
+    let tests = "#[cfg(test)]\nmod tests {";
+    let text = text.split(tests).next().unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The file's module that a path names, if it is one of the crate's.
+fn target(from: &Module, path: &[String], known: &BTreeMap<Module, &String>) -> Option<Module> {
+    let supers = path.iter().take_while(|part| *part == "super").count();
+    let (mut at, rest): (Module, &[String]) = match path.first()?.as_str() {
+        "crate" => (Vec::new(), &path[1..]),
+        "self" => (from.clone(), &path[1..]),
+        "super" => (
+            from[..from.len().checked_sub(supers)?].to_vec(),
+            &path[supers..],
+        ),
+        _ => return None,
+    };
+    for part in rest {
+        at.push(part.clone());
+        if !known.contains_key(&at) {
+            at.pop();
+            break;
+        }
+    }
+    known.contains_key(&at).then_some(at)
+}
+
+/// The paths that code names from `crate`, `super` or `self`, those in braces too.
+fn paths(code: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                expand(&code[at..], Vec::new(), &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// Reads one tree of a path, such as `a::{b, c::d}`, and returns what is behind it.
+fn expand<'a>(text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
+    let mut rest = text.trim_start();
+    loop {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let (word, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        path.push(word.to_owned());
+        let Some(next) = behind.strip_prefix("::") else {
+            found.push(path);
+            return behind;
+        };
+        let Some(mut inner) = next.trim_start().strip_prefix('{') else {
+            rest = next;
+            continue;
+        };
+        loop {
+            inner = expand(inner, path.clone(), found).trim_start();
+            // `as name` and `*` do not matter.
+            inner = inner.trim_start_matches(|c: char| !",}".contains(c));
+            match inner.strip_prefix(',').map(str::trim_start) {
+                Some(more) if !more.starts_with('}') => inner = more,
+                Some(more) => return &more[1..],
+                None => return inner.get(1..).unwrap_or_default(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_circle_is_found() {
+    let file = |name: &str, text: &str| (Path::new("src").join(name), text.to_owned());
+    let files = [
+        file("lib.rs", "mod a;\nmod b;\nmod c;"),
+        file("a.rs", "use crate::{b::deep::{self, X as Y}, c::*};"),
+        file("b/mod.rs", "pub mod deep;"),
+        file("b/deep.rs", "use super::super::a::Z; // crate::c"),
+        file("c.rs", "#[cfg(test)]\nmod tests {\n    use crate::a;\n}"),
+    ];
+    assert_eq!(circles(Path::new("src"), &files), ["a, b::deep"]);
+}
