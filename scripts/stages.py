@@ -61,9 +61,9 @@ class Row:
         for name, value in sets.items():
             base += ["--set", f"{name}={value}"]
         plan = gnnc("plan", *base, "--cluster", options.machine, "--allow", "stale", "--trace", self.planned,
-                    "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks},turns={turns}")
+                    "--pin", f"placement=pipeline,ranks=2,stages=2,chunks={chunks},virtual-stages={turns}")
         chosen = plan["candidates"][plan["chosen"]]
-        self.asked = [*base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2", "--turns", turns,
+        self.asked = [*base, "--placement", "pipeline", "--allow", "stale", "--workers", "2", "--stages", "2", "--virtual-stages", turns,
                       "--layers", ",".join(map(str, chosen["parameters"]["layers"])), "--chunks", chunks,
                       "--epochs", options.epochs, "--evaluate-every", options.epochs, "--trace", self.measured]
         self.memory, self.runs = [chosen["peak_memory_bytes"], 0], []

@@ -1,5 +1,5 @@
-//! Measuring the machine at hand: layers of the standard library are trained on generated
-//! graphs, and every instruction's time is explained by what the instruction asks for.
+//! Calibration of this machine: trains layers of the standard library on generated graphs and
+//! fits costs that explain the time of each instruction by its demands.
 
 mod fit;
 mod runs;
@@ -22,52 +22,52 @@ use settled::{differences, refused, unsettled, why_again};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// How to measure.
+/// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
     /// Name of the machine, for the file.
     pub machine: String,
-    /// The day, for the file.
+    /// The date, for the file.
     pub date: String,
-    /// Ranks that are measured side by side; 1 measures a rank alone and no messages.
+    /// Ranks that run at once; 1 measures a rank alone, without messages.
     pub ranks: u32,
-    /// Leave out the large graphs.
+    /// Whether to leave out the large graphs.
     pub quick: bool,
-    /// Take what is measured even where repeated measurements differ by more than costs leave unexplained.
+    /// Whether to accept measurements whose noise exceeds the error of the fitted costs.
     pub noisy: bool,
     /// Memory of the machine, shared by the ranks.
     pub memory: Bytes,
-    /// What is measured; a GPU is measured with one rank.
+    /// The device to measure; a GPU is measured with one rank.
     pub device: Device,
-    /// Where compiled kernels are kept.
+    /// Cache of compiled kernels.
     pub cache: Option<Cache>,
 }
 
-/// How well the costs explain what was measured.
+/// How well the fitted costs explain the measurements of a group of instructions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quality {
     /// Ranks that ran at once.
     pub ranks: u32,
-    /// Instructions that share costs.
+    /// Name of the group, whose instructions share costs.
     pub group: String,
-    /// Instructions that were measured.
+    /// Number of measured instructions.
     pub samples: usize,
-    /// The mean of the absolute relative errors.
+    /// Mean absolute relative error of the fitted costs.
     pub error: f64,
-    /// How much repeated measurements differ on the mean, relative to themselves.
+    /// Mean relative difference between repeated measurements: the noise.
     pub repeated: f64,
 }
 
 /// A calibrated machine.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// The machine as a cluster of one node, to be written to a file.
+    /// The machine as a cluster of one node.
     pub cluster: Cluster,
-    /// How well its costs explain what was measured.
+    /// How well its costs explain the measurements.
     pub quality: Vec<Quality>,
     /// How often all graphs were measured.
     pub rounds: usize,
-    /// What was measured.
+    /// All measurements.
     pub measurements: Vec<Measurement>,
 }
 
@@ -76,19 +76,19 @@ pub struct Calibrated {
 pub struct Measurement {
     /// Ranks that ran at once.
     pub ranks: u32,
-    /// What was trained on what.
+    /// Name of the case: the model, its width and the graph.
     pub what: String,
     /// Place of the instruction in the step.
     pub at: String,
-    /// Instructions that share costs, or the name of one that communicates.
+    /// Name of its group, or of the instruction if it communicates.
     pub group: String,
-    /// Counts beside [`TERMS`].
+    /// Counts, in the order of [`TERMS`].
     pub terms: [f64; TERM_COUNT],
     /// Bytes sent, or received from another stage.
     pub bytes: u64,
-    /// The median of its times in undisturbed epochs, waiting not counted.
+    /// The median of its times in undisturbed epochs, without waiting.
     pub seconds: f64,
-    /// What the costs make of it.
+    /// The time predicted by the fitted costs.
     pub predicted: f64,
 }
 
@@ -98,21 +98,21 @@ struct Case {
     vertices: u32,
     edges: u64,
     features: u32,
-    /// Of how many features one is not 0; 1 for dense features.
+    /// One of how many features is nonzero; 1 for dense features.
     sparsity: u32,
     classes: u32,
-    /// Share of the vertices that is trained on.
+    /// Fraction of training vertices.
     train: f64,
     widths: &'static [u32],
     epochs: usize,
 }
 
 const ALL: &[u32] = &[8, 16, 32, 64, 128, 256];
-/// Heads of attention, by turns.
+/// Numbers of attention heads, used in rotation.
 const HEADS: &[u32] = &[8, 4, 2, 1];
 const FEW: &[u32] = &[16, 48, 128, 256];
 
-/// Sizes between those of a few kilobytes and those of hundreds of megabytes.
+/// The cases, from a few kilobytes to hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     Case { vertices: 2_000, edges: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
@@ -122,23 +122,25 @@ const CASES: &[Case] = &[
     Case { vertices: 60_000, edges: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
     Case { vertices: 150_000, edges: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
 ];
-/// Rounds of all cases: a machine that others share is slow for seconds at a time, and what is
-/// measured once may be measured then.
+/// Rounds of all cases. A shared machine is slow for seconds at a time, so a single measurement
+/// could fall into such a time.
 const ROUNDS: usize = 6;
-/// Rounds of quick cases, where there are no others.
+/// Rounds with `--quick`.
 const QUICK_ROUNDS: usize = 2;
-/// How often rounds are doubled where repeated measurements differ, before that is given up.
+/// How many times to double the rounds before giving up on noisy measurements.
 const REPEATS: usize = 2;
 /// Cases with fewer edges are quick.
 const QUICK: u64 = 30_000;
-/// Edges of cases that deep models are also trained on in stages, beside quick ones where there are no others: smaller ones lie in caches,
-/// and larger ones take long to be cut into chunks.
+/// Edges of the cases on which deep models also train as pipelines; with `--quick`, the quick cases do too. Smaller
+/// cases fit into caches, and larger ones take long to cut into chunks.
 const STAGED: RangeInclusive<u64> = 100_000..=500_000;
-/// Chunks in stages: messages of one length of a small model and of a large one, which lie in caches and in memory.
+/// Numbers of chunks of a pipeline. With both, messages of equal length come from a small model and from a large one, one
+/// in caches and one in memory.
 const CHUNKS: [u32; 2] = [4, 16];
 
-/// Models with what they are placed by. What redistributions move is the same for every model; rows that go from stage
-/// to stage were written some layers before, as in deep models. Deep models are left out where graphs are larger than those in stages.
+/// Models with their placements. One model is enough to measure redistributions, which move the same in every model. A
+/// deep model measures messages between stages, whose rows were written some layers before; it is left out on graphs
+/// larger than [`STAGED`].
 const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gcn",
@@ -164,13 +166,14 @@ const MODELS: &[(&str, &str, &[Placement])] = &[
     ),
 ];
 
-/// Measures the machine. `watch` is told what is measured, with the share that is done, and may end it.
+/// Measures the machine. `watch` gets the name of each measurement and the completed fraction; its error ends
+/// the calibration.
 ///
-/// Where repeated measurements differ by more than what costs leave unexplained, everything is measured as often again,
-/// up to `REPEATS` times.
+/// If the noise of repeated measurements exceeds the error of the fitted costs, the number of rounds is doubled, up
+/// to `REPEATS` times.
 ///
 /// # Errors
-/// A machine that refuses memory or threads, or whose measurements go on to differ; what `watch` fails with.
+/// A machine that refuses memory or threads, measurements that stay noisy, or an error of `watch`.
 pub fn calibrate<E: From<Error>>(
     options: &CalibrateOptions,
     watch: &mut dyn FnMut(&str, f64) -> Result<(), E>,
@@ -211,12 +214,12 @@ pub fn calibrate<E: From<Error>>(
 }
 
 impl Case {
-    /// What measuring it takes, about, in units of an edge in an epoch.
+    /// Approximate time to measure the case, in units of one edge in one epoch.
     fn work(&self) -> f64 {
         self.edges as f64 * self.epochs as f64 + 1e5
     }
 
-    /// Measures all models on the graph, which is that of a number, in a round.
+    /// Measures all models on the graph of case `number`, in one round.
     fn measure<E: From<Error>>(
         &self,
         (number, round): (usize, usize),
@@ -252,7 +255,7 @@ impl Case {
         Ok(())
     }
 
-    /// The numbers of chunks that a placement is measured with.
+    /// The numbers of chunks to measure a placement with.
     fn chunks(&self, placement: Placement, quick: bool) -> &'static [u32] {
         match placement {
             Placement::Pipeline if self.is_staged(quick) => &CHUNKS,
@@ -297,8 +300,8 @@ impl Case {
         Ok(data)
     }
 
-    /// Leaves features as they would be if each column were a word: the n-th most frequent one is in a share of the
-    /// documents that falls with 1 / n, but never in more than half of them (Zipf's law).
+    /// Zeroes features as if each column were a word: the n-th most frequent word occurs in a fraction of the
+    /// documents proportional to 1 / n, but at most in half of them (Zipf's law).
     fn as_words(&self, mut values: Vec<f32>) -> Vec<f32> {
         let (columns, kept) = (self.features, 1.0 / f64::from(self.sparsity));
         let share = |scale: f64, n: u32| (scale / f64::from(n + 1)).min(0.5);
@@ -312,7 +315,7 @@ impl Case {
                 false => high = scale,
             }
         }
-        // Frequent words lie anywhere, the same on every machine.
+        // Frequent words are spread over the columns, in the same way on every machine.
         let mut order: Vec<u32> = (0..columns).collect();
         order.sort_by_key(|&column| mix32(column));
         let mut shares = vec![0.0; columns as usize];
@@ -403,7 +406,7 @@ fn conclude(
         }
         if let Some(link) = groups.get("halo-exchange") {
             let of = |term| link.get(term).copied().unwrap_or(0.0);
-            // That of a message of one row in one cache line.
+            // The latency of a message of one row in one cache line.
             let least = of("launch") + of("row") + 64.0 * of("stream_32k");
             cluster.inside.latency = Seconds(rounded(least));
             cluster.inside.bandwidth = rounded(1.0 / of("stream_4m").max(1e-15));
@@ -431,7 +434,7 @@ fn conclude(
     })
 }
 
-/// A measurement as the fit takes it.
+/// A measurement as a sample for the fit.
 fn sample(found: &Measurement) -> Sample {
     Sample {
         terms: found.terms,
@@ -439,10 +442,10 @@ fn sample(found: &Measurement) -> Sample {
     }
 }
 
-/// The factor by which predictions for a calibrated machine were off at most.
+/// The largest factor by which predictions for a calibrated machine were off.
 const SPREAD: f64 = 1.9;
 
-/// The machine as one node, with peaks read off its costs where reports show them.
+/// The machine as a cluster of one node, without costs.
 fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
     let mut cluster = Cluster::named("cpu")?.resized(Some(options.ranks.max(1)), Some(1))?;
     cluster.name = "this-machine".to_owned();
@@ -455,12 +458,12 @@ fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {
     cluster.device.name = "core".to_owned();
     cluster.device.memory = Bytes(options.memory.0 / u64::from(options.ranks.max(1)));
     cluster.inside.name = "threads".to_owned();
-    // Ranks that exchange at once were measured at once.
+    // Contention is part of the measured costs, since all ranks exchanged at once.
     cluster.inside.shared_by = SharedBy::Rank;
     Ok(cluster)
 }
 
-/// Four significant digits, more than a measurement has.
+/// Rounds to four significant digits, more than a measurement has.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
@@ -483,7 +486,7 @@ mod tests {
         let mean = shares.iter().sum::<f64>() / columns as f64;
         assert!((mean * 60.0 - 1.0).abs() < 0.03, "{mean}");
         assert!(shares[0] < 0.55, "{}", shares[0]);
-        // The twentieth is ten times as frequent as the two-hundredth, give or take what is drawn.
+        // The 20th word is about ten times as frequent as the 200th.
         let quotient = shares[19] / shares[199];
         assert!((8.0..12.0).contains(&quotient), "{quotient}");
     }

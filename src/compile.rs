@@ -15,27 +15,27 @@ use gnnc_planner::placement::{Place, lower, lower_all};
 use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form};
 
-/// Rules that compute scores of attention for vertices, and leave the order of products and aggregations alone.
-/// All are linear in what edges take: what a pipeline keeps as history is the same before and after them.
+/// Rules that compute attention scores per vertex and keep the order of products and aggregations.
+/// All are linear in the rows that edges take, so a pipeline's histories are the same before and after them.
 const SCORES: [&str; 4] = ["attention-split", "scale-take", "sum-take", "slice-slice"];
 
-/// A model in the form that was chosen for a workload, with its derivative.
+/// A model, rewritten for a workload, with its gradient.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The form and how it was found.
+    /// The rewritten form and how it was found.
     pub form: Form,
     /// Forward and backward graphs.
     pub training: Training,
-    /// The decoupled form, another function than the model, or why there is none.
+    /// The decoupled form, which is a different function, or why there is none.
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
 }
 
-/// A relaxed form of a model, with its derivative.
+/// A relaxed form of a model, with its gradient.
 #[derive(Clone, Debug)]
 pub struct Relaxed {
-    /// The form as it is before it is rewritten to an equal, cheaper one.
+    /// The relaxed form before rewriting.
     pub graph: Graph,
-    /// The cheaper one.
+    /// The equal, cheaper form after rewriting.
     pub form: Form,
     /// Forward and backward graphs.
     pub training: Training,
@@ -44,12 +44,12 @@ pub struct Relaxed {
 /// Rewrites and differentiates a model for a workload.
 ///
 /// # Errors
-/// A bug in a pass, or a model that has no gradient.
+/// A bug in a pass, or a model without a gradient.
 pub fn compile(model: &Model, workload: &Workload) -> Result<Compiled, Error> {
     with_options(model, workload, &RewriteOptions::default())
 }
 
-/// As [`compile`]; the report also says why each rewrite was made and what it saved.
+/// As [`compile`]; the report also explains each rewrite and what it saved.
 ///
 /// # Errors
 /// As [`compile`].
@@ -109,22 +109,22 @@ fn trained(
 }
 
 impl Compiled {
-    /// Layers that a pipeline can divide; 0 of a model that has no form for one.
+    /// Number of layers that a pipeline can divide; 0 if the model has no pipeline form.
     pub fn layers(&self) -> u32 {
         form(&self.training.source).map_or(0, |form| cuts(&form).len() as u32 + 1)
     }
 
-    /// The program of a placement, as rank 0 runs it.
+    /// The program of rank 0 under a placement.
     ///
     /// # Errors
-    /// If the model uses something that no program can express yet.
+    /// The model uses something that no program can express yet.
     pub fn program(&self, place: &Place) -> Result<Program, Error> {
         let programs = lower(self.training(place.placement)?, place)?;
         let none = || LowerError::Internal("a placement without a program".to_owned());
         Ok(programs.into_iter().next().ok_or_else(none)?)
     }
 
-    /// The programs of a placement's ranks: one for all of them, or one each.
+    /// The programs of a placement's ranks: one for all, or one per rank or stage.
     ///
     /// # Errors
     /// As [`Compiled::program`].
@@ -132,10 +132,10 @@ impl Compiled {
         Ok(lower_all(self.training(place.placement)?, place)?)
     }
 
-    /// Forward and backward graphs of what a placement runs.
+    /// The forward and backward graphs that a placement runs.
     ///
     /// # Errors
-    /// A placement that needs a form that the model does not have.
+    /// The placement needs a form that the model does not have.
     pub fn training(&self, placement: Placement) -> Result<&Training, LowerError> {
         let relaxed = self.relaxed(placement)?;
         Ok(relaxed.map_or(&self.training, |relaxed| &relaxed.training))

@@ -1,4 +1,4 @@
-//! What training runs on.
+//! The device that training runs on.
 
 use crate::Error;
 use gnnc_codegen::cache::Cache;
@@ -6,21 +6,21 @@ use gnnc_codegen::cuda::libraries::{folders, python_packages, wheel_folders};
 use gnnc_runtime::device::cuda::{Live, LiveOptions};
 use std::path::{Path, PathBuf};
 
-/// Variables that name an environment or a toolkit.
+/// Environment variables that name a Python environment or a CUDA toolkit.
 const PLACES: [&str; 4] = ["VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"];
 
-/// What training runs on.
+/// The device that training runs on.
 #[derive(Clone, Debug, Default)]
 pub enum Device {
-    /// The cores of this machine, a thread or more for each rank.
+    /// The cores of this machine; each rank has one or more threads.
     #[default]
     Cpu,
-    /// A GPU of NVIDIA's, which all ranks of this process share.
+    /// An NVIDIA GPU, which all ranks of this process share.
     Cuda(LiveOptions),
 }
 
 impl Device {
-    /// Which rank this process is, where others have the rest.
+    /// The rank of this process, if other processes run the other ranks.
     pub fn rank(&self) -> Option<u32> {
         match self {
             Self::Cpu => None,
@@ -28,10 +28,10 @@ impl Device {
         }
     }
 
-    /// Opens the GPU, if it is one; its machine code is kept where that of the processor is.
+    /// Opens the GPU, if the device is one. Its machine code is cached beside that of the CPU.
     ///
     /// # Errors
-    /// [`Error::Device`] for a GPU, a library or another process that is not there.
+    /// [`Error::Device`] if a GPU, a library or another process is missing.
     pub fn open(&self, cache: Option<Cache>) -> Result<Option<Live>, Error> {
         match self {
             Self::Cpu => Ok(None),
@@ -46,9 +46,9 @@ impl Device {
     }
 }
 
-/// The folders that NVIDIA's libraries are looked for in, in this order: `named` or what
-/// `GNNC_CUDA_LIBRARIES` names, the environment and the toolkit that are in use, Python packages of the
-/// user and of the system, the toolkit's usual place.
+/// The folders to search for NVIDIA's libraries, in this order: `named` or else
+/// `GNNC_CUDA_LIBRARIES`; the active Python environment and CUDA toolkit; Python packages of the
+/// user and of the system; the toolkit's default folder.
 pub fn library_folders(named: Option<&Path>) -> Vec<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -58,7 +58,7 @@ pub fn library_folders(named: Option<&Path>) -> Vec<PathBuf> {
     let named = named.map(Path::to_owned);
     if let Some(named) = named.or_else(|| variable("GNNC_CUDA_LIBRARIES")) {
         found.extend(existing(folders(&named)));
-        // Also where it is not there, to be said.
+        // Even if it is missing, so that messages mention it.
         found.push(named);
     }
     for place in PLACES.iter().filter_map(|name| variable(name)) {

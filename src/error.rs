@@ -55,7 +55,7 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] gnnc_runtime::device::gpu::driver::DriverError),
     /// Something does not fit into the memory of this machine.
-    #[error("{what} needs about {} of memory, and this machine has {} available; ask for less, or free memory", Bytes(*needed), Bytes(*available))]
+    #[error("{what} needs about {} of memory, but this machine has {} available; ask for less, or free memory", Bytes(*needed), Bytes(*available))]
     Memory {
         /// What does not fit.
         what: &'static str,
@@ -66,8 +66,8 @@ pub enum Error {
     },
     /// Repeated measurements of a machine do not agree.
     #[error(
-        "{group} on {ranks} takes times that differ by {:.0} % when it is measured again, and costs explain it \
-         to {:.0} %: something else keeps this machine busy; end it and calibrate again, or take what is measured with \
+        "repeated measurements of {group} on {ranks} differ by {:.0} %, while the fitted costs are within {:.0} %: \
+         something else keeps this machine busy; stop it and calibrate again, or accept noisy measurements with \
          --noisy",
         repeated * 100.0,
         error * 100.0
@@ -83,7 +83,9 @@ pub enum Error {
         error: f64,
     },
     /// The bytes that were sent differ from the program's.
-    #[error("sent {sent} bytes where the program says {predicted}: a bug, please report it")]
+    #[error(
+        "sent {sent} bytes, but the program predicts {predicted}: this is a bug, please report it"
+    )]
     Bytes {
         /// What was sent.
         sent: u64,
@@ -92,7 +94,7 @@ pub enum Error {
     },
     /// The bytes that were copied from and to the hosts differ from the program's.
     #[error(
-        "copied {moved} bytes from and to the hosts where the program says {predicted}: a bug, please report it"
+        "copied {moved} bytes to and from the hosts, but the program predicts {predicted}: this is a bug, please report it"
     )]
     Moved {
         /// What was copied.

@@ -1,8 +1,8 @@
-//! Aggregations by themselves on a GPU: how long they take, and whether they are right.
+//! Times and checks single aggregation kernels on a GPU.
 //!
-//! The kernels are those that models become: a weighted sum over in-edges (`spmm`), a product of the
-//! two ends of each edge (`sddmm`), and attention with heads (`softmax` over the edges of a vertex,
-//! then `attend`, a sum weighted by head).
+//! The kernels are the ones that models lower to: a weighted sum over in-edges (`spmm`), a dot product of the
+//! two ends of each edge (`sddmm`), and attention with heads (`softmax` over the in-edges of a vertex,
+//! then `attend`, a sum weighted per head).
 
 use crate::Error;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
@@ -15,11 +15,11 @@ use gnnc_runtime::device::gpu::driver::Driver;
 use gnnc_runtime::device::gpu::single::{Arrays, Loaded, SingleError};
 use serde::{Deserialize, Serialize};
 
-/// Rows (or edges) whose results are computed again in double precision.
+/// Number of rows (or edges) whose results are checked in double precision.
 const CHECKED: usize = 300;
-/// The slope of attention's scores below 0.
+/// The slope of the leaky ReLU on attention scores below 0.
 const SLOPE: f32 = 0.2;
-/// Bytes of the copy that bandwidth is measured with.
+/// Size of the copy that measures bandwidth, in bytes.
 const COPIED: u64 = 1 << 30;
 
 /// An aggregation.
@@ -28,47 +28,47 @@ const COPIED: u64 = 1 << 30;
 pub enum Aggregation {
     /// Weighted sums over in-edges.
     Spmm,
-    /// Products of the rows at both ends of each edge.
+    /// Dot products of the rows at both ends of each edge.
     Sddmm,
-    /// Scores of edges, normalised over the in-edges of each vertex, by head.
+    /// Edge scores, normalized over the in-edges of each vertex, per head.
     Softmax,
-    /// Sums over in-edges, weighted by head.
+    /// Sums over in-edges, weighted per head.
     Attend,
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Which aggregation.
     pub kernel: Aggregation,
-    /// Columns of the rows, all heads together.
+    /// Columns of a row, over all heads.
     pub width: u32,
     /// Heads; 1 for `spmm` and `sddmm`.
     pub heads: u32,
-    /// How many times it runs between two looks at the clock.
+    /// Runs per measurement.
     pub times: u32,
-    /// How many such measurements.
+    /// Number of measurements.
     pub rounds: u32,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// Seconds of one run, by measurement.
+    /// Seconds per run, for each measurement.
     pub seconds: Vec<f64>,
-    /// Bytes that a run has to move if rows of sources are read once for each edge.
+    /// Bytes that a run moves if the rows of sources are read once per edge.
     pub bytes: u64,
-    /// Bytes on the device.
+    /// Bytes allocated on the device.
     pub memory_bytes: u64,
-    /// The largest difference from results in double precision, relative to the largest of these.
+    /// The largest difference from the results in double precision, relative to the largest result.
     pub error: f64,
 }
 
-/// The kernel of an aggregation.
+/// The kernel of a request.
 ///
 /// # Errors
-/// Heads that do not divide the width, or that the aggregation does not have.
+/// Heads that do not divide the width, or several heads where the aggregation has one.
 pub fn kernel(request: &Request) -> Result<Kernel, Error> {
     let Request {
         kernel,
@@ -80,7 +80,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
     if width == 0 || heads == 0 || !width.is_multiple_of(heads) || (single && heads > 1) {
         return Err(Error::Input(format!(
             "found width {width} and {heads} heads for {kernel:?}, expected heads that divide the \
-             width, and 1 where there are none"
+             width, and 1 for spmm and sddmm"
         )));
     }
     let product = || {
@@ -108,7 +108,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
         value: product(),
         finish: finish(),
     };
-    // One value for all columns of a head.
+    // One weight for all columns of a head.
     let weight = Operand {
         at: At::Edge,
         stride: heads,
@@ -156,7 +156,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
 /// Runs an aggregation over a graph.
 ///
 /// # Errors
-/// A request without meaning, or what the device refuses.
+/// An invalid request, or an error of the device.
 pub fn measure(
     driver: &mut dyn Driver,
     topology: &Topology,
@@ -214,10 +214,10 @@ pub fn measure(
     })
 }
 
-/// Bytes a second of a copy inside of the device's memory: read and written, by measurement.
+/// Bandwidth of a copy within the device's memory in bytes per second, read plus written, for each measurement.
 ///
 /// # Errors
-/// What the device refuses.
+/// An error of the device.
 pub fn copy_bandwidth(driver: &mut dyn Driver, rounds: u32) -> Result<Vec<f64>, Error> {
     let bytes = COPIED.min(driver.free_bytes()? / 4);
     let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
@@ -245,7 +245,7 @@ fn single(error: SingleError) -> Error {
     }
 }
 
-/// Floats between -1 and 1, the same everywhere.
+/// Reproducible floats between -1 and 1.
 fn floats(count: usize, seed: u64) -> Vec<f32> {
     let float = |n: usize| {
         let mixed = (n as u64 + (seed << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -266,7 +266,7 @@ fn bytes(request: &Request, rows: u64, edges: u64) -> u64 {
         }
 }
 
-/// Some results in double precision.
+/// Reference results in double precision, for some rows or edges.
 struct Check<'a> {
     request: &'a Request,
     topology: &'a Topology,
@@ -280,7 +280,7 @@ impl Check<'_> {
         for (place, expected) in self.expected() {
             let found = found.get(place).copied().map_or(f64::NAN, f64::from);
             largest = largest.max(expected.abs());
-            // What is no number is as wrong as can be.
+            // NaN counts as an infinite error.
             let difference = (found - expected).abs();
             worst = if difference.is_nan() {
                 f64::INFINITY
@@ -291,7 +291,7 @@ impl Check<'_> {
         worst / largest
     }
 
-    /// Places in the output and what is expected there: of rows that lie apart, and of the longest.
+    /// Places in the output with the expected values: rows spread over the graph, and the row with most edges.
     fn expected(&self) -> Vec<(usize, f64)> {
         let indptr = self.topology.indptr();
         let rows = indptr.len() - 1;

@@ -1,40 +1,40 @@
-//! The program's allocator: memory that the machine refuses ends a command with a message and exit code 2,
-//! where Rust would abort.
+//! The program's allocator: if the machine refuses memory, the command ends with a message and exit code 2
+//! instead of an abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The system's allocator, and an end in order where it has nothing left.
+/// The system's allocator, with an orderly exit when memory runs out.
 pub struct Allocator;
 
-/// Whether reports are for programs.
+/// Whether the message is JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on the message is an object on standard output.
+/// Makes the message a JSON object on standard output from now on.
 pub fn report_as_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
-// SAFETY: all calls are passed on to the system's allocator with the arguments that came.
+// SAFETY: all calls go to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         given(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         given(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         given(unsafe { System.realloc(memory, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -46,7 +46,7 @@ fn given(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Says that memory is lacking and ends the process, without taking memory.
+/// Reports the lack of memory and ends the process, without allocating.
 #[cold]
 fn refused(size: usize) -> ! {
     let mut text = [0; 512];
@@ -60,7 +60,7 @@ fn refused(size: usize) -> ! {
     } else {
         ("error: ", "\n")
     };
-    // The text is shorter than its place.
+    // The text is shorter than the buffer.
     let _ = write!(
         rest,
         "{before}the machine refused {size} bytes of memory; free some, raise the limit of the process, or ask \
@@ -73,7 +73,7 @@ fn refused(size: usize) -> ! {
         libc::STDERR_FILENO
     };
     let length = text.len() - left;
-    // SAFETY: the bytes are there; `_exit` runs nothing that would take memory.
+    // SAFETY: the buffer holds `length` bytes; `_exit` runs nothing that allocates.
     unsafe {
         libc::write(stream, text.as_ptr().cast(), length);
         libc::_exit(2)

@@ -1,4 +1,4 @@
-//! Planning: which placement, how long, does it fit.
+//! Planning: finds the best placement of a model on a cluster.
 
 use crate::{Compiled, Error, Loaded};
 use gnnc_graph::{GraphData, partition, summary};
@@ -21,27 +21,27 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to plan for.
+/// What to plan for, and the constraints on the search.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// The machines.
     pub cluster: Cluster,
-    /// What the plan shall be best at.
+    /// What to minimize.
     pub objective: Objective,
     /// Partitioners to try.
     pub partitioners: Vec<Partitioner>,
-    /// What candidates must be.
+    /// Constraints on candidates.
     pub pin: Pin,
-    /// How many candidates to list, the best ones; all if not given.
+    /// How many of the best candidates to list; `None` lists all.
     pub top: Option<usize>,
-    /// Whether messages may be under way while something is computed.
+    /// Whether communication may overlap with computation.
     pub overlap: bool,
-    /// Relaxations that are permitted beside those that the model permits.
+    /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
 }
 
 impl PlanOptions {
-    /// The shortest epoch on these machines, parts by METIS of both kinds, nothing pinned.
+    /// Options for the shortest epoch on `cluster`, with both METIS partitioners and nothing pinned.
     pub fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
@@ -55,28 +55,28 @@ impl PlanOptions {
     }
 }
 
-/// The best plan for a number of devices.
+/// The best candidate for one number of devices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepPoint {
-    /// Devices.
+    /// Number of devices.
     pub devices: u32,
-    /// The best candidate; none if nothing fits or can run.
+    /// The best candidate; `None` if nothing fits or can run.
     pub choice: Option<Candidate>,
     /// Why it is the best, or why there is none.
     pub reason: String,
 }
 
-/// Prices the placements that there are and ranks them. Where the graph is at hand it is
-/// partitioned; otherwise replication is declared or estimated.
+/// Prices all placements and ranks them. If the graph is available, it is partitioned; otherwise
+/// replication factors are declared or estimated.
 ///
 /// # Errors
-/// A graph that cannot be partitioned. A placement that cannot run is no error but a
+/// A graph that cannot be partitioned. A placement that cannot run is not an error but a
 /// rejected candidate.
 pub fn plan(loaded: &Loaded, compiled: &Compiled, options: &PlanOptions) -> Result<Plan, Error> {
     Ok(Planner::new(loaded, compiled, options)?.plan())
 }
 
-/// The best plan for each of several numbers of devices of a cluster's kind.
+/// The best candidate for each number of devices, on a cluster of the same kind.
 ///
 /// # Errors
 /// As [`plan`].
@@ -122,7 +122,7 @@ pub fn sweep(
         planner.workload = workload;
         planner.measure(&mut counted)?;
         let (plan, why) = (planner.plan(), planner.why_none());
-        // What was partitioned for fewer devices need not be for more.
+        // Later device counts reuse these partitions.
         workload = planner.workload;
         let first = plan.choice().or(plan.candidates.first());
         let rejected = plan.rejected.first().map(|r| r.reason.clone());
@@ -139,8 +139,7 @@ pub fn sweep(
     Ok(points)
 }
 
-/// The best candidate of a placement for so many ranks on these machines, which has layouts and layers where
-/// these are to be chosen.
+/// The best candidate of a placement on `ranks` ranks, with its layouts and layers chosen.
 ///
 /// # Errors
 /// As [`plan`]; a model that cannot be lowered.
@@ -166,19 +165,19 @@ pub fn best(
         (Some(best), _) => Ok(PlacementSpec::of(best)),
         (None, Some(rejected)) => Err(Error::Input(rejected.reason.clone())),
         (None, None) => Err(Error::Input(format!(
-            "there is no way to run `{placement}` on {ranks} ranks: {}",
+            "placement `{placement}` cannot run on {ranks} ranks: {}",
             planner.why_none()
         ))),
     }
 }
 
-/// Edges up to which a graph is cut into the chunks of pipelines to plan; beyond, that takes seconds, and chunks
-/// are taken to be even.
+/// Most edges of a graph that planning cuts into a pipeline's chunks. Cutting a larger one takes seconds, so its
+/// chunks are assumed to be equal.
 const CHUNKED_EDGES: u64 = 4_000_000;
 
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
-        // How vertices are divided makes no other program.
+        // The program does not depend on the partitioner.
         let key = PlacementSpec {
             partitioner: Partitioner::Range,
             ..spec.clone()
@@ -197,7 +196,7 @@ impl Lower for Planner<'_> {
     }
 }
 
-/// A model with everything that its plans need.
+/// A model with everything needed to plan it.
 pub struct Planner<'a> {
     loaded: &'a Loaded,
     compiled: &'a Compiled,
@@ -207,12 +206,12 @@ pub struct Planner<'a> {
     workload: Workload,
     /// Layers that a pipeline can divide.
     layers: u32,
-    /// Programs of candidates.
+    /// Cache of lowered programs.
     made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
 }
 
 impl<'a> Planner<'a> {
-    /// Partitions the graph, if it is at hand, as the candidates need it.
+    /// Prepares to plan. If the graph is available, partitions it as the candidates need.
     ///
     /// # Errors
     /// A graph that cannot be partitioned.
@@ -238,12 +237,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What there is to price.
+    /// The candidates to price.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         self.request().candidates()
     }
 
-    /// Why there is nothing to price, and what to do about it.
+    /// Why there are no candidates, and what to do about it.
     pub fn why_none(&self) -> String {
         self.request().why_none()
     }
@@ -253,11 +252,11 @@ impl<'a> Planner<'a> {
         search::plan(&self.request(), self)
     }
 
-    /// What the first `ranks` ranks of a candidate are expected to do: setup, one epoch, one
+    /// The predicted timeline of the first `ranks` ranks of a candidate: setup, one epoch, one
     /// evaluation.
     ///
     /// # Errors
-    /// A candidate that has no program.
+    /// A candidate without a program.
     pub fn timeline(&self, candidate: &Candidate, ranks: u32) -> Result<Trace, Error> {
         let spec = PlacementSpec::of(candidate);
         let (programs, parts) = self.priced(&spec)?;
@@ -296,7 +295,7 @@ impl<'a> Planner<'a> {
             let device = self.options.cluster.device.memory;
             programs = search::offload_to_fit(&programs, &parts, device).map_err(|short| {
                 Error::Input(format!(
-                    "with all that can rest in the host's memory, {} are still lacking",
+                    "with everything possible offloaded to the host, {} are still missing",
                     Bytes(short.bytes)
                 ))
             })?;
@@ -319,8 +318,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds the partitions that candidates need, if the graph is at hand; those that are not counted yet are
-    /// counted.
+    /// If the graph is available, adds the statistics of the partitions that candidates need. `counted` holds those
+    /// already known.
     fn measure(&mut self, counted: &mut Counted) -> Result<(), Error> {
         let Some(data) = &self.loaded.data else {
             return Ok(());
@@ -339,7 +338,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// In how many parts the candidates need the graph, and how it is divided.
+    /// The numbers of parts and the partitioners that the candidates need.
     fn divisions(&self, data: &GraphData) -> BTreeSet<(u32, Partitioner)> {
         let all = self.options.cluster.devices();
         let candidates = self.request().candidates();
@@ -347,12 +346,12 @@ impl<'a> Planner<'a> {
             .iter()
             .map(|s| (s.parts(), s.partitioner))
             .collect();
-        // What a node holds tells how replication grows, even if other ranks are pinned.
+        // The partitions for one node and for all devices show how the replication factor grows, whatever is pinned.
         let node = self.options.cluster.devices_per_node.min(all);
         let partitioners = candidates.iter().map(|s| s.partitioner);
         let grows = partitioners.filter(|p| *p != Partitioner::Range);
         wanted.extend(grows.flat_map(|p| [(node, p), (all, p)]));
-        // How much of the edges each chunk of a pipeline has.
+        // The share of the edges in each chunk of a pipeline.
         if data.topology.edges() <= CHUNKED_EDGES {
             let chunks = candidates.iter().filter_map(|s| s.stages.as_ref());
             wanted.extend(chunks.map(|stages| (stages.chunks, Partitioner::Metis)));
@@ -362,11 +361,11 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// What was counted of partitions, by their number of parts.
+/// Statistics of partitions, by number of parts and partitioner.
 type Counted = BTreeMap<(u32, Partitioner), PartitionSummary>;
 
-/// Divides a graph and counts its parts, where that is not known yet. What a partitioner is asked for together
-/// shares its work.
+/// Partitions a graph and counts its parts, where that is not known yet. Each partitioner gets all its requests at
+/// once, to share work between them.
 fn count(
     data: &GraphData,
     divisions: &BTreeSet<(u32, Partitioner)>,
@@ -379,7 +378,7 @@ fn count(
     for (partitioner, counts) in missing {
         let name = partitioner.name();
         let method = partition::by_name(name, 0)
-            .ok_or_else(|| Error::Input(format!("no partitioner is called {name}")))?;
+            .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
         let made = method.partitions(&data.topology, &counts)?;
         for (count, partition) in counts.into_iter().zip(made) {
             let found = summary::summarise_partition(data, &partition, name)?;

@@ -1,4 +1,4 @@
-//! Plans that are run: does a plan still say what is true of its model, graph and choice?
+//! Verifies a plan before it runs: is it still true for its model, graph and choice?
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::plan::{Candidate, Partitioner, Plan};
@@ -8,22 +8,22 @@ use gnnc_planner::lower::pure;
 use gnnc_planner::placement;
 use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
 
-/// Shares below which two times are the same: processors round sums differently.
+/// Relative difference up to which two times count as equal, since CPUs round sums differently.
 const ROUNDED: f64 = 1e-6;
 
-/// The choice of a plan that was verified.
+/// The verified choice of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verified {
     /// The choice, priced again.
     pub choice: Candidate,
-    /// A sentence for each time that the plan states otherwise.
+    /// A sentence for each time in the plan that differs from the new price.
     pub warnings: Vec<String>,
 }
 
-/// The choice of a plan that may have been edited, after everything that can be checked has
-/// been: that the plan is of this model and graph, that the choice can run, and that the bytes
-/// and the memory that the plan states are those of the program. Times are forecasts, so a plan
-/// is not refused for them; where it states others than its cluster implies, a warning says so.
+/// Verifies a plan, which may have been edited, and returns its choice. Checks that the plan is for
+/// this model and graph, that the choice can run, and that its bytes and memory are those of the
+/// program. Times are forecasts: a plan is not refused for them, but a warning reports each time
+/// that differs from what its cluster implies.
 ///
 /// # Errors
 /// What was found and what was expected.
@@ -31,8 +31,8 @@ pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verif
     let Some(choice) = plan.choice() else {
         let count = plan.candidates.len();
         return Err(Error::Input(format!(
-            "the plan chooses no candidate; set `chosen` to the index of one of the {count} that \
-             it lists"
+            "the plan chooses no candidate; set `chosen` to the index of one of its {count} \
+             candidates"
         )));
     };
     same_source(plan, loaded)?;
@@ -45,7 +45,7 @@ pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verif
     })
 }
 
-/// What is said of each time that a plan states and that is not that of the choice.
+/// A warning for each time in the plan that differs from the new price.
 fn other_times(states: &Candidate, priced: &Candidate) -> Vec<String> {
     let of = |c: &Candidate| {
         [
@@ -63,8 +63,8 @@ fn other_times(states: &Candidate, priced: &Candidate) -> Vec<String> {
         let differs = (found.0 - expected.0).abs() > ROUNDED * expected.0.abs();
         differs.then(|| {
             format!(
-                "`{what}` of {} is {found}, expected {expected} on the plan's cluster; make the plan \
-                 again with `gnnc plan` if nobody edited it",
+                "`{what}` of {} is {found}, expected {expected} on the plan's cluster; if nobody edited \
+                 the plan, make it again with `gnnc plan`",
                 priced.name()
             )
         })
@@ -97,14 +97,14 @@ fn same_source(plan: &Plan, loaded: &Loaded) -> Result<(), Error> {
     ];
     for (what, found, expected) in counts {
         if found != expected {
-            let expected = format!("{expected} as in the graph {}", of_graph.name);
+            let expected = format!("{expected}, as in the graph {}", of_graph.name);
             return refuse(&format!("`workload.{what}`"), &found.to_string(), &expected);
         }
     }
     let fingerprint = format!("{:016x}", loaded.model.fingerprint());
     match &plan.source {
         Some(source) if source.fingerprint != fingerprint => {
-            let expected = format!("\"{fingerprint}\" as of the model {}", loaded.model.name);
+            let expected = format!("\"{fingerprint}\", the model {}", loaded.model.name);
             let found = format!("\"{}\"", source.fingerprint);
             refuse("`source.fingerprint`", &found, &expected)
         }
@@ -124,7 +124,7 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         return refuse(&place("ranks"), &ranks.to_string(), &expected);
     }
     if u64::from(ranks) > plan.workload.vertices {
-        let expected = format!("at most {}, one for each vertex", plan.workload.vertices);
+        let expected = format!("at most {}, one per vertex", plan.workload.vertices);
         return refuse(&place("ranks"), &ranks.to_string(), &expected);
     }
     let parts = PlacementSpec::of(choice).parts();
@@ -139,7 +139,7 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
                 found.name(),
                 match ranks {
                     1 => "none on one rank",
-                    _ => "none where every stage is one rank",
+                    _ => "none with one rank per stage",
                 },
             );
         }
@@ -152,16 +152,16 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
     let needed = relaxations(choice.placement);
     if choice.relaxations != needed {
         let found = names(&choice.relaxations);
-        let expected = format!("{} as {} needs it", names(needed), choice.placement);
+        let expected = format!("{}, which {} needs", names(needed), choice.placement);
         return refuse(&place("relaxations"), &found, &expected);
     }
     if !choice.allowed {
-        return refuse(&place("allowed"), "false", "true, for a plan that is run");
+        return refuse(&place("allowed"), "false", "true, to run the plan");
     }
     Ok(())
 }
 
-/// A mixture says where everything lies: what is best is not looked for again.
+/// Checks that a mixture lists all its layouts, since they are not chosen again.
 fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
     let parameters = &choice.parameters;
     let mixes = placement::row(choice.placement).is_some_and(|row| row.mixes);
@@ -172,7 +172,11 @@ fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
     let of = |what: &str| format!("`{what}` of {}", choice.name());
     match parameters.feature_layout {
         Some(found) if !mixes => {
-            refuse(&of("feature_layout"), found.name(), "none but in a mixture")?;
+            refuse(
+                &of("feature_layout"),
+                found.name(),
+                "none, except in a mixture",
+            )?;
         }
         _ => {}
     }
@@ -193,7 +197,7 @@ fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prices the choice once more, and nothing else.
+/// Prices the choice again, and nothing else.
 fn priced(
     plan: &Plan,
     choice: &Candidate,
@@ -207,7 +211,7 @@ fn priced(
         pin: Pin::only(&PlacementSpec::of(choice)),
         top: None,
         overlap: PlacementSpec::of(choice).flow.overlap,
-        // The plan says that it is allowed.
+        // The plan allows them.
         allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };
     let again = plan::plan(loaded, compiled, &options)?;
@@ -219,7 +223,7 @@ fn priced(
             &name,
             &format!(
                 "a placement that can run ({})",
-                reason.unwrap_or("this one has no program here")
+                reason.unwrap_or("this one has no program")
             ),
         ));
     };

@@ -1,4 +1,4 @@
-//! From files to a checked model with its data graph.
+//! Reads files into a checked model with its data graph.
 
 use crate::{Error, Metric};
 use gnnc_graph::read;
@@ -12,55 +12,55 @@ use gnnc_lang::syntax::{Module, parse};
 use gnnc_lang::{Diagnostic, check};
 use std::path::{Path, PathBuf};
 
-/// Longest model that is read.
+/// Longest model that is read, in bytes.
 const MAX_MODEL: u64 = 4 << 20;
-/// Longest workload that is read.
+/// Longest workload that is read, in bytes.
 const MAX_WORKLOAD: u64 = 64 << 20;
 
 /// A `.gir` file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it was read from; its folder is where data graphs are looked for.
+    /// The file's path; data graphs are looked for in its folder.
     pub path: PathBuf,
     /// Its text.
     pub text: String,
-    /// What was parsed, errors or not.
+    /// The parsed module, even after errors.
     pub module: Module,
-    /// What the parser found.
+    /// The parser's diagnostics.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What takes the place of parts of the file.
+/// Overrides for parts of the file.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Values of model parameters (`--set depth=64`).
     pub set: Vec<(String, f64)>,
-    /// A graph file in place of the model's.
+    /// A graph file instead of the model's.
     pub graph: Option<PathBuf>,
-    /// A workload (JSON) in place of the model's graph: enough to plan.
+    /// A workload (JSON) instead of the model's graph: enough to plan.
     pub workload: Option<PathBuf>,
 }
 
-/// A checked model with what is known of its data graph.
+/// A checked model with its data graph, or statistics of it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The model.
     pub model: Model,
-    /// What the planner sees of the graph.
+    /// The statistics of the graph for the planner.
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
-    /// What the graph file has and no model can use, such as edge weights.
+    /// Content of the graph file that no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Source {
-    /// Reads a file, or standard input where the path is `-`, and parses it.
+    /// Reads and parses a file, or standard input if the path is `-`.
     ///
     /// # Errors
-    /// If the file cannot be read; errors of the text are diagnostics.
+    /// The file cannot be read. Errors in the text become diagnostics.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let read = gnnc_files::read_input(path, MAX_MODEL).and_then(gnnc_files::utf8);
@@ -72,7 +72,7 @@ impl Source {
         Ok(Self::new(path, text))
     }
 
-    /// Parses a text as if it were read from a file.
+    /// Parses `text` as the content of the file at `path`.
     pub fn new(path: impl Into<PathBuf>, text: String) -> Self {
         let (module, diagnostics) = parse(&text);
         Self {
@@ -88,7 +88,7 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// Checks the model on facts about its data graph.
+    /// Checks the model against facts about its data graph.
     pub fn check(
         &self,
         facts: &GraphFacts,
@@ -111,10 +111,10 @@ impl Source {
 }
 
 impl Loaded {
-    /// Reads the model's data graph and checks the model on it.
+    /// Reads the model's data graph and checks the model against it.
     ///
     /// # Errors
-    /// If the model has errors, or the graph cannot be read or is broken.
+    /// The model has errors, or the graph cannot be read or is invalid.
     pub fn new(source: &Source, options: &LoadOptions) -> Result<Self, Error> {
         let mut not_used = Vec::new();
         let (workload, data) = match (&options.workload, &options.graph) {
@@ -148,7 +148,7 @@ impl Loaded {
         }
     }
 
-    /// How predictions on the graph are scored.
+    /// The score for predictions on the graph.
     pub fn metric(&self) -> Metric {
         let data = self.data.as_ref();
         data.map_or(Metric::Accuracy, |data| Metric::of(&data.labels))
@@ -187,7 +187,7 @@ impl Loaded {
         let lacks = match (workload.features, workload.classes) {
             (0, _) => {
                 "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`, or write \
-                 `features = identity` in the model's graph block, which gives each vertex a feature of its own"
+                 `features = identity` in the model's graph block, which gives each vertex its own feature"
             }
             (_, 0) => "labels; save them as the array `labels` of an .npz file",
             _ => return Ok((workload, Some(data))),
@@ -199,13 +199,13 @@ impl Loaded {
     }
 }
 
-/// A feature of its own for each vertex.
+/// The identity matrix as features: each vertex has its own.
 fn identity(path: &Path, data: &GraphData) -> Result<Features, Error> {
     let (vertices, most) = (data.vertices(), gnnc_ir::workload::MAX_WIDTH);
     match vertices <= most {
         true => Ok(Features::identity(vertices)),
         false => Err(Error::Input(format!(
-            "`features = identity` gives a vertex of {} {vertices} features, at most {most} are possible; add \
+            "`features = identity` gives each vertex of {} {vertices} features, expected at most {most}; add \
              features with `gnnc graph convert IN OUT.npz --features FILE.npy`",
             path.display()
         ))),
@@ -221,7 +221,7 @@ fn read_workload(path: &Path) -> Result<Workload, Error> {
     })?;
     let refuse = |why: String| {
         Error::Input(format!(
-            "{} is no workload: {why}; `gnnc graph stats --format json` writes one",
+            "{} is not a workload: {why}; `gnnc graph stats --format json` writes one",
             path.display()
         ))
     };
@@ -237,8 +237,8 @@ fn read_workload(path: &Path) -> Result<Workload, Error> {
     Ok(workload)
 }
 
-/// The last key of an object that stands before a place in JSON: what a value of the wrong
-/// type, which the reader reports by its place alone, is the value of.
+/// The last object key before a place in JSON. The reader reports a value of the wrong type only by its place;
+/// this is its key.
 fn key_before(json: &str, line: usize, column: usize) -> Option<&str> {
     let lines = json.split_inclusive('\n');
     let before: usize = lines.take(line.checked_sub(1)?).map(str::len).sum();

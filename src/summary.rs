@@ -1,16 +1,16 @@
-//! What a training run ends with.
+//! The summary of a training run.
 
 use gnnc_graph::Labels;
 use gnnc_runtime::{Metrics, Staleness};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// How predictions are scored.
+/// A score for predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// The share of vertices whose class is predicted: one class a vertex.
+    /// The fraction of vertices with the right class, for one class per vertex.
     Accuracy,
-    /// The micro-averaged F1 score: several labels a vertex.
+    /// The micro-averaged F1 score, for several labels per vertex.
     MicroF1,
 }
 
@@ -23,7 +23,7 @@ impl Metric {
         }
     }
 
-    /// Its name for people.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -31,7 +31,7 @@ impl Metric {
         }
     }
 
-    /// Its name in keys of JSON and columns of CSV.
+    /// The name in JSON keys and CSV columns.
     pub fn key(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -40,16 +40,16 @@ impl Metric {
     }
 }
 
-/// How well a run predicts, as shares of 1. A score is absent if there are no vertices to count.
+/// Scores of a run, from 0 to 1. A score is absent if its split is empty.
 ///
-/// Serialised as `metric`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
+/// Serialized as `metric`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
-    /// What the numbers are.
+    /// The kind of score.
     pub metric: Metric,
-    /// Of the validation vertices.
+    /// Score on the validation vertices.
     pub val: Option<f64>,
-    /// Of the test vertices.
+    /// Score on the test vertices.
     pub test: Option<f64>,
 }
 
@@ -75,60 +75,60 @@ impl Serialize for Scores {
     }
 }
 
-/// What a run ends with.
+/// The summary of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Name of the model.
     pub model: String,
     /// Name of the data graph.
     pub graph: String,
-    /// Ranks.
+    /// Number of ranks.
     pub workers: u32,
-    /// Threads of each rank.
+    /// Threads per rank.
     pub threads: usize,
-    /// Seed of every random draw; that of the checkpoint after a resume.
+    /// Seed of all random draws; after a resume, the checkpoint's.
     pub seed: u64,
-    /// Epochs done, those before a resume included.
+    /// Epochs done, including those before a resume.
     pub epochs: u64,
     /// Loss of the last epoch.
     pub train_loss: f64,
-    /// Scores at the epoch of the lowest validation loss; without validation vertices those of the
-    /// last evaluation.
+    /// Scores at the epoch with the lowest validation loss; without validation vertices, at the last
+    /// evaluation.
     #[serde(flatten)]
     pub scores: Scores,
-    /// Epoch of the lowest validation loss; none without validation vertices.
+    /// Epoch with the lowest validation loss; `None` without validation vertices.
     pub best_epoch: Option<u64>,
-    /// Median wall time of a training epoch in seconds.
+    /// Median wall time of a training epoch, in seconds.
     pub epoch_seconds: f64,
-    /// Largest memory of a rank, in bytes.
+    /// Peak memory of the worst rank, in bytes.
     pub peak_memory_bytes: u64,
-    /// Payload bytes that all ranks sent in the training epochs of this run.
+    /// Payload bytes that all ranks sent in this run's training epochs.
     pub bytes_sent: u64,
-    /// The same as the program predicts it.
+    /// The same, as the program predicts.
     pub bytes_predicted: u64,
-    /// Bytes of the worst rank's tensors that rest on the host.
+    /// Bytes of tensors offloaded to the host, on the worst rank.
     #[serde(skip_serializing_if = "is_zero")]
     pub host_memory_bytes: u64,
-    /// Bytes that all ranks copy from and to their hosts in an epoch.
+    /// Bytes that all ranks copy to and from their hosts per epoch.
     #[serde(skip_serializing_if = "is_zero")]
     pub epoch_moved_bytes: u64,
-    /// Bytes of the exchanges that may be left out, if none had been.
+    /// Bytes of the exchanges that may be skipped, if none were.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_skippable: u64,
-    /// Of these, the bytes that were left out.
+    /// Of these, the bytes that were skipped.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_skipped: u64,
-    /// How old what was read was; none where nothing of an earlier epoch may be.
+    /// Ages of the rows that were read; `None` if no row may be of an earlier epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,
-    /// The epoch, counted from 0, in which a run that went on had to send all copies anew.
+    /// The epoch, counted from 0, in which a resumed run had to send all copies again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies_anew_at: Option<u64>,
     /// Whether patience ended the run.
     pub stopped_early: bool,
-    /// Whether the run was asked to stop before it was done.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
-    /// What the graph file has and no model can use, such as edge weights.
+    /// Content of the graph file that no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Losses of this run's epochs.
     #[serde(skip)]

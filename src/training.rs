@@ -26,55 +26,55 @@ use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::{Path, PathBuf};
 
-/// How to train.
+/// Options of a training run.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Epochs in place of the model's.
+    /// Number of epochs, instead of the model's.
     pub epochs: Option<u32>,
-    /// Seed in place of the model's; that of the checkpoint if a run goes on.
+    /// Seed, instead of the model's; after a resume it must be the checkpoint's.
     pub seed: Option<u64>,
-    /// Ranks.
+    /// Number of ranks.
     pub workers: u32,
-    /// Threads of each rank on a processor.
+    /// Threads per rank, on the CPU.
     pub threads: usize,
-    /// What ranks run on.
+    /// The device that ranks run on.
     pub device: Device,
-    /// How the work is placed on several ranks.
+    /// Placement of the work on several ranks.
     pub placement: Placement,
-    /// Relaxations that are permitted beside those that the model permits.
+    /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
-    /// Layouts where the placement mixes them; if none are given, those that are best on `cluster`.
+    /// Layouts of a mixed placement; if empty, the best ones on `cluster`.
     pub layouts: Layouts,
-    /// The machines that layouts are chosen for; the cores of one node if not given.
+    /// The machines to choose layouts for; by default the cores of one node.
     pub cluster: Option<Cluster>,
-    /// How vertices are divided among several ranks.
+    /// Name of the partitioner.
     pub partitioner: String,
-    /// How communication and computing share the time.
+    /// How communication overlaps with computation.
     pub flow: Flow,
-    /// When exchanges are left out, where the placement may; the usual rule if not given.
+    /// When to skip exchanges, if the placement allows it; by default the usual rule.
     pub skip: Option<Skipping>,
-    /// Stages of a pipeline: one for each rank if none are given; layers as they are fastest on `cluster`.
+    /// Stages of a pipeline; by default one per rank, with the division of layers that is fastest on `cluster`.
     pub stages: Option<Stages>,
-    /// How tensors lie in memory.
+    /// How tensors are stored.
     pub storage: Storage,
-    /// Bytes of memory that a rank may take on its device, where what does not fit rests on the host. What a GPU
-    /// has free if not given, and no limit on the processor.
+    /// Bytes that a rank may use on its device; tensors beyond that are offloaded to the host. By default all free
+    /// memory of a GPU, and no limit on the CPU.
     pub device_memory: Option<u64>,
-    /// Where compiled kernels are kept.
+    /// Cache of compiled kernels.
     pub cache: Option<Cache>,
-    /// File that the state is written to, every so many epochs and at the end.
+    /// File for checkpoints, written every `checkpoint_every` epochs and at the end.
     pub checkpoint: Option<PathBuf>,
     /// Epochs between checkpoints.
     pub checkpoint_every: u32,
-    /// File that a run continues from.
+    /// Checkpoint to resume from.
     pub resume: Option<PathBuf>,
     /// Epochs between evaluations; the last epoch is always evaluated.
     pub evaluate_every: u32,
-    /// Whether to record what every rank did when.
+    /// Whether to record the timeline of every rank.
     pub trace: bool,
-    /// Whether generated kernels check each access; see [`RunOptions::checked`].
+    /// Whether generated kernels check each memory access; see [`RunOptions::checked`].
     pub checked: bool,
-    /// By what the run is asked to stop. Then it writes a checkpoint if one is wanted, and ends with what it has.
+    /// Asks the run to stop. It then writes its checkpoint, if it has one, and ends with the epochs done so far.
     pub stop: Stop,
 }
 
@@ -108,38 +108,38 @@ impl Default for TrainOptions {
     }
 }
 
-/// One epoch as it is reported while a run goes on.
+/// Progress after an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// The epoch.
     pub epoch: EpochReport,
-    /// Scores after it, if they were counted.
+    /// Scores after the epoch, if it was evaluated.
     pub metrics: Option<Metrics>,
-    /// Epochs that the run has at most.
+    /// Most epochs of the run.
     pub epochs: u32,
 }
 
-/// A session with what the program predicts about it.
+/// A session with the predictions of its program.
 pub struct Trainer {
     /// The session.
     pub session: Session,
-    /// Bytes that a training epoch must send; the mean of many where exchanges may be left out.
+    /// Bytes that a training epoch must send; the mean over many epochs if exchanges may be skipped.
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
-    /// Bytes that a training epoch must copy from and to the hosts.
+    /// Bytes that a training epoch must copy to and from the hosts.
     pub step_moved: u64,
-    /// The same of an evaluation.
+    /// Bytes that an evaluation must copy to and from the hosts.
     pub eval_moved: u64,
-    /// That of rank 0.
+    /// The program of rank 0.
     program: Program,
-    /// Whose rows the others read.
+    /// How many rows the ranks read from each other.
     reads: Reads,
-    /// Whether all ranks are in this process, so that it knows what is sent.
+    /// Whether all ranks are in this process, which then knows all bytes sent.
     whole: bool,
 }
 
-/// Whose rows the others read.
+/// How many rows the ranks read from each other.
 fn reads(parts: &[LocalPart]) -> Reads {
     let rows = |part: &LocalPart| -> Vec<u64> {
         let sent = part.send.iter().map(|(_, rows)| rows.len() as u64);
@@ -150,10 +150,10 @@ fn reads(parts: &[LocalPart]) -> Reads {
 }
 
 impl Trainer {
-    /// Divides the graph, lowers the model and starts the ranks.
+    /// Partitions the graph, lowers the model and starts the ranks.
     ///
     /// # Errors
-    /// No data, bad options, or what [`Session::new`] refuses.
+    /// Missing data, invalid options, or an error of [`Session::new`].
     pub fn new(
         loaded: &Loaded,
         compiled: &Compiled,
@@ -166,7 +166,7 @@ impl Trainer {
             ));
         }
         permitted(loaded, options)?;
-        // First: what is not here is said before anything is read or divided.
+        // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
@@ -193,7 +193,7 @@ impl Trainer {
             ..RankSizes::default()
         };
         let sizes: Vec<RankSizes> = parts.iter().map(inner).collect();
-        // One program stands for all ranks, or each for the ranks of its stage.
+        // Without stages, one program counts for all ranks; with stages, each counts for the ranks of its stage.
         let distinct = if place.stages.is_some() {
             programs.len()
         } else {
@@ -246,7 +246,7 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// Bytes that a list copies from and to the hosts, on the ranks that are here.
+    /// Bytes that a phase copies to and from the hosts, on the ranks of this process.
     fn moves(&self, programs: &[Program], phase: Phase, rank: Option<u32>) -> u64 {
         let Some(first) = programs.first() else {
             return 0;
@@ -262,8 +262,8 @@ impl Trainer {
         here.map(of).sum()
     }
 
-    /// Bytes that the latest epoch must have sent. Where rules decide by age that is known before; where
-    /// they decide by values, what ranks decided counts.
+    /// Bytes that the latest epoch must have sent. Rules that skip by age are known beforehand; for rules
+    /// that skip by values, the decisions of the ranks count.
     pub fn predicted(&self) -> u64 {
         let epoch = self.session.epochs().saturating_sub(1);
         let epoch = epoch.saturating_sub(self.session.copies_since());
@@ -273,7 +273,7 @@ impl Trainer {
         })
     }
 
-    /// Bytes of the exchanges of an epoch that may be left out, if none are.
+    /// Bytes of an epoch's skippable exchanges, if none are skipped.
     pub fn skippable(&self) -> u64 {
         self.if_sent(&|_, _, _| true) - self.if_sent(&|_, _, _| false)
     }
@@ -283,12 +283,12 @@ impl Trainer {
         self.step_bytes.saturating_add_signed(beyond)
     }
 
-    /// Trains one epoch and checks what was sent.
+    /// Trains one epoch and checks the bytes sent and copied.
     ///
     /// # Errors
     /// A rank that failed, or [`Error::Bytes`].
     pub fn epoch(&mut self) -> Result<EpochReport, Error> {
-        // What runs before the first epoch is not the epoch's.
+        // Setup is not part of the first epoch.
         self.session.prepare()?;
         let before = self.session.bytes_moved();
         let report = self.session.epoch()?;
@@ -297,7 +297,7 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Counts what is predicted correctly and checks what was sent.
+    /// Evaluates the model and checks the bytes sent and copied.
     ///
     /// # Errors
     /// As [`Trainer::epoch`].
@@ -310,7 +310,7 @@ impl Trainer {
         Ok(metrics)
     }
 
-    /// Checks what was sent against the program's; of one of several processes it is a part.
+    /// Checks the bytes sent against the prediction. One of several processes sends only a part of them.
     fn sent(&self, sent: u64, predicted: u64) -> Result<(), Error> {
         if sent == predicted || (!self.whole && sent < predicted) {
             Ok(())
@@ -320,7 +320,7 @@ impl Trainer {
     }
 }
 
-/// Checks what was copied from and to the hosts against the programs.
+/// Checks the bytes copied to and from the hosts against the prediction.
 fn same_moved(moved: u64, predicted: u64) -> Result<(), Error> {
     match moved == predicted {
         true => Ok(()),
@@ -328,12 +328,12 @@ fn same_moved(moved: u64, predicted: u64) -> Result<(), Error> {
     }
 }
 
-/// Refuses a seed that is not the one that a checkpoint's run began with.
+/// Refuses a seed other than the one of the checkpoint's run.
 fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
     match asked {
         Some(found) if found != seed => Err(Error::Input(format!(
-            "found seed {found}, but {} goes on with the random draws of seed {seed}; leave the seed \
-             out or begin anew without the checkpoint",
+            "found seed {found}, but {} continues the random draws of seed {seed}; leave out the seed, \
+             or start over without the checkpoint",
             path.display()
         ))),
         _ => Ok(()),
@@ -354,7 +354,7 @@ pub fn train(
     Ok(summary)
 }
 
-/// As [`train`], with what every rank did when, if the options ask for it.
+/// As [`train`], with the timeline of every rank, if the options ask for it.
 ///
 /// # Errors
 /// As [`train`].

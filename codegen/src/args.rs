@@ -83,7 +83,7 @@ impl Buffer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
     /// A list of arguments is shorter than the kernel needs.
-    #[error("kernel needs {needed} {what}, got {found}")]
+    #[error("the kernel needs {needed} {what}, found {found}")]
     Missing {
         /// Which list.
         what: &'static str,
@@ -93,7 +93,7 @@ pub enum ArgsError {
         found: u64,
     },
     /// A buffer ends before the last element that the kernel touches.
-    #[error("{what} {index} has {found} elements, the kernel touches {needed}")]
+    #[error("{what} {index} has {found} elements, but the kernel accesses {needed}")]
     Short {
         /// `input` or `output`.
         what: &'static str,
@@ -119,7 +119,7 @@ pub enum ArgsError {
         row: u64,
     },
     /// The range of rows is reversed.
-    #[error("rows {begin} .. {end} are no range")]
+    #[error("rows {begin} .. {end} are not a range")]
     Range {
         /// First row.
         begin: u64,
@@ -309,7 +309,7 @@ impl KernelArgs<'_> {
             });
         }
         let (first, last) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
-        at_least("neighbour indices", last, self.indices.len())?;
+        at_least("neighbor indices", last, self.indices.len())?;
         let other = self.indices[first..last]
             .iter()
             .max()

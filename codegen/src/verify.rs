@@ -14,7 +14,7 @@ pub const MAX_ROW: u64 = 1 << 28;
 pub enum SpecError {
     /// The iteration space is empty or too large.
     #[error(
-        "a kernel of {heads} heads x {width} columns; both must be at least 1, their product below {MAX_ROW}"
+        "a kernel of {heads} heads x {width} columns, expected at least 1 of each and a product below {MAX_ROW}"
     )]
     Shape {
         /// Heads.
@@ -23,7 +23,7 @@ pub enum SpecError {
         width: u32,
     },
     /// An expression names something that the kernel does not have.
-    #[error("expression {expr} names {what} {index}, the kernel has {count}")]
+    #[error("expression {expr} names {what} {index}, but the kernel has {count}")]
     Unknown {
         /// Number of the expression in [`Body::exprs`] order.
         expr: usize,
@@ -41,7 +41,7 @@ pub enum SpecError {
         expr: usize,
     },
     /// The reduction's result outside a finishing expression.
-    #[error("expression {expr} uses the reduction's result, which only a finishing expression has")]
+    #[error("expression {expr} uses the reduction's result, which only an epilogue expression may")]
     Acc {
         /// Number of the expression.
         expr: usize,
@@ -62,7 +62,7 @@ pub enum SpecError {
     },
     /// Steps that are not allowed or overrun the limit.
     #[error(
-        "{what} {index} has column step {column_step}, expected 0 or 1, and spans {span} floats, at most {MAX_ROW} are possible"
+        "{what} {index} has column step {column_step}, expected 0 or 1, and spans {span} floats, expected at most {MAX_ROW}"
     )]
     Steps {
         /// `input`, `mask` or `output`.
@@ -91,7 +91,7 @@ pub enum SpecError {
         width: u32,
     },
     /// The finishing expression of a row reduction steps along the axis that disappeared.
-    #[error("input {index} of the finishing expression steps along the reduced axis")]
+    #[error("input {index} of the epilogue expression steps along the reduced axis")]
     ReducedAxis {
         /// Which input.
         index: usize,
@@ -124,7 +124,7 @@ pub enum SpecError {
     },
     /// A place of an operand that is not named by one number of each edge.
     #[error(
-        "input {index} is picked by input {by}, expected one number of each edge in 32 bits, and a place"
+        "input {index} is picked by input {by}, expected one 32-bit number per edge, and a place"
     )]
     Picked {
         /// Which input.
@@ -134,7 +134,7 @@ pub enum SpecError {
     },
     /// A result with places that is no plain sum over edges.
     #[error(
-        "output {index} of a {body} has places that edges name, expected a sum over edges without a last step, in 32 bits"
+        "output {index} of a {body} has places that edges name, expected a 32-bit sum over edges without an epilogue"
     )]
     Places {
         /// Which output.

@@ -261,7 +261,7 @@ fn short_arguments_are_found() {
     assert_eq!(args.check(&kernel, 0..3), missing("row offsets", 4, 3));
     assert_eq!(
         with(&|a| a.indices = &[2, 0]),
-        missing("neighbour indices", 3, 2)
+        missing("neighbor indices", 3, 2)
     );
     assert_eq!(with(&|a| a.ids = &[1, 2]), missing("vertex ids", 3, 2));
     assert_eq!(with(&|a| a.keys = &[]), missing("mask keys", 1, 0));

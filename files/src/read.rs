@@ -78,7 +78,7 @@ pub fn utf8(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let message =
-            format!("it is not UTF-8 text: byte {at} begins no character; save it as UTF-8");
+            format!("it is not UTF-8 text: byte {at} starts no valid character; save it as UTF-8");
         io::Error::new(ErrorKind::InvalidData, message)
     })
 }

@@ -228,7 +228,7 @@ fn create(folder: &Path, name: &OsStr, mode: u32) -> io::Result<NamedTempFile> {
             return Ok(file);
         }
     }
-    let message = "the file that was begun was removed again and again";
+    let message = "the temporary file was removed repeatedly";
     Err(io::Error::other(message))
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn check_indptr(at: &str, indptr: &[u64], entries: usize) -> Result<(
             return Err(GraphError::Shape {
                 at: at.to_owned(),
                 found: "(0)".to_owned(),
-                expected: "one entry more than there are rows".to_owned(),
+                expected: "one more entry than rows".to_owned(),
             });
         }
     }
@@ -80,7 +80,7 @@ pub(crate) fn check_indptr(at: &str, indptr: &[u64], entries: usize) -> Result<(
         return Err(wrong(
             r + 1,
             indptr[r + 1],
-            format!("at least {} (the entry before)", indptr[r]),
+            format!("at least {} (the previous entry)", indptr[r]),
         ));
     }
     let last = indptr.len() - 1;

@@ -265,7 +265,7 @@ fn matches(found: impl Iterator<Item = bool>) -> Option<(usize, usize)> {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("the graph has no vertices; give it at least one"),
+            Self::Empty => f.write_str("the graph has no vertices, expected at least one"),
             Self::Length {
                 array,
                 found,
@@ -285,7 +285,7 @@ impl fmt::Display for Problem {
             } => write!(
                 f,
                 "{count} of `{array}` are not finite, the first is {value} at vertex {row}, column {column}; \
-                 replace them by numbers"
+                 replace them with numbers"
             ),
             Self::LabelOutOfRange {
                 count,
@@ -314,7 +314,7 @@ impl fmt::Display for Problem {
             } => write!(
                 f,
                 "{count} vertices of the {split} split have no label, the first is vertex {vertex}; label them \
-                 or take them out of {split}_mask"
+                 or remove them from {split}_mask"
             ),
             Self::Overlap {
                 first,
@@ -324,7 +324,7 @@ impl fmt::Display for Problem {
             } => write!(
                 f,
                 "{count} vertices are in both the {first} and the {second} split, the first is vertex {vertex}; \
-                 take them out of one"
+                 remove them from one"
             ),
         }
     }

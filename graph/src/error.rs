@@ -20,7 +20,7 @@ pub enum GraphError {
     },
     /// Neither the name nor the first bytes tell the format.
     #[error(
-        "{at}: not a graph file that is known ({found}); expected .npz, .mtx, .graph, or an edge list \
+        "{at}: unknown graph format ({found}); expected .npz, .mtx, .graph, or an edge list \
          (.csv, .tsv, .txt, .edges, each also with .gz); rename it or convert it"
     )]
     UnknownFormat {
@@ -31,7 +31,7 @@ pub enum GraphError {
     },
     /// A zip or gzip container is damaged.
     #[error(
-        "{at}: damaged archive: {reason}; the file is truncated or was altered, fetch it again"
+        "{at}: damaged archive: {reason}; the file is truncated or was altered, download it again"
     )]
     Archive {
         /// The file or the entry.
@@ -73,7 +73,7 @@ pub enum GraphError {
     /// A header claims more than the file can hold.
     #[error(
         "{at}: the header claims {claimed} bytes, but the file can hold at most {available}; it is \
-         damaged or hostile, fetch it again"
+         damaged or hostile, download it again"
     )]
     ClaimTooLarge {
         /// The array.
@@ -85,7 +85,7 @@ pub enum GraphError {
     },
     /// The content is shorter or longer than its header says.
     #[error(
-        "{at}: found {found} {unit}, the header promises {expected}; the file is truncated or was altered"
+        "{at}: found {found} {unit}, but the header says {expected}; the file is truncated or was altered"
     )]
     WrongLength {
         /// The file or the array.
@@ -157,8 +157,8 @@ pub enum GraphError {
     },
     /// The neighbours of a vertex are not in ascending order, or repeat.
     #[error(
-        "{at}: the neighbours of vertex {vertex} are not strictly ascending ({before} is followed by \
-         {after}); sort each vertex's neighbours and remove repeats"
+        "{at}: the neighbors of vertex {vertex} are not strictly ascending ({before} is followed by \
+         {after}); sort each vertex's neighbors and remove repeats"
     )]
     Unsorted {
         /// The topology.
@@ -172,7 +172,7 @@ pub enum GraphError {
     },
     /// A topology stores a self loop.
     #[error(
-        "{at}: vertex {vertex} has a self loop; leave self loops out, a model adds them where it wants them"
+        "{at}: vertex {vertex} has a self loop; remove self loops, models add them where needed"
     )]
     SelfLoop {
         /// The topology.
@@ -209,7 +209,7 @@ pub enum GraphError {
     },
     /// An undirected format meets edges without their reverse.
     #[error(
-        "{at}: the edge {source_vertex} -> {destination} has no reverse, but the format holds undirected graphs; symmetrise the graph first"
+        "{at}: the edge {source_vertex} -> {destination} has no reverse, but the format holds only undirected graphs; symmetrize the graph first (--symmetrize)"
     )]
     NotSymmetric {
         /// The file.
@@ -228,10 +228,10 @@ pub enum GraphError {
         problems: Vec<Problem>,
     },
     /// Zero parts were asked for.
-    #[error("cannot make 0 parts; ask for at least 1")]
+    #[error("found 0 parts, expected at least 1")]
     NoParts,
     /// More parts than vertices were asked for.
-    #[error("cannot make {parts} parts of {vertices} vertices; ask for at most {vertices}")]
+    #[error("found {parts} parts for {vertices} vertices, expected at most {vertices}")]
     TooManyParts {
         /// Parts asked for.
         parts: u32,
@@ -240,7 +240,7 @@ pub enum GraphError {
     },
     /// A partition does not fit its graph.
     #[error(
-        "the partition covers {found} vertices, the graph has {expected}; partition this graph"
+        "the partition covers {found} vertices, but the graph has {expected}; partition this graph"
     )]
     PartitionLength {
         /// Vertices of the partition.
@@ -259,7 +259,7 @@ pub enum GraphError {
         parts: u32,
     },
     /// Zero chunks were asked for.
-    #[error("cannot cut parts into 0 chunks; ask for at least 1")]
+    #[error("found 0 chunks per part, expected at least 1")]
     NoChunks,
     /// A part has fewer vertices than chunks were asked for.
     #[error(

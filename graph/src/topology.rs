@@ -140,7 +140,7 @@ impl Topology {
             return Err(GraphError::Unsupported {
                 at: "edge types".to_owned(),
                 found: format!("{relations} relations"),
-                expected: format!("at most {MAX_RELATIONS}; join those that are alike"),
+                expected: format!("at most {MAX_RELATIONS}; merge similar ones"),
             });
         }
         let mut dropped = Dropped::default();

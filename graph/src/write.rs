@@ -22,7 +22,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
     let path = path.as_ref();
     let format = Format::of_name(path).ok_or_else(|| GraphError::UnknownFormat {
         at: place(path),
-        found: "the name does not say which".to_owned(),
+        found: "a name without a known extension".to_owned(),
     })?;
     if format == Format::Metis {
         check_symmetric(&place(path), &data.topology)?;

@@ -157,7 +157,7 @@ fn types_of_edges() {
         (6, &[0, 1, 2, 1, 0, 5][..])
     );
     let message = |result: Result<GraphData, GraphError>| result.unwrap_err().to_string();
-    assert!(message(typed(&[0, 1, 2])).contains("expected (6), one type an index"));
+    assert!(message(typed(&[0, 1, 2])).contains("expected (6), one type per index"));
     assert!(
         message(typed(&[0, 1, -2, 1, 0, 5]))
             .contains("index -2 at position 2, expected 0 to 65534")

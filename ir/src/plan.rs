@@ -217,7 +217,7 @@ pub struct Plan {
 pub enum PlanError {
     /// Not JSON, or not of the shape of a plan.
     #[error(
-        "the plan cannot be read: {}; make one with `gnnc plan MODEL --out FILE`, or mend what was edited",
+        "the plan cannot be read: {}; make one with `gnnc plan MODEL --out FILE`, or fix what was edited",
         crate::words::json::explain(.0)
     )]
     Json(#[from] serde_json::Error),
@@ -236,7 +236,7 @@ pub enum PlanError {
     },
     /// A chosen candidate that is not there.
     #[error(
-        "the plan chooses candidate {chosen} but lists {candidates}; set `chosen` to an index below that, or to null"
+        "the plan chooses candidate {chosen} but lists only {candidates}; set `chosen` to an index below {candidates}, or to null"
     )]
     NoSuchCandidate {
         /// The index.
@@ -347,7 +347,7 @@ mod tests {
             ranks_to_fit: None,
             lacking_bytes: None,
             against_best: None,
-            reason: "the shortest epoch".to_owned(),
+            reason: "shortest epoch".to_owned(),
         };
         Plan {
             version: PLAN_VERSION,

@@ -138,9 +138,7 @@ fn a_variable_that_hides_a_word_is_pointed_at() {
         (found.message, found.help)
     };
     let help = |word: &str| {
-        let said = format!(
-            "the variable `{word}` hides the word `{word}`; call the variable something else"
-        );
+        let said = format!("the variable `{word}` hides the word `{word}`; rename the variable");
         Some(said)
     };
     let (message, said) = hidden("let mean = relu(x)  let z = mean + gather(x@src, mean)");

@@ -27,10 +27,10 @@ pub enum DecoupleError {
     #[error("the model has no aggregation")]
     NoAggregation,
     /// No transform comes after an aggregation.
-    #[error("all transforms of the model come before its aggregations already")]
+    #[error("all transforms of the model already come before its aggregations")]
     Already,
     /// An aggregation of something else than rows of the neighbours times a coefficient.
-    #[error("`{0}` does not aggregate rows of neighbours times a coefficient")]
+    #[error("`{0}` does not aggregate neighbor rows times a coefficient")]
     Message(String),
     /// Coefficients that cannot be had for the rounds.
     #[error("the coefficients of `{0}` {1}")]

@@ -21,7 +21,7 @@ pub enum LowerError {
     Internal(String),
     /// Layouts for a model with more or fewer places for them.
     #[error(
-        "{found} layouts were given for {what}, but there are {expected} sets of edge tensors that can lie by rows or by columns; give one for each, or none to have them chosen"
+        "found {found} layouts for {what}, but there are {expected} groups of edge tensors to lay out by rows or by columns; give one for each, or none to have them chosen"
     )]
     Layouts {
         /// What they are for.

@@ -132,7 +132,7 @@ pub enum FormError {
     #[error("there is no rule `{0}`; docs/rewrites.md lists them")]
     UnknownRule(String),
     /// Rules made a term ill-typed: a bug in a rule.
-    #[error("rewriting `{scope}` went wrong: {why}")]
+    #[error("rewriting `{scope}` failed: {why}")]
     Unsound {
         /// The layer instance.
         scope: String,

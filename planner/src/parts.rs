@@ -65,12 +65,10 @@ pub enum Messages {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PartsError {
     /// No ranks.
-    #[error("0 ranks; a plan needs at least 1")]
+    #[error("found 0 ranks, expected at least 1")]
     NoRanks,
     /// Some ranks would own nothing.
-    #[error(
-        "{ranks} ranks are more than the {vertices} vertices of the graph; use at most {vertices}"
-    )]
+    #[error("found {ranks} ranks for a graph of {vertices} vertices; use at most {vertices}")]
     MoreRanksThanVertices {
         /// Ranks.
         ranks: u32,
@@ -79,7 +77,7 @@ pub enum PartsError {
     },
     /// A partition whose numbers contradict each other.
     #[error(
-        "the partition into {ranks} parts lists {loads} loads and {rows} rows of messages; make the workload again"
+        "the workload's partition into {ranks} parts is inconsistent: it lists {loads} loads and {rows} rows of messages; make the workload again"
     )]
     Inconsistent {
         /// Parts that it is for.

@@ -63,7 +63,7 @@ pub enum ProofError {
         expected: usize,
     },
     /// The rule does not lead from one graph to the next.
-    #[error("step {step} does not follow by rule `{rule}`")]
+    #[error("step {step} does not follow from rule `{rule}`")]
     Step {
         /// Number of the step, from 1.
         step: usize,

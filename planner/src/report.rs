@@ -80,6 +80,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         Some(choice) => write_choice(out, choice, &plan.cluster),
         None => wrap(out, "chosen     ", &format!("nothing: {}", unchosen(plan))),
     }
+    wrap(out, "glossary   ", "docs/glossary.md");
     Ok(())
 }
 
@@ -87,9 +88,9 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
 pub fn unchosen(plan: &Plan) -> String {
     let Some(best) = plan.candidates.first() else {
         let why = if plan.rejected.is_empty() {
-            "no candidate is what was pinned"
+            "no candidate matches --pin"
         } else {
-            "no candidate has a program here"
+            "no candidate can run"
         };
         return why.to_owned();
     };
@@ -164,7 +165,7 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     );
     let mut basis = match choice.basis {
         Basis::Measured => measured(cluster),
-        Basis::Profile => "built-in profile of the machine".to_owned(),
+        Basis::Profile => "built-in machine profile".to_owned(),
         Basis::Declared => "declared or estimated statistics".to_owned(),
     };
     let parameters = &choice.parameters;
@@ -174,10 +175,7 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     if let (Some(imbalance), Some(how)) =
         (parameters.edge_imbalance, parameters.edge_imbalance_basis)
     {
-        let _ = write!(
-            basis,
-            ", largest part {imbalance:.2} times the mean in edges ({how})"
-        );
+        let _ = write!(basis, ", edge imbalance {imbalance:.2} ({how})");
     }
     wrap(out, "basis      ", &basis);
     let mut lie: Vec<String> = Vec::new();
@@ -187,7 +185,7 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     if !parameters.layouts.is_empty() {
         let lists = [&parameters.layouts, &parameters.eval_layouts].map(|list| layouts(list));
         let [epoch, eval] = lists;
-        lie.push(format!("{epoch} in an epoch, {eval} in an evaluation"));
+        lie.push(format!("training {epoch}; evaluation {eval}"));
     }
     if !lie.is_empty() {
         wrap(out, "layouts    ", &lie.join("; "));
@@ -196,12 +194,12 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
         wrap(
             out,
             "overlap    ",
-            "none: nothing is computed while messages are under way",
+            "none: communication does not overlap with computation",
         );
     }
     if parameters.interior == Some(true) {
-        let says = "rows that need none are computed while they are under way";
-        wrap(out, "halos      ", says);
+        let says = "interior rows are computed while halo rows are in flight";
+        wrap(out, "overlap    ", says);
     }
     let kinds = choice
         .breakdown
@@ -211,7 +209,7 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     let kinds: Vec<String> = kinds
         .map(|kind| format!("{} {}", kind.name, kind.seconds))
         .collect();
-    wrap(out, "mostly     ", &kinds.join(", "));
+    wrap(out, "breakdown  ", &kinds.join(", "));
 }
 
 /// Which machine was measured, and when.

@@ -89,7 +89,7 @@ pub enum SimulateError {
     #[error("the stages of the program wait for each other")]
     Waiting,
     /// More ranks than devices.
-    #[error("{ranks} ranks need as many devices, but the cluster has {devices}")]
+    #[error("{ranks} ranks need {ranks} devices, but the cluster has {devices}")]
     TooFewDevices {
         /// Ranks of the program.
         ranks: u32,

@@ -54,14 +54,14 @@ pub(crate) fn previous(path: &Path) -> PathBuf {
 
 fn not_written(path: &Path, source: io::Error) -> RuntimeError {
     let help = match source.kind() {
-        io::ErrorKind::NotFound => "make the folder first, or write elsewhere",
+        io::ErrorKind::NotFound => "create the folder first, or write elsewhere",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "allow writing there, or write elsewhere"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space or write elsewhere; the checkpoint before is untouched"
+            "free some space or write elsewhere; the previous checkpoint is intact"
         }
-        _ => "write elsewhere; the checkpoint before is untouched",
+        _ => "write elsewhere; the previous checkpoint is intact",
     };
     RuntimeError::File {
         action: "write",
@@ -110,7 +110,7 @@ pub(crate) fn read(
         let previous = previous(path);
         let reason = if previous.exists() {
             format!(
-                "{reason}; the checkpoint before it is {}",
+                "{reason}; the previous checkpoint is {}",
                 previous.display()
             )
         } else {
@@ -252,7 +252,7 @@ mod tests {
             fs::write(&path, &bytes).unwrap();
             let error = read(&path, "", expected(&written.tensors)).unwrap_err();
             let text = error.to_string();
-            assert!(text.contains("no checkpoint that can be resumed"), "{text}");
+            assert!(text.contains("cannot be resumed"), "{text}");
             let named = text.contains("tensor `w` is damaged");
             assert!(named || bit / 8 < data, "bit {bit}: {text}");
         }
@@ -326,7 +326,7 @@ mod tests {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let text = not_written(&path, full).to_string();
         assert!(
-            text.contains("free some space") && text.contains("untouched"),
+            text.contains("free some space") && text.contains("intact"),
             "{text}"
         );
         fs::remove_dir_all(folder).unwrap();

@@ -35,7 +35,7 @@ pub enum RuntimeError {
     },
     /// The system refused memory.
     #[error(
-        "rank {rank} needs {} of memory, which the system refused ({source}); make the model smaller, or lift a limit on this process (`ulimit -v`)",
+        "rank {rank} needs {} of memory, which the system refused ({source}); make the model smaller, or raise the limit of this process (`ulimit -v`)",
         Bytes(*bytes)
     )]
     Memory {
@@ -48,7 +48,7 @@ pub enum RuntimeError {
     },
     /// The ranks, which share this machine, need more memory than it has left.
     #[error(
-        "{} of memory are needed ({ranks} {}), and this machine has {} available; use a smaller parameter of the model (`--set`), fewer layers or fewer features, or free memory (more workers do not help: they share it){copies}",
+        "the run needs {} of memory ({ranks} {}), but this machine has {} available; use smaller model parameters (`--set`), fewer layers or fewer features, or free memory (more workers do not help, since they share it){copies}",
         Bytes(*needed), if *ranks == 1 { "worker" } else { "workers" }, Bytes(*available)
     )]
     MachineMemory {
@@ -62,7 +62,7 @@ pub enum RuntimeError {
         copies: Copies,
     },
     /// The system refused threads.
-    #[error("cannot start {count} threads ({reason}); ask for fewer ranks or fewer threads a rank")]
+    #[error("cannot start {count} threads ({reason}); use fewer ranks, or fewer threads per rank")]
     Threads {
         /// How many.
         count: usize,
@@ -102,7 +102,7 @@ pub enum RuntimeError {
         help: &'static str,
     },
     /// A file is no checkpoint of this model.
-    #[error("`{}` is no checkpoint that can be resumed here: {reason}", path.display())]
+    #[error("`{}` cannot be resumed: {reason}", path.display())]
     Checkpoint {
         /// The file.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum RuntimeError {
 /// The first failure of a run, which stopped all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rank {rank} failed at {instruction}: {reason}; the run cannot go on, resume from the last checkpoint"
+    "rank {rank} failed at {instruction}: {reason}; the run ended, resume from the last checkpoint"
 )]
 pub struct Failure {
     /// The rank where it happened.
@@ -134,7 +134,7 @@ pub enum DriverError {
     Missing(String),
     /// There is not enough memory.
     #[error(
-        "the device has no {bytes} bytes left ({free} are free); use more ranks, or a smaller model"
+        "the device lacks memory for {bytes} more bytes ({free} are free); use more ranks, or a smaller model"
     )]
     Memory {
         /// Bytes that were asked for.
@@ -144,7 +144,7 @@ pub enum DriverError {
     },
     /// The processor has not enough memory that the device may copy to and from by itself.
     #[error(
-        "the host gives no {bytes} bytes of memory for what does not fit on the device ({message}); use more ranks, \
+        "the host refused {bytes} bytes of memory for tensors offloaded from the device ({message}); use more ranks, \
          a smaller model, or raise the limit of locked memory (`ulimit -l`)"
     )]
     HostMemory {
@@ -187,7 +187,7 @@ impl fmt::Display for Copies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (name, bytes)) in self.0.iter().enumerate() {
             let before = match n {
-                0 => "; of these, rows of earlier epochs take",
+                0 => "; rows of earlier epochs take",
                 _ => ",",
             };
             write!(f, "{before} {} for `{name}`", Bytes(*bytes))?;

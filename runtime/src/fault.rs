@@ -20,12 +20,12 @@ pub(crate) enum Fault {
     Missing(&'static str),
     /// Kernels read several floats at once.
     #[error(
-        "a tensor does not begin at a multiple of {0} bytes, as its kernel expects; please report the program"
+        "a tensor does not start at a multiple of {0} bytes, as its kernel expects; please report the program"
     )]
     Alignment(u64),
     /// A copy that a rule does not allow would be read: a bug of whoever decides.
     #[error(
-        "a copy of rank {block}'s rows of `{tensor}` would be read that was sent {}, which the rule {rule} \
+        "the copy of rank {block}'s rows of `{tensor}` was last sent {}, which the rule {rule} \
          does not allow",
         age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
     )]
@@ -43,7 +43,7 @@ pub(crate) enum Fault {
     #[error("rows of `{0}` are not finite; try a smaller learning rate")]
     NoNumbers(String),
     #[error(
-        "`{history}` would keep a value that is not finite in epoch {epoch}, chunk {chunk}; lower the learning rate"
+        "`{history}` would store a value that is not finite in epoch {epoch}, chunk {chunk}; lower the learning rate"
     )]
     NotFinite {
         history: String,
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
         chunk: String,
     },
     #[error(
-        "`{history}` was kept {age} epochs before epoch {epoch}, and the program reads none that is older than {interval}"
+        "`{history}` was stored {age} epochs before epoch {epoch}, but the program allows an age of at most {interval}"
     )]
     TooOld {
         history: String,

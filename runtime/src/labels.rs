@@ -81,16 +81,16 @@ pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), Ru
             Ok(())
         }
         (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) => wrong(
-            format!("{found} labels a vertex"),
+            format!("{found} labels per vertex"),
             format!("{classes}, the width of the logits"),
         ),
         (Labels::Single(_), Loss::BinaryCrossEntropy) => wrong(
-            "one class a vertex".to_owned(),
-            "several labels a vertex for `bce_with_logits`; use `cross_entropy`".to_owned(),
+            "one class per vertex".to_owned(),
+            "several labels per vertex for `bce_with_logits`; use `cross_entropy`".to_owned(),
         ),
         (Labels::Multi { .. }, Loss::CrossEntropy) => wrong(
-            "several labels a vertex".to_owned(),
-            "one class a vertex for `cross_entropy`; use `bce_with_logits`".to_owned(),
+            "several labels per vertex".to_owned(),
+            "one class per vertex for `cross_entropy`; use `bce_with_logits`".to_owned(),
         ),
     }
 }

@@ -56,12 +56,12 @@ impl Programs {
     ) -> Result<(), RuntimeError> {
         let wrong = |text: String| Err(RuntimeError::Program(text));
         let Some(first) = self.0.first() else {
-            return wrong("there is none; give one for all ranks, or one for each".to_owned());
+            return wrong("there is none; give one for all ranks, or one per rank".to_owned());
         };
         let (parts, ranks) = (partition.parts(), self.ranks(partition));
         if u64::from(first.ranks) != ranks as u64 || ranks != connections {
             return wrong(format!(
-                "it is for {} ranks, the partition has {parts} parts{} and there are {connections} connections",
+                "it is for {} ranks, but the partition has {parts} parts{} and there are {connections} connections",
                 first.ranks,
                 first.pipeline.map_or(String::new(), |p| format!(
                     " for each of {} stages",
@@ -77,7 +77,7 @@ impl Programs {
         }
         if self.0.len() != connections {
             return wrong(format!(
-                "there are {} programs for {connections} ranks; give one for all ranks, or one for each",
+                "there are {} programs for {connections} ranks; give one for all ranks, or one per rank",
                 self.0.len()
             ));
         }
@@ -90,7 +90,7 @@ impl Programs {
             }
             if let Err(difference) = same_shape(first, program) {
                 return wrong(format!(
-                    "rank {rank}'s differs from rank 0's in more than columns: {difference}; plan all of them together"
+                    "rank {rank}'s differs from rank 0's in more than columns: {difference}; plan all ranks together"
                 ));
             }
         }
@@ -136,7 +136,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
         p.params.iter().map(whole).collect()
     };
     if whole(a) != whole(b) {
-        return Err("other parameters".to_owned());
+        return Err("different parameters".to_owned());
     }
     let kept = |p: &Program| -> Vec<Buffer> {
         let nameless = |b: &Buffer| {
@@ -159,7 +159,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
         kept.map(nameless).collect()
     };
     if kept(a) != kept(b) {
-        return Err("other buffers of parameters, states or results".to_owned());
+        return Err("different buffers of parameters, states or results".to_owned());
     }
     let ends = |p: &Program| {
         (
@@ -171,7 +171,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
         )
     };
     if ends(a) != ends(b) {
-        return Err("another loss, metrics, logits or kind of features".to_owned());
+        return Err("a different loss, metrics, logits or kind of features".to_owned());
     }
     for (phase, x, y) in [
         ("setup", &a.setup, &b.setup),
@@ -214,7 +214,7 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
             && message(a.0, x) == message(b.0, y);
         if !same {
             return Err(format!(
-                "{place} is another {}, or sends something else, than rank 0's {}",
+                "{place} is a {}, expected rank 0's {} with the same message",
                 y.name(b.0),
                 x.name(a.0)
             ));
@@ -355,7 +355,7 @@ mod tests {
             Instr::Repeat(instr::Repeat { count, .. }) => *count = 2,
             _ => panic!(),
         };
-        refused(with(&count), 2, "step 0 is another repeat");
+        refused(with(&count), 2, "step 0 is a repeat, expected rank 0's");
         let wider = |p: &mut Program| match &mut p.step[0] {
             Instr::Repeat(instr::Repeat { body, .. }) => match &mut body[0] {
                 Instr::Redistribute(instr::Redistribute { width, .. }) => *width = 6,
@@ -363,8 +363,8 @@ mod tests {
             },
             _ => panic!(),
         };
-        refused(with(&wider), 2, "step 0 0 is another split");
-        refused(with(&|p| p.loss = None), 2, "another loss");
+        refused(with(&wider), 2, "step 0 0 is a split, expected rank 0's");
+        refused(with(&|p| p.loss = None), 2, "a different loss");
         refused(with(&|p| p.buffers[2].columns = 2), 2, "results");
     }
 }

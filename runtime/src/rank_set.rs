@@ -174,7 +174,7 @@ impl RankSet for Workers {
         let gone = |rank: usize| Failure {
             rank: rank as u32,
             instruction: phase.to_string(),
-            reason: "its thread is gone".to_owned(),
+            reason: "its thread ended".to_owned(),
         };
         let mut first = None;
         if self.workers.is_empty() {

@@ -337,7 +337,7 @@ fn redistributions_that_do_not_fit_are_refused() {
             p.buffers[OUT.0 as usize].slots = 1;
             p.buffers[OUT.0 as usize].columns = 400;
         }),
-        ("expected own ones", |p| {
+        ("expected own rows", |p| {
             p.buffers[X.0 as usize].extent = Extent::All;
             p.buffers[X.0 as usize].role = Role::Temp;
         }),
@@ -353,7 +353,7 @@ fn redistributions_that_do_not_fit_are_refused() {
             Instr::Launch(launch) => launch.rows = Extent::AllEdges(SET),
             _ => panic!("no launch"),
         }),
-        ("the result has all rows, expected own ones", |p| {
+        ("the result has all rows, expected own rows", |p| {
             p.eval.push(Instr::Redistribute(instr::Redistribute {
                 how: Redistribute::Own,
                 from: matrix(at(BufferId(3)), 1),

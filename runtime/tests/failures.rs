@@ -265,7 +265,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_old_one() {
     let absent = folder.0.join("no").join("such").join("folder");
     let error = s.save(&absent).unwrap_err().to_string();
     assert!(
-        error.contains("no/such/folder") && error.contains("make the folder first"),
+        error.contains("no/such/folder") && error.contains("create the folder first"),
         "{error}"
     );
     // A folder in the way: the rename fails, and nothing is left beside it.

@@ -1,29 +1,29 @@
-//! From measured times to costs: what of each term explains them best.
+//! Fits costs to measured times: the coefficient of each term that explains them best.
 
 use gnnc_ir::program::trace::median;
 use gnnc_ir::program::work::{TERM_COUNT, TERMS};
 use std::collections::BTreeMap;
 
-/// Sweeps over all coefficients; they change by less than a thousandth long before.
+/// Most sweeps over all coefficients; they settle to a thousandth long before.
 const SWEEPS: usize = 20_000;
-/// Rounds in which measurements that fit badly lose weight.
+/// Rounds of reweighting, in which badly fitting measurements lose weight.
 const ROUNDS: usize = 6;
-/// Relative error from which on a measurement loses weight.
+/// Relative error above which a measurement loses weight.
 const GOOD: f64 = 0.03;
-/// Seconds that are added to a time before an error is compared with it: what takes less is noise.
+/// Seconds added to a time before an error is divided by it, since shorter times are noise.
 const SHORT: f64 = 2e-6;
 
 /// A measured time with the counts that explain it.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Beside [`TERMS`].
+    /// Counts, in the order of [`TERMS`].
     pub terms: [f64; TERM_COUNT],
     /// Seconds.
     pub seconds: f64,
 }
 
-/// What asks for the same is one measurement, however often it was made: the median of its times. Heads and widths that
-/// many models share would else outvote those that few have.
+/// Merges samples with equal terms into one, with the median of their times. Otherwise, heads and widths that many
+/// models share would outvote rare ones.
 pub fn merged(samples: &[Sample]) -> Vec<Sample> {
     let mut found: BTreeMap<[u64; TERM_COUNT], Vec<f64>> = BTreeMap::new();
     for sample in samples {
@@ -37,8 +37,8 @@ pub fn merged(samples: &[Sample]) -> Vec<Sample> {
     found.into_iter().map(merge).collect()
 }
 
-/// Costs that are not negative, with the least sum of absolute relative errors. Memory that lies
-/// farther away never costs less: what was not measured costs what the nearer one costs.
+/// The nonnegative costs with the least sum of absolute relative errors. Farther memory never costs less than
+/// nearer memory; a level that was not measured costs as much as the level before it.
 pub fn fit(samples: &[Sample]) -> [f64; TERM_COUNT] {
     let rows: Vec<[f64; TERM_COUNT]> = samples.iter().map(relative).collect();
     let wanted: Vec<f64> = samples
@@ -65,18 +65,18 @@ pub fn error(samples: &[Sample], costs: &[f64; TERM_COUNT]) -> f64 {
     errors.sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// How much two measurements of the same differ, relative to their mean.
+/// The difference between two measurements of the same thing, relative to their mean.
 pub fn difference(a: f64, b: f64) -> f64 {
     (a - b).abs() / (f64::midpoint(a, b) + SHORT)
 }
 
-/// The time that costs make of counts.
+/// The predicted time: counts times costs.
 pub fn seconds(terms: &[f64; TERM_COUNT], costs: &[f64; TERM_COUNT]) -> f64 {
     dot(terms, costs)
 }
 
-/// The counts over the time. Counts of a size of memory become those of it and all larger ones,
-/// so that coefficients are steps from size to size.
+/// The counts divided by the time. The count of a memory level becomes the sum over it and all larger levels, so
+/// that coefficients are the steps from level to level.
 fn relative(sample: &Sample) -> [f64; TERM_COUNT] {
     let mut row = sample.terms;
     for i in (1..TERM_COUNT).rev() {
@@ -87,7 +87,7 @@ fn relative(sample: &Sample) -> [f64; TERM_COUNT] {
     row.map(|count| count / (sample.seconds + SHORT))
 }
 
-/// Costs of sizes of memory from the steps between them.
+/// The costs of memory levels from the steps between them.
 fn added_up(mut steps: [f64; TERM_COUNT]) -> [f64; TERM_COUNT] {
     for i in 1..TERM_COUNT {
         if continues(i) {
@@ -97,14 +97,13 @@ fn added_up(mut steps: [f64; TERM_COUNT]) -> [f64; TERM_COUNT] {
     steps
 }
 
-/// Whether a term is the next size of memory of the one before.
+/// Whether a term is the memory level after the term before it.
 fn continues(term: usize) -> bool {
     let kind = |name: &str| name.split('_').next().map(str::to_owned);
     TERMS[term].contains('_') && kind(TERMS[term]) == kind(TERMS[term - 1])
 }
 
-/// Coefficients, none negative, for which `row . coefficients` is nearest to what is wanted in weighted
-/// squares: by turns, each as good as the others allow.
+/// Nonnegative weighted least squares for `row . coefficients`, by coordinate descent.
 fn least_squares(
     rows: &[[f64; TERM_COUNT]],
     wanted: &[f64],
@@ -144,12 +143,12 @@ fn dot(a: &[f64; TERM_COUNT], b: &[f64; TERM_COUNT]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The number of a term.
+    /// The index of a term.
     fn term(name: &str) -> usize {
         TERMS.iter().position(|term| *term == name).unwrap()
     }
 
-    /// Times of known costs, some of them wrong by half.
+    /// Times from known costs, some of them off by half.
     #[test]
     fn known_costs_are_found_among_outliers() {
         let mut costs = [0.0; TERM_COUNT];
@@ -179,7 +178,7 @@ mod tests {
         assert!(error(&samples, &found) < 0.04);
     }
 
-    /// Nine short samples that ask for the same count as one beside a long one.
+    /// Nine short samples with equal counts, merged into one, beside one long sample.
     #[test]
     fn what_asks_for_the_same_is_one_measurement() {
         let sample = |edges, seconds| {

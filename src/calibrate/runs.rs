@@ -1,4 +1,4 @@
-//! Training runs that are measured, instruction by instruction.
+//! Measured training runs, instruction by instruction.
 
 use super::{CalibrateOptions, Measurement};
 use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
@@ -12,15 +12,14 @@ use gnnc_planner::placement::{Flow, Stages};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a model is trained before it is measured: until caches, predicted branches and the clock are as they are
-/// in a run that goes on.
+/// How long to train before measuring: until caches, branch predictors and the clock are as in a long run.
 const WARM: Duration = Duration::from_millis(20);
 
-/// What was measured with a number of ranks at once.
+/// The measurements with one number of ranks at once.
 pub struct Heap {
-    /// How many.
+    /// Number of ranks.
     pub ranks: u32,
-    /// By what was trained on what.
+    /// Runs by name of the case.
     runs: BTreeMap<String, Run>,
 }
 
@@ -28,7 +27,7 @@ pub struct Heap {
 #[derive(Default)]
 struct Run {
     epochs: Vec<Epoch>,
-    /// Instructions by rank and place, without their times.
+    /// Instructions by place, without their times.
     instructions: BTreeMap<Place, Measurement>,
 }
 
@@ -37,33 +36,33 @@ type Place = (u32, String, u32, bool);
 
 /// Times of one epoch in seconds.
 struct Epoch {
-    /// The round of all cases that it is of.
+    /// The round of all cases that the epoch belongs to.
     round: usize,
-    /// From its begin to its end.
+    /// From start to end.
     wall: f64,
-    /// None of stages, which have not equally much to do.
+    /// `None` for stages, whose ranks have unequal work.
     whole: Option<Whole>,
-    /// Of instructions, without waiting.
+    /// Times of instructions, without waiting.
     instructions: BTreeMap<Place, f64>,
 }
 
-/// How often something is measured.
+/// How much to measure at a time.
 #[derive(Clone, Copy)]
 pub struct Times {
-    /// Epochs at a time.
+    /// Number of epochs.
     pub epochs: usize,
     /// The round of all cases, from 0.
     pub round: usize,
 }
 
-/// Rounds that are taken into account.
+/// Which rounds to evaluate.
 #[derive(Clone, Copy)]
 pub enum Rounds {
-    /// All of them.
+    /// All rounds.
     All,
-    /// Every second one, from the first.
+    /// Every second round, from the first.
     Even,
-    /// The others.
+    /// The other rounds.
     Odd,
 }
 
@@ -77,16 +76,16 @@ impl Rounds {
     }
 }
 
-/// What is left of an epoch of ranks that have equally much to do.
+/// Time of an epoch outside instructions, for ranks with equal work.
 struct Whole {
     /// Before the first and after the last instruction.
     around: f64,
-    /// Of a rank for the others, before instructions that communicate; the mean over ranks.
+    /// Time a rank waits for others before instructions that communicate; the mean over ranks.
     waiting: f64,
 }
 
 impl Heap {
-    /// Nothing yet.
+    /// No measurements yet.
     pub fn new(ranks: u32) -> Self {
         Self {
             ranks,
@@ -94,7 +93,7 @@ impl Heap {
         }
     }
 
-    /// Trains some epochs, a pipeline with so many chunks. One rank is the same on every placement.
+    /// Trains some epochs; a pipeline with `chunks` chunks. With one rank, all placements are the same.
     pub fn measure(
         &mut self,
         (placement, chunks): (Placement, u32),
@@ -111,17 +110,17 @@ impl Heap {
             placement,
             device: options.device.clone(),
             cache: options.cache.clone(),
-            // Names are random, so that a range is as good as any other part, and quick to make.
+            // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
             partitioner: "range".to_owned(),
             allow: vec![Relaxation::Stale],
-            // Messages of all epochs are of the same sizes.
+            // Messages have the same sizes in all epochs.
             stages: (placement == Placement::Pipeline).then(|| Stages {
                 chunks,
                 shuffle: false,
                 ..Stages::new(self.ranks)
             }),
             trace: true,
-            // Instructions are measured whole.
+            // Instructions are not split or overlapped, so each is measured whole.
             flow: Flow {
                 overlap: false,
                 ..Flow::default()
@@ -140,7 +139,7 @@ impl Heap {
         let staged = run.stages.is_some();
         let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
         let what = match staged {
-            true => format!("{what}, {placement} of {chunks} chunks"),
+            true => format!("{what}, {placement} with {chunks} chunks"),
             false => format!("{what}, {placement}"),
         };
         let run = self.runs.entry(what.clone()).or_default();
@@ -180,8 +179,8 @@ impl Heap {
         Ok(())
     }
 
-    /// What all epochs have in common, and what each instruction takes, in the rounds asked for. Instructions come in
-    /// the same order whatever the rounds.
+    /// Combines the epochs of the given rounds: what all epochs share, and the time of each instruction. The order of
+    /// instructions does not depend on the rounds.
     pub fn conclude(&self, rounds: Rounds) -> Concluded {
         let (mut arounds, mut waits, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for run in self.runs.values() {
@@ -216,8 +215,8 @@ impl Heap {
     }
 }
 
-/// What stages sent and received. A few messages of an epoch take much longer than the others, which another epoch has too: so of
-/// what is alike it is the mean of an epoch's, and the median of those of all epochs.
+/// The messages that stages sent and received. In every epoch a few messages take much longer than the others, so
+/// equal messages count with their mean over an epoch, and the median of that over epochs.
 fn passed(run: &Run, epochs: &[&Epoch]) -> Vec<Measurement> {
     let alike = |measurement: &Measurement| {
         let bits = measurement.terms.map(f64::to_bits);
@@ -246,26 +245,26 @@ fn passed(run: &Run, epochs: &[&Epoch]) -> Vec<Measurement> {
     found.into_values().collect()
 }
 
-/// What was measured with a number of ranks at once.
+/// The result of the measurements with one number of ranks at once.
 pub struct Concluded {
     /// Seconds before and after the instructions of an epoch.
     pub around: f64,
-    /// What a rank waits for ranks that have as much to do, over what it is busy.
+    /// Time a rank waits for ranks with equal work, divided by its busy time.
     pub waiting: f64,
     /// The instructions.
     pub found: Vec<Measurement>,
 }
 
-/// The fastest quarter of epochs: a machine that others share is slow for seconds at a time, and what
-/// is meant to be predicted is the epoch that nothing disturbs. Whole epochs are chosen, since ranks
-/// disturb each other: an instruction that is fast because the others wait is not to be had every time.
+/// The fastest quarter of the epochs. A shared machine is slow for seconds at a time, and the costs shall predict
+/// undisturbed epochs. Whole epochs are kept, because ranks disturb each other: an instruction that was fast
+/// because the other ranks waited is not typical.
 fn quiet(mut epochs: Vec<&Epoch>) -> Vec<&Epoch> {
     epochs.sort_by(|a, b| a.wall.total_cmp(&b.wall));
     epochs.truncate(epochs.len().div_ceil(4));
     epochs
 }
 
-/// What is known of an instruction before it is measured; nothing of those that run over a chunk, and of what nobody prices.
+/// The known facts of an instruction before it is measured; `None` for instructions over a chunk and for unpriced ones.
 fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Measurement> {
     let instr = find(program, &event.at)?;
     let bytes = event.bytes_sent;
@@ -275,7 +274,7 @@ fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Me
     Some(unmeasured(event, &demand, bytes))
 }
 
-/// Bytes that instructions of ranks send to another stage in an epoch, by rank and place.
+/// Bytes sent to another stage in an epoch, by rank and place of the instruction.
 type Passages<'a> = BTreeMap<(u32, &'a str), u64>;
 
 fn stage_messages(trace: &Trace) -> Passages<'_> {
@@ -286,7 +285,7 @@ fn stage_messages(trace: &Trace) -> Passages<'_> {
     sent
 }
 
-/// What is known of an instruction that sends rows to another stage or receives them; nothing of others.
+/// The known facts of an instruction that sends rows to another stage or receives them; `None` for others.
 fn stage_message(event: &Event, wait: &Wait, sent: &Passages) -> Option<Measurement> {
     event.peer?;
     let bytes = wait.sender.unwrap_or(event).bytes_sent;
@@ -317,7 +316,7 @@ fn message(
     Some(Demand::message(group, bytes, strips as f64, launch, lay))
 }
 
-/// The instruction at a place of the step; none of those that run over a chunk.
+/// The instruction at a place of the step; `None` if it runs over a chunk.
 fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     let mut places = at.split('.').map(str::parse::<usize>);
     let mut instr = program.step.get(places.next()?.ok()?)?;
@@ -330,24 +329,24 @@ fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     Some(instr)
 }
 
-/// The instructions of an epoch with what they waited for.
+/// The instructions of an epoch, with their waits.
 fn steps(trace: &Trace) -> impl Iterator<Item = (&Event, Wait<'_>)> {
     let all = trace.events.iter().zip(waits(&trace.events));
     all.filter(|(event, _)| event.phase == Phase::Step)
 }
 
-/// Seconds that ranks wait for others before they communicate, of all ranks together.
+/// Seconds that ranks wait for others before communicating, summed over ranks.
 fn waiting(trace: &Trace) -> f64 {
-    // Without any the sum is 0, not -0.
+    // An empty `sum` would be -0.
     steps(trace).fold(0.0, |sum, (_, wait)| sum + wait.micros) / 1e6
 }
 
-/// What an event takes in seconds without waiting.
+/// Duration of an event in seconds, without waiting.
 fn seconds(event: &Event, wait: &Wait) -> f64 {
     (event.end_us - event.begin_us - wait.micros).max(0.01) / 1e6
 }
 
-/// Seconds of an epoch that no instruction takes.
+/// Seconds of an epoch outside all instructions.
 fn around(trace: &Trace, wall: f64) -> f64 {
     let step = || trace.events.iter().filter(|e| e.phase == Phase::Step);
     let begin = step().map(|e| e.begin_us).fold(f64::INFINITY, f64::min);

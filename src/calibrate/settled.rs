@@ -1,9 +1,9 @@
-//! Whether repeated measurements agree, so that what is made of them can be trusted.
+//! Checks that repeated measurements agree, so that the fitted costs can be trusted.
 //!
-//! Nothing is known beforehand of how much the times of a machine vary, so measurements are held against each other:
-//! those of every second round against those of the rounds between. What two halves differ by is noise, and what the
-//! costs that were fitted leave unexplained is how far they can be trusted at best. If two halves of a group of
-//! instructions differ by more than that, another measurement would have given other costs.
+//! How much times vary on a machine is not known beforehand, so the even rounds are compared with the odd rounds.
+//! The difference between the two halves is the noise. The mean error of the fitted costs is the best precision
+//! they can have. If the noise of a group of instructions exceeds that error, another measurement would have given
+//! other costs.
 
 use super::Quality;
 use super::fit::difference;
@@ -11,7 +11,7 @@ use super::runs::{Heap, Rounds};
 use crate::Error;
 use std::collections::BTreeMap;
 
-/// How much two halves of the measurements of each group of instructions differ on the mean, relative to themselves.
+/// The mean relative difference between the two halves of the measurements, per group of instructions.
 pub fn differences(heap: &Heap) -> BTreeMap<String, f64> {
     let [even, odd] = [Rounds::Even, Rounds::Odd].map(|rounds| heap.conclude(rounds).found);
     let mut of_group: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -26,8 +26,8 @@ pub fn differences(heap: &Heap) -> BTreeMap<String, f64> {
     of_group.into_iter().map(mean).collect()
 }
 
-/// The group whose repeated measurements differ most among those that differ by more than costs leave unexplained: of
-/// the group itself, and of all instructions of as many ranks.
+/// The noisiest group, among those whose noise exceeds both the error of the costs for the group and their mean error
+/// over all instructions with as many ranks.
 pub fn unsettled(quality: &[Quality]) -> Option<&Quality> {
     let doubtful = quality.iter().filter(|q| {
         let ranks = quality.iter().filter(|other| other.ranks == q.ranks);
@@ -36,17 +36,17 @@ pub fn unsettled(quality: &[Quality]) -> Option<&Quality> {
     doubtful.max_by(|a, b| a.repeated.total_cmp(&b.repeated))
 }
 
-/// Why everything is measured again, before what is measured.
+/// Prefix of the progress text that says why everything is measured again.
 pub fn why_again(worst: &Quality) -> String {
     format!(
-        "again, since {} on {} differs by {:.0} %: ",
+        "repeat, since {} on {} varies by {:.0} %: ",
         worst.group,
         ranks(worst),
         worst.repeated * 100.0
     )
 }
 
-/// That measuring again did not help.
+/// The error after repeated measurements did not help.
 pub fn refused(worst: &Quality) -> Error {
     Error::Unsettled {
         group: worst.group.clone(),
@@ -89,19 +89,19 @@ mod tests {
 
     #[test]
     fn noise_is_held_against_what_costs_explain() {
-        // Noise that is small beside what costs leave open settles nothing anew.
+        // Noise below the error of the costs is fine.
         let quiet = [
             quality("gemm", 1, 0.03, 0.05),
             quality("spmm", 1, 0.2, 0.06),
         ];
         assert_eq!(unsettled(&quiet), None);
-        // Costs explain messages badly however often they are measured.
+        // Costs explain messages badly, but measurements repeat well.
         let steady = [quality("gemm", 2, 0.05, 0.02), quality("send", 2, 0.4, 0.3)];
         assert_eq!(unsettled(&steady), None);
-        // Every measurement says something else.
+        // No measurement repeats.
         let busy = [quality("gemm", 2, 0.3, 0.5), quality("send", 2, 0.6, 1.2)];
         assert_eq!(unsettled(&busy).map(|q| q.group.as_str()), Some("send"));
-        // One rank is held against one rank.
+        // One rank is compared with one rank.
         let mixed = [quality("gemm", 1, 0.1, 0.3), quality("gemm", 2, 0.9, 0.4)];
         assert_eq!(unsettled(&mixed).map(|q| q.ranks), Some(1));
     }

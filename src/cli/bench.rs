@@ -1,4 +1,4 @@
-//! `gnnc bench-epoch`: the times of training epochs, for benchmarks.
+//! `gnnc bench-epoch`: times of training epochs, for benchmarks.
 
 use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
@@ -22,33 +22,33 @@ use serde_json::json;
 pub struct BenchEpoch {
     #[command(flatten)]
     model: ModelArgs,
-    /// Epochs to time; patience and the model's own number are passed over.
+    /// Epochs to time; the model's own number of epochs and its patience are ignored.
     #[arg(long, value_name = "N", default_value = "20", value_parser = within(EPOCHS))]
     epochs: u32,
-    /// Train by turns, to share a machine with what is measured beside: for each line on standard input, a number of
-    /// seconds, an epoch is trained that finds nothing in the caches, and then others for so long, at
-    /// least one; their times are printed as one line of JSON.
-    #[arg(long, conflicts_with_all = ["epochs", "rank"])]
+    /// Interleave with another benchmark on the same machine. Each line on standard input gives a number of seconds:
+    /// train one epoch to warm the caches, then at least one more until that time is up, and print their times as one
+    /// line of JSON.
+    #[arg(long = "interleave", alias = "turns", conflicts_with_all = ["epochs", "rank"])]
     turns: bool,
-    /// Threads of each worker.
+    /// Threads per worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
-    /// Ranks that the graph is divided among.
+    /// Number of ranks to partition the graph for.
     #[arg(long, value_name = "N", value_parser = within(WORKERS))]
     workers: Option<u32>,
-    /// How the work is placed on several workers.
+    /// Placement of the work on several ranks.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Seed of every random draw, in place of the model's.
+    /// Seed of all random draws, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
-    /// How tensors lie in memory: f32, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    /// How tensors are stored: f32, bf16 or f16. Sums always use 32 bits.
     #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
-    /// Compile every kernel anew and keep none.
+    /// Compile all kernels again; neither read nor write the kernel cache.
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl BenchEpoch {
     }
 }
 
-/// Epochs whenever they are asked for.
+/// Trains epochs as standard input asks for them.
 fn turns(trainer: &mut Trainer, out: &Output) -> Answer {
     while let Some(long) = turn()? {
         trainer.epoch()?;

@@ -1,4 +1,4 @@
-//! `gnnc bench-kernel`: the times of single kernels on a GPU, one request a line.
+//! `gnnc bench-kernel`: times of single kernels on a GPU, one request per line.
 
 use super::cache::kernels;
 use super::device::DeviceArgs;
@@ -13,25 +13,25 @@ use serde_json::json;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 
-/// Measurements of the bandwidth of a copy.
+/// Number of measurements of the copy bandwidth.
 const ROUNDS: u32 = 10;
 
 /// Arguments of `bench-kernel`.
 #[derive(Args)]
 pub struct BenchKernel {
-    /// The graph.
+    /// The graph file.
     graph: PathBuf,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
 impl BenchKernel {
-    /// Says what is here, then answers each line of standard input with a line of JSON.
+    /// Describes the device, then answers each line of standard input with a line of JSON.
     pub fn run(&self, out: &Output) -> Answer {
         let device = self.device.device();
-        let mut live = device.open(kernels(true, out)?)?.ok_or_else(|| {
-            input("kernels by themselves are measured on a GPU; add --device cuda")
-        })?;
+        let mut live = device
+            .open(kernels(true, out)?)?
+            .ok_or_else(|| input("single kernels are measured on a GPU; add --device cuda"))?;
         let topology = load(&self.graph, &LoadOptions::default())?.topology;
         let copied = copy_bandwidth(&mut live, ROUNDS)?;
         out.line(&json!({

@@ -1,4 +1,4 @@
-//! The placement of a run that asks for the best one.
+//! `--placement best`: plans a run and takes the plan's choice.
 
 use super::machine::cluster;
 use super::output::{Failure, input};
@@ -8,10 +8,10 @@ use gnnc::ir::plan::{Candidate, Partitioner};
 use gnnc::planner::search::Pin;
 use gnnc::{Compiled, Loaded, PlanOptions};
 
-/// As many machines of a cluster as there are workers; of the processor, or of h100x8 nodes, if none is named.
+/// A cluster with a device per worker. Without a name: this CPU, or h100x8 nodes for a GPU.
 ///
 /// # Errors
-/// A cluster that is not there or broken.
+/// An unknown or invalid cluster.
 pub fn machines(name: Option<&str>, device: &Device, workers: u32) -> Result<Cluster, Failure> {
     let default = match device {
         Device::Cpu => "cpu",
@@ -21,10 +21,10 @@ pub fn machines(name: Option<&str>, device: &Device, workers: u32) -> Result<Clu
     Ok(resized.map_err(gnnc::Error::from)?)
 }
 
-/// A partitioner by its name.
+/// Parses the name of a partitioner.
 ///
 /// # Errors
-/// A name that is none.
+/// An unknown name.
 pub fn partitioner(name: &str) -> Result<Partitioner, Failure> {
     let found = Partitioner::ALL.iter().find(|p| p.name() == name);
     found.copied().ok_or_else(|| {
@@ -36,10 +36,10 @@ pub fn partitioner(name: &str) -> Result<Partitioner, Failure> {
     })
 }
 
-/// What a plan chooses that uses all devices of its cluster.
+/// The choice of a plan that uses all devices of its cluster.
 ///
 /// # Errors
-/// That nothing fits or can run, and why.
+/// No candidate fits or can run; the message says why.
 pub fn best(
     loaded: &Loaded,
     compiled: &Compiled,
@@ -58,9 +58,9 @@ pub fn best(
     plan.choice().cloned().ok_or_else(|| {
         let first = plan.candidates.first().map(|c| &c.reason);
         let reason = first.or(plan.rejected.first().map(|r| &r.reason));
-        let reason = reason.map_or("none is left by these options", String::as_str);
+        let reason = reason.map_or("these options leave no candidate", String::as_str);
         input(format!(
-            "no placement can be chosen for {workers} workers: {reason}; take other options, or name a placement"
+            "no placement to choose for {workers} workers: {reason}; change the options, or name a placement"
         ))
     })
 }

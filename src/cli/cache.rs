@@ -1,10 +1,10 @@
-//! The folder of compiled kernels that a command uses.
+//! The cache of compiled kernels.
 
 use super::output::{Failure, Output, input};
 use gnnc::codegen::cache::Cache;
 use std::path::{Path, PathBuf};
 
-/// The cache, unless it is not wanted or its folder may not be used, which is said.
+/// The cache, or `None` if it is not wanted or its folder cannot be used; the latter prints a warning.
 ///
 /// # Errors
 /// A relative path in `GNNC_CACHE`.
@@ -19,7 +19,7 @@ pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
         Ok(cache) => Ok(Some(cache)),
         Err(error) => {
             out.note(&format!(
-                "warning: kernels are compiled anew and not kept: {}: {error}\n",
+                "warning: no kernel cache, kernels are compiled again: {}: {error}\n",
                 folder.display()
             ));
             Ok(None)
@@ -27,11 +27,11 @@ pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
     }
 }
 
-/// Says of the first file in the cache that was not used why.
+/// Says why the first rejected file of the cache was not used.
 pub fn say_refused(kernels: Option<&Cache>, out: &Output) {
     if let Some(why) = kernels.and_then(Cache::refused) {
         out.note(&format!(
-            "warning: kept kernels were not used, but compiled anew: {why}\n"
+            "warning: cached kernels were rejected and compiled again: {why}\n"
         ));
     }
 }
@@ -48,11 +48,11 @@ fn folder() -> Result<Option<PathBuf>, Failure> {
             return Ok(Some(folder));
         }
         return Err(input(format!(
-            "GNNC_CACHE is `{}`, which depends on the folder that gnnc is started in; expected an absolute path",
+            "GNNC_CACHE is `{}`, a relative path; expected an absolute path",
             folder.display()
         )));
     }
-    // The XDG specification says that a relative path is to be ignored.
+    // The XDG specification says to ignore relative paths.
     let base = variable("XDG_CACHE_HOME")
         .filter(|folder| folder.is_absolute())
         .or_else(|| {

@@ -1,4 +1,4 @@
-//! `gnnc calibrate`: what this machine needs for what instructions ask of it.
+//! `gnnc calibrate`: measures what instructions cost on this machine.
 
 use super::cache::kernels;
 use super::device::DeviceArgs;
@@ -16,40 +16,40 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Ranks that are certainly a slip of the hand beyond.
+/// Most ranks; more are surely a typo.
 const MOST_RANKS: u32 = 64;
 
 /// Arguments of `calibrate`.
 #[derive(Args)]
 pub struct Calibrate {
-    /// Write the machine to this file; `gnnc plan --cluster FILE` plans for it.
+    /// Write the measured cluster to this file; `gnnc plan --cluster FILE` plans for it.
     #[arg(long, value_name = "FILE", default_value = "machine.toml")]
     out: PathBuf,
-    /// Ranks that run at once when contention is measured; the number of cores if not given. A GPU is
-    /// measured with one.
+    /// Number of ranks that run at once to measure contention; by default the number of cores. A GPU is
+    /// measured with one rank.
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
-    /// Write every measurement to this file, as JSON.
+    /// Write all measurements to this file as JSON.
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// Measure small graphs only: seconds in place of minutes, and rough for large graphs.
+    /// Measure only small graphs: takes seconds instead of minutes, but is rough for large graphs.
     #[arg(long)]
     quick: bool,
-    /// Write the file even where repeated measurements differ by more than its costs leave unexplained, as they do on
-    /// a busy machine; everything is measured again otherwise, and nothing written if that does not help.
+    /// Write the file even if repeated measurements differ by more than the error of the fitted costs, as on a busy
+    /// machine. Without this option, everything is measured again, and no file is written if that does not help.
     #[arg(long)]
     noisy: bool,
-    /// Measure by turns, to share a machine with what is measured beside: before each turn the share that is done is
-    /// printed as one line of JSON, and a line on standard input, a number of seconds, begins it. A turn ends with
-    /// what is being measured then.
-    #[arg(long)]
+    /// Interleave with another benchmark on the same machine. A line on standard input, a number of seconds, starts a
+    /// turn; when that time is up, the turn ends after the current measurement. Before each turn, the completed
+    /// fraction is printed as one line of JSON.
+    #[arg(long = "interleave", alias = "turns")]
     turns: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
 impl Calibrate {
-    /// Measures, writes the file and says how well the costs explain what was measured.
+    /// Measures, writes the file and reports how well the fitted costs explain the measurements.
     pub fn run(&self, out: &Output) -> Answer {
         writable(&self.out, "calibration")?;
         if let Some(path) = &self.samples {
@@ -128,7 +128,7 @@ impl Calibrate {
                 format!("{}, on {}", options.machine, options.date),
             ),
             ("file", self.out.display().to_string()),
-            ("rounds", format!("{} of all graphs", found.rounds)),
+            ("rounds", format!("{} over all graphs", found.rounds)),
         ];
         if options.ranks > 1 {
             lines.push((
@@ -144,9 +144,9 @@ impl Calibrate {
         table.row([
             "instructions",
             "ranks at once",
-            "measured",
+            "samples",
             "mean error",
-            "repeated",
+            "noise",
         ]);
         for quality in &found.quality {
             table.row([
@@ -161,14 +161,14 @@ impl Calibrate {
     }
 }
 
-/// Lines of progress where there is no terminal for a bar: one for each tenth, and one when it begins anew.
+/// Lines of progress where there is no terminal for a bar: one per tenth, and one when the measurement restarts.
 #[derive(Default)]
 struct Lines {
     tenths: Option<u32>,
 }
 
 impl Lines {
-    /// The line about what is measured, if one is due.
+    /// The line about the current measurement, if one is due; else an empty string.
     fn line(&mut self, what: &str, share: f64) -> String {
         let tenths = (share * 10.0) as u32;
         if self.tenths == Some(tenths) {
@@ -190,18 +190,18 @@ fn bar(out: &Output) -> ProgressBar {
     }
 }
 
-/// The processor's name and the number of cores.
+/// The CPU's name and number of cores.
 pub fn machine_name() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or("an unknown processor", |(_, name)| name.trim());
+        .map_or("an unknown CPU", |(_, name)| name.trim());
     format!("{model}, {cores} cores")
 }
 
-/// Bytes of memory of the machine; 8 GiB where the system does not say.
+/// Memory of the machine in bytes; 8 GiB if the system does not say.
 pub fn memory() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = info.lines().find_map(|line| {
@@ -211,7 +211,7 @@ pub fn memory() -> u64 {
     kibibytes.map_or(8 << 30, |k| k << 10)
 }
 
-/// The day in UTC, as in 2026-01-31.
+/// Today's date in UTC, such as 2026-01-31.
 fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let days = since.map_or(0, |d| d.as_secs() / 86_400) as i64;
@@ -219,7 +219,7 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a number of days after 1970-01-01 (Hinnant's `civil_from_days`).
+/// Year, month and day, `days` days after 1970-01-01 (Hinnant's `civil_from_days`).
 fn date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

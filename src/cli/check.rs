@@ -1,4 +1,4 @@
-//! `gnnc check`: what is wrong with models.
+//! `gnnc check`: reports what is wrong with models.
 
 use super::inputs::Changes;
 use super::output::{Answer, Failure, Output, error_object};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `check`.
 #[derive(Args)]
 pub struct Check {
-    /// The models, .gir files. Their data graphs are read for the number of features and classes.
+    /// The model files (.gir). Their data graphs are read too, for the numbers of features and classes.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks every file, whatever the others hold.
+    /// Checks every file, even after errors in others.
     pub fn run(&self, out: &Output) -> Answer {
         let mut reports = Vec::new();
         let mut errors: Vec<Value> = Vec::new();
@@ -83,7 +83,7 @@ impl Check {
         if loaded.data.is_some() {
             loaded.trainable()?;
         }
-        // What no program can express is refused here too, not only by what needs one.
+        // Also refuses models that no program can express.
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         compiled.programs(&Place::new(Placement::Graph, 1))?;
         Ok((source, loaded))

@@ -1,4 +1,4 @@
-//! The curve of a run: a line of CSV for each epoch that was evaluated, written when it is known.
+//! The curve of a run: a CSV file with a line per evaluated epoch, written as the run goes on.
 
 use super::output::Failure;
 use gnnc::{Error, Metric, Progress};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Writes a curve. The file is made with its first line.
+/// Writes a curve. The first line creates the file.
 pub(super) struct Curve {
     path: PathBuf,
     metric: Metric,
@@ -14,7 +14,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// A curve in a file, which replaces what is there.
+    /// A curve that overwrites the file at `path`.
     pub(super) fn new(path: PathBuf, metric: Metric) -> Self {
         Self {
             path,
@@ -23,11 +23,11 @@ impl Curve {
         }
     }
 
-    /// Adds an epoch, if it was evaluated. Scores are shares; a field is empty where there is nothing to
-    /// count.
+    /// Adds an epoch, if it was evaluated. Scores are fractions from 0 to 1; the score of an empty split is an
+    /// empty field.
     ///
     /// # Errors
-    /// Whatever the system refuses.
+    /// The file cannot be written.
     pub(super) fn add(&mut self, progress: &Progress) -> Result<(), Failure> {
         let Some(metrics) = progress.metrics else {
             return Ok(());
@@ -38,10 +38,10 @@ impl Curve {
         self.line(&format!("{epoch},{loss},{train},{val},{test}\n"))
     }
 
-    /// Makes the file if no epoch did.
+    /// Creates the file if no epoch did.
     ///
     /// # Errors
-    /// Whatever the system refuses.
+    /// The file cannot be written.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         self.line("")
     }

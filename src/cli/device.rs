@@ -1,4 +1,4 @@
-//! What to run on, and where NVIDIA's libraries may be.
+//! Arguments for devices: what to run on, how much memory to use, where NVIDIA's libraries are.
 
 use super::numbers::{WORKERS, within};
 use super::output::{Failure, input};
@@ -14,18 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// What to run on.
 #[derive(Args)]
 pub struct DeviceArgs {
-    /// What to run on: cpu, cuda, or cuda:N for the GPU of that number.
+    /// What to run on: cpu, cuda, or cuda:N for GPU number N.
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = chosen)]
     device: Chosen,
     #[command(flatten)]
     libraries: LibraryArgs,
 }
 
-/// How much of a device may be taken.
+/// How much memory of a device to use.
 #[derive(Args)]
 pub struct MemoryArgs {
-    /// Memory that each worker may take on its device, as in 8GiB; what does not fit rests on the host. All that
-    /// a GPU has free if not given, and no limit on the processor.
+    /// Memory that each worker may use on its device, such as 8GiB; tensors beyond it are offloaded to the host. By
+    /// default all free memory of a GPU, and no limit on the CPU.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub device_memory: Option<u64>,
 }
@@ -33,22 +33,22 @@ pub struct MemoryArgs {
 /// Processes that train together.
 #[derive(Args)]
 pub struct ProcessArgs {
-    /// Number of this process among those that train together, each on a GPU, from 0.
+    /// Rank of this process among the processes that train together, from 0; each has a GPU.
     #[arg(long, value_name = "N", requires = "ranks")]
     rank: Option<u32>,
-    /// How many processes train together; each is one worker.
+    /// Number of processes that train together; each is one worker.
     #[arg(long, value_name = "N", requires_all = ["rank", "rendezvous"], value_parser = within(WORKERS))]
     ranks: Option<u32>,
-    /// A file, not there yet, by which these processes find each other.
+    /// A file through which these processes find each other; it must not exist yet.
     #[arg(long, value_name = "FILE", requires = "ranks")]
     rendezvous: Option<PathBuf>,
 }
 
-/// Where NVIDIA's libraries may be.
+/// Where to find NVIDIA's libraries.
 #[derive(Args)]
 pub struct LibraryArgs {
-    /// Folder in which NVIDIA's libraries are looked for first: of libraries, a toolkit, Python
-    /// packages or a Python environment. GNNC_CUDA_LIBRARIES if not given.
+    /// First folder to search for NVIDIA's libraries: a folder of libraries, a toolkit, Python
+    /// packages or a Python environment. By default GNNC_CUDA_LIBRARIES.
     #[arg(long, value_name = "DIR")]
     cuda_libraries: Option<PathBuf>,
 }
@@ -68,10 +68,12 @@ fn chosen(text: &str) -> Result<Chosen, String> {
     .ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
-/// Bytes, with a unit or without.
+/// Parses a number of bytes, with or without a unit.
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong =
-        || "expected a number above 0 and a unit, as in 8GiB, 512MiB, 100KiB or 4096".to_owned();
+    let wrong = || {
+        "expected a number above 0 with a unit or without, such as 8GiB, 512MiB, 100KiB or 4096"
+            .to_owned()
+    };
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0), ("", 0)];
     let cut = |(unit, shift)| Some((text.strip_suffix(unit)?, shift));
     let (number, shift) = units.into_iter().find_map(cut).ok_or_else(wrong)?;
@@ -84,7 +86,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl DeviceArgs {
-    /// The same as the library takes it.
+    /// The device, as the library takes it.
     pub fn device(&self) -> Device {
         match self.device {
             Chosen::Cuda(gpu) => Device::Cuda(LiveOptions {
@@ -98,11 +100,10 @@ impl DeviceArgs {
 }
 
 impl ProcessArgs {
-    /// The device of this process, and how many workers all of them are: `workers`, or the number of
-    /// processes.
+    /// The device of this process, and the number of workers: `workers`, or the number of processes.
     ///
     /// # Errors
-    /// Processes without a GPU, or with another number of workers than `workers`.
+    /// Processes without a GPU, or whose number is not `workers`.
     pub fn device(
         &self,
         device: &DeviceArgs,
@@ -115,7 +116,7 @@ impl ProcessArgs {
         let ranks = processes.ranks;
         if let Some(workers) = workers.filter(|workers| *workers != ranks) {
             return Err(input(format!(
-                "found {workers} workers and {ranks} processes, expected a process for each worker; \
+                "found {workers} workers and {ranks} processes, expected one process per worker; \
                  leave out --workers"
             )));
         }
@@ -123,7 +124,7 @@ impl ProcessArgs {
             Device::Cuda(options) => options.processes = Some(processes),
             Device::Cpu => {
                 return Err(input(
-                    "processes that train together have a GPU each; add --device cuda, or use \
+                    "processes that train together need a GPU each; add --device cuda, or use \
                      --workers for ranks in one process",
                 ));
             }
@@ -152,7 +153,7 @@ impl ProcessArgs {
 }
 
 impl LibraryArgs {
-    /// The folders that libraries are looked for in.
+    /// The folders to search for libraries.
     pub fn folders(&self) -> Vec<PathBuf> {
         library_folders(self.cuda_libraries.as_deref())
     }

@@ -1,4 +1,4 @@
-//! `gnnc devices`: what is here to train on.
+//! `gnnc devices`: the devices and libraries of this machine.
 
 use super::calibrate::{machine_name, memory};
 use super::device::LibraryArgs;
@@ -18,14 +18,14 @@ pub struct Devices {
     libraries: LibraryArgs,
 }
 
-/// A library: its version and its file, or why there is none.
+/// A library: its version and file, or why it is missing.
 struct Library {
     name: &'static str,
     found: Result<(String, PathBuf), String>,
 }
 
 impl Devices {
-    /// Lists the processor, the GPUs and the libraries that they need.
+    /// Lists the CPU, the GPUs and the libraries that GPUs need.
     pub fn run(&self, out: &Output) -> Answer {
         let folders = self.libraries.folders();
         let library = |part: Part| {
@@ -63,10 +63,7 @@ fn value(library: &Library) -> Value {
 }
 
 fn text(libraries: &[Library], gpus: &Result<Vec<Gpu>, String>) -> String {
-    let mut lines = vec![(
-        "processor",
-        format!("{}, {}", machine_name(), Bytes(memory())),
-    )];
+    let mut lines = vec![("CPU", format!("{}, {}", machine_name(), Bytes(memory())))];
     for gpu in gpus.iter().flatten() {
         lines.push((
             "GPU",

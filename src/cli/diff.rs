@@ -1,4 +1,4 @@
-//! `gnnc diff`: two plans side by side.
+//! `gnnc diff`: compares two plans.
 
 use super::files::{MAX_PLAN, read_text};
 use super::output::{Answer, Failure, Output, input};
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 /// Arguments of `diff`.
 #[derive(Args)]
 pub struct Diff {
-    /// A plan of `gnnc plan --out`.
+    /// A plan from `gnnc plan --out`.
     a: PathBuf,
-    /// The plan to lay beside it.
+    /// The plan to compare it with.
     b: PathBuf,
 }
 
@@ -44,13 +44,13 @@ impl Diff {
 /// Reads a plan file.
 ///
 /// # Errors
-/// A file that cannot be read or is no plan, with what to do.
+/// A file that cannot be read or is not a plan; the message says what to do.
 pub fn read(path: &Path) -> Result<Plan, Failure> {
     let text = read_text(path, MAX_PLAN)?;
     let shown = path.display();
     if text.contains("\"gnnc-trace\"") && text.contains("traceEvents") {
         return Err(input(format!(
-            "{shown} is a trace, expected a plan; traces are laid side by side by `gnnc trace diff`"
+            "{shown} is a trace, expected a plan; `gnnc trace diff` compares traces"
         )));
     }
     Plan::from_json(&text).map_err(|e| input(format!("{shown}: {}", Error::from(e))))
@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<Plan, Failure> {
 fn text(files: &[String; 2], found: &PlanDiff) -> String {
     let mut text = facts(&[("a", files[0].clone()), ("b", files[1].clone())]);
     if found.equal {
-        text.push_str("\nthe plans say the same\n");
+        text.push_str("\nthe plans are equal\n");
         return text;
     }
     if !found.changes.is_empty() {
@@ -72,7 +72,7 @@ fn text(files: &[String; 2], found: &PlanDiff) -> String {
         text.push_str(&facts(&lines));
     }
     if let Some(choice) = &found.choice {
-        text.push_str("\nthe chosen ones\n");
+        text.push_str("\nchosen candidates\n");
         let mut table = Table::new(1, 2);
         table.row(["", "a", "b", "b - a", "b / a"]);
         table.row(seconds("epoch", choice));
@@ -87,7 +87,7 @@ fn text(files: &[String; 2], found: &PlanDiff) -> String {
         }
         text.push_str(&table.lines());
     }
-    text.push_str("\nepochs of all candidates (> chosen)\n");
+    text.push_str("\nepoch times of all candidates (> marks the chosen ones)\n");
     let mut table = Table::new(2, 2);
     table.row(["", "candidate", "a", "b", "b - a", "b / a"]);
     for pair in &found.candidates {
@@ -104,7 +104,7 @@ fn text(files: &[String; 2], found: &PlanDiff) -> String {
     text
 }
 
-/// A name, both times, their difference and their quotient.
+/// A name, both times, their difference and their ratio.
 fn seconds(name: &str, pair: &Pair) -> [String; 5] {
     let [a, b] = pair.seconds;
     let shown = |s: Option<_>| {
@@ -118,7 +118,7 @@ fn seconds(name: &str, pair: &Pair) -> [String; 5] {
     row(name, [shown(a), shown(b)], beyond, factor)
 }
 
-/// A name, both amounts of memory, their difference and their quotient.
+/// A name, both amounts of memory, their difference and their ratio.
 fn amounts(name: &str, pair: [Option<Bytes>; 2]) -> [String; 5] {
     let [a, b] = pair;
     let shown = |bytes: Option<Bytes>| bytes.map_or_else(|| "-".to_owned(), |b| short_bytes(b.0));

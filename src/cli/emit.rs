@@ -1,4 +1,4 @@
-//! `gnnc emit`: the stages between a model and its run, as text.
+//! `gnnc emit`: the intermediate forms of a model, as text.
 
 use super::inputs::{FlowArgs, ModelArgs};
 use super::numbers::{WORKERS, within};
@@ -21,10 +21,10 @@ pub struct Emit {
     stage: Stage,
     #[command(flatten)]
     model: ModelArgs,
-    /// Ranks that the program is for.
+    /// Number of ranks of the program.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
     workers: u32,
-    /// How the work is placed on several workers.
+    /// Placement of the work on several ranks.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
     #[command(flatten)]
@@ -33,20 +33,20 @@ pub struct Emit {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Stage {
-    /// The operators as the model is written.
+    /// The operators of the model as written.
     Graph,
-    /// The operators as they were rewritten.
+    /// The operators after rewriting.
     Forms,
-    /// What every rank does, instruction by instruction.
+    /// The program: what each rank does, instruction by instruction.
     Program,
-    /// The kernels for the CPU in Cranelift's language.
+    /// The kernels for the CPU, in Cranelift's intermediate language (CLIF).
     Clif,
-    /// The kernels for the GPU in CUDA C.
+    /// The kernels for the GPU, in CUDA C.
     Cuda,
 }
 
 impl Emit {
-    /// Prints a stage; JSON is the value itself.
+    /// Prints a form; with `--format json`, the value itself.
     pub fn run(&self, out: &Output) -> Answer {
         let loaded = self.model.load(out)?;
         if self.stage == Stage::Graph {
@@ -68,7 +68,7 @@ impl Emit {
             ..TrainOptions::default()
         };
         let place = gnnc::place(&loaded, &compiled, &options)?;
-        // Stages have programs of their own, ranks differ in columns only.
+        // Each stage has its own program; the ranks of a stage differ only in columns.
         let programs = match &place.stages {
             Some(_) => compiled.programs(&place)?,
             None => vec![compiled.program(&place)?],
@@ -117,7 +117,7 @@ fn clif(out: &Output, kernels: &[Kernel]) -> Answer {
     out.report(text, &values)
 }
 
-/// One translation unit, which compiles as it is.
+/// Prints all kernels as one translation unit that compiles on its own.
 fn cuda(out: &Output, kernels: &[Kernel]) -> Answer {
     let mut sources = Vec::new();
     for (number, kernel) in kernels.iter().enumerate() {

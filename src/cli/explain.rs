@@ -1,4 +1,4 @@
-//! `gnnc explain`: which rewrites fired, why the form is equal, what each saved.
+//! `gnnc explain`: which rewrites fired, why the result is equal, what each saved.
 
 use super::inputs::{ModelArgs, headline};
 use super::output::{Answer, Output};
@@ -21,16 +21,16 @@ use serde_json::{Value, json};
 pub struct Explain {
     #[command(flatten)]
     model: ModelArgs,
-    /// Print the operators after every step.
+    /// Print the operators after each step.
     #[arg(long)]
     steps: bool,
 }
 
-/// Whether a region's explanation holds; none if it was not written out.
+/// Whether a region's explanation holds; `None` if there is no explanation.
 type Checked = Option<Result<(), ProofError>>;
 
 impl Explain {
-    /// Rewrites the model, checks every step of the explanation, prints both.
+    /// Rewrites the model, checks every step of the explanation and prints both.
     pub fn run(&self, out: &Output) -> Answer {
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile_explained(&loaded.model, &loaded.workload)?;
@@ -58,7 +58,7 @@ impl Explain {
             ("gain", gain(&report.before, &report.after)),
         ]));
         text.push_str(
-            "one epoch on the reference machine of the rewriter: a ranking, no forecast\n",
+            "(one epoch on the rewriter's reference machine: to rank forms, not a forecast)\n",
         );
         for (region, checked) in report.regions.iter().zip(checks) {
             text.push('\n');
@@ -78,7 +78,7 @@ impl Explain {
                     Err(why) => format!("impossible: {why}"),
                 },
                 Relaxation::Stale => "embeddings or weights of earlier epochs".to_owned(),
-                Relaxation::Sample => "sampled neighbours".to_owned(),
+                Relaxation::Sample => "sampled neighbors".to_owned(),
             };
             table.row([relaxation.name(), "not used", permitted, &what]);
         }
@@ -97,13 +97,13 @@ impl Explain {
             count(u64::from(region.repeats), "time"),
         ));
         let stop = match region.stop {
-            Stop::Saturated => "nothing new to find",
-            Stop::Iterations => "stopped at the limit of iterations",
-            Stop::Nodes => "stopped at the limit of nodes",
+            Stop::Saturated => "saturated",
+            Stop::Iterations => "stopped at the iteration limit",
+            Stop::Nodes => "stopped at the node limit",
         };
         let method = match region.method {
-            Method::Optimal => "proved to be the cheapest of them",
-            Method::Greedy => "chosen greedily among them",
+            Method::Optimal => "the cheapest form, proved optimal",
+            Method::Greedy => "a cheap form, chosen greedily",
         };
         text.push_str(&facts_behind(
             2,
@@ -111,7 +111,7 @@ impl Explain {
                 (
                     "forms",
                     format!(
-                        "{} nodes in {} classes after {}, {stop}; {method}",
+                        "{} e-nodes in {} e-classes after {}, {stop}; {method}",
                         region.nodes,
                         region.classes,
                         count(u64::from(region.iterations), "iteration")
@@ -123,7 +123,7 @@ impl Explain {
             ],
         ));
         if region.rules.is_empty() {
-            text.push_str("  no rule was needed: the region is as good as it was written\n");
+            text.push_str("  no rewrite: the region is cheapest as written\n");
         } else {
             let mut table = Table::new(1, 2);
             table.row(["rule", "steps", "saves"]);
@@ -141,13 +141,13 @@ impl Explain {
 
     fn explanation(&self, text: &mut String, region: &RegionReport, checked: &Checked) {
         let Some(explanation) = &region.explanation else {
-            text.push_str("  explanation: not written out, the region is too large\n");
+            text.push_str("  explanation: omitted, the region is too large\n");
             return;
         };
         match checked {
             Some(Err(error)) => text.push_str(&format!("  explanation: WRONG: {error}\n")),
             _ if explanation.steps.is_empty() => return,
-            _ => text.push_str("  explanation, every step checked\n"),
+            _ => text.push_str("  explanation (every step checked)\n"),
         }
         if self.steps {
             text.push_str(&indented(&indented(&explanation.start.to_string())));

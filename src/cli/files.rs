@@ -1,4 +1,4 @@
-//! Files of the command line: written aside and renamed, and the cache's folder.
+//! Files that commands read and write.
 
 use super::output::{Failure, input};
 use gnnc::Error;
@@ -6,16 +6,16 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// Longest plan or description of a cluster that is read.
+/// Longest plan or cluster file that is read, in bytes.
 pub const MAX_PLAN: u64 = 64 << 20;
-/// Longest timeline that is read.
+/// Longest trace that is read, in bytes.
 pub const MAX_TRACE: u64 = 4 << 30;
 
-/// Replaces a file. What was there stays until the new content is complete and on the disk;
-/// links are followed, permissions kept. Devices and pipes are written to.
+/// Replaces a file. The old content stays until the new content is complete and on disk.
+/// Links are followed and permissions kept. Devices and pipes are written to directly.
 ///
 /// # Errors
-/// Whatever the system refuses.
+/// The file cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::File {
         action: "write",
@@ -52,7 +52,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Checks, before hours are spent, that a file can be written where it shall be.
+/// Checks that a file can be written, before hours of work are spent on its content.
 ///
 /// # Errors
 /// A folder in place of a file, no folder to write into, a device where a file is renamed.
@@ -64,12 +64,12 @@ pub fn writable(path: &Path, what: &str) -> Result<(), Failure> {
             return refuse("it is a folder; name a file in it".to_owned());
         }
         Ok(old) if !old.is_file() => {
-            return refuse("it is no regular file and would be replaced by one".to_owned());
+            return refuse("it is not a regular file, and would be replaced by one".to_owned());
         }
         _ => {}
     }
     if path.file_name().is_none() {
-        return refuse("that names no file".to_owned());
+        return refuse("the path names no file".to_owned());
     }
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! `gnnc fmt`: the one true form of a model's text.
+//! `gnnc fmt`: formats model files.
 
 use super::files::replace;
 use super::output::{Answer, Failure, Output, error_object};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// Arguments of `fmt`.
 #[derive(Args)]
 pub struct Fmt {
-    /// The models, .gir files.
+    /// The model files (.gir).
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Change nothing; exit with 1 if a file has another form.
+    /// Change nothing; exit with 1 if a file is not formatted.
     #[arg(long)]
     check: bool,
-    /// Change nothing; print the texts.
+    /// Change nothing; print the formatted text.
     #[arg(long, conflicts_with = "check")]
     stdout: bool,
 }
@@ -49,7 +49,7 @@ impl Fmt {
                         code = code.max(1);
                         report["ok"] = json!(false);
                         if !out.is_json() {
-                            out.text(&format!("{file}: run `gnnc fmt` on it\n"))?;
+                            out.text(&format!("{file}: not formatted; run `gnnc fmt` on it\n"))?;
                         }
                     }
                     reports.push(report);
@@ -80,7 +80,7 @@ impl Fmt {
     }
 }
 
-/// The text of a file and its one true form.
+/// The text of a file, as it is and formatted.
 fn formatted(path: &Path) -> Result<(String, String), Error> {
     let source = Source::read(path)?;
     if has_errors(&source.diagnostics) {

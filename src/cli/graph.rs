@@ -1,4 +1,4 @@
-//! `gnnc graph`: data graphs.
+//! `gnnc graph`: statistics, partitions, conversion and generation of data graphs.
 
 use super::files::{replace, writable};
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
@@ -17,25 +17,25 @@ use std::path::{Path, PathBuf};
 /// Commands on data graphs.
 #[derive(Subcommand)]
 pub enum GraphCommand {
-    /// Count what a planner wants to know; the JSON is what `gnnc plan --workload` reads.
+    /// Print statistics of a graph; `gnnc plan --workload` reads their JSON form.
     Stats(Stats),
-    /// Divide the vertices among parts and say what that costs.
+    /// Partition the vertices; report the replication factor, the edge cut and the imbalance.
     Partition(PartitionCommand),
-    /// Read a graph file and write it in another format.
+    /// Convert a graph file to another format.
     Convert(Convert),
-    /// Make a random graph.
+    /// Generate a random graph.
     Generate(Generate),
 }
 
-/// A graph file and how to read it.
+/// A graph file, and how to read it.
 #[derive(Args)]
 struct GraphFile {
-    /// The graph: .npz, .mtx, .graph, or an edge list (.csv, .tsv, .txt), also with .gz.
+    /// The graph: .npz, .mtx, .graph or an edge list (.csv, .tsv, .txt), each also with .gz.
     file: PathBuf,
-    /// Add the reverse of every edge where it is missing.
-    #[arg(long)]
+    /// Add the missing reverse edges.
+    #[arg(long = "symmetrize", alias = "symmetrise")]
     symmetrise: bool,
-    /// Dense features, a .npy file.
+    /// Dense features, from a .npy file.
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ struct GraphFile {
 pub struct Stats {
     #[command(flatten)]
     graph: GraphFile,
-    /// Partition the graph into each of these numbers of parts.
+    /// Also partition the graph into each of these numbers of parts.
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = within(WORKERS))]
     parts: Vec<u32>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct Stats {
 
 #[derive(Args)]
 struct PartitionerArgs {
-    /// How to partition: metis, metis-edges, hash or range.
+    /// The partitioner: metis, metis-edges, hash or range.
     #[arg(long, value_name = "NAME", default_value = "metis")]
     partitioner: String,
 }
@@ -69,7 +69,7 @@ pub struct PartitionCommand {
     parts: u32,
     #[command(flatten)]
     partitioner: PartitionerArgs,
-    /// Write the part of each vertex to this file, one a line.
+    /// Write the part of each vertex to this file, one per line.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -79,7 +79,7 @@ pub struct PartitionCommand {
 pub struct Convert {
     #[command(flatten)]
     graph: GraphFile,
-    /// The file to write; its name says the format.
+    /// The file to write; its extension gives the format.
     out: PathBuf,
 }
 
@@ -92,34 +92,34 @@ pub struct Generate {
     /// Number of vertices.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = within(VERTICES))]
     vertices: u32,
-    /// Number of stored edges; an undirected edge is two.
+    /// Number of stored edges; an undirected edge counts as two.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = within(EDGES))]
     edges: u64,
-    /// Features of a vertex.
+    /// Number of features per vertex.
     #[arg(long, value_name = "N", default_value = "16", value_parser = within(WIDTH))]
     features: u32,
-    /// Classes.
+    /// Number of classes.
     #[arg(long, value_name = "N", default_value = "4", value_parser = within(WIDTH))]
     classes: u32,
-    /// Seed of everything random.
+    /// Seed of all random draws.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(SEEDS))]
     seed: u64,
-    /// How far apart the features of the classes are; 0 for pure noise.
+    /// Distance between the features of the classes; 0 is pure noise.
     #[arg(long, value_name = "X", default_value = "0.5", value_parser = within(SIGNAL))]
     signal: f32,
-    /// Probability that an edge lies inside a class (planted only).
+    /// Probability that an edge stays within a class (planted only).
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = within(0.0..=1.0))]
     homophily: f64,
-    /// The file to write; its name says the format.
+    /// The file to write; its extension gives the format.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Skewed degrees, as in social networks (RMAT); labels without meaning.
+    /// Skewed degrees, as in social networks (R-MAT); labels carry no signal.
     Rmat,
-    /// Vertices that prefer neighbours of their own class; can be learned.
+    /// Planted partition: vertices prefer neighbors of their own class, so models can learn.
     Planted,
 }
 
@@ -136,7 +136,7 @@ impl GraphCommand {
 }
 
 impl GraphFile {
-    /// Reads the graph; what was left out is told on standard error.
+    /// Reads the graph; notes on standard error list what was dropped.
     fn load(&self, out: &Output) -> Result<GraphData, Failure> {
         let options = LoadOptions {
             symmetrise: self.symmetrise,
@@ -155,7 +155,7 @@ impl GraphFile {
                     (_, "edge of weight 0") => format!("{} edges of weight 0", grouped(number)),
                     _ => count(number, what),
                 };
-                out.note(&format!("{}: left out {what}\n", self.file.display()));
+                out.note(&format!("{}: dropped {what}\n", self.file.display()));
             }
         }
         out.not_used(&self.file.display().to_string(), &dropped.not_used);
@@ -209,16 +209,16 @@ impl PartitionCommand {
                 ("graph", data.name.clone()),
                 ("parts", format!("{} by {name}", self.parts)),
                 (
-                    "alpha",
-                    format!("{:.4} boundary copies for each vertex", found.alpha),
+                    "replication factor",
+                    format!("{:.4} (halo vertices / vertices)", found.alpha),
                 ),
                 (
-                    "cut",
+                    "edge cut",
                     format!("{} edges, {:.2} %", grouped(cut), share * 100.0),
                 ),
                 (
-                    "balance",
-                    format!("{vertices:.3} in vertices, {edges:.3} in edges (largest over mean)"),
+                    "imbalance",
+                    format!("{vertices:.3} in vertices, {edges:.3} in edges (largest part / mean)"),
                 ),
             ]);
             text.push('\n');
@@ -251,14 +251,14 @@ impl Convert {
 }
 
 impl Generate {
-    /// Refuses a graph that does not fit into the memory of this machine.
+    /// Refuses a graph that does not fit into this machine's memory.
     fn check_memory(&self) -> Answer {
-        // An edge is a key of 8 bytes, which is sorted and joined with others.
+        // An edge is a key of 8 bytes; sorting and merging keys takes more.
         let row = u64::from(self.features) * 4 + 64;
         let needed = (self.edges * 32).saturating_add(u64::from(self.vertices) * row);
         match gnnc::runtime::available_memory() {
             Some(available) if needed > available => Err(Failure::Error(Error::Memory {
-                what: "a graph of that many vertices, edges and features",
+                what: "a graph with that many vertices, edges and features",
                 needed,
                 available,
             })),
@@ -320,7 +320,7 @@ fn save(out: &Output, data: &GraphData, path: &Path) -> Answer {
         );
         if !lost.is_empty() {
             text.push_str(&format!(
-                "left out, as the format has no place for it: {}\n",
+                "not saved, as the format cannot hold it: {}\n",
                 lost.join(", ")
             ));
         }
@@ -399,7 +399,13 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     if !workload.partitions.is_empty() {
         text.push('\n');
         let mut table = Table::new(2, 2);
-        table.row(["parts", "by", "alpha", "vertex balance", "edge balance"]);
+        table.row([
+            "parts",
+            "by",
+            "replication factor",
+            "vertex imbalance",
+            "edge imbalance",
+        ]);
         let all = workload.partitions.iter();
         for (parts, found) in all.flat_map(|(parts, all)| all.iter().map(move |p| (parts, p))) {
             let (vertices, edges) = balance(found);
@@ -421,7 +427,7 @@ fn loads_text(loads: &[PartLoad]) -> String {
     table.row([
         "part",
         "vertices",
-        "boundary",
+        "halo",
         "edges",
         "train",
         "feature values",

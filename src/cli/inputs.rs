@@ -1,4 +1,4 @@
-//! The model that most commands are about.
+//! Arguments shared by the commands that work on a model.
 
 use super::numbers::{CHUNKS, within};
 use super::output::{Failure, Output, input};
@@ -13,80 +13,80 @@ use gnnc::planner::search::Pin;
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
-/// A model, and what takes the place of parts of its file.
+/// A model file and overrides for parts of it.
 #[derive(Args)]
 pub struct ModelArgs {
-    /// The model, a .gir file.
+    /// The model file (.gir).
     pub file: PathBuf,
     #[command(flatten)]
     pub changes: Changes,
 }
 
-/// What takes the place of parts of a file.
+/// Overrides for parts of a model file.
 #[derive(Args)]
 pub struct Changes {
     /// Set a parameter of the model.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, f64)>,
-    /// Use this graph file in place of the model's.
+    /// Use this graph file instead of the model's.
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
-    /// Use these statistics (of `gnnc graph stats --format json`) in place of the model's graph.
+    /// Use these graph statistics (from `gnnc graph stats --format json`) instead of the model's graph.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     workload: Option<PathBuf>,
 }
 
-/// How communication and computing share the time.
+/// How work is split, overlapped, skipped and stored.
 #[derive(Args)]
 pub struct FlowArgs {
-    /// Let nothing be computed while messages are under way.
+    /// Do not overlap communication with computation.
     #[arg(long)]
     no_overlap: bool,
-    /// Compute rows that need nothing of other ranks while halo rows are under way.
+    /// Compute interior rows (those that read no halo row) while halo rows are in flight.
     #[arg(long)]
     interior: bool,
-    /// When exchanges are left out, where the placement may: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (or gap-absolute, gap-rms),
-    /// /cut behind it where readers are sent only the rows that they have edges from, /stop behind that where gradients of rows
-    /// that were not sent are dropped, and /clip:LENGTH behind that where gradients of embeddings are clipped.
+    /// When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (also gap-absolute,
+    /// gap-rms). Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of rows
+    /// that were not sent, then /clip:LENGTH to clip the gradients of embeddings.
     #[arg(long, value_name = "RULE")]
     skip: Option<Skipping>,
-    /// Chunks that work for all vertices is cut into where columns are sliced, 1 if not given; in a pipeline,
-    /// chunks that pass through the stages, 4 for each stage if not given.
+    /// Number of chunks. Placements that slice columns cut the work on all vertices into them (default 1); a pipeline
+    /// takes them as micro-batches of vertices (default 4 per stage).
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
     chunks: Option<u32>,
-    /// Stages of a pipeline: a rank each if not given.
+    /// Stages of a pipeline; by default one per rank.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
     stages: Option<u32>,
-    /// Runs of layers of each stage, which chunks go through one after the other: fewer chunks then leave stages
-    /// waiting; 1 if not given.
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
+    /// Virtual stages per stage: chunks pass through all stages once for each, so stages wait less when chunks are few.
+    /// 1 by default.
+    #[arg(long = "virtual-stages", alias = "turns", value_name = "N", value_parser = within(CHUNKS))]
     turns: Option<u32>,
-    /// Layers of each stage, as 4,3,3, or of each run, first those that come first; those that are fastest if not given.
+    /// Layers of each stage, such as 4,3,3, or of each virtual stage in the order of the model; by default the fastest division.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = within(CHUNKS))]
     layers: Vec<u32>,
-    /// Epochs for which a pipeline's histories stay as they are.
+    /// Epochs between updates of a pipeline's histories.
     #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
     interval: Option<u32>,
-    /// Take a pipeline's chunks in the same order in every epoch.
+    /// Process a pipeline's chunks in the same order in every epoch.
     #[arg(long)]
     no_shuffle: bool,
-    /// How tensors lie in memory: f32 if not given, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    /// How tensors are stored: f32 (the default), bf16 or f16. Sums always use 32 bits.
     #[arg(long, value_name = "NAME", value_parser = storage)]
     pub storage: Option<Storage>,
 }
 
 impl FlowArgs {
-    /// When exchanges are left out.
+    /// When to skip exchanges.
     pub fn skip(&self) -> Option<Skipping> {
         self.skip
     }
 
-    /// How tensors lie in memory.
+    /// How tensors are stored.
     pub fn storage(&self) -> Storage {
         self.storage.unwrap_or_default()
     }
 
-    /// The same as the library takes it.
+    /// The options of the library.
     pub fn flow(&self) -> Flow {
         Flow {
             overlap: !self.no_overlap,
@@ -95,7 +95,7 @@ impl FlowArgs {
         }
     }
 
-    /// What candidates of a plan must be to be as is said.
+    /// Search constraints implied by these flags.
     pub fn pin(&self) -> Pin {
         Pin {
             chunks: self.chunks,
@@ -110,7 +110,7 @@ impl FlowArgs {
         }
     }
 
-    /// The first of these options that was given.
+    /// The first of these options on the command line, if any.
     pub fn given(&self) -> Option<&'static str> {
         let all = [
             ("--no-overlap", self.no_overlap),
@@ -118,7 +118,7 @@ impl FlowArgs {
             ("--skip", self.skip.is_some()),
             ("--chunks", self.chunks.is_some()),
             ("--stages", self.stages.is_some()),
-            ("--turns", self.turns.is_some()),
+            ("--virtual-stages", self.turns.is_some()),
             ("--layers", !self.layers.is_empty()),
             ("--interval", self.interval.is_some()),
             ("--no-shuffle", self.no_shuffle),
@@ -129,12 +129,12 @@ impl FlowArgs {
             .map(|(name, _)| name)
     }
 
-    /// Whether chunks come in the same order in every epoch.
+    /// Whether chunks keep the same order in every epoch.
     pub fn ordered(&self) -> bool {
         self.no_shuffle
     }
 
-    /// The stages of a pipeline on so many ranks; how many of a hybrid is to be chosen if it is not said.
+    /// The stages of a pipeline on `ranks` ranks. Without `--stages`, the number of stages of a hybrid is chosen later.
     pub fn stages(&self, placement: Placement, ranks: u32) -> Stages {
         let all = self
             .stages
@@ -151,7 +151,7 @@ impl FlowArgs {
 }
 
 impl ModelArgs {
-    /// Reads the model and its graph; warnings, and what of the graph is not used, go to
+    /// Reads the model and its graph. Warnings and unused parts of the graph are listed on
     /// standard error.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl ModelArgs {
         load(&self.file, &self.changes.options(), out)
     }
 
-    /// What a plan says about where it comes from.
+    /// What a plan records about its origin.
     pub fn source(&self, model: &Model) -> PlanSource {
         let shown = |path: &Path| path.display().to_string();
         PlanSource {
@@ -172,10 +172,10 @@ impl ModelArgs {
     }
 }
 
-/// Reads the model of a plan file and its graph, with the changes that it was planned with.
+/// Reads the model and the graph that a plan was made for, with the plan's overrides.
 ///
 /// # Errors
-/// A plan that does not say of which model it is, a file that is not there, other changes.
+/// A plan that does not name its model, a missing file, or overrides on the command line.
 pub fn load_planned(
     plan: &Plan,
     file: &Path,
@@ -185,24 +185,24 @@ pub fn load_planned(
     let shown = file.display();
     let Some(source) = &plan.source else {
         return Err(input(format!(
-            "{shown} does not say of which model it is (`source` is missing); make it with \
+            "{shown} does not name its model (`source` is missing); make it with \
              `gnnc plan MODEL --out FILE`"
         )));
     };
     if !changes.set.is_empty() || changes.graph.is_some() || changes.workload.is_some() {
         return Err(input(format!(
-            "{shown} says what it was planned with; leave out --set, --graph and --workload, or \
-             make the plan again with them"
+            "{shown} already fixes --set, --graph and --workload; leave them out, or make the plan \
+             again with them"
         )));
     }
-    // As the plan was made, or else beside the plan.
+    // First the path as it was when the plan was made, then the plan's own folder.
     let found = |name: &str| -> Result<PathBuf, Failure> {
         let folder = file.parent().unwrap_or(Path::new("."));
         let places = [PathBuf::from(name), folder.join(name)];
         let there = places.into_iter().find(|path| path.exists());
         there.ok_or_else(|| {
             input(format!(
-                "{shown} is a plan of {name}, which is neither here nor in the plan's folder; edit \
+                "{shown} is a plan for {name}, which is neither here nor in the plan's folder; edit \
                  `source` in the plan"
             ))
         })
@@ -224,7 +224,7 @@ fn load(file: &Path, options: &LoadOptions, out: &Output) -> Result<Loaded, Fail
 }
 
 impl Changes {
-    /// The changes as the library takes them.
+    /// The options of the library.
     pub fn options(&self) -> LoadOptions {
         LoadOptions {
             set: self.set.clone(),
@@ -234,7 +234,7 @@ impl Changes {
     }
 }
 
-/// What is run on what, in a line.
+/// Two lines that name the model and its graph.
 pub fn headline(loaded: &Loaded) -> String {
     let graph = &loaded.workload;
     facts(&[
@@ -253,7 +253,7 @@ pub fn headline(loaded: &Loaded) -> String {
     ])
 }
 
-/// `name=value`, the value a number or a truth value.
+/// Parses `NAME=VALUE`; the value is a number, `true` or `false`.
 fn setting(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text
         .split_once('=')
@@ -272,7 +272,7 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), number))
 }
 
-/// A placement by its name.
+/// Parses the name of a placement.
 pub fn placement(name: &str) -> Result<Placement, String> {
     let found = TABLE.iter().map(|row| row.placement);
     found
@@ -281,16 +281,16 @@ pub fn placement(name: &str) -> Result<Placement, String> {
         .ok_or_else(|| format!("expected one of {}", names().join(", ")))
 }
 
-/// How a run is to be placed.
+/// How to place a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As a plan for the machine chooses.
+    /// As a plan for this machine chooses.
     Best,
-    /// By a placement of one's own choice.
+    /// With this placement.
     Placement(Placement),
 }
 
-/// A placement by its name, or the best one.
+/// Parses the name of a placement, or `best`.
 pub fn way(name: &str) -> Result<Way, String> {
     match name {
         "best" => Ok(Way::Best),
@@ -300,7 +300,7 @@ pub fn way(name: &str) -> Result<Way, String> {
     }
 }
 
-/// A storage by its name.
+/// Parses the name of a storage type.
 pub fn storage(name: &str) -> Result<Storage, String> {
     let found = Storage::ALL.iter().find(|storage| storage.name() == name);
     found.copied().ok_or_else(|| {
@@ -309,7 +309,7 @@ pub fn storage(name: &str) -> Result<Storage, String> {
     })
 }
 
-/// A relaxation by its name.
+/// Parses the name of a relaxation.
 pub fn relaxation(name: &str) -> Result<Relaxation, String> {
     let found = Relaxation::ALL.into_iter().find(|r| r.name() == name);
     found.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The machines that plans are for, and what the plans may be.
+//! The machines to plan for, and the constraints on plans.
 
 use super::files::{MAX_PLAN, read_text};
 use super::numbers::{CHUNKS, DEVICES, EPOCHS, within};
@@ -15,13 +15,13 @@ use gnnc::{PlanOptions, Planner};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// What all commands that plan take.
+/// Arguments of all commands that plan.
 #[derive(Args)]
 pub struct SearchArgs {
-    /// The machines: a file, or a built-in name such as cpu, a5000x4, h100x8.
+    /// The cluster: a file, or a built-in name such as cpu, a5000x4, h100x8.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
-    /// What the plan shall be best at: time, memory or bytes.
+    /// What to minimize: time, memory or bytes.
     #[arg(
         long,
         value_name = "GOAL",
@@ -38,20 +38,19 @@ pub struct SearchArgs {
         default_value = "metis,metis-edges"
     )]
     partitioner: Vec<PartitionerName>,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// Price nothing but candidates with this placement, number of ranks, partitioner, chunks, or stages, turns or interval of
-    /// pipelines, or mixtures of which the features lie so: features=columns are those that begin with push-pull.
-    /// skip=RULE says when exchanges are left out. offload=yes lists those of which tensors have to rest on
-    /// the host, offload=no lets none do so. interior=yes lists those that compute rows which need nothing of other
-    /// ranks while halo rows are under way, interior=no lets none do so.
+    /// Consider only candidates with these values. Keys: placement, ranks, partitioner, chunks, skip (a rule for skipping
+    /// exchanges); for pipelines also stages, virtual-stages and interval; features (columns: only mixtures that begin with
+    /// push-pull); offload (yes: only candidates that must offload tensors to the host; no: only those that need not);
+    /// interior (yes: only candidates that compute interior rows while halo rows are in flight; no: only others).
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
-    /// Let nothing be computed while messages are under way.
+    /// Do not overlap communication with computation.
     #[arg(long)]
     no_overlap: bool,
-    /// How tensors lie in memory: f32, or in 16 bits as bf16 or f16; sums are always of 32 bits.
+    /// How tensors are stored: f32, bf16 or f16. Sums always use 32 bits.
     #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
 }
@@ -76,10 +75,10 @@ enum PartitionerName {
 }
 
 impl SearchArgs {
-    /// The options for machines of the named kind, or of `default`.
+    /// The options for the named cluster, or for `default`.
     ///
     /// # Errors
-    /// A cluster that is not there or broken, a pin that means nothing.
+    /// An unknown or invalid cluster, or an invalid pin.
     pub fn options(&self, default: &str) -> Result<PlanOptions, Failure> {
         let partitioner = |name: &PartitionerName| match name {
             PartitionerName::Metis => Partitioner::Metis,
@@ -138,20 +137,20 @@ impl SearchArgs {
                     Ok(rule) => pin.skip = Some(rule),
                     Err(_) => return wrong(format!("skip= one of {RULES}")),
                 },
-                // By name, since the system that skips has it.
+                // The skipping system's own name for it.
                 "stale_grad" if value == "through" => {}
                 "stale_grad" => {
-                    let why = "stale_grad=through, where gradients are passed on as if all rows were current; \
-                               those that stop at copies are part of a rule, skip=RULE/stop";
+                    let why = "stale_grad=through, which passes gradients on as if all rows were current; \
+                               to drop the gradients of copies, append /stop to the rule, as in skip=RULE/stop";
                     return wrong(why.to_owned());
                 }
                 "stages" => match number(value, CHUNKS) {
                     Ok(stages) => pin.stages = Some(stages),
                     Err(expected) => return wrong(format!("stages= {expected}")),
                 },
-                "turns" => match number(value, CHUNKS) {
+                "virtual-stages" | "turns" => match number(value, CHUNKS) {
                     Ok(turns) => pin.turns = Some(turns),
-                    Err(expected) => return wrong(format!("turns= {expected}")),
+                    Err(expected) => return wrong(format!("virtual-stages= {expected}")),
                 },
                 "interval" => match number(value, EPOCHS) {
                     Ok(interval) => pin.interval = Some(interval),
@@ -173,10 +172,10 @@ impl SearchArgs {
                 },
                 _ => {
                     let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
-                                 turns=N, interval=N, offload=yes|no (whether tensors may rest on the host; where they \
-                                 must if it is left out), interior=yes|no (whether rows that need nothing of \
-                                 other ranks are computed while halo rows are under way; where it pays if it is \
-                                 left out) or features=columns (mixtures that begin with push-pull)";
+                                 virtual-stages=N, interval=N, offload=yes|no (whether tensors are offloaded to the \
+                                 host; by default only where they must be), interior=yes|no (whether interior rows \
+                                 are computed while halo rows are in flight; by default where it pays) or \
+                                 features=columns (mixtures that begin with push-pull)";
                     return wrong(known.to_owned());
                 }
             }
@@ -185,21 +184,21 @@ impl SearchArgs {
     }
 }
 
-/// A number of a range, or what was expected.
+/// Parses a number in `range`; the error says what was expected.
 fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     within(range)(text).map_err(|said| said.trim_start_matches("expected ").to_owned())
 }
 
-/// Names as a list.
+/// The names, separated by commas.
 fn names<T: ToString>(all: &[T]) -> String {
     let names: Vec<String> = all.iter().map(ToString::to_string).collect();
     names.join(", ")
 }
 
-/// Says so if a pin leaves nothing to price.
+/// Fails if the pins leave no candidate.
 ///
 /// # Errors
-/// What was pinned, and what there is without it.
+/// Which pin to change, and how.
 pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Failure> {
     if !planner.candidates().is_empty() {
         return Ok(());
@@ -214,17 +213,17 @@ pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Fa
     }))
 }
 
-/// Says what speaks against a rule.
+/// Prints the rule's warning, if it has one.
 pub fn warn(skipping: Option<Skipping>, out: &Output) {
     if let Some(warning) = skipping.and_then(|skipping| skipping.rule.warning()) {
         out.note(&format!("warning: {warning}\n"));
     }
 }
 
-/// A cluster by its name or from its file.
+/// Reads a cluster from a file, or finds it by name.
 ///
 /// # Errors
-/// A name or file that is not there, a file that is broken.
+/// An unknown name, a missing file or an invalid one.
 pub fn cluster(name: &str) -> Result<Cluster, Failure> {
     let path = Path::new(name);
     if name.contains(['/', '\\']) || path.extension().is_some() || path.exists() {

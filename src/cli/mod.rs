@@ -1,7 +1,7 @@
-//! Arguments and commands: one file each, an exit code and a report as the answer.
+//! The command line: one file per command. Each command ends in a report and an exit code.
 //!
-//! Reports go to standard output, warnings, errors and progress to standard error. With
-//! `--format json` an error is an object on standard output.
+//! Reports go to standard output; warnings, errors and progress go to standard error. With
+//! `--format json`, an error is a JSON object on standard output.
 
 mod bench;
 mod bench_kernel;
@@ -40,19 +40,20 @@ use signals::Signals;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
-/// Plans and runs graph neural network training.
+/// Plan and run graph neural network training.
 #[derive(Parser)]
 #[command(
     name = "gnnc",
     version,
     propagate_version = true,
     max_term_width = 99,
-    after_help = "Exit codes: 0 done, 1 the input is wrong, 2 the machine refused or gnnc has a bug,\n\
-                  3 no candidate of a plan or sweep fits and is allowed, 130, 143 and 129 a signal ended the run.\n\
-                  Compiled kernels are kept in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc."
+    after_help = "Exit codes: 0 success; 1 invalid input; 2 the machine refused or gnnc has a bug;\n\
+                  3 no candidate of a plan or sweep both fits and is allowed; 130, 143, 129 ended by a signal.\n\
+                  Compiled kernels are cached in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc.\n\
+                  docs/glossary.md defines the words of plans, reports and errors."
 )]
 struct Cli {
-    /// How to report: text or json.
+    /// Output format: text or json.
     #[arg(
         long,
         global = true,
@@ -67,33 +68,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check models and say what is wrong with them.
+    /// Check models and report what is wrong.
     Check(check::Check),
-    /// Print models in the one true form.
+    /// Format model files.
     Fmt(fmt::Fmt),
-    /// Say how a model is best placed on a cluster, how long that takes and whether it fits.
+    /// Find the best placement of a model on a cluster, its epoch time, and whether it fits.
     Plan(plan::PlanCommand),
-    /// Measure this machine, so that plans for it are forecasts.
+    /// Measure this machine so that plans for it are forecasts.
     Calibrate(calibrate::Calibrate),
-    /// List the processor, the GPUs and NVIDIA's libraries that are here, or what is missing.
+    /// List the CPU, the GPUs and NVIDIA's libraries found on this machine, and what is missing.
     Devices(devices::Devices),
-    /// Lay two plans side by side.
+    /// Compare two plans.
     Diff(diff::Diff),
-    /// Say how many devices a model needs.
+    /// Find out how many devices a model needs.
     Sweep(sweep::Sweep),
-    /// Say how a model was rewritten, why that is equal, and what it saves.
+    /// Explain how a model was rewritten, why the result is equal, and what it saves.
     Explain(explain::Explain),
-    /// Train a model, or run a plan of one.
+    /// Train a model, or run a plan.
     Train(Box<train::Train>),
-    /// Lay predicted and measured timelines side by side.
+    /// Compare predicted and measured timelines.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Summarise, partition, convert and generate data graphs.
+    /// Summarize, partition, convert and generate data graphs.
     #[command(subcommand)]
     Graph(graph::GraphCommand),
-    /// Print a stage between a model and its run.
+    /// Print an intermediate form of a model: operators, program or kernels.
     Emit(emit::Emit),
-    /// Time training epochs, without evaluations between them (for benchmarks).
+    /// Time training epochs without evaluations (for benchmarks).
     #[command(hide = true)]
     BenchEpoch(bench::BenchEpoch),
     /// Time single kernels on a GPU (for benchmarks).
@@ -101,7 +102,7 @@ enum Command {
     BenchKernel(bench_kernel::BenchKernel),
 }
 
-/// Runs the command that the arguments name.
+/// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -128,7 +129,7 @@ pub fn main() -> ExitCode {
         Command::BenchEpoch(command) => command.run(&out),
         Command::BenchKernel(command) => command.run(&out),
     };
-    // Nothing that was half changed is used after a panic.
+    // After a panic, only `out` is used, which the command cannot leave half changed.
     match std::panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => out.fail(&failure),
@@ -136,7 +137,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What clap answers: help and version, or what is wrong with the arguments.
+/// Prints clap's answer: help, the version, or what is wrong with the arguments.
 fn usage(error: &clap::Error) -> ExitCode {
     let help = matches!(
         error.kind(),
@@ -152,7 +153,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let message = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
         return Output::new(Format::Json).fail(&Failure::Usage(message));
     }
-    // Whoever closed the stream does not want to read it.
+    // If the stream is closed, nobody reads it.
     let _ = error.print();
     if help {
         ExitCode::SUCCESS

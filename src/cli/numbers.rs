@@ -1,23 +1,23 @@
-//! Numbers on the command line: read and bounded in one place, so that every command
-//! refuses the same ones in the same words.
+//! Numbers on the command line, parsed and bounded in one place, so that every command
+//! rejects the same values with the same words.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Ranks or parts: each is a thread of this process, or a row of a table of all pairs.
+/// Ranks or parts. Each costs a thread of this process, or a row of a table of all pairs.
 pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
 
-/// Threads of a worker; more than the cores of a machine make nothing faster.
+/// Threads per worker; more than there are cores do not help.
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
 
 /// Chunks of work for all vertices.
 pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
 
-/// Epochs of a run, or between two events of it; as in the `train` block of a model.
+/// Epochs of a run, or between two of its events, as in a model's `train` block.
 pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;
 
-/// Runs with a seed each.
+/// Runs, one per seed.
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Seeds of random draws.
@@ -35,10 +35,10 @@ pub const EDGES: RangeInclusive<u64> = 0..=1 << 40;
 /// Features or classes of a generated graph: the widest matrix of the language.
 pub const WIDTH: RangeInclusive<u32> = 0..=1 << 20;
 
-/// Distance of the features of classes; the noise about them has deviation 1.
+/// Distance between the features of classes; their noise has standard deviation 1.
 pub const SIGNAL: RangeInclusive<f32> = -1e6..=1e6;
 
-/// A reader of numbers of `range`, for clap; `1_000` is 1000.
+/// A clap parser for numbers in `range`; `1_000` is 1000.
 pub fn within<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static

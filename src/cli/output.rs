@@ -1,4 +1,4 @@
-//! Where reports and errors go.
+//! Output of reports and errors.
 
 use clap::ValueEnum;
 use gnnc::Error;
@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How to report.
+/// The format of reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -21,24 +21,24 @@ pub enum Format {
     Json,
 }
 
-/// Exit code of a plan or sweep that was made and chooses nothing.
+/// Exit code of a plan or sweep that chooses nothing.
 pub const NOTHING_CHOSEN: u8 = 3;
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 pub enum Failure {
-    /// To be reported.
+    /// Not reported yet.
     Error(Error),
     /// Reported already; the exit code.
     Reported(u8),
-    /// Standard output was closed: nobody wants to know more.
+    /// Standard output was closed, so nobody is reading.
     Closed,
-    /// The arguments are wrong; what clap says about them.
+    /// Wrong arguments, with clap's message.
     Usage(String),
-    /// A panic; its message is on standard error.
+    /// A panic, whose message is on standard error already.
     Bug,
 }
 
-/// What a command ends with.
+/// The result of a command.
 pub type Answer = Result<(), Failure>;
 
 impl From<Error> for Failure {
@@ -54,7 +54,7 @@ impl From<gnnc::graph::GraphError> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// From an error of standard output.
+    /// Converts an error of standard output.
     fn from(source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;
@@ -67,7 +67,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The user's mistake, as a sentence.
+/// A mistake in the user's input, as a sentence.
 pub fn input(message: impl Into<String>) -> Failure {
     Failure::Error(Error::Input(message.into()))
 }
@@ -119,7 +119,7 @@ impl Output {
         self.text(&format!("{text}\n"))
     }
 
-    /// Writes a report in the format that was asked for.
+    /// Writes a report in the requested format.
     ///
     /// # Errors
     /// As [`Output::text`].
@@ -138,7 +138,7 @@ impl Output {
         }
     }
 
-    /// Says what of a graph file no model can use.
+    /// Lists the content of a graph file that no model can use.
     pub fn not_used(&self, graph: &str, what: &[String]) {
         if !what.is_empty() {
             self.note(&format!("{graph}: not used: {}\n", what.join(", ")));
@@ -168,7 +168,7 @@ impl Output {
             Failure::Bug => plain("bug", BUG, 2),
         };
         if self.is_json() {
-            // Nothing is left to be told if this fails too.
+            // If this fails too, there is nobody to tell.
             let _ = self.json(&json!({ "error": object }));
         } else {
             match failure {
@@ -192,19 +192,19 @@ impl Output {
     }
 
     fn stderr(&self, text: &str) {
-        // Nothing is left to be told if this fails.
+        // If this fails, there is nobody to tell.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
-const BUG: &str = "gnnc panicked, which is a bug; please report it with the command and its input";
+const BUG: &str = "gnnc panicked: this is a bug, please report it with the command and its input";
 
-/// Whether standard error wants colour.
+/// Whether to color standard error.
 fn colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// An error for programs: `kind`, `message`, `exit_code`, and what the kind has besides.
+/// An error for programs: `kind`, `message`, `exit_code` and the fields of its kind.
 pub fn error_object(error: &Error) -> Value {
     let mut object = plain(kind(error), &error.to_string(), error.exit_code());
     match error {

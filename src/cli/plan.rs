@@ -1,4 +1,4 @@
-//! `gnnc plan`: where a model runs best.
+//! `gnnc plan`: the best placement of a model on a cluster.
 
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
@@ -11,7 +11,7 @@ use gnnc::planner::report;
 use gnnc::{PlanOptions, Planner};
 use std::path::PathBuf;
 
-/// Ranks whose events a trace holds at most: a page of more cannot be read.
+/// Most ranks in a trace: a page with more is unreadable.
 const TRACED: u32 = 16;
 
 /// Arguments of `plan`.
@@ -21,26 +21,25 @@ pub struct PlanCommand {
     model: ModelArgs,
     #[command(flatten)]
     search: SearchArgs,
-    /// Devices of all nodes together; of h100x8 nodes if no cluster is named.
+    /// Total number of devices over all nodes; without --cluster, of h100x8 nodes.
     #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     gpus: Option<u32>,
     /// Number of nodes.
     #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     nodes: Option<u32>,
-    /// Candidates to list, the best ones; all if not given.
+    /// List only the best K candidates; all by default.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Write the plan to this file, as JSON; `gnnc train FILE` runs it.
+    /// Write the plan to this file as JSON; `gnnc train FILE` runs it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write what the ranks are expected to do when to this file, for Chrome's tracing page or
-    /// Perfetto.
+    /// Write the predicted timeline of the ranks to this file, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
 
 impl PlanCommand {
-    /// Plans, prints the table, writes the files.
+    /// Plans, writes the files and prints the plan.
     pub fn run(&self, out: &Output) -> Answer {
         for (path, what) in [(&self.out, "plan"), (&self.trace, "trace")] {
             if let Some(path) = path {

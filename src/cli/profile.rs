@@ -1,4 +1,4 @@
-//! What the time of a run went to, by instruction.
+//! `gnnc train --profile`: where the time of a run went, by instruction.
 
 use super::text::{Table, grouped};
 use gnnc::ir::words::units::Seconds;
@@ -12,8 +12,8 @@ struct Sum {
     bytes: u64,
 }
 
-/// One table a phase, the longest instruction first; times are means over ranks, and over
-/// epochs in `step` and `eval`. Places are those of `gnnc emit program`.
+/// One table per phase, the longest instruction first. Times are means over ranks, and over
+/// epochs in `step` and `eval`. Places are the ones `gnnc emit program` prints.
 pub fn profile(trace: &Trace) -> String {
     let mut text = String::new();
     let ranks: BTreeSet<u32> = trace.events.iter().map(|e| e.rank).collect();
@@ -26,7 +26,7 @@ pub fn profile(trace: &Trace) -> String {
             sum.seconds += (event.end_us - event.begin_us) / 1e6;
             sum.bytes += event.bytes_sent;
         }
-        // The instruction that begins the list begins it once in every run of the list.
+        // The first instruction of a list runs once per run of the list.
         let lists = events
             .filter(|e| e.rank == 0)
             .map(|e| e.epoch)
@@ -41,8 +41,8 @@ pub fn profile(trace: &Trace) -> String {
         sums.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds).then(a.0.cmp(&b.0)));
         let once = match phase {
             Phase::Setup => "once",
-            Phase::Step => "in an epoch",
-            Phase::Eval => "in an evaluation",
+            Phase::Step => "per epoch",
+            Phase::Eval => "per evaluation",
         };
         text.push_str(&format!("{phase}: {} {once}\n", Seconds(total / runs)));
         let mut table = Table::new(2, 2);

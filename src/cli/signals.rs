@@ -1,7 +1,7 @@
-//! Interrupts: a training run that is asked to end writes what it has; everything else ends at once.
+//! Interrupts: a training run that is asked to stop saves its state first; every other command ends at once.
 //!
-//! The signals are blocked in all threads, and one thread waits for them. So nothing runs inside of a
-//! signal handler, and METIS, which installs handlers of its own, never sees one.
+//! The signals are blocked in all threads, and one thread waits for them. So no code runs inside a
+//! signal handler, and METIS, which installs its own handlers, never sees a signal.
 
 use gnnc::runtime::Stop;
 use std::io::Write;
@@ -9,38 +9,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// What asks a run to end.
+/// The signals that stop a run.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-/// How long a run may take to end.
+/// How long a run may take to stop.
 const PATIENCE: Duration = Duration::from_millis(4500);
 
 /// The signals that this process waits for.
 #[derive(Clone, Default)]
 pub struct Signals {
-    /// The request that a signal makes.
+    /// The stop request that a signal sets.
     pub stop: Stop,
     received: Arc<AtomicI32>,
 }
 
 impl Signals {
-    /// Begins to wait for signals. To be called before other threads are started, which take over what is
-    /// blocked.
+    /// Starts to wait for signals. Call it before any other thread starts: threads inherit the
+    /// blocked signals.
     pub fn listen() -> Self {
         let signals = Self::default();
         let waited_for = waited_for();
-        // SAFETY: the set is one; the call changes this thread alone.
+        // SAFETY: the set is initialized; the call changes only this thread.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, std::ptr::null_mut()) };
         let own = signals.clone();
         let thread = std::thread::Builder::new().name("signals".to_owned());
         if thread.spawn(move || own.wait(waited_for)).is_err() {
-            // Without the thread signals do what they do by default.
+            // Without the thread, signals keep their default action.
             // SAFETY: as above.
             unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &waited_for, std::ptr::null_mut()) };
         }
         signals
     }
 
-    /// The exit code of a run that a signal has ended: 128 and the signal's number.
+    /// The exit code of a run that a signal ended: 128 plus the signal's number.
     pub fn exit_code(&self) -> Option<u8> {
         match self.received.load(Ordering::SeqCst) {
             0 => None,
@@ -51,7 +51,7 @@ impl Signals {
     fn wait(&self, waited_for: libc::sigset_t) {
         loop {
             let mut signal = 0;
-            // SAFETY: the set is one, and the number is written.
+            // SAFETY: the set is initialized, and `signal` may be written.
             if unsafe { libc::sigwait(&waited_for, &mut signal) } != 0 {
                 return;
             }
@@ -60,7 +60,7 @@ impl Signals {
             }
             self.received.store(signal, Ordering::SeqCst);
             self.stop.ask();
-            // Without a thread for it, nobody looks after the time.
+            // If this thread cannot start, there is no time limit.
             let _ = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(PATIENCE);
                 too_late(signal);
@@ -69,9 +69,9 @@ impl Signals {
     }
 }
 
-/// The signals, but those that are ignored, as `nohup` does.
+/// The signals to wait for, except those already ignored, as under `nohup`.
 fn waited_for() -> libc::sigset_t {
-    // SAFETY: a set and an action of zeros are values of these types; both are written by the calls.
+    // SAFETY: zeros are valid values of both types, and the calls fill them in.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -86,9 +86,9 @@ fn waited_for() -> libc::sigset_t {
     }
 }
 
-/// Ends the process as the signal does by default.
+/// Ends the process with the signal's default action.
 fn end(signal: i32) -> ! {
-    // SAFETY: the calls take numbers of signals and a set that is made here.
+    // SAFETY: the calls take signal numbers and a set made here.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -101,10 +101,11 @@ fn end(signal: i32) -> ! {
 }
 
 fn too_late(signal: i32) -> ! {
-    let text = "error: the run did not end in time and is given up; its last checkpoint is whole\n";
-    // Nothing is left to be told if this fails.
+    let text =
+        "error: the run did not stop in time and was abandoned; its last checkpoint is intact\n";
+    // If this fails too, there is nobody to tell.
     let _ = std::io::stderr().write_all(text.as_bytes());
-    // SAFETY: the call takes a number.
+    // SAFETY: the call takes only a number.
     unsafe { libc::_exit(i32::from(code(signal))) }
 }
 

@@ -1,10 +1,10 @@
-//! What `gnnc train` says at the end of a run.
+//! The summary that `gnnc train` prints at the end of a run.
 
 use super::text::{count, facts, grouped, percent};
 use gnnc::Summary;
 use gnnc::ir::words::units::{Bytes, Seconds};
 
-/// What a run ends with.
+/// The summary as text.
 pub fn summary_text(summary: &Summary) -> String {
     let [val, test] = ["val", "test"].map(|set| format!("{set} {}", summary.scores.metric.name()));
     let mut lines = vec![
@@ -22,7 +22,7 @@ pub fn summary_text(summary: &Summary) -> String {
             if summary.interrupted {
                 format!("{} (interrupted)", grouped(summary.epochs))
             } else if summary.stopped_early {
-                format!("{} (patience ended)", grouped(summary.epochs))
+                format!("{} (stopped early by `patience`)", grouped(summary.epochs))
             } else {
                 grouped(summary.epochs)
             },
@@ -32,14 +32,14 @@ pub fn summary_text(summary: &Summary) -> String {
             if !summary.losses.is_empty() {
                 loss(summary.train_loss)
             } else if summary.interrupted {
-                "none: no epoch was finished".to_owned()
+                "none: no epoch finished".to_owned()
             } else {
-                "none: the checkpoint has all epochs that were asked for".to_owned()
+                "none: the checkpoint already has all requested epochs".to_owned()
             },
         ),
     ];
     let when = match summary.best_epoch {
-        Some(epoch) => format!("at epoch {epoch}, of the lowest validation loss"),
+        Some(epoch) => format!("at epoch {epoch}, the lowest validation loss"),
         None => "at the last evaluation".to_owned(),
     };
     if let Some(share) = summary.scores.val {
@@ -51,7 +51,7 @@ pub fn summary_text(summary: &Summary) -> String {
     lines.push((
         "epoch",
         format!(
-            "{} (median, evaluation not counted)",
+            "{} (median, without evaluation)",
             Seconds(summary.epoch_seconds)
         ),
     ));
@@ -63,7 +63,7 @@ pub fn summary_text(summary: &Summary) -> String {
         lines.push((
             "on the host",
             format!(
-                "{} (worst worker); {} bytes copied in an epoch, as predicted",
+                "{} (worst worker); {} bytes copied per epoch, as predicted",
                 Bytes(summary.host_memory_bytes),
                 grouped(summary.epoch_moved_bytes)
             ),
@@ -82,7 +82,7 @@ pub fn summary_text(summary: &Summary) -> String {
     facts(&lines)
 }
 
-/// What was left out, and how old the copies were that were read in its place.
+/// The bytes that were skipped, and the ages of the copies that were read instead.
 fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
     if summary.bytes_skippable == 0 {
         return histories(summary);
@@ -94,10 +94,10 @@ fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
         grouped(of),
         percent(left as f64 / of as f64)
     );
-    let mut lines = vec![("left out", out)];
+    let mut lines = vec![("skipped", out)];
     if let Some(epoch) = summary.copies_anew_at {
         let text = format!(
-            "all sent anew in epoch {}, the first of this run",
+            "all sent again in epoch {}, the first of this run",
             epoch + 1
         );
         lines.push(("copies", text));
@@ -106,14 +106,14 @@ fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
     for layer in layers {
         let all: u64 = layer.ages.values().sum();
         let share = |(age, rows): (&u64, &u64)| {
-            format!("{} {age}", percent(*rows as f64 / all.max(1) as f64))
+            format!("{age} ({})", percent(*rows as f64 / all.max(1) as f64))
         };
         let ages: Vec<String> = layer.ages.iter().map(share).collect();
         let gap = layer.gap.map_or_else(String::new, |gap| {
-            format!("; at most {gap:.4} from what they stand for")
+            format!("; at most {gap:.4} away from the current rows")
         });
         let text = format!(
-            "{}: rows by age in epochs: {}{gap}",
+            "{}: ages of rows in epochs: {}{gap}",
             layer.name,
             ages.join(", ")
         );
@@ -122,7 +122,7 @@ fn copies(summary: &Summary) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// How much was read from histories, all layers together.
+/// The share of rows read from histories, over all layers.
 fn histories(summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(staleness) = &summary.staleness else {
         return Vec::new();
@@ -136,14 +136,14 @@ fn histories(summary: &Summary) -> Vec<(&'static str, String)> {
         }
     }
     let text = format!(
-        "{} of the rows of neighbours in {} layers from earlier epochs, at most {oldest} epochs old",
+        "{} of the neighbor rows in {} layer(s) came from earlier epochs, at most {oldest} epochs old",
         percent(earlier as f64 / all.max(1) as f64),
         staleness.layers.len()
     );
     vec![("read", text)]
 }
 
-/// A loss in ten columns.
+/// A loss in at most ten columns.
 pub fn loss(loss: f64) -> String {
     if loss.abs() < 1000.0 {
         format!("{loss:.6}")

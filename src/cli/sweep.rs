@@ -10,7 +10,7 @@ use gnnc::SweepPoint;
 use gnnc::planner::report::{short_bytes, short_seconds};
 use serde_json::json;
 
-/// Numbers of devices that a sweep tries at most.
+/// Most device counts in one sweep.
 const MOST_POINTS: usize = 256;
 /// Columns of the plot's bars.
 const BAR: usize = 24;
@@ -22,26 +22,26 @@ pub struct Sweep {
     model: ModelArgs,
     #[command(flatten)]
     search: SearchArgs,
-    /// Numbers of devices: `1..64` tries the ends and the powers of two between them, `2,6,8` these.
+    /// Device counts to try: `1..64` tries both ends and the powers of two between them, `2,6,8` exactly these.
     #[arg(long, value_name = "FROM..TO", default_value = "1..64")]
     gpus: String,
-    /// Try every number between the ends.
+    /// Try every count between the ends.
     #[arg(long)]
     every: bool,
 }
 
-/// What a sweep says about how many devices are needed.
+/// The conclusions of a sweep.
 struct Answers<'a> {
-    /// The fewest devices that something fits on.
+    /// The fewest devices on which a candidate fits.
     fewest: Option<&'a SweepPoint>,
     /// The fewest devices with the shortest epoch.
     fastest: Option<&'a SweepPoint>,
-    /// The most devices that are used at least half as well as the fewest.
+    /// The most devices with a parallel efficiency of at least half, relative to the fewest.
     worthwhile: Option<&'a SweepPoint>,
 }
 
 impl Sweep {
-    /// Plans for each number of devices and prints a table with bars.
+    /// Plans for each device count and prints a table with bars.
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
         let options = self.search.options("h100x8")?;
@@ -78,11 +78,11 @@ impl Sweep {
     }
 }
 
-/// `1..64` or `1,2,8`: ascending, each once.
+/// Parses `1..64` or `1,2,8`; the result is ascending, without repeats.
 fn numbers(text: &str, every: bool) -> Result<Vec<u32>, Failure> {
     let wrong = |found: &str| {
         input(format!(
-            "found --gpus {found}, expected numbers of devices from 1 to {}, as in 1..64 or 1,2,8",
+            "found --gpus {found}, expected device counts from 1 to {}, such as 1..64 or 1,2,8",
             DEVICES.end()
         ))
     };
@@ -112,7 +112,7 @@ fn numbers(text: &str, every: bool) -> Result<Vec<u32>, Failure> {
     numbers.dedup();
     if numbers.len() > MOST_POINTS {
         return Err(input(format!(
-            "found more than {MOST_POINTS} numbers of devices in --gpus {text}; leave out --every"
+            "found more than {MOST_POINTS} device counts in --gpus {text}; leave out --every"
         )));
     }
     Ok(numbers)
@@ -184,7 +184,7 @@ fn plot(points: &[SweepPoint]) -> String {
     let width = table.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (line, bar) in table.lines().zip(bars) {
-        // What does not stand beside a line stands below it.
+        // A bar or reason that does not fit beside its line goes below it.
         let beside = format!("{line:<width$}  {bar}");
         if beside.chars().count() <= WIDTH {
             text.push_str(beside.trim_end());
@@ -200,7 +200,7 @@ fn plot(points: &[SweepPoint]) -> String {
 fn conclusion(answers: &Answers) -> String {
     let devices = |n: u32| format!("{n} device{}", if n == 1 { "" } else { "s" });
     let Some(fewest) = answers.fewest else {
-        return facts(&[("fits from", "none of these numbers of devices".to_owned())]);
+        return facts(&[("fits on", "none of these device counts".to_owned())]);
     };
     let least = seconds(fewest).unwrap_or(0.0);
     let against = |point: &SweepPoint| {
@@ -216,9 +216,9 @@ fn conclusion(answers: &Answers) -> String {
             short_seconds(seconds)
         )
     };
-    let mut lines = vec![("fits from", format!("{} on", devices(fewest.devices)))];
+    let mut lines = vec![("fits on", format!("{} or more", devices(fewest.devices)))];
     if let Some(worthwhile) = answers.worthwhile {
-        let why = "the most that are used at least half as well as the fewest";
+        let why = "the most with at least 50 % parallel efficiency, relative to the fewest";
         lines.push(("worthwhile", format!("{} ({why})", against(worthwhile))));
     }
     if let Some(fastest) = answers.fastest {

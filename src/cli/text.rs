@@ -3,20 +3,20 @@
 pub use gnnc::planner::report::grouped;
 use gnnc::planner::report::wrap;
 
-/// Columns that a line of a report has at most.
+/// Most columns in a line of a report.
 pub const WIDTH: usize = 99;
 
-/// A table: columns as wide as their widest cell, two spaces between them.
+/// A table. Each column is as wide as its widest cell, with two spaces between columns.
 #[derive(Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
-    /// How many of the first columns are text, flush left; the others are flush right.
+    /// Number of leading columns that are flush left; the others are flush right.
     left: usize,
     indent: usize,
 }
 
 impl Table {
-    /// A table whose first `left` columns are flush left, behind a margin.
+    /// A table whose first `left` columns are flush left, indented by `indent` spaces.
     pub fn new(left: usize, indent: usize) -> Self {
         Self {
             left,
@@ -30,7 +30,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The lines; those that are too long end in `...`.
+    /// The lines of the table; a line that is too long ends in `...`.
     pub fn lines(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -59,7 +59,7 @@ impl Table {
     }
 }
 
-/// A line of at most [`WIDTH`] columns.
+/// Cuts a line to [`WIDTH`] columns; a cut line ends in `...`.
 pub fn cut(line: &str) -> String {
     if line.chars().count() <= WIDTH {
         return line.to_owned();
@@ -68,12 +68,12 @@ pub fn cut(line: &str) -> String {
     format!("{}...", kept.trim_end())
 }
 
-/// Lines `key value`, the values aligned and continued below themselves.
+/// Lines of `key  value`, with the values aligned and wrapped in their column.
 pub fn facts(facts: &[(&str, String)]) -> String {
     facts_behind(0, facts)
 }
 
-/// The same behind a margin.
+/// [`facts`], indented by `margin` spaces.
 pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -83,23 +83,23 @@ pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
     text
 }
 
-/// A number and what it counts: `1 worker`, `2 workers`.
+/// A number with its noun: `1 worker`, `2 workers`.
 pub fn count(number: u64, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", grouped(number))
 }
 
-/// A share as percent: `81.30 %`.
+/// A fraction as percent: `81.30 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-/// A share as percent, or a dash if there is none.
+/// A fraction as percent, or `-` if there is none.
 pub fn percent_or_dash(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), percent)
 }
 
-/// A quantity with a prefix: `12.3 M`.
+/// A quantity with an SI prefix: `12.30 M`.
 pub fn scaled(value: f64) -> String {
     for (prefix, size) in [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)] {
         if value >= size {

@@ -1,4 +1,4 @@
-//! `gnnc trace`: what happened when, and what was expected to.
+//! `gnnc trace`: predicted and measured timelines.
 
 use super::files::{MAX_TRACE, read_text};
 use super::output::{Answer, Failure, Output, input};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Commands on traces.
 #[derive(Subcommand)]
 pub enum TraceCommand {
-    /// Lay two traces side by side: totals, resources, the largest disagreements.
+    /// Compare two traces: totals, resources, the largest differences.
     Diff(Diff),
 }
 
@@ -21,9 +21,9 @@ pub enum TraceCommand {
 pub struct Diff {
     /// A trace of `gnnc plan --trace` or `gnnc train --trace`.
     a: PathBuf,
-    /// The trace to lay beside it.
+    /// The trace to compare it with.
     b: PathBuf,
-    /// Instructions to list.
+    /// Number of instructions to list.
     #[arg(long, value_name = "N", default_value_t = 15)]
     top: usize,
 }
@@ -103,7 +103,7 @@ fn totals(total: &Total) -> String {
     let mut table = Table::new(1, 2);
     table.row(["", "a", "b", "b - a", "b / a"]);
     let mut row = |name: &str, seconds: [Seconds; 2]| table.row(cells(name, seconds.map(Some)));
-    row("from first to last", total.seconds);
+    row("first start to last end", total.seconds);
     for resource in Resource::ALL {
         row(resource.name(), total.resources[resource as usize]);
     }
@@ -128,15 +128,15 @@ fn instructions(rows: &[&Row], all: usize) -> String {
     }
     let shown = rows.len();
     format!(
-        "  the largest disagreements, {shown} of {all} instructions\n{}",
+        "  largest differences, {shown} of {all} instructions\n{}",
         table.lines()
     )
 }
 
-/// Seconds that are shown as more than nothing; what is less are sums of rounding errors.
+/// Shortest time in seconds that is not shown as 0; less is rounding error.
 const SHOWN: f64 = 0.05e-6;
 
-/// A name, both times, their difference and their quotient.
+/// A name, both times, their difference and their ratio.
 fn cells(name: &str, seconds: [Option<Seconds>; 2]) -> [String; 5] {
     let shown = |s: Option<Seconds>| s.map_or_else(|| "-".to_owned(), |s| s.to_string());
     let (beyond, factor) = match seconds {

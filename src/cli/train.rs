@@ -1,4 +1,4 @@
-//! `gnnc train`: training runs.
+//! `gnnc train`: trains a model or runs a plan.
 
 use super::best::{best, machines, partitioner};
 use super::cache::{kernels, say_refused};
@@ -32,30 +32,30 @@ use std::path::PathBuf;
 pub struct Train {
     #[command(flatten)]
     model: ModelArgs,
-    /// Ranks that the graph is divided among; those of the plan, or 1.
+    /// Number of ranks to partition the graph for; by default 1, or as in the plan.
     #[arg(long, value_name = "N", value_parser = within(WORKERS))]
     workers: Option<u32>,
-    /// How the work is placed on several workers: a placement, or best for what a plan for this number of workers
-    /// chooses; as the plan says, or graph.
+    /// Placement of the work on several ranks: a name, or `best` to plan and take the choice; by default graph, or as in
+    /// the plan.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::way)]
     placement: Option<Way>,
-    /// Relaxations that are permitted, beside those that the model permits: decouple, stale, sample (which nothing needs yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
-    /// The machines that a plan is made for, where the best placement or layouts of a mixed one are to be found; cpu if
-    /// not given, or h100x8 on a GPU.
+    /// The cluster to plan for, to find the best placement or the layouts of a mixed one; by default cpu, or h100x8 on a
+    /// GPU.
     #[arg(long, value_name = "NAME|FILE")]
     cluster: Option<String>,
-    /// Threads of each worker.
+    /// Threads per worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
-    /// Epochs in place of the model's.
+    /// Number of epochs, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(EPOCHS))]
     epochs: Option<u32>,
-    /// Seed of every random draw, in place of the model's.
+    /// Seed of all random draws, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
-    /// Train with this many seeds in a row and report mean and standard deviation.
+    /// Train with this many consecutive seeds; report mean and standard deviation.
     #[arg(
         long,
         value_name = "N",
@@ -63,32 +63,32 @@ pub struct Train {
         conflicts_with_all = ["checkpoint", "resume", "curve", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// How vertices are divided: metis, metis-edges, hash or range; as in the plan, or metis.
+    /// The partitioner: metis, metis-edges, hash or range; by default metis, or as in the plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<String>,
-    /// Write the state to this file, every so many epochs and at the end.
+    /// Write the training state to this file periodically and at the end.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Epochs between checkpoints.
     #[arg(long, value_name = "N", default_value = "100", value_parser = within(EPOCHS))]
     checkpoint_every: u32,
-    /// Go on from this checkpoint.
+    /// Resume from this checkpoint.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Epochs between evaluations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
-    /// Write the loss and the accuracies (micro-F1 with several labels a vertex) of every evaluated epoch
+    /// Write the loss and the accuracies (micro-F1 if vertices have several labels) of every evaluated epoch
     /// to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     curve: Option<PathBuf>,
-    /// Write what every rank did when to this file, for Chrome's tracing page or Perfetto.
+    /// Write the timeline of all ranks to this file, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print what the time of an epoch goes to.
+    /// Print where the time of an epoch goes.
     #[arg(long)]
     profile: bool,
-    /// Compile every kernel anew and keep none.
+    /// Compile all kernels again; neither read nor write the kernel cache.
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub struct Train {
 }
 
 impl Train {
-    /// Trains once, or once with each seed.
+    /// Trains once, or once per seed.
     pub fn run(&self, out: &Output, signals: &Signals) -> Answer {
         self.check()?;
         let (loaded, plan) = self.load(out)?;
@@ -135,7 +135,7 @@ impl Train {
             .map_or(Ok(()), |code| Err(Failure::Reported(code)))
     }
 
-    /// What a plan chooses: the one that was given, or one that is made now.
+    /// The choice of the plan on the command line, or of one made now for `--placement best`.
     fn choice(
         &self,
         loaded: &Loaded,
@@ -167,7 +167,7 @@ impl Train {
         best(loaded, compiled, options).map(Some)
     }
 
-    /// The placement that was named.
+    /// The placement named on the command line.
     fn named(&self) -> Option<Placement> {
         match self.placement {
             Some(Way::Placement(placement)) => Some(placement),
@@ -175,7 +175,7 @@ impl Train {
         }
     }
 
-    /// The model, or that of the plan that stands in its place.
+    /// Reads the model, or a plan and its model.
     fn load(&self, out: &Output) -> Result<(Loaded, Option<Plan>), Failure> {
         let file = &self.model.file;
         if file.extension().is_none_or(|extension| extension != "json") {
@@ -187,7 +187,7 @@ impl Train {
             .any(|o| o.is_some());
         if self.workers.is_some() || self.placement.is_some() || said {
             return Err(input(format!(
-                "{} says how many workers, which placement, which partitioner and which machines; \
+                "{} already fixes the workers, the placement, the partitioner and the cluster; \
                  leave out --workers, --placement, --partitioner and --cluster, or plan again with \
                  --pin",
                 file.display()
@@ -195,7 +195,7 @@ impl Train {
         }
         if let Some(option) = self.flow.given() {
             return Err(input(format!(
-                "{} says how epochs run and how tensors lie in memory; leave out {option}, or plan again with it",
+                "{} already fixes how epochs run and how tensors are stored; leave out {option}, or plan again with it",
                 file.display()
             )));
         }
@@ -203,11 +203,11 @@ impl Train {
         Ok((loaded, Some(plan)))
     }
 
-    /// What can be found wrong before anything is read.
+    /// Checks the options before anything is read.
     fn check(&self) -> Result<(), Failure> {
         if self.placement == Some(Way::Best) && self.flow.ordered() {
             return Err(input(
-                "found --no-shuffle with --placement best, whose plans are for chunks in another order in each \
+                "found --no-shuffle with --placement best, which plans for chunks in a new order every \
                  epoch; name a placement"
                     .to_owned(),
             ));
@@ -225,7 +225,7 @@ impl Train {
         Ok(())
     }
 
-    /// The stages that were asked for, of a placement that has some.
+    /// The stages asked for, if the named placement has stages.
     fn stages(&self) -> Option<Stages> {
         let placement = self.named().filter(|placement| {
             let row = row(*placement);
@@ -257,7 +257,7 @@ impl Train {
                 .or(self.named())
                 .unwrap_or(Placement::Graph),
             allow: match choice {
-                // Verified: the plan says that it is allowed.
+                // The plan is verified and allows them.
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
                 None => self.allow.clone(),
             },
@@ -278,7 +278,7 @@ impl Train {
                 ),
             },
             device_memory: {
-                // That of the devices that the plan is for.
+                // The memory of the devices that the plan is for.
                 let planned = choice
                     .and_then(|choice| choice.host)
                     .map(|host| host.device.0);
@@ -307,7 +307,11 @@ impl Train {
         let options = self.options(self.seed, choice, cache, stop)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
-            let expected = format!("{}, {} an epoch", choice.name(), choice.epoch_seconds);
+            let expected = format!(
+                "{}, {} per epoch predicted",
+                choice.name(),
+                choice.epoch_seconds
+            );
             headline.push_str(&facts(&[("plan ", expected)]));
         }
         let goes_on = self.checkpoint.is_some();
@@ -343,7 +347,7 @@ impl Train {
         let first = self.seed.unwrap_or(loaded.model.train.seed);
         let Some(end) = first.checked_add(seeds) else {
             return Err(input(format!(
-                "seeds {first} and the {seeds} after it do not fit into 64 bits; start lower"
+                "{seeds} seeds from {first} on do not fit into 64 bits; start lower"
             )));
         };
         let metric = loaded.metric();
@@ -353,7 +357,7 @@ impl Train {
             let options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if summary.interrupted {
-                // Only whole runs count.
+                // An interrupted run does not count.
                 break;
             }
             if !out.is_json() {
@@ -385,7 +389,7 @@ impl Train {
         }
         bar.finish_and_clear();
         if runs.is_empty() {
-            // A signal has ended the first run.
+            // A signal ended the first run.
             return Ok(());
         }
         let of = |score: fn(&Summary) -> Option<f64>| {
@@ -434,23 +438,23 @@ impl Train {
     }
 }
 
-/// Warns that no epoch is chosen, for a graph without validation vertices.
+/// The warning for a graph without validation vertices, by which no epoch can be chosen.
 fn unchosen(loaded: &Loaded) -> String {
     let (name, mut text) = (loaded.metric().name(), String::new());
     if loaded.workload.split[2] > 0 {
-        text = format!(", so the test {name} is that of the last evaluation");
+        text = format!(", so the test {name} is from the last evaluation");
     }
     if loaded.model.train.patience.is_some() {
         text.push_str("; the model's `patience` has no effect");
     }
-    format!("warning: the graph has no validation vertices to choose an epoch by{text}\n")
+    format!("warning: the graph has no validation vertices to choose the best epoch by{text}\n")
 }
 
-/// What several runs have in common.
+/// Mean and deviation over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     mean: f64,
-    /// The standard deviation of a sample; 0 of a single value.
+    /// The sample standard deviation; 0 for a single value.
     deviation: f64,
 }
 

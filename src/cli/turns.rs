@@ -1,11 +1,11 @@
-//! Measuring by turns with something else: each line on standard input gives a turn of some seconds.
+//! Interleaved measurements: each line on standard input grants a turn of some seconds.
 
 use super::output::{Answer, Failure, input};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The turns of what measures several things one after the other. There is none before the first line; after the last
-/// one a turn has no end.
+/// The turns of a program that measures several things one after another. Nothing runs before the first line; after
+/// the last line, the turn has no end.
 #[derive(Default)]
 pub struct Turns {
     begun: Option<Instant>,
@@ -13,7 +13,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Stays until the next turn if there is none or it is over, which `ended` says to whoever gives turns.
+    /// Returns at once during a turn. Otherwise calls `ended`, which tells the other side, and waits for the next turn.
     pub fn next(&mut self, ended: impl FnOnce() -> Answer) -> Answer {
         if self.begun.is_some_and(|begun| begun.elapsed() < self.long) {
             return Ok(());
@@ -25,7 +25,7 @@ impl Turns {
     }
 }
 
-/// How long the next turn is; none if there are no more.
+/// Reads the length of the next turn; `None` at the end of standard input.
 ///
 /// # Errors
 /// A line that is not a number of seconds.
@@ -39,7 +39,7 @@ pub fn turn() -> Result<Option<Duration>, Failure> {
     let long = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let wrong = || {
         input(format!(
-            "found {:?}, expected the seconds of a turn",
+            "found {:?}, expected a number of seconds",
             line.trim_end()
         ))
     };

@@ -1,4 +1,4 @@
-//! What a training run shows while it goes on, and its curve.
+//! The progress of a training run, on the terminal and in its curve.
 
 use super::curve::Curve;
 use super::output::{Failure, Output};
@@ -10,21 +10,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Lines of progress that a run prints about.
+/// About how many lines of progress a run prints.
 const LINES: u32 = 20;
 
-/// Prints lines of progress, about [`LINES`] of them and the last one.
+/// Prints about [`LINES`] lines of progress, and always the last one.
 pub(super) struct Watcher<'a> {
     out: &'a Output,
-    /// What stands above the table.
+    /// Text above the table.
     headline: String,
-    /// What is counted.
+    /// The score in the table.
     metric: Metric,
     bar: Option<ProgressBar>,
     last: Option<Progress>,
     printed: u64,
     curve: Option<Curve>,
-    /// Whether the run leaves something behind when nobody reads its report.
+    /// Whether the run goes on when its output is closed, because it writes a checkpoint.
     goes_on: bool,
     failure: Option<Failure>,
 }
@@ -107,7 +107,7 @@ impl<'a> Watcher<'a> {
             None => print(),
         };
         if let Err(failure) = result {
-            // A reader that has seen enough ends the run, unless that would lose its result.
+            // Closing the output ends the run, unless that would lose its result.
             if matches!(failure, Failure::Closed) && !self.goes_on {
                 std::process::exit(0);
             }
@@ -118,7 +118,7 @@ impl<'a> Watcher<'a> {
     /// Prints the last line.
     ///
     /// # Errors
-    /// What went wrong with the lines or the curve.
+    /// The progress or the curve could not be written.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
@@ -131,12 +131,12 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// A line of the table of progress.
+/// A line of the progress table.
 fn row(epoch: &str, loss: &str, [train, val, test]: [String; 3], time: &str) -> String {
     format!("{epoch:>6}  {loss:>10}  {train:>14}  {val:>12}  {test:>13}  {time:>12}\n")
 }
 
-/// A bar on a terminal, nothing in a pipe.
+/// A progress bar on a terminal; hidden in a pipe.
 pub(super) fn progress_bar(out: &Output, length: u64) -> ProgressBar {
     if out.is_json() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! What processes that train together must agree on.
+//! The facts on which processes that train together must agree.
 
 use super::TrainOptions;
 use crate::Loaded;
@@ -26,7 +26,7 @@ pub(super) fn facts(
             "graph",
             format!("{} ({})", loaded.workload.name, data.fingerprint()),
         ),
-        fact("division of the vertices", partition.fingerprint()),
+        fact("partition", partition.fingerprint()),
         fact(
             "optimizer",
             format!(
@@ -45,9 +45,9 @@ pub(super) fn facts(
             "epochs between evaluations",
             options.evaluate_every.to_string(),
         ),
-        fact("memory of the device", bytes(options.device_memory)),
+        fact("device memory", bytes(options.device_memory)),
         fact(
-            "checkpoint to go on from",
+            "checkpoint to resume from",
             options.resume.is_some().to_string(),
         ),
     ]

@@ -1,4 +1,4 @@
-//! What of a run rests on the host, where a device is too small for it.
+//! Offload to the host, for runs that do not fit on a device.
 
 use super::TrainOptions;
 use crate::{Error, Loaded};
@@ -12,14 +12,14 @@ use gnnc_planner::search::offload_to_fit;
 use gnnc_runtime::device::cuda::Live;
 use gnnc_runtime::device::gpu::driver::Driver;
 
-/// The share of what a GPU has free that is planned with: code, lists of long rows and partial sums of kernels
-/// take memory too.
+/// Fraction of a GPU's free memory to plan with. The rest is for code, lists of long rows and partial sums of
+/// kernels.
 const PLANNED: f64 = 0.95;
 
-/// Bytes that a rank may take on its device; none without a limit.
+/// Bytes that a rank may use on its device; `None` without a limit.
 ///
 /// # Errors
-/// A GPU that does not say what it has free.
+/// A GPU that does not report its free memory.
 pub(super) fn budget(
     options: &TrainOptions,
     place: &Place,
@@ -39,10 +39,10 @@ pub(super) fn budget(
     })
 }
 
-/// Programs of which what does not fit into so many bytes of a rank rests on the host.
+/// The programs, with tensors offloaded to the host so that each rank fits into its budget.
 ///
 /// # Errors
-/// What is lacking when there is nothing left to move.
+/// How many bytes are missing when everything that can move is on the host.
 pub(super) fn resting(
     loaded: &Loaded,
     data: &GraphData,
@@ -57,7 +57,7 @@ pub(super) fn resting(
     let count = partition.parts();
     let mut workload = loaded.workload.clone();
     if count > 1 {
-        // As it was divided.
+        // With the partition of this run.
         let found = summary::summarise_partition(data, partition, partitioner.name())?;
         workload.add_partition(count, found);
     }
@@ -68,8 +68,8 @@ pub(super) fn resting(
     let parts = parts.of(first);
     offload_to_fit(&programs, &parts, Bytes(bytes)).map_err(|short| {
         Error::Input(format!(
-            "a worker does not fit into {} of memory of its device: with all that can rest on the host, {} are \
-             still lacking; use more workers, a smaller model, or a larger --device-memory",
+            "a worker does not fit into {} of device memory: with everything possible offloaded to the host, {} \
+             are still missing; use more workers, a smaller model, or a larger --device-memory",
             Bytes(bytes),
             Bytes(short.bytes)
         ))

@@ -1,4 +1,4 @@
-//! How a run is placed on its ranks, and how the graph is divided among them.
+//! Placement of a run on its ranks, and partition of the graph.
 
 use super::TrainOptions;
 use crate::{Compiled, Error, Loaded, PlanOptions};
@@ -11,7 +11,7 @@ use gnnc_planner::lower::chunks::MOST_CHUNKS;
 use gnnc_planner::placement::{self, Place, Stages};
 use gnnc_planner::search::{Pin, relaxations};
 
-/// Refuses a placement that needs what nobody permitted.
+/// Refuses a placement whose relaxations are not permitted.
 pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
     let allow = [&options.allow[..], &loaded.model.train.allow].concat();
     let needed = relaxations(options.placement);
@@ -20,14 +20,14 @@ pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), E
         Some(relaxation) => {
             let (placement, name) = (options.placement, relaxation.permission().name());
             Err(Error::Input(format!(
-                "placement {placement} trains another function than the model; permit it with \
+                "placement {placement} does not compute exactly what the model says; permit it with \
                  --allow {name}, or with `allow = [{name}]` in the model's train block"
             )))
         }
     }
 }
 
-/// What is lowered, with the layouts that are best where none are given.
+/// The placement to lower, with the best layouts and layers where the options leave them open.
 ///
 /// # Errors
 /// As `crate::plan`.
@@ -44,8 +44,8 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
     let skips = placement::row(place.placement).is_some_and(|row| row.skips);
     if let Some(rule) = options.skip.filter(|_| !skips) {
         return Err(Error::Input(format!(
-            "found the rule {rule} with placement {}, which leaves no exchange out; take the rule away \
-             or train with placement {}, where a rule of fixed:0 sends all",
+            "found the rule {rule} with placement {}, which skips no exchange; leave out --skip, \
+             or train with placement {}, where the rule fixed:0 sends everything",
             place.placement,
             Placement::SkipBroadcast
         )));
@@ -54,7 +54,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
     let staged = row.is_some_and(|row| row.staged());
     if !staged && place.flow.chunks > MOST_CHUNKS {
         return Err(Error::Input(format!(
-            "found {} chunks, expected at most {MOST_CHUNKS} where columns are sliced",
+            "found {} chunks, expected at most {MOST_CHUNKS} for a placement that slices columns",
             place.flow.chunks
         )));
     }
@@ -70,7 +70,7 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
     let counted = place.stages.as_ref().and_then(chosen);
     if let Some(count) = counted.filter(|count| !place.ranks.is_multiple_of(*count)) {
         return Err(Error::Input(format!(
-            "found {count} stages on {} workers, expected a number that divides {}",
+            "found {count} stages on {} workers, expected a number of stages that divides {}",
             place.ranks, place.ranks
         )));
     }
@@ -109,7 +109,10 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
     Ok(place)
 }
 
-/// A hybrid of one stage is graph parallelism, and one of groups of one rank is a pipeline.
+/// Turns a hybrid with one stage into graph parallelism, and a hybrid with one rank per stage into a pipeline.
+///
+/// # Errors
+/// A number of ranks that cannot be divided into several groups of several ranks.
 fn ends(place: &mut Place, stages: Option<u32>) -> Result<(), Error> {
     let ranks = place.ranks;
     match stages {
@@ -117,7 +120,7 @@ fn ends(place: &mut Place, stages: Option<u32>) -> Result<(), Error> {
         Some(count) if count == ranks => place.placement = Placement::Pipeline,
         None if !(2..ranks).any(|count| ranks.is_multiple_of(count)) => {
             return Err(Error::Input(format!(
-                "found placement {} on {ranks} workers, expected a number that can be divided into groups, such \
+                "found placement {} on {ranks} workers, expected a number of workers that divides into groups, such \
                  as 4; or use placement {} or {}",
                 place.placement,
                 Placement::Pipeline,
@@ -129,7 +132,7 @@ fn ends(place: &mut Place, stages: Option<u32>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The graph cut into the parts of the ranks, and into chunks where they work on these.
+/// Partitions the graph for the ranks, and cuts the parts into chunks where the placement needs them.
 pub(super) fn divide(
     data: &GraphData,
     options: &TrainOptions,

@@ -28,7 +28,7 @@ fn graph_is_refused(folder: &Folder, parts: &[&str]) {
 fn what_is_not_permitted_is_refused() {
     let cora = example("gcn_cora.gir");
     let decoupled = ["train", &cora, "--placement", "tensor-decoupled"];
-    refused(1, &decoupled, &["--allow decouple", "another function"]);
+    refused(1, &decoupled, &["--allow decouple", "not compute exactly"]);
     let wrong = ["train", &cora, "--allow", "cheat"];
     refused(1, &wrong, &["cheat", "decouple"]);
     let ranked = example("appnp_cora.gir");
@@ -40,7 +40,7 @@ fn what_is_not_permitted_is_refused() {
         "--allow",
         "decouple",
     ];
-    refused(1, &decoupled, &["before its aggregations already"]);
+    refused(1, &decoupled, &["already come before its aggregations"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn graphs_that_are_not_there_are_refused() {
     let folder = Folder::new();
     graph_is_refused(&folder, &["g.npz", "No such file"]);
     let model = example("gcn_reddit.gir");
-    refused(1, &["train", &model], &["statistics only"]);
+    refused(1, &["train", &model], &["only statistics"]);
     let cora = example("gcn_cora.gir");
     refused(
         1,
@@ -109,7 +109,7 @@ fn budgets_that_mean_nothing_are_refused() {
     let words = ["bench-kernel", &cora, "--device-memory", "8GiB"];
     refused(1, &words, &["unexpected argument"]);
     let words = ["train", &cora, "--device-memory", "100KiB"];
-    refused(1, &words, &["100.00 KiB", "still lacking", "more workers"]);
+    refused(1, &words, &["100.00 KiB", "still missing", "more workers"]);
     let words = ["plan", &cora, "--pin", "offload=maybe"];
     refused(1, &words, &["offload=maybe", "offload=yes or offload=no"]);
     let words = ["plan", &cora, "--pin", "interior=maybe"];
@@ -123,41 +123,45 @@ fn budgets_that_mean_nothing_are_refused() {
 #[test]
 fn more_runs_of_layers_than_there_are_layers_are_refused() {
     let cora = example("gcnii_cora.gir");
-    for wrong in ["turns=0", "turns=many", "turns=100000"] {
+    for wrong in ["virtual-stages=0", "turns=many", "virtual-stages=100000"] {
         let words = ["plan", &cora, "--pin", wrong];
-        refused(1, &words, &[wrong, "turns= a number from 1 to 65536"]);
+        refused(
+            1,
+            &words,
+            &[wrong, "virtual-stages= a number from 1 to 65536"],
+        );
     }
     let six = ["--set", "depth=6", "--allow", "stale"];
     let staged = ["train", &cora, "--placement", "pipeline", "--workers"];
     for (code, more, parts) in [
         (
             1,
-            &["3", "--turns", "0"][..],
-            &["--turns", "expected a number from 1"][..],
+            &["3", "--virtual-stages", "0"][..],
+            &["--virtual-stages", "expected a number from 1"][..],
         ),
         (
             1,
-            &["3", "--turns", "4"],
+            &["3", "--virtual-stages", "4"],
             &[
-                "3 stages of 4 runs of layers each",
+                "3 stages with 4 virtual stages each",
                 "only 6 layers",
                 "at most 6 runs",
             ],
         ),
         (
             1,
-            &["3", "--turns", "2", "--layers", "2,2,2"],
-            &["found layers of 3 runs for 3 stages of 2 runs each, expected those of 6"],
+            &["3", "--virtual-stages", "2", "--layers", "2,2,2"],
+            &["found 3 numbers of layers for 3 stages with 2 virtual stages each, expected 6"],
         ),
         (
             2,
-            &["3", "--turns", "2", "--layers", "1,1,1,1,1,2"],
+            &["3", "--virtual-stages", "2", "--layers", "1,1,1,1,1,2"],
             &["found [1, 1, 1, 1, 1, 2] layers", "6 in all"],
         ),
         (
             1,
-            &["1", "--turns", "2"],
-            &["2 runs of layers for one stage", "at least 2 stages"],
+            &["1", "--virtual-stages", "2"],
+            &["2 virtual stages for a single stage", "at least 2 stages"],
         ),
     ] {
         refused(code, &[&staged[..], more, &six].concat(), parts);
@@ -173,7 +177,7 @@ fn more_runs_of_layers_than_there_are_layers_are_refused() {
     let plan = [&["plan", &cora][..], &pin, &six].concat();
     let report = gnnc(plan).unchosen();
     assert!(
-        report.contains("3 stages of 4 runs of layers each"),
+        report.contains("3 stages with 4 virtual stages each"),
         "{report}"
     );
 }
@@ -442,7 +446,7 @@ fn broken_clusters_and_workloads_are_refused() {
     refused(
         1,
         &["plan", &cora, "--workload", text(&workload)],
-        &["w.json", "no workload"],
+        &["w.json", "not a workload"],
     );
 }
 
@@ -478,7 +482,7 @@ fn statistics_that_contradict_themselves_are_refused() {
     ] {
         assert!(sound.contains(from), "{from} in {sound}");
         let file = plan(&sound.replacen(from, to, 1));
-        let said = ["w.json is no workload", part, "graph stats"];
+        let said = ["w.json is not a workload", part, "graph stats"];
         refused(1, &["plan", &cora, "--workload", &file], &said);
     }
 }

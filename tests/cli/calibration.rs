@@ -22,13 +22,13 @@ fn a_machine_is_measured_and_planned_for() {
     let more = ["--samples", text(&samples), "--format", "json"];
     let turns = |lines: &str| {
         let lines = std::fs::File::open(folder.file("turns", lines)).unwrap();
-        let args = args.iter().chain(&more).chain(&["--turns"]);
+        let args = args.iter().chain(&more).chain(&["--interleave"]);
         finished(command().args(args).stdin(lines).output().unwrap())
     };
     let failed = turns("0\nsoon\n");
     assert_eq!(failed.code, Some(1));
     assert!(
-        failed.stdout.contains("expected the seconds of a turn"),
+        failed.stdout.contains("expected a number of seconds"),
         "{}",
         failed.stdout
     );
@@ -142,11 +142,11 @@ fn what_cannot_be_measured_is_refused() {
         ),
         (
             "[calibration.measured.ranks.1.spmm]\nrow = 1\n",
-            "an earlier gnnc counted",
+            "an older gnnc with other counts",
         ),
         (
             "[calibration.measured]\ncounts = 1\nranks.1.spmm.row = 1\n",
-            "is 1, expected the number of what this gnnc counts",
+            "is 1, expected the number of counts of this gnnc",
         ),
     ] {
         let file = folder.file("machine.toml", format!("{head}{costs}"));

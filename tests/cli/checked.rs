@@ -16,12 +16,12 @@ fn check_passes_nothing_that_cannot_be_trained() {
         (
             |_| (),
             "bce_with_logits",
-            "has one class a vertex, expected several labels a vertex for `bce_with_logits`; use `cross_entropy`",
+            "has one class per vertex, expected several labels per vertex for `bce_with_logits`; use `cross_entropy`",
         ),
         (
             several,
             "cross_entropy",
-            "has several labels a vertex, expected one class a vertex for `cross_entropy`; use `bce_with_logits`",
+            "has several labels per vertex, expected one class per vertex for `cross_entropy`; use `bce_with_logits`",
         ),
         (
             |_| (),

@@ -98,7 +98,7 @@ fn plans_answer_in_text_json_and_a_file() {
     assert!(plan.choice().is_some());
 
     let memory = gnnc(["plan", &cora, "--gpus", "4", "--objective", "memory"]).report();
-    assert!(memory.contains("the smallest peak memory"), "{memory}");
+    assert!(memory.contains("smallest peak memory"), "{memory}");
     let cluster = example("clusters/two-a5000-boxes.toml");
     let report = gnnc(["plan", &cora, "--cluster", &cluster]).report();
     assert!(report.contains("2 nodes of 4 x A5000"), "{report}");
@@ -313,7 +313,7 @@ fn epochs_are_timed_by_turns() {
     let folder = Folder::new();
     let turns = |lines: &str| {
         let lines = std::fs::File::open(folder.file("turns", lines)).unwrap();
-        let args = ["bench-epoch", &cora, "--set", "hidden=8", "--turns"];
+        let args = ["bench-epoch", &cora, "--set", "hidden=8", "--interleave"];
         let mut run = command();
         run.args(args).args(["--format", "json"]).stdin(lines);
         finished(run.output().unwrap())
@@ -329,7 +329,7 @@ fn epochs_are_timed_by_turns() {
     let failed = turns("soon\n");
     assert_eq!(failed.code, Some(1));
     assert!(
-        failed.stdout.contains("the seconds of a turn"),
+        failed.stdout.contains("expected a number of seconds"),
         "{}",
         failed.stdout
     );

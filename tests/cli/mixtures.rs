@@ -105,7 +105,7 @@ fn a_plan_that_says_otherwise_is_refused() {
     edited.candidates[0].parameters.feature_layout = Some(Layout::Columns);
     let parts = [
         "`feature_layout` of graph x 2",
-        "is columns, expected none but in a mixture",
+        "is columns, expected none, except in a mixture",
     ];
     fails(&edited, &parts);
 }
@@ -149,7 +149,7 @@ fn what_cannot_begin_so_is_named() {
         &pin("features=some"),
         &["features= one of rows, columns"],
     );
-    let parts = ["--pin leaves no candidate", "features= is for mixtures"];
+    let parts = ["--pin leaves no candidate", "features= needs a mixture"];
     refused(1, &pin("features=columns,placement=tensor"), &parts);
 }
 
@@ -165,7 +165,7 @@ fn differences_name_the_layouts() {
     let (rows, columns) = (file("rows"), file("columns"));
     let report = gnnc(["diff", text(&rows), text(&columns)]).report();
     let line =
-        "epoch rows columns columns, evaluation rows columns -> features columns, epoch rows";
+        "training rows columns columns, evaluation rows columns -> features columns, training rows";
     assert!(report.contains(line), "{report}");
 }
 

@@ -138,8 +138,8 @@ fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     assert_eq!(against.main, Main::ExposedCommunication);
     for part in [
         format!("sends {:.2} times as much", against.bytes.unwrap()),
-        format!("halos of {:.2} V rows", volume.halo_rows),
-        "redistributions of 0.88 V rows".to_owned(),
+        format!("halos (replication factor {:.2})", volume.halo_rows),
+        "redistributions (0.88 of all rows each)".to_owned(),
     ] {
         assert!(
             graph.1.reason.contains(&part),
@@ -157,7 +157,10 @@ fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     assert!(graph.0 == 0 && tensor.0 > 0);
     let against = tensor.1.against_best.unwrap();
     assert!(against.seconds.unwrap() > 3.0 && against.bytes.unwrap() > 10.0);
-    for part in ["redistributions of 0.88 V rows", "halos of 0.09 V rows"] {
+    for part in [
+        "redistributions (0.88 of all rows each)",
+        "halos (replication factor 0.09)",
+    ] {
         assert!(
             tensor.1.reason.contains(part),
             "no `{part}` in {}",

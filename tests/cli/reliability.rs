@@ -62,14 +62,14 @@ fn kernels_that_others_may_have_written_are_not_used() {
     fs::set_permissions(&kept, Permissions::from_mode(0o666)).unwrap();
     let warned = with_cache(&cache, &model);
     assert_eq!(
-        warned.stderr.matches("compiled anew").count(),
+        warned.stderr.matches("compiled again").count(),
         1,
         "{}",
         warned.stderr
     );
     assert!(warned.stderr.contains("others can write to it"));
     assert!(
-        !with_cache(&cache, &model).stderr.contains("anew"),
+        !with_cache(&cache, &model).stderr.contains("compiled again"),
         "it was replaced"
     );
 
@@ -229,7 +229,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     let before = fs::read(&file).unwrap();
     let run = limited("trap '' XFSZ; ulimit -f 8", &args);
     assert_eq!(run.code, Some(2), "{}", run.stderr);
-    for part in ["cannot write", "the checkpoint before is untouched"] {
+    for part in ["cannot write", "the previous checkpoint is intact"] {
         assert!(run.stderr.contains(part), "{}", run.stderr);
     }
     assert_eq!(fs::read(&file).unwrap(), before);

@@ -73,10 +73,7 @@ fn the_best_placement_is_run_at_once() {
         (&["--no-shuffle"][..], "--no-shuffle with --placement best"),
         (&["--partitioner", "luck"], "metis, metis-edges"),
         (&["--cluster", "nowhere"], "nowhere"),
-        (
-            &["--stages", "2"],
-            "no placement can be chosen for 2 workers",
-        ),
+        (&["--stages", "2"], "no placement to choose for 2 workers"),
     ] {
         let args: Vec<&str> = best.iter().chain(more).copied().collect();
         refused(1, &args, &[says]);
@@ -327,7 +324,7 @@ fn plans_are_laid_side_by_side() {
     let folder = Folder::new();
     let a = plan(&folder, &[]);
     let report = gnnc(["diff", &a, &a]).report();
-    assert!(report.contains("the plans say the same"), "{report}");
+    assert!(report.contains("the plans are equal"), "{report}");
     let b = folder.join("b.json");
     let cora = example("gcn_cora.gir");
     let args = ["plan", &cora, "--gpus", "4", "--set", "hidden=64"];
@@ -337,7 +334,7 @@ fn plans_are_laid_side_by_side() {
         "1 x 2 cpu-core -> 1 x 4 H100",
         "model's operators",
         "the chosen ones",
-        "epochs of all candidates",
+        "epoch times of all candidates",
         "graph x 4 metis",
     ] {
         assert!(report.contains(part), "no `{part}` in {report}");
@@ -370,7 +367,7 @@ fn plans_are_laid_side_by_side() {
 fn a_sweep_says_how_many_devices_are_needed() {
     let reddit = example("gcnii_128_reddit.gir");
     let report = gnnc(["sweep", &reddit, "--gpus", "1..48"]).report();
-    for part in ["x 48 ", "#", "fits from", "worthwhile", "fastest"] {
+    for part in ["x 48 ", "#", "fits on", "worthwhile", "fastest"] {
         assert!(report.contains(part), "no `{part}` in {report}");
     }
     let args = ["sweep", &reddit, "--gpus", "1..16", "--format", "json"];

@@ -94,7 +94,7 @@ fn a_resumed_run_reports_the_seed_of_its_checkpoint() {
         );
     }
     let other = ["train", text(&model), "--seed", "9", resume[0], resume[1]];
-    let parts = ["seed 9", "of seed 5", "leave the seed out", text(&file)];
+    let parts = ["seed 9", "of seed 5", "leave out the seed", text(&file)];
     refused(1, &other, &parts);
 }
 
@@ -115,7 +115,7 @@ fn a_finished_run_has_nothing_to_go_on_with() {
     assert!(
         gnnc(args)
             .report()
-            .contains("the checkpoint has all epochs")
+            .contains("the checkpoint already has all requested epochs")
     );
     let again = gnnc(args.iter().chain(&["--format", "json"])).json();
     assert_eq!(again["epochs"], trained["epochs"]);
@@ -132,7 +132,7 @@ fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
     refused(
         1,
         &["train", &cora, "--resume", text(&file)],
-        &["no checkpoint that can be resumed"],
+        &["cannot be resumed"],
     );
     let wider = [
         "train",
@@ -142,12 +142,12 @@ fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
         "--resume",
         text(&file),
     ];
-    refused(1, &wider, &["no checkpoint that can be resumed"]);
+    refused(1, &wider, &["cannot be resumed"]);
     let whole = std::fs::read(&file).unwrap();
     for cut in [0, 7, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&file, &whole[..cut]).unwrap();
         let args = ["train", text(&model), "--resume", text(&file)];
-        refused(1, &args, &["no checkpoint that can be resumed"]);
+        refused(1, &args, &["cannot be resumed"]);
     }
     refused(
         1,
@@ -201,7 +201,7 @@ fn what_cannot_be_written_is_said_before_training() {
         refused(1, &args(text(&nowhere)), &["there is no folder"]);
         let itself = folder.join("");
         refused(1, &args(text(&itself)), &["it is a folder"]);
-        refused(1, &args("/dev/full"), &["no regular file"]);
+        refused(1, &args("/dev/full"), &["not a regular file"]);
     }
     refused(
         1,

@@ -114,7 +114,7 @@ fn runs_of_layers_are_trained_as_one() {
             "pipeline",
             "--chunks",
             "4",
-            "--turns",
+            "--virtual-stages",
             turns,
         ];
         trained(&[&args[..], &of].concat())
@@ -125,7 +125,7 @@ fn runs_of_layers_are_trained_as_one() {
     assert!(two.1 > 2 * one.1, "{one:?} {two:?}");
     let plan = folder.join("plan.json");
     let report = plan_runs(&[&of[..], &["--out", text(&plan)]].concat()).report();
-    assert!(report.contains("pipeline 3x1 in 2 turns / 4"), "{report}");
+    assert!(report.contains("pipeline 3x1 x 2 virtual / 4"), "{report}");
     assert_eq!(trained(&[text(&plan)]), two);
 }
 
@@ -174,7 +174,7 @@ fn numbers_of_a_pipeline_that_are_seldom_meant_are_warned_of() {
     let found = warned(&staged);
     for part in [
         "warning: with 2 chunks for 3 stages",
-        "histories stay for 10 epochs, but there are only 3",
+        "histories are updated every 10 epochs, but there are only 3",
     ] {
         assert!(found.contains(part), "{found}");
     }

@@ -68,7 +68,7 @@ fn without_validation_vertices_no_epoch_is_chosen() {
     let args = ["train", text(&model), "--curve", text(&curve)];
     let run = gnnc(args.iter().chain(&["--evaluate-every", "4"]));
     assert_eq!(run.code, Some(0), "{}", run.stderr);
-    let warning = "no validation vertices to choose an epoch by, so the test accuracy is that of the \
+    let warning = "no validation vertices to choose the best epoch by, so the test accuracy is from the \
                    last evaluation; the model's `patience` has no effect";
     assert!(run.stderr.contains(warning), "{}", run.stderr);
     assert!(!run.stdout.contains("\nval accuracy"), "{}", run.stdout);

@@ -89,7 +89,7 @@ pub fn train_two(more: &[&str]) -> Run {
 /// GCNII on Cora is planned for three stages of two runs of layers each.
 pub fn plan_runs(more: &[&str]) -> Run {
     let cora = example("gcnii_cora.gir");
-    let pin = "placement=pipeline,ranks=3,chunks=4,turns=2";
+    let pin = "placement=pipeline,ranks=3,chunks=4,virtual-stages=2";
     let plan = [
         "plan",
         &cora,

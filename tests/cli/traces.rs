@@ -60,7 +60,7 @@ fn timelines_of_runs_of_layers_are_of_one_program() {
     let six = ["--set", "depth=6", "--allow", "stale"];
     plan_runs(&[&six[..], &["--trace", text(&predicted)]].concat()).report();
     let train = ["train", &cora, "--workers", "3", "--placement", "pipeline"];
-    let ways = ["--chunks", "4", "--turns", "2", "--epochs", "10"];
+    let ways = ["--chunks", "4", "--virtual-stages", "2", "--epochs", "10"];
     let trace = ["--trace", text(&measured)];
     gnnc([&train[..], &ways, &six, &trace].concat()).report();
     let [predicted, measured] = [predicted, measured].map(|path| read(text(&path)));
@@ -88,7 +88,7 @@ fn traces_are_laid_side_by_side() {
         "measured, gcn on cora, 2 ranks",
         "compute",
         "waiting for other ranks",
-        "the largest disagreements",
+        "largest differences",
         "setup",
         "eval",
     ] {
@@ -117,8 +117,8 @@ fn files_that_are_no_traces_are_refused() {
     let good = traces(&folder)[1].clone();
     let content = std::fs::read_to_string(&good).unwrap();
     let broken = [
-        ("empty", String::new(), "no JSON"),
-        ("half", content[..content.len() / 2].to_owned(), "no JSON"),
+        ("empty", String::new(), "not JSON"),
+        ("half", content[..content.len() / 2].to_owned(), "not JSON"),
         (
             "other",
             "{\"traceEvents\": []}".to_owned(),

@@ -13,9 +13,9 @@ fn plan(args: &str) -> crate::support::Run {
 fn a_lack_of_permission_is_not_a_lack_of_memory() {
     let run = plan("--gpus 2 --pin placement=pipeline");
     assert_eq!((run.code, run.stderr.as_str()), (Some(3), ""));
-    assert!(!run.stdout.contains("times the speed"), "{}", run.stdout);
+    assert!(!run.stdout.contains("times as fast"), "{}", run.stdout);
     let parts = [
-        "needs --allow stale; nothing that is allowed fits",
+        "needs --allow stale; no allowed candidate fits",
         "nothing: no candidate that fits is allowed; --allow stale would choose pipeline 2x1 / 8",
     ];
     for part in parts {
@@ -28,7 +28,7 @@ fn a_lack_of_permission_is_not_a_lack_of_memory() {
     );
     // Beside a candidate that is allowed, the gain is worth knowing.
     let both = plan("--gpus 2").report();
-    let gain = "times the speed of the best that is allowed";
+    let gain = "times as fast as the best allowed candidate";
     assert!(both.contains(gain), "{both}");
 }
 
@@ -60,7 +60,7 @@ fn nothing_that_fits_ends_with_a_code_of_its_own() {
     let run = gnnc(sweep);
     assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
     assert!(
-        run.stdout.contains("none of these numbers"),
+        run.stdout.contains("none of these device counts"),
         "{}",
         run.stdout
     );
@@ -73,7 +73,7 @@ fn a_pin_that_leaves_nothing_says_why() {
     let cases = [
         (
             "--gpus 8 --pin placement=pipeline",
-            "8 stages (one for each rank) for 2 layers",
+            "8 stages (one per rank) for 2 layers",
         ),
         (
             "--gpus 8 --pin placement=pipeline,stages=2",
@@ -89,18 +89,15 @@ fn a_pin_that_leaves_nothing_says_why() {
         ),
         (
             "--gpus 16 --pin placement=hybrid,ranks=9",
-            "9 ranks make 3 stages or more, but the model has only 2",
+            "9 ranks make at least 3 stages, but the model has only 2",
         ),
-        (
-            "--gpus 4 --pin stages=3",
-            "3 stages on 4 ranks were asked for",
-        ),
+        ("--gpus 4 --pin stages=3", "found 3 stages on 4 ranks"),
         (
             "--gpus 1 --pin placement=tensor",
             "placement tensor needs several ranks",
         ),
         (
-            "--gpus 4 --pin placement=graph,turns=2",
+            "--gpus 4 --pin placement=graph,virtual-stages=2",
             "placement graph has no stages",
         ),
         (
@@ -161,7 +158,7 @@ fn less_memory_may_take_more_time_and_ties_do_not() {
     assert_eq!(memory["peak_memory_bytes"], alone["peak_memory_bytes"]);
     assert_eq!(memory["parameters"]["overlap"], false);
     let report = gnnc(["plan", &photo, "--gpus", "4", "--objective", "memory"]).report();
-    let line = "overlap    none: nothing is computed while messages are under way\n";
+    let line = "overlap    none: communication does not overlap with computation\n";
     assert!(report.contains(line), "{report}");
     let time = gnnc(["plan", &photo, "--gpus", "4"]).report();
     assert!(!time.contains("\noverlap "), "{time}");

@@ -83,7 +83,10 @@ fn stays_by_rows(layer: &str, reason: &str) {
 
 #[test]
 fn norms_of_messages_are_not_cut() {
-    stays_by_rows("message_norm", "a sum over columns is added to a whole");
+    stays_by_rows(
+        "message_norm",
+        "it adds a partial sum over columns to a complete tensor",
+    );
 }
 
 #[test]

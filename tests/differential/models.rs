@@ -228,7 +228,7 @@ fn features_that_nothing_contracts_are_refused() {
     );
     let body = "loss cross_entropy(linear(sigmoid(x), classes), labels, on = train)";
     let message = refused(body, 8);
-    let part = "adds columns of which 8 ranks have unequal numbers, 12 in all";
+    let part = "adds 12 columns, which 8 ranks cannot share equally";
     assert!(message.contains(part), "{message}");
 }
 

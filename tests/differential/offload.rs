@@ -271,7 +271,7 @@ fn offload_trains_in_a_budget() {
     }
     let error = trained(Some(all / 50)).err().unwrap().to_string();
     let bytes = Bytes(all / 50).to_string();
-    for part in [bytes.as_str(), "still lacking", "--device-memory"] {
+    for part in [bytes.as_str(), "still missing", "--device-memory"] {
         assert!(error.contains(part), "{error}");
     }
 }
@@ -287,7 +287,7 @@ fn offload_without_memory_of_the_host() {
     seen.lock().unwrap().no_host_memory = true;
     let driver = Box::new(crate::device::fake::Fake::new(&seen));
     let error = again.try_on_device(driver).err().unwrap().to_string();
-    for part in ["the host gives no", "locked memory", "more ranks"] {
+    for part in ["the host refused", "locked memory", "more ranks"] {
         assert!(error.contains(part), "{error}");
     }
 }
@@ -335,7 +335,7 @@ fn offload_is_checked() {
                 }
             }
         },
-        "not here but in the memory of the host; fetch them before",
+        "on the host, not on the device; fetch them before",
     );
     refused(
         &|program| {
@@ -346,7 +346,7 @@ fn offload_is_checked() {
                 chunk: None,
             }));
         },
-        "expected one of them on the host and one here",
+        "expected one of them on the host and one on the device",
     );
     refused(
         &|program| {

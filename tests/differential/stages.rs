@@ -288,9 +288,9 @@ fn runs_of_layers_have_parameters_of_their_own() {
     assert!(two.contains("of stage 1 and of stage 2"), "{two}");
     let turns = error(2, &[1, 1, 1, 1]);
     for part in [
-        " of run 1 of stage ",
-        " and of run 2 of stage ",
-        " or turns",
+        " of virtual stage 1 of stage ",
+        " and of virtual stage 2 of stage ",
+        " or virtual stages",
     ] {
         assert!(turns.contains(part), "{turns}");
     }

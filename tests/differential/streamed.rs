@@ -351,7 +351,7 @@ fn streamed_trains_in_a_budget() {
                 Ok(found) => found,
                 Err(error) => {
                     let error = error.to_string();
-                    assert!(error.contains("still lacking"), "{error}");
+                    assert!(error.contains("still missing"), "{error}");
                     continue;
                 }
             };

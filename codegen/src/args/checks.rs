@@ -67,7 +67,7 @@ impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::Indptr => write!(f, "the row offsets"),
-            Self::Indices => write!(f, "the neighbour indices"),
+            Self::Indices => write!(f, "the neighbor indices"),
             Self::Positions => write!(f, "the edge positions"),
             Self::Ids => write!(f, "the vertex ids"),
             Self::List => write!(f, "the row list"),

@@ -114,7 +114,7 @@ impl Part {
     /// What is expected, and what installs it.
     fn expected(self) -> &'static str {
         match self {
-            Self::Driver => "the driver of CUDA 12.8 or newer (570 or newer) and a GPU of NVIDIA's",
+            Self::Driver => "the driver of CUDA 12.8 or newer (570 or newer) and an NVIDIA GPU",
             Self::Nvrtc => {
                 "that of CUDA 12 or 13, which the toolkit, `scripts/nvrtc.sh` or the PyPI package \
                  nvidia-cuda-nvrtc installs"

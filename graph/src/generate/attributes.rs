@@ -46,7 +46,7 @@ pub(super) fn check_attributes(vertices: u32, attributes: &Attributes) -> Result
         return Err(wrong(
             "classes",
             attributes.classes.to_string(),
-            format!("at most {n}, one a vertex"),
+            format!("at most {n}, one per vertex"),
         ));
     }
     if !attributes.signal.is_finite() {

@@ -69,7 +69,7 @@ fn draw_edges(
             return Err(wrong(
                 "edges",
                 edges.to_string(),
-                format!("about {reached}, where repeats set in; or less skew"),
+                format!("at most about {reached}, before most draws repeat; or less skew"),
             ));
         }
         let missing = wanted - keys.len() as u64;

@@ -57,7 +57,7 @@ impl PlantedPartition {
             return Err(wrong(
                 "homophily",
                 self.homophily.to_string(),
-                "1, as there is one class",
+                "1, since there is one class",
             ));
         }
         let labels = classes_of(n, &self.attributes, self.seed);

@@ -185,7 +185,7 @@ impl Array {
     /// Labels, which have to fit 32 bits.
     pub(crate) fn labels(&self) -> Result<Vec<i32>, GraphError> {
         self.integers(
-            "integers (one class a vertex) or a matrix (several)",
+            "integers (one class per vertex) or a matrix (several labels)",
             |position, x| {
                 let expected = "a class from 0 up to the number of vertices, or -1 for unknown";
                 i32::try_from(x).map_err(|_| self.wrong_element(position, x, expected))

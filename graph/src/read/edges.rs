@@ -83,7 +83,7 @@ pub fn parse(
     let vertices = plausible_vertices(at, claimed, edges.len() as u64, options.vertices)?;
     let (topology, mut dropped) = Topology::from_edges(vertices, edges)?;
     if further {
-        dropped.not_used.push("further columns".to_owned());
+        dropped.not_used.push("additional columns".to_owned());
     }
     Ok((topology, dropped))
 }

@@ -48,7 +48,7 @@ pub fn parse(
                     at,
                     line,
                     "another line",
-                    format!("{vertices} lines of neighbours"),
+                    format!("{vertices} lines of neighbors"),
                 ));
             }
             continue;
@@ -70,8 +70,8 @@ pub fn parse(
                 return Err(syntax(
                     at,
                     line,
-                    "a neighbour without weight",
-                    "a weight after each neighbour",
+                    "a neighbor without weight",
+                    "a weight after each neighbor",
                 ));
             }
             edges.push(((u - 1) as u32, v));
@@ -90,7 +90,7 @@ pub fn parse(
     if u128::from(listed) != u128::from(format.edges) * 2 {
         return Err(GraphError::WrongLength {
             at: at.to_owned(),
-            unit: "neighbours",
+            unit: "neighbors",
             found: listed,
             expected: format.edges.saturating_mul(2),
         });
@@ -211,7 +211,7 @@ mod tests {
         assert!(matches!(
             parse("2 2\n2\n1\n"),
             Err(GraphError::WrongLength {
-                unit: "neighbours",
+                unit: "neighbors",
                 ..
             })
         ));

@@ -117,10 +117,10 @@ pub fn load_counting(
         .ok_or_else(|| {
             let found = match &start[..] {
                 [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
-                    "a single array; give it as the features of a graph"
+                    "a single array; pass it as --features of a graph"
                 }
                 [] => "an empty file",
-                _ => "neither the name nor the content of one",
+                _ => "neither its name nor its content is known",
             };
             GraphError::UnknownFormat {
                 at: at.clone(),

@@ -187,7 +187,7 @@ fn in_neighbours<R: Read + Seek>(
             at: arrays.at.clone(),
             found: "a matrix saved by scipy.sparse.save_npz".to_owned(),
             expected:
-                "rows of in-neighbours; save `indptr` and `indices` of the transposed matrix with \
+                "rows of in-neighbors; save `indptr` and `indices` of the transposed matrix with \
                        numpy.savez"
                     .to_owned(),
         });
@@ -219,7 +219,7 @@ fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Grap
     if let Some(count) = arrays.optional("relations")? {
         return match count.offsets()?[..] {
             [count] => Ok(Some(count)),
-            _ => Err(count.wrong_shape("one number, how many types of edges there are".to_owned())),
+            _ => Err(count.wrong_shape("one number, the number of edge types".to_owned())),
         };
     }
     let names = arrays.header("rel_names")?;
@@ -239,7 +239,7 @@ fn typed(
 ) -> Result<(Topology, Dropped), GraphError> {
     types.dimensions(1, "one dimension")?;
     if types.len() != indices.len() {
-        return Err(types.wrong_shape(format!("({}), one type an index", indices.len())));
+        return Err(types.wrong_shape(format!("({}), one type per index", indices.len())));
     }
     let most = u64::from(MAX_RELATIONS);
     let limit = relations.unwrap_or(most);
@@ -247,7 +247,7 @@ fn typed(
         return Err(GraphError::Unsupported {
             at: types.at.clone(),
             found: format!("a graph of {limit} relations"),
-            expected: format!("1 to {MAX_RELATIONS}; join those that are alike"),
+            expected: format!("1 to {MAX_RELATIONS}; merge similar ones"),
         });
     }
     // Below 2^16, as was checked.
@@ -286,7 +286,7 @@ fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Droppe
     let mut zero_weights = 0;
     let weights = match arrays.optional("adj_data")? {
         Some(array) if array.len() != indices.len() => {
-            return Err(array.wrong_shape(format!("({}), one weight an index", indices.len())));
+            return Err(array.wrong_shape(format!("({}), one weight per index", indices.len())));
         }
         Some(array) => array.floats(),
         None => vec![1.0; indices.len()],
@@ -327,10 +327,7 @@ fn rows(
     check_indptr(&indptr.at, &pointers, indices.len())?;
     let rows = pointers.len() as u64 - 1;
     if let Some(stated) = stated.filter(|&n| n != rows) {
-        return Err(indptr.wrong_shape(format!(
-            "({}), one more than there are rows",
-            u128::from(stated) + 1
-        )));
+        return Err(indptr.wrong_shape(format!("({}), one more than rows", u128::from(stated) + 1)));
     }
     let vertices = check_vertices(&indptr.at, u128::from(rows), indices.len() as u64)?;
     let indices = indices.indices(rows)?;
@@ -371,13 +368,10 @@ fn sparse_features<R: Read + Seek>(
     let mut pointers = indptr.offsets()?;
     check_indptr(&indptr.at, &pointers, indices.len())?;
     if pointers.len() as u64 - 1 != rows {
-        return Err(indptr.wrong_shape(format!(
-            "({}), one more than there are rows",
-            u128::from(rows) + 1
-        )));
+        return Err(indptr.wrong_shape(format!("({}), one more than rows", u128::from(rows) + 1)));
     }
     if data.len() != indices.len() {
-        return Err(data.wrong_shape(format!("({}), one value an index", indices.len())));
+        return Err(data.wrong_shape(format!("({}), one value per index", indices.len())));
     }
     let mut columns_of = indices.indices(u64::from(columns))?;
     let mut values = data.floats();
@@ -442,9 +436,9 @@ fn labels(array: &Array) -> Result<Labels, GraphError> {
                 values: array.floats(),
             })
         }
-        _ => {
-            Err(array.wrong_shape("one dimension (one class a vertex) or two (several)".to_owned()))
-        }
+        _ => Err(array.wrong_shape(
+            "one dimension (one class per vertex) or two (several labels)".to_owned(),
+        )),
     }
 }
 

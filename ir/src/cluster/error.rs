@@ -74,7 +74,7 @@ pub enum ClusterError {
         found: String,
     },
     /// A device or link that is not built in.
-    #[error("unknown {what} profile `{found}`; known are {}{}", list(.known), did_you_mean(.suggestion))]
+    #[error("unknown {what} profile `{found}`; expected one of {}{}", list(.known), did_you_mean(.suggestion))]
     UnknownProfile {
         /// `device` or `link`.
         what: &'static str,
@@ -87,7 +87,7 @@ pub enum ClusterError {
     },
     /// A cluster that is not built in.
     #[error(
-        "unknown cluster `{found}`; expected a cluster file, `cpu`, or a device and a number as in `h100x8`{}",
+        "unknown cluster `{found}`; expected a cluster file, `cpu`, or a device and a number such as `h100x8`{}",
         did_you_mean(.suggestion)
     )]
     UnknownCluster {
@@ -108,7 +108,7 @@ pub enum ClusterError {
     },
     /// More memory than any machine has.
     #[error(
-        "`{key}` is {found}, expected at most {limit}; write the bytes of one device, or of one node's processor"
+        "`{key}` is {found}, expected at most {limit}; write the bytes of one device, or of one node's host memory"
     )]
     TooMuchMemory {
         /// The key.
@@ -119,7 +119,7 @@ pub enum ClusterError {
         limit: u64,
     },
     /// A cluster beyond any that can be priced.
-    #[error("{found} devices are more than the {limit} that can be planned for")]
+    #[error("found {found} devices, expected at most {limit}")]
     TooManyDevices {
         /// Devices of all nodes.
         found: u64,

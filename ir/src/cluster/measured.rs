@@ -181,11 +181,11 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
         Some(other) => Err(ClusterError::WrongType {
             key: section.key("counts"),
             found: other.to_string(),
-            expected: "the number of what this gnnc counts; measure again with `gnnc calibrate`",
+            expected: "the number of counts of this gnnc; measure again with `gnnc calibrate`",
         }),
         None => Err(section.missing(
             "counts",
-            "the costs are of what an earlier gnnc counted; measure again with `gnnc calibrate`",
+            "the costs are from an older gnnc with other counts; measure again with `gnnc calibrate`",
         )),
     }
 }

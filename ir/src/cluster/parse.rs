@@ -68,7 +68,8 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
     let link = |key: &'static str, needed: bool| match root.section(key)? {
         Some(section) => read_link(&section),
         None if needed => {
-            let help = "write a profile, as in `inside.profile = \"pcie4\"`, or describe the link";
+            let help =
+                "write a profile, such as `inside.profile = \"pcie4\"`, or describe the link";
             Err(ClusterError::MissingKey {
                 key: key.to_owned(),
                 help,
@@ -156,14 +157,14 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
             section.positive("flops")?,
             |d| d.flops,
             "flops",
-            "write the peak 32-bit operations a second, or a profile",
+            "write the peak 32-bit operations per second, or a profile",
         )?,
         tensor_flops,
         memory_bandwidth: or_base(
             section.positive("memory_bandwidth")?,
             |d| d.memory_bandwidth,
             "memory_bandwidth",
-            "write the peak bytes a second, or a profile",
+            "write the peak bytes per second, or a profile",
         )?,
         memory: Bytes(memory as u64),
         launch_floor: Seconds(or_base(
@@ -192,16 +193,12 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
     let latency = section.not_negative("latency")?.map(Seconds);
     let latency = latency.or(base.map(|host| host.latency));
     Ok(Some(Host {
-        memory: (memory.or(base.map(|host| host.memory))).ok_or_else(|| {
-            missing(
-                "memory_bytes",
-                "write the bytes of memory of a node's processor",
-            )
-        })?,
+        memory: (memory.or(base.map(|host| host.memory)))
+            .ok_or_else(|| missing("memory_bytes", "write the bytes of host memory of a node"))?,
         bandwidth: (bandwidth.or(base.map(|host| host.bandwidth))).ok_or_else(|| {
             missing(
                 "bandwidth",
-                "write the bytes a second to and from a device, each way",
+                "write the bytes per second to and from a device, in each direction",
             )
         })?,
         latency: latency.unwrap_or(Seconds(10e-6)),
@@ -241,7 +238,7 @@ fn read_link(section: &Section) -> Result<Link, ClusterError> {
         bandwidth: bandwidth.ok_or_else(|| {
             missing(
                 "bandwidth",
-                "write the bytes a second in each direction, or a profile",
+                "write the bytes per second in each direction, or a profile",
             )
         })?,
         latency: Seconds(latency.ok_or_else(|| missing("latency", "write seconds, or a profile"))?),

@@ -86,7 +86,7 @@ fn more_memory_than_there_is_is_refused() {
     assert_eq!(
         refused(&with("1e19")),
         "`device.memory_bytes` is 10000000000000000000, expected at most 1000000000000000000; \
-         write the bytes of one device, or of one node's processor"
+         write the bytes of one device, or of one node's host memory"
     );
     let host = "\n[host]\nmemory_bytes = 1e300\nbandwidth = 1e9\nlatency = 0.0\n";
     assert!(refused(&format!("{described}{host}")).starts_with("`host.memory_bytes` is"));
@@ -131,7 +131,7 @@ fn messages_say_what_to_do() {
     );
     says(
         &format!("version = 1\n{device}nodes = 1e12"),
-        "1000000000000 devices are more than",
+        "found 1000000000000 devices, expected at most",
     );
     says(
         &format!("version = 1\n{device}nodes = -2.0"),
@@ -139,13 +139,13 @@ fn messages_say_what_to_do() {
     );
     says(
         &format!("version = 1\n{device}nodes = 9999999999"),
-        "9999999999 devices are more than",
+        "found 9999999999 devices, expected at most",
     );
     says(
         &format!(
             "version = 1\n{device}nodes = 60000\ndevices_per_node = 60000\ninside.profile = 'pcie3'\nbetween.profile = '10gb'"
         ),
-        "3600000000 devices are more than",
+        "found 3600000000 devices, expected at most",
     );
     says(
         &format!("version = 1\n{device}device.flops = -1"),

@@ -65,7 +65,7 @@ pub enum EvalError {
     #[error("the graph is not valid: {0}")]
     Graph(#[from] VerifyError),
     /// The edges are no in-neighbour CSR.
-    #[error("the topology is no CSR: {0}")]
+    #[error("the topology is not valid CSR: {0}")]
     Topology(String),
     /// The wrong number of parameters, arguments, labels or mask entries.
     #[error("expected {expected} {what}, found {found}")]
@@ -230,7 +230,8 @@ impl<'a> Machine<'a> {
                     self.check_count("types of edges", self.plain.len(), types.len())?;
                     if let Some(found) = types.iter().find(|t| u32::from(**t) >= relations.count) {
                         let count = relations.count;
-                        let why = format!("an edge of type {found}, where there are {count} types");
+                        let why =
+                            format!("found an edge of type {found}, but there are {count} types");
                         return Err(EvalError::Topology(why));
                     }
                 }

@@ -19,7 +19,7 @@ pub enum TypeError {
         expected: usize,
     },
     /// Two tensors that cannot be combined element by element.
-    #[error("{left} and {right} do not fit each other in {op}")]
+    #[error("{left} and {right} do not match in {op}")]
     Broadcast {
         /// The operator.
         op: String,

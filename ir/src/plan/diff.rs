@@ -83,7 +83,7 @@ fn changes(a: &Plan, b: &Plan) -> Vec<Change> {
             ("classes", graph.classes.to_string()),
             ("cluster", cluster.name.clone()),
             ("devices", devices),
-            ("memory of a device", cluster.device.memory.to_string()),
+            ("device memory", cluster.device.memory.to_string()),
             ("calibration", cluster.calibration.basis.to_string()),
             ("objective", plan.objective.to_string()),
             ("chosen", chosen),
@@ -112,7 +112,7 @@ fn layouts(choice: Option<&Candidate>) -> String {
     };
     let lists = [
         features,
-        list("epoch", &parameters.layouts),
+        list("training", &parameters.layouts),
         list("evaluation", &parameters.eval_layouts),
     ];
     let said: Vec<String> = lists.into_iter().flatten().collect();

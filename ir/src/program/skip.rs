@@ -195,8 +195,8 @@ impl Rule {
         let relative = self.norm() == Norm::Relative;
         let limit = self.limit().filter(|limit| relative && *limit >= 1.0)?;
         Some(format!(
-            "the rule {self} reads copies at a relative distance of up to {limit}: they may have nothing \
-             to do with what they stand for; published are 0.01 to 0.03"
+            "the rule {self} reads copies at a relative distance of up to {limit} from the current rows, which makes \
+             them meaningless; published values are 0.01 to 0.03"
         ))
     }
 }
@@ -362,7 +362,7 @@ mod tests {
             );
         }
         let far: Rule = "gap:1".parse().unwrap();
-        assert!(far.warning().unwrap().contains("published are"));
+        assert!(far.warning().unwrap().contains("published values are"));
         for near in ["gap:0.99", "gap-absolute:7", "gap-rms:7"] {
             assert_eq!(near.parse::<Rule>().unwrap().warning(), None);
         }

@@ -32,12 +32,12 @@ const STOP: &str = "/stop";
 const CLIP: &str = "/clip:";
 
 /// How texts of rules look.
-pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, as in \
-                         adaptive:1 or gap:0.01 (EPOCHS is the age that copies may reach, a number from 0; \
-                         DISTANCE is relative, from 0; gap-absolute and gap-rms are the same by other norms), behind it /cut \
-                         where readers are sent only the rows that they have edges from, behind that \
-                         /stop where gradients of rows that were not sent are dropped, and behind that /clip:LENGTH where \
-                         gradients of embeddings are clipped (LENGTH is that of all ranks' rows together, above 0)";
+pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, such as \
+                         adaptive:1 or gap:0.01 (EPOCHS is the largest age of copies, at least 0; \
+                         DISTANCE is relative, at least 0; gap-absolute and gap-rms use other norms); append /cut \
+                         to send each reader only the rows it has edges from, then \
+                         /stop to drop the gradients of rows that were not sent, then /clip:LENGTH to \
+                         clip the gradients of embeddings (LENGTH is the norm over all ranks' rows, above 0)";
 
 impl Skipping {
     /// How long the gradient of one rank's rows may be: the same on all of them.
@@ -161,8 +161,8 @@ mod tests {
             "fixed:1/clip:1/clip:1",
         ] {
             let error = wrong.parse::<Skipping>().unwrap_err();
-            assert!(error.contains("/stop where gradients"), "{error}");
-            assert!(error.contains("LENGTH is that of all"), "{error}");
+            assert!(error.contains("/stop to drop the gradients"), "{error}");
+            assert!(error.contains("LENGTH is the norm over all"), "{error}");
         }
     }
 

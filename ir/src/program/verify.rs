@@ -194,7 +194,7 @@ impl Check<'_> {
             return Ok(());
         };
         if finish.chunk != one.chunk || one.chunk.is_some() && finish.rows != one.rows {
-            return Err("a product and its finishing kernel run over other chunks".to_owned());
+            return Err("a product and its epilogue kernel run over different chunks".to_owned());
         }
         self.launch(finish)?;
         let (kernel, rows) = (self.program.kernel(finish.kernel), sizes.rows(finish.rows));
@@ -203,7 +203,7 @@ impl Check<'_> {
         match over_rows && rows == out_size.0 {
             true => Ok(()),
             false => Err(format!(
-                "a finishing kernel over {rows} rows of a product with {}",
+                "an epilogue kernel over {rows} rows of a product with {}",
                 out_size.0
             )),
         }

@@ -108,8 +108,8 @@ impl Workload {
                 expect(
                     !summaries[..n].iter().any(again),
                     format!("{field}.partitioner"),
-                    format!("{} once more", summary.partitioner),
-                    "one partition by each partitioner",
+                    format!("{} twice", summary.partitioner),
+                    "one partition per partitioner",
                 )?;
             }
         }
@@ -127,7 +127,7 @@ impl Workload {
             .iter()
             .fold(0u64, |sum, n| sum.saturating_add(*n));
         let all = self.feature_nonzeros;
-        let expected = format!("{all} in all, as `feature_nonzeros`");
+        let expected = format!("{all} in total, as `feature_nonzeros` says");
         expect(found == 0 || sum == all, "column_nonzeros", sum, expected)
     }
 
@@ -147,7 +147,7 @@ impl Workload {
         expect(
             counted == u128::from(vertices),
             "degree_histogram",
-            format!("{counted} vertices in all"),
+            format!("{counted} vertices in total"),
             format!("the {vertices} of `vertices`"),
         )?;
         if self.origin == Origin::Declared {
@@ -158,7 +158,7 @@ impl Workload {
         expect(
             last == bucket,
             "degree_histogram",
-            format!("{last} as the last entry with a vertex"),
+            format!("{last} as the last nonzero entry"),
             format!("{bucket}, that of `max_degree` {}", self.max_degree),
         )?;
         let edges = |degree: &dyn Fn(u32) -> u128| -> u128 {
@@ -202,7 +202,7 @@ impl Workload {
                 load.halo <= outside,
                 format!("{field}.parts[{part}].halo"),
                 load.halo,
-                format!("at most the {outside} vertices outside of the part"),
+                format!("at most the {outside} vertices outside the part"),
             )?;
             let reach = load.reach.unwrap_or_default();
             for (name, found, most, of) in [
@@ -240,7 +240,7 @@ impl Workload {
             expect(
                 found == u128::from(whole),
                 format!("{field}.parts[..].{name}"),
-                format!("{found} in all"),
+                format!("{found} in total"),
                 format!("the {whole} of `{of}`"),
             )?;
         }
@@ -305,7 +305,7 @@ fn check_messages(field: &str, summary: &PartitionSummary) -> Checked {
         expect(
             read == u128::from(load.halo),
             format!("{field}[..][{j}]"),
-            format!("{read} in all"),
+            format!("{read} in total"),
             format!("the halo of part {j}, {}", load.halo),
         )?;
     }

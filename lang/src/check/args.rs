@@ -77,7 +77,8 @@ impl<'a> Elaborator<'a, '_> {
     /// Reports a vertex tensor where an edge tensor is needed, or the reverse.
     pub fn wrong_domain(&mut self, what: &str, found: Tensor, span: Span) -> Value<'a> {
         let message = format!("{what}, found {}", self.ty(found));
-        let help = "`h@src` and `h@dst` take vertices to edges, `gather` takes them back";
+        let help =
+            "`h@src` and `h@dst` turn vertex tensors into edge tensors, `gather` turns them back";
         self.report(Diagnostic::new("E0309", message).at(span).help(help));
         Value::Poison
     }

@@ -77,7 +77,7 @@ impl<'a> Elaborator<'a, '_> {
             };
             let (left_ty, right_ty) = (self.ty(left), self.ty(right));
             if left_ty.broadcast(right_ty).is_none() {
-                let message = format!("{left_ty} and {right_ty} do not fit each other");
+                let message = format!("{left_ty} and {right_ty} do not match");
                 let help = "rows, heads and columns must be equal, or 1 on one side";
                 let wrong = Diagnostic::new("E0301", message).at(span).help(help);
                 let wrong = wrong.label(a_span, format!("this is {left_ty}"));
@@ -120,7 +120,7 @@ impl<'a> Elaborator<'a, '_> {
             return value;
         }
         let message = "the result is not a finite number";
-        let help = "look for a division by 0 or the logarithm of 0";
+        let help = "look for a division by 0 or a logarithm of 0";
         self.report(Diagnostic::new("E0303", message).at(span).help(help));
         Value::Poison
     }
@@ -174,11 +174,11 @@ impl<'a> Elaborator<'a, '_> {
             (Value::Layer(a), Value::Layer(b)) => Some(std::ptr::eq(a.item, b.item)),
             (Value::Uniform(a), Value::Uniform(b)) => Some(a == b),
             (Value::Tensor(_) | Value::Table(_), _) => {
-                self.wrong_kind(a, "a value that the compiler knows", span);
+                self.wrong_kind(a, "a value known at compile time", span);
                 None
             }
             (_, Value::Tensor(_) | Value::Table(_)) => {
-                self.wrong_kind(b, "a value that the compiler knows", span);
+                self.wrong_kind(b, "a value known at compile time", span);
                 None
             }
             // Values of different kinds, such as `norm == none` for a number, differ.
@@ -218,9 +218,7 @@ impl<'a> Elaborator<'a, '_> {
             return self.wrong_kind(found, expected, span);
         };
         let message = format!("expected {expected}, found {}", self.describe(found));
-        let help = format!(
-            "the variable `{word}` hides the word `{word}`; call the variable something else"
-        );
+        let help = format!("the variable `{word}` hides the word `{word}`; rename the variable");
         self.report(Diagnostic::new("E0302", message).at(span).help(help));
         Value::Poison
     }
@@ -228,14 +226,14 @@ impl<'a> Elaborator<'a, '_> {
     /// A value in messages.
     pub fn describe(&self, value: &Value<'a>) -> String {
         match value {
-            Value::Poison => "something that was not understood".to_owned(),
+            Value::Poison => "something with an error".to_owned(),
             Value::Tensor(tensor) => format!("a tensor {}", self.ty(*tensor)),
             Value::Number(n) => format!("the number {n}"),
             Value::Table(_) => "a number for each iteration".to_owned(),
             Value::Bool(b) => format!("`{b}`"),
             Value::Word(word) => format!("the word `{word}`"),
             Value::Layer(layer) => format!("the layer `{}`", layer.item.name.name),
-            Value::Uniform(_) => "a start value".to_owned(),
+            Value::Uniform(_) => "an initial value".to_owned(),
         }
     }
 }

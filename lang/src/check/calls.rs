@@ -53,8 +53,9 @@ impl<'a> Elaborator<'a, '_> {
         if self.facts.relations > 0 {
             return Some(self.facts.relations);
         }
-        let message = format!("`{name}` needs types of edges, which the graph does not have");
-        let help = "give `relations = N` with statistics, the array `edge_type` with a graph file";
+        let message = format!("`{name}` needs edge types, which the graph does not have");
+        let help =
+            "set `relations = N` for statistics, or add the array `edge_type` to a graph file";
         self.report(Diagnostic::new("E0312", message).at(span).help(help));
         None
     }
@@ -66,8 +67,8 @@ impl<'a> Elaborator<'a, '_> {
             return Some(Relations { count, all: false });
         }
         let message =
-            format!("`{name}` stands in a layer on `edges + loops`, and self loops have no type");
-        let help = "take a layer on `edges`, and add what a vertex has of itself there";
+            format!("`{name}` is in a layer on `edges + loops`, and self loops have no type");
+        let help = "make it a layer on `edges`, and add the vertex's own term in it";
         self.report(Diagnostic::new("E0312", message).at(span).help(help));
         None
     }

@@ -35,7 +35,7 @@ pub fn check(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Vec<String> 
             .map(|id| format!("`{}`", layers[graph[*id]].name.name))
             .collect();
         let message = format!(
-            "layers call each other in a circle: {}",
+            "layers call each other in a cycle: {}",
             names.join(" calls ")
         );
         let name = &layers[graph[first]].name;
@@ -43,7 +43,7 @@ pub fn check(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Vec<String> 
             .at(name.span())
             .help("a layer cannot contain itself; use `repeat` for repeated steps");
         for id in path.iter().filter(|id| **id != first) {
-            report = report.label(layers[graph[*id]].name.span(), "also in the circle");
+            report = report.label(layers[graph[*id]].name.span(), "also in the cycle");
         }
         diagnostics.push(report);
         circular.extend(circle.iter().map(|id| layers[graph[*id]].name.name.clone()));

@@ -430,7 +430,7 @@ fn type_error(error: &TypeError) -> Diagnostic {
     let (code, help) = match error {
         TypeError::Domain { .. } => (
             "E0309",
-            "`h@src` and `h@dst` take vertices to edges, `gather` takes them back",
+            "`h@src` and `h@dst` turn vertex tensors into edge tensors, `gather` turns them back",
         ),
         TypeError::Broadcast { .. } => (
             "E0301",
@@ -438,10 +438,10 @@ fn type_error(error: &TypeError) -> Diagnostic {
         ),
         TypeError::Inner { .. } => (
             "E0301",
-            "the columns of the left must be as many as the rows of the right",
+            "the left must have as many columns as the right has rows",
         ),
         TypeError::Arity { .. } | TypeError::Range { .. } | TypeError::Mismatch { .. } => {
-            ("E0301", "compare the shapes with what the operator takes")
+            ("E0301", "compare the shapes with those the operator takes")
         }
     };
     Diagnostic::new(code, error.to_string()).help(help)

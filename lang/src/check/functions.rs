@@ -122,7 +122,7 @@ impl<'a> Elaborator<'a, '_> {
                 Some(Value::Number(f64::from(self.ty(x).heads)))
             }
             Function::CrossEntropy | Function::BceWithLogits => {
-                let message = format!("`{}` stands behind `loss` only", args.builtin.name);
+                let message = format!("`{}` can only follow `loss`", args.builtin.name);
                 self.report(Diagnostic::new("E0104", message).at(span));
                 None
             }
@@ -186,7 +186,7 @@ impl<'a> Elaborator<'a, '_> {
         if !(0.0..1.0).contains(&p) {
             let message =
                 format!("the dropout probability must be at least 0 and below 1, found {p}");
-            let help = "0 switches dropout off";
+            let help = "0 disables dropout";
             self.report(
                 Diagnostic::new("E0303", message)
                     .at(args.span_of(1))
@@ -224,7 +224,7 @@ impl<'a> Elaborator<'a, '_> {
             .at(args.span)
             .label(args.span_of(0), format!("this is {left}"))
             .label(args.span_of(1), format!("this is {right}"))
-            .help("the columns of the left must be as many as the rows of the right");
+            .help("the left must have as many columns as the right has rows");
         self.report(wrong);
         None
     }
@@ -276,7 +276,7 @@ impl<'a> Elaborator<'a, '_> {
         for (k, part) in parts.iter().enumerate() {
             let ty = self.ty(*part);
             if (ty.rows, ty.heads) != (first.rows, first.heads) {
-                let message = format!("{first} and {ty} cannot stand beside each other");
+                let message = format!("{first} and {ty} cannot be concatenated");
                 let wrong = Diagnostic::new("E0301", message)
                     .at(args.span)
                     .label(args.span_of(0), format!("this is {first}"))
@@ -325,7 +325,7 @@ impl<'a> Elaborator<'a, '_> {
         let heads = self.size(args, 1)?;
         let columns = self.ty(x).columns();
         if !columns.is_multiple_of(heads) {
-            let message = format!("{columns} columns cannot be cut into {heads} equal heads");
+            let message = format!("{columns} columns cannot be split into {heads} equal heads");
             self.report(Diagnostic::new("E0301", message).at(args.span));
             return None;
         }

@@ -62,11 +62,11 @@ pub fn elaborate(
     let model = match models.next() {
         Some(first) => {
             for other in models {
-                let second = Diagnostic::new("E0210", "a file has one model, this is another");
+                let second = Diagnostic::new("E0210", "a file has one model, this is a second one");
                 let second = second
                     .at(other.name.span())
                     .label(first.name.span(), "the first");
-                diagnostics.push(second.help("put it into a file of its own"));
+                diagnostics.push(second.help("move it to its own file"));
             }
             if module.model_graph().is_none() {
                 let name = &first.graph;

@@ -197,7 +197,7 @@ impl Walker<'_> {
                 self.expr(value);
                 let misplaced = match (place, self.repeats) {
                     (Place::Model, _) => Some("a model ends in `loss`, not in `return`"),
-                    (_, 1..) => Some("a repeat cannot be left by `return`"),
+                    (_, 1..) => Some("`return` cannot leave a repeat"),
                     _ => None,
                 };
                 self.misplaced(misplaced, stmt, finished);
@@ -206,7 +206,7 @@ impl Walker<'_> {
                 self.expr(value);
                 let misplaced = match (place, self.repeats) {
                     (Place::Layer, _) => Some("a layer ends in `return`, not in `loss`"),
-                    (_, 1..) => Some("a loss cannot stand in a repeat"),
+                    (_, 1..) => Some("`loss` cannot be inside a repeat"),
                     _ => None,
                 };
                 self.misplaced(misplaced, stmt, finished);
@@ -239,7 +239,7 @@ impl Walker<'_> {
         let local = self.locals.iter().rev().find(|l| l.name == name.name);
         let why = match local {
             None => return self.unbound(&name.name, name.span()),
-            Some(_) if repeats == 0 => "variables change in a repeat only".to_owned(),
+            Some(_) if repeats == 0 => "variables only change inside a repeat".to_owned(),
             Some(local) if local.kind == Kind::Loop => {
                 format!("`{}` counts the repeat", name.name)
             }
@@ -247,7 +247,7 @@ impl Walker<'_> {
                 format!("`{}` is given by the graph", name.name)
             }
             Some(local) if local.repeats == repeats => {
-                format!("`{}` starts anew in each iteration", name.name)
+                format!("`{}` is new in each iteration", name.name)
             }
             Some(_) => return,
         };
@@ -281,7 +281,7 @@ impl Walker<'_> {
                 self.expr(no);
             }
             ExprKind::List(_) | ExprKind::Map(_) => {
-                let message = "lists and maps stand in settings only";
+                let message = "lists and maps are only allowed in settings";
                 self.diagnostics
                     .push(Diagnostic::new("E0302", message).at(expr.span()));
             }

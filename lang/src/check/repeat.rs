@@ -228,7 +228,7 @@ impl<'a> Elaborator<'a, '_> {
         let to = self.whole(&repeat.to);
         if self.looped.is_some() {
             let message = "a repeat inside a repeat is not supported";
-            let help = "write the inner steps out, or move them into the outer range";
+            let help = "write out the inner steps, or include them in the outer range";
             self.report(
                 Diagnostic::new("E0306", message)
                     .at(repeat.var.span())
@@ -277,7 +277,7 @@ impl<'a> Elaborator<'a, '_> {
                         "`{name}` is {}; only tensors change from one iteration to the next",
                         self.describe(other)
                     );
-                    let help = "calculate numbers from the variable of the repeat";
+                    let help = "compute numbers from the variable of the repeat";
                     self.report(Diagnostic::new("E0305", message).at(*span).help(help));
                     None
                 }

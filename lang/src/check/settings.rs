@@ -21,7 +21,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         diagnostics.push(
             twice
                 .label(first, "first here")
-                .help("put all settings into one"),
+                .help("put all settings into one block"),
         );
     }
     let keys = [

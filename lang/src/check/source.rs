@@ -75,12 +75,12 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         let most = most_edges(vertices, relations.unwrap_or(0) as u32);
         let why = match relations {
             None => format!(
-                "{vertices} vertices have at most one edge from each to each other; repeated edges and self \
+                "{vertices} vertices have at most one edge for each ordered pair; repeated edges and self \
                  loops do not count"
             ),
             Some(relations) => format!(
-                "{vertices} vertices have at most one edge of each of {relations} relations from each to each \
-                 other; repeated edges and self loops do not count"
+                "{vertices} vertices have at most one edge per relation ({relations}) for each ordered \
+                 pair; repeated edges and self loops do not count"
             ),
         };
         reader.at_most("edges", edges, most, &why);

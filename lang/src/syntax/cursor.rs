@@ -114,7 +114,7 @@ impl Parser<'_> {
     pub(super) fn too_deep<T>(&mut self) -> Parsed<T> {
         let message = format!("nested more than {} deep", super::MAX_DEPTH);
         let here = self.span();
-        let help = "name parts of it with `let`, or write a `repeat`";
+        let help = "name parts of it with `let`, or use a `repeat`";
         self.report(Diagnostic::new("E0103", message).at(here).help(help));
         None
     }

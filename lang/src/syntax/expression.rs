@@ -75,8 +75,8 @@ impl Parser<'_> {
 
     fn error_after_pipe<T>(&mut self) -> Parsed<T> {
         let here = self.span();
-        let message = "a `|>` is followed by a function or a layer, and then by the next `|>`";
-        let help = "write `x |> f(a)`; to go on calculating, put it in parentheses: `(x |> f) + y`";
+        let message = "only a function or a layer, and then another `|>`, can follow `|>`";
+        let help = "write `x |> f(a)`; to use the result in an expression, write parentheses: `(x |> f) + y`";
         self.report(Diagnostic::new("E0105", message).at(here).help(help));
         None
     }
@@ -203,7 +203,7 @@ impl Parser<'_> {
             }
             let (value, height) = self.tree(binding::PIPE)?;
             if named && name.is_none() {
-                let message = "a positional argument stands behind a named one";
+                let message = "a positional argument follows a named one";
                 let help = "name it, or move it to the front";
                 self.report(
                     Diagnostic::new("E0106", message)
@@ -280,7 +280,7 @@ impl Parser<'_> {
                 other => {
                     let found: String = other.into_iter().collect();
                     let message = format!("`\\{}` is not an escape", found.escape_debug());
-                    let help = "strings know `\\\\`, `\\\"`, `\\n` and `\\t`";
+                    let help = "the escapes are `\\\\`, `\\\"`, `\\n` and `\\t`";
                     self.report(Diagnostic::new("E0003", message).at(span).help(help));
                 }
             }

@@ -168,7 +168,7 @@ impl Lexed {
             let whole = number.span.to(span);
             let found = &text[whole.start..whole.end];
             let message = format!("`{found}` is not a number");
-            let help = "numbers look like 12, 1_000, 0.5 or 1e-3; separate them from names";
+            let help = "write numbers as 12, 1_000, 0.5 or 1e-3, with a space before a name";
             self.diagnostics
                 .push(Diagnostic::new("E0002", message).at(whole).help(help));
             return;

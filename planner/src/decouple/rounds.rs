@@ -33,7 +33,7 @@ impl Rounds {
             return body.scan(self, step, &|id| Some(known(id)), count);
         }
         if count > WRITTEN_OUT {
-            let why = "depend on the vertices, and the rounds are too many to write out";
+            let why = "depend on the vertices, and there are too many rounds to unroll";
             return Err(DecoupleError::Coefficients(name(graph, step.gather), why));
         }
         let mut z = self.output;
@@ -134,7 +134,7 @@ fn message(
     if source(graph, id).is_none() {
         let ty = graph.ty(id);
         if ty.width > 1 {
-            let why = "are not one number for each edge and head";
+            let why = "are not one number per edge and head";
             return Err(DecoupleError::Coefficients(name(graph, id), why));
         }
         let found = coefficient(out, id)?;
@@ -205,8 +205,7 @@ impl<'a> Body<'a> {
             self.coefficient(out, id)
         })?;
         out.results = vec![z];
-        let missing =
-            || DecoupleError::Coefficients(name(self.graph, step.gather), "are not there");
+        let missing = || DecoupleError::Coefficients(name(self.graph, step.gather), "are missing");
         let mut inputs = vec![rounds.output, rounds.output];
         for id in self.consts.iter().chain(&self.xs) {
             inputs.push(argument(*id).ok_or_else(missing)?);

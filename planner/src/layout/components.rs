@@ -201,7 +201,7 @@ fn states(
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
-            return Err("an edge tensor that leaves its loop is kept by rows".to_owned());
+            return Err("an edge tensor that leaves its loop stays by rows".to_owned());
         }
         states[id.0 as usize] = transfer(graph, node, (&states, &arrive), axis, ranks)
             .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
@@ -277,11 +277,11 @@ fn transfer(
         Op::Unary(f) => whole(zero && f.eval(0.0) == 0.0),
         Op::Binary(f) => {
             if share && node.inputs.iter().any(|i| cut(*i)) {
-                return Err("a sum over columns meets columns");
+                return Err("it combines a sum over columns with columns");
             }
             match (f, of[0].share, of[1].share) {
                 (Binary::Add | Binary::Sub, a, b) if a != b => {
-                    Err("a sum over columns is added to a whole")
+                    Err("it adds a partial sum over columns to a complete tensor")
                 }
                 (Binary::Mul, true, true)
                 | (Binary::Div, _, true)

@@ -192,11 +192,11 @@ pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<Str
     let unequal = Slice::padded(graph.features, ranks) && columns.is_some_and(|c| !c.zero);
     Some(match node.op {
         Op::MatMul | Op::ReduceCols(..) if unequal => format!(
-            "{name} adds columns of which {ranks} ranks have unequal numbers, {} in all, and what \
-             is computed before it from those that a rank lacks is not 0",
+            "{name} adds {} columns, which {ranks} ranks cannot share equally, and the padding \
+             is not 0 there",
             graph.features
         ),
-        _ => format!("{name} reads columns of the features and does neither"),
+        _ => format!("{name} reads columns of the features and is neither"),
     })
 }
 

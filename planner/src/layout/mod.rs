@@ -214,8 +214,8 @@ impl<'a> Placing<'a> {
             .unwrap_or_else(|| "nothing reads more than one column of the features".to_owned());
         LowerError::Illegal(format!(
             "push-pull, or a mixture that begins with it, needs a product of the features with a \
-             parameter, and before it only what treats columns alike; {found}; let a linear layer \
-             read the features, or let them lie by rows (placement graph or tensor, or a mixture \
+             parameter, after operators that work column by column only; {found}; let a linear layer \
+             read the features, or keep them by rows (placement graph or tensor, or a mixture \
              without `feature_layout`)"
         ))
     }

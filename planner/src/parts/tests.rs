@@ -183,7 +183,7 @@ fn impossible_numbers_of_ranks_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(
-        message.contains("6 ranks are more than the 5 vertices"),
+        message.contains("found 6 ranks for a graph of 5 vertices"),
         "{message}"
     );
 }

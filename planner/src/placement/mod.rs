@@ -293,7 +293,7 @@ fn in_words(training: &Training, place: &Place, rank: u32) -> Result<Program, Lo
     match row(place.placement).map(|row| &row.lower) {
         Some(Lower::Rank(lower)) => lower(training, ranks, place),
         _ => Err(LowerError::Unsupported(format!(
-            "placement `{}` (there are {})",
+            "placement `{}` (known placements: {})",
             place.placement,
             names().join(", ")
         ))),

@@ -68,13 +68,13 @@ impl Stages {
         if (1..count).contains(&chunks) {
             found.push(format!(
                 "with {chunks} chunks for {count} stages, stages wait for each other more than half of the \
-                 time; four chunks a stage are usual"
+                 time; four chunks per stage are usual"
             ));
         }
         if interval > epochs {
             found.push(format!(
-                "histories stay for {interval} epochs, but there are only {epochs}: all of them read what \
-                 the first weights gave"
+                "histories are updated every {interval} epochs, but there are only {epochs}: all epochs read rows \
+                 computed with the initial weights"
             ));
         }
         found
@@ -97,24 +97,24 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     let Stages { count, turns, .. } = *spec;
     if count == 0 || !place.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
-            "{} ranks cannot be divided into {count} stages of equal groups; give a number of stages that divides {}",
+            "{} ranks cannot be divided into {count} equal stages; give a number of stages that divides {}",
             place.ranks, place.ranks
         )));
     }
     for (what, number) in [
-        ("runs of layers in each stage", turns),
+        ("virtual stages per stage", turns),
         ("chunks", spec.chunks),
-        ("epochs between histories", spec.interval),
+        ("epochs between updates of histories", spec.interval),
     ] {
         if number == 0 {
             return Err(LowerError::Illegal(format!(
-                "a pipeline needs at least 1 for {what}, found 0"
+                "a pipeline has at least 1 for {what}, found 0"
             )));
         }
     }
     if turns > 1 && count == 1 {
         return Err(LowerError::Illegal(format!(
-            "found {turns} runs of layers for one stage, which has all layers in one; use at least 2 stages, or 1 run"
+            "found {turns} virtual stages for a single stage; use at least 2 stages, or 1 virtual stage"
         )));
     }
     let form = form(&training.source)?;
@@ -122,10 +122,10 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     if given > 0 && given != u64::from(runs) {
         let each = match turns {
             1 => String::new(),
-            _ => format!(" of {turns} runs each"),
+            _ => format!(" with {turns} virtual stages each"),
         };
         return Err(LowerError::Illegal(format!(
-            "found layers of {given} runs for {count} stages{each}, expected those of {runs}"
+            "found {given} numbers of layers for {count} stages{each}, expected {runs}"
         )));
     }
     let found = cuts(&form).len() as u32 + 1;

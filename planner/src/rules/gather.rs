@@ -11,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule { name: "gather-dst-factor",
         equation: "gather_sum(m * take(s)) = gather_sum(m) * s",
         condition: "gathered and taken at the same end of the same edges; s is finite",
-        source: "normalisation factoring: the factor is the same for all edges of a sum",
+        source: "normalization factoring: the factor is the same for all edges of a sum",
         search: gather_dst_factor },
     Rule { name: "gather-const-factor",
         equation: "gather_sum(m * c) = gather_sum(m) * c",

@@ -9,7 +9,7 @@ use gnnc_ir::{Binary, Op, Unary};
 pub(super) const RULES: &[Rule] = &[
     Rule { name: "commute",
         equation: "a + b = b + a, a * b = b * a",
-        condition: "both are in the model already",
+        condition: "both are already in the model",
         source: "commutativity",
         search: commute },
     Rule { name: "mul-one",
@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = &[
         search: reshape_reshape },
     Rule { name: "broadcast-drop",
         equation: "f(broadcast(x), y) = f(x, y)",
-        condition: "y spans the result; a broadcast to the own type is x",
+        condition: "y has the shape of the result; a broadcast to its own type is x",
         source: "element-wise operators broadcast",
         search: broadcast_drop },
     Rule { name: "dropout-zero",
@@ -49,7 +49,7 @@ pub(super) const RULES: &[Rule] = &[
         search: dropout_zero },
     Rule { name: "const-fold",
         equation: "f(c), f(c, d) = their value",
-        condition: "the value is finite and a 32-bit float exactly",
+        condition: "the value is finite and exact as a 32-bit float",
         source: "arithmetic",
         search: const_fold },
 ];

@@ -11,7 +11,7 @@ use gnnc_ir::{Binary, EdgeSet, Op, Unary};
 pub(super) const RULES: &[Rule] = &[
     Rule { name: "mul-regroup",
         equation: "x * (y * z) = (x * y) * z",
-        condition: "messages of which x and y take rows at one end, or z is taken at the destination or one row and x, y are not",
+        condition: "on edges: x and y take rows at the same end; or z is taken at the destination or is one row, and neither x nor y is",
         source: "associativity, directed so that factors of a sum come last",
         search: mul_regroup },
     Rule { name: "scale-merge",
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         search: div_as_mul },
     Rule { name: "degree-guard",
         equation: "take_src(out_degree) = take_src(max(out_degree, 1)), and for dst and in_degree",
-        condition: "degree and edges are of one plain edge set: whoever has an edge has a degree",
+        condition: "degree and edges belong to the same plain edge set, so a vertex with an edge has a degree",
         source: "makes a degree without self loops positive",
         search: degree_guard },
 ];

@@ -13,21 +13,21 @@ impl PlanRequest<'_> {
             placement, stages, ..
         } = self.pin;
         if ranks > devices {
-            return format!("{ranks} ranks were asked for, but the cluster has {devices} devices");
+            return format!("found {ranks} ranks, but the cluster has {devices} devices");
         }
         let mixes = placement.is_none_or(|p| row(p).is_some_and(|row| row.mixes));
         if self.pin.features.is_some() && (ranks == 1 || !mixes) {
-            return "features= is for mixtures on several ranks; leave it out, or ask for placement \
+            return "features= needs a mixture on several ranks; leave it out, or ask for placement \
                     mixed on several ranks"
                 .to_owned();
         }
         let name = match placement {
             Some(placement) => format!("placement {placement}"),
-            None => "what is pinned".to_owned(),
+            None => "the pinned candidate".to_owned(),
         };
         let alone = placement.is_some_and(|p| row(p).is_some_and(|row| row.alone));
         if ranks == 1 && !alone {
-            return format!("{name} needs several ranks, and there is 1; ask for more devices");
+            return format!("{name} needs several ranks, found 1; ask for more devices");
         }
         let staged = match placement {
             Some(placement) => row(placement).is_some_and(|row| row.staged()),
@@ -38,8 +38,8 @@ impl PlanRequest<'_> {
         }
         if stages.is_some() || self.pin.turns.is_some() {
             return format!(
-                "{name} has no stages; leave out stages= and turns=, or ask for placement pipeline \
-                 or hybrid"
+                "{name} has no stages; leave out stages= and virtual-stages=, or ask for placement \
+                 pipeline or hybrid"
             );
         }
         format!("{name} is not cut into chunks; leave out chunks=")
@@ -51,19 +51,19 @@ impl PlanRequest<'_> {
         if let Some(stages) = self.pin.stages {
             if stages < 2 || !ranks.is_multiple_of(stages) {
                 return format!(
-                    "{stages} stages on {ranks} ranks were asked for, expected a number above 1 that \
+                    "found {stages} stages on {ranks} ranks, expected a number of stages above 1 that \
                      divides {ranks}"
                 );
             }
             if stages == ranks {
                 return format!(
-                    "{name} has several ranks in each stage, but {stages} stages on {ranks} ranks have \
+                    "{name} has several ranks per stage, but {stages} stages on {ranks} ranks have \
                      one each; ask for fewer stages, or for placement pipeline"
                 );
             }
             return format!(
-                "{name} has a stage for each rank, but {stages} stages on {ranks} ranks were asked \
-                 for; ask for {stages} ranks, or for placement hybrid"
+                "{name} has one stage per rank, found {stages} stages on {ranks} ranks; \
+                 ask for {stages} ranks, or for placement hybrid"
             );
         }
         if layers < 2 {
@@ -81,13 +81,13 @@ impl PlanRequest<'_> {
                      number such as 4"
                 ),
                 Some(stages) => format!(
-                    "{ranks} ranks make {stages} stages or more, but the model has only {layers} layers \
+                    "{ranks} ranks make at least {stages} stages, but the model has only {layers} layers \
                      to divide; ask for an even number of ranks"
                 ),
             };
         }
         format!(
-            "{ranks} stages (one for each rank) for {layers} layers: a stage needs at least one; ask for \
+            "found {ranks} stages (one per rank) for {layers} layers, but each stage needs a layer; ask for \
              at most {layers} ranks, or for placement hybrid, whose stages have several ranks each"
         )
     }

@@ -67,7 +67,7 @@ impl Ready {
     /// Why that does not help.
     pub(super) fn rested(&self, request: &PlanRequest) -> Result<Vec<Program>, String> {
         let Some(host) = request.cluster.host else {
-            return Err("nothing is known of a host whose memory could help".to_owned());
+            return Err("the cluster has no host memory to offload to".to_owned());
         };
         let device = request.cluster.device.memory;
         let full = |program: &Program| {
@@ -77,12 +77,12 @@ impl Ready {
         let full = self.programs.iter().any(full);
         let programs = offload_to_fit(&self.programs, &self.parts, device).map_err(|short| match full {
             true => format!(
-                "the topology and the messages alone are too large; with all that can rest in the host's memory, {} \
-                 are still lacking",
+                "topology and messages alone are too large; with everything possible offloaded to the host, {} \
+                 are still missing",
                 Bytes(short.bytes)
             ),
             false => format!(
-                "with all that can rest in the host's memory, {} are still lacking",
+                "with everything possible offloaded to the host, {} are still missing",
                 Bytes(short.bytes)
             ),
         })?;
@@ -90,7 +90,7 @@ impl Ready {
         match needed <= host.memory {
             true => Ok(programs),
             false => Err(format!(
-                "{needed} of a node would have to rest in the host's memory, which has {}",
+                "a node would offload {needed} to the host, which has {}",
                 host.memory
             )),
         }

@@ -101,16 +101,16 @@ impl Priced<'_> {
             let needs = format!("needs --allow {}", needed.join(","));
             // The first candidate is allowed if any is that fits.
             if !best.allowed() {
-                return format!("{needs}; nothing that is allowed fits");
+                return format!("{needs}; no allowed candidate fits");
             }
             let gain = bests.epoch.seconds.0 / epoch.seconds.0.max(f64::MIN_POSITIVE);
-            return format!("{needs}; {gain:.2} times the speed of the best that is allowed");
+            return format!("{needs}; {gain:.2} times as fast as the best allowed candidate");
         }
         if chosen {
             let what = match request.objective {
-                Objective::Time => "the shortest epoch",
-                Objective::Memory => "the smallest peak memory",
-                Objective::Bytes => "the fewest bytes sent",
+                Objective::Time => "shortest epoch",
+                Objective::Memory => "smallest peak memory",
+                Objective::Bytes => "fewest bytes sent",
             };
             return format!("{what}: {}", self.mostly(None));
         }
@@ -120,7 +120,7 @@ impl Priced<'_> {
                 if significant(epoch.seconds.0) == significant(bests.epoch.seconds.0) {
                     "as fast as the best".to_owned()
                 } else {
-                    format!("{factor:.2} times the epoch of the best")
+                    format!("{factor:.2} times the epoch time of the best")
                 }
             }
             Objective::Memory => {
@@ -130,7 +130,7 @@ impl Priced<'_> {
             }
             Objective::Bytes => {
                 let more = epoch.bytes.0.saturating_sub(bests.epoch.bytes.0);
-                format!("{} more sent than by the best", Bytes(more))
+                format!("sends {} more than the best", Bytes(more))
             }
         };
         format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
@@ -144,12 +144,12 @@ impl Priced<'_> {
         let kinds = self.estimate.epoch.breakdown.iter();
         let copies = kinds.filter(|kind| ["fetch", "store"].contains(&kind.name.as_str()));
         let waited = Seconds(copies.map(|kind| kind.seconds.0).sum());
-        let chunks = host
-            .chunks
-            .map(|n| format!(", what does not fit by itself in up to {n} chunks of rows"));
+        let chunks = host.chunks.map(|n| {
+            format!("; tensors too large for the device are streamed in up to {n} chunks of rows")
+        });
         format!(
-            "; rests on the host where it would not fit: {} a node, an epoch fetches {} and stores {}, of which {} \
-             are waited for{}",
+            "; offloads {} per node to the host, an epoch fetches {} and stores {}, with {} not \
+             hidden{}",
             host.memory,
             host.fetched,
             host.stored,
@@ -165,7 +165,7 @@ impl Priced<'_> {
             .skip
             .is_some_and(|skipping| skipping.rule.limit().is_some())
         {
-            true => "; priced as if nothing were left out, since what is depends on values",
+            true => "; priced without skipping, which depends on values",
             false => "",
         }
     }
@@ -176,8 +176,8 @@ impl Priced<'_> {
         let has = request.cluster.device.memory;
         let lacks = Bytes(needed.0.saturating_sub(has.0));
         let remedy = match self.ranks_to_fit {
-            Some(ranks) => format!("{ranks} ranks would fit, or {lacks} more for each"),
-            None => format!("{lacks} more for each rank would do"),
+            Some(ranks) => format!("{ranks} ranks would fit, or {lacks} more per rank"),
+            None => format!("{lacks} more per rank would fit"),
         };
         let device = &request.cluster.device.name;
         let copies = self.copies.iter();
@@ -217,8 +217,8 @@ impl Priced<'_> {
         let main = self.main(other);
         let name = match main {
             Main::ExposedCommunication => "exposed communication",
-            Main::Bubble => "waiting for other ranks",
-            Main::Compute => "computing",
+            Main::Bubble => "bubble",
+            Main::Compute => "compute",
         };
         let of = self.estimate.epoch.seconds;
         format!("{name} {} of {of}", self.seconds(main))
@@ -232,17 +232,16 @@ impl Priced<'_> {
                 let (how, instead) = (self.how_sent(), best.how_sent());
                 match (own, other) {
                     (0, _) => String::new(),
-                    (_, 0) => format!("; sends {how}, the best nothing"),
+                    (_, 0) => format!("; sends {how}; the best sends nothing"),
                     _ => {
                         let times = own as f64 / other as f64;
-                        format!("; sends {times:.2} times as much: {how}, against {instead}")
+                        format!("; sends {times:.2} times as much: {how}; the best sends {instead}")
                     }
                 }
             }
-            Main::Bubble if self.parts.edge_imbalance > 1.0 => format!(
-                "; the largest part has {:.2} times the mean of the edges",
-                self.parts.edge_imbalance
-            ),
+            Main::Bubble if self.parts.edge_imbalance > 1.0 => {
+                format!("; edge imbalance {:.2}", self.parts.edge_imbalance)
+            }
             Main::Bubble => String::new(),
             Main::Compute => self.slower(best),
         }
@@ -258,10 +257,10 @@ impl Priced<'_> {
             redistribute_rows,
         } = self.volume();
         let mut ways = [
-            (halo, format!("halos of {halo_rows:.2} V rows")),
+            (halo, format!("halos (replication factor {halo_rows:.2})")),
             (
                 redistribute,
-                format!("redistributions of {redistribute_rows:.2} V rows"),
+                format!("redistributions ({redistribute_rows:.2} of all rows each)"),
             ),
             (all_reduce, "weight gradients".to_owned()),
         ];
@@ -290,7 +289,7 @@ impl Priced<'_> {
                     0.0 => "nothing".to_owned(),
                     seconds => Seconds(seconds).to_string(),
                 };
-                format!("; {} {} against {other}", kind.name, kind.seconds)
+                format!("; {} takes {} instead of {other}", kind.name, kind.seconds)
             }
             _ => String::new(),
         }

@@ -21,26 +21,26 @@ use gnnc_ir::graph::infer::TypeError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StaleError {
     /// A stack that is not read element by element.
-    #[error("`{0}` reads the layers of a loop at once; a pipeline needs them one by one")]
+    #[error("`{0}` reads all layers of a loop at once; a pipeline needs them one by one")]
     Stack(String),
     /// An aggregation of products with weights of several tensors.
     #[error(
-        "`{0}` aggregates a sum of products of several tensors with weights; a history of it would hold old weights. Aggregate each of the products by itself, or use another placement"
+        "`{0}` aggregates a sum of products of several tensors with weights, so its history would depend on old weights; aggregate each product separately, or use another placement"
     )]
     OldWeight(String),
     /// A statistic over all vertices between layers.
     #[error(
-        "`{0}` needs a sum over all vertices before any of them can go on, but chunks of vertices go on one by one; use layer_norm in place of a norm over the batch"
+        "`{0}` needs a sum over all vertices at once, but a pipeline processes chunks of vertices one by one; use layer_norm instead of a norm over the batch"
     )]
     Batch(String),
     /// Rows of other vertices that are read where chunks have them in another state.
     #[error(
-        "`{0}` reads rows of neighbours before or after all chunks, where they are not what the neighbours' edges see; use another placement"
+        "`{0}` reads neighbor rows outside the chunks, where they differ from the rows that edges read; use another placement"
     )]
     Chunks(String),
     /// A parameter that layers of several stages, or runs of a stage, read.
     #[error(
-        "parameter `{0}` is read by layers of {1} and of {2}; give each layer its own, or use fewer stages{3}"
+        "parameter `{0}` is shared by layers of {1} and of {2}; give each layer its own, or use fewer stages{3}"
     )]
     Shared(String, String, String, &'static str),
     /// More stages than there are places to cut.
@@ -55,7 +55,7 @@ pub enum StaleError {
     },
     /// Layers of stages that are not those of the model.
     #[error(
-        "found {found:?} layers in the stages, expected at least 1 in each and {layers} in all, as many as the model has"
+        "found {found:?} layers in the stages, expected at least 1 each and {layers} in total, as in the model"
     )]
     Layers {
         /// Layers of each run.
@@ -71,12 +71,12 @@ pub enum StaleError {
 fn too_few(stages: u32, turns: u32, layers: u32) -> String {
     match turns {
         0 | 1 => format!(
-            "{stages} stages were asked for, but the model has only {layers} layers to divide; use at most \
+            "found {stages} stages, but the model has only {layers} layers to divide; use at most \
              {layers} stages"
         ),
         _ => format!(
-            "{stages} stages of {turns} runs of layers each were asked for, but the model has only {layers} layers \
-             to divide; use at most {layers} runs in all"
+            "found {stages} stages with {turns} virtual stages each, but the model has only {layers} layers \
+             to divide; use at most {layers} virtual stages in total"
         ),
     }
 }

@@ -171,11 +171,11 @@ fn shared(name: String, runs: [u32; 2], (stages, all): (u32, usize)) -> StaleErr
     let [a, b] = runs.map(|run| {
         let (stage, own) = (run % stages + 1, run / stages + 1);
         match several {
-            true => format!("run {own} of stage {stage}"),
+            true => format!("virtual stage {own} of stage {stage}"),
             false => format!("stage {stage}"),
         }
     });
-    let or = if several { " or turns" } else { "" };
+    let or = if several { " or virtual stages" } else { "" };
     StaleError::Shared(name, a, b, or)
 }
 

@@ -80,7 +80,7 @@ pub(super) fn decode(
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
     let texts = metadata.metadata().as_ref();
     let text = texts.and_then(|texts| texts.get(KEY));
-    let text = text.ok_or("it was not written by gnnc: the metadata `gnnc` is missing")?;
+    let text = text.ok_or("gnnc did not write it: the metadata `gnnc` is missing")?;
     let About {
         progress,
         checksums,
@@ -93,7 +93,7 @@ pub(super) fn decode(
     compare(&found, expected)?;
     if !model.is_empty() && !progress.model.is_empty() && progress.model != model {
         return Err(format!(
-            "it is of the model `{}`, not of `{model}`",
+            "it is a checkpoint of the model `{}`, not of `{model}`",
             progress.model
         ));
     }
@@ -125,9 +125,7 @@ fn intact(file: &SafeTensors, sums: &BTreeMap<String, String>) -> Result<(), Str
         match sums.get(name) {
             Some(sum) if *sum == checksum_of(name, view) => {}
             Some(_) => {
-                return Err(format!(
-                    "tensor `{name}` is damaged: its checksum does not fit"
-                ));
+                return Err(format!("tensor `{name}` is damaged: wrong checksum"));
             }
             None => return Err(format!("tensor `{name}` has no checksum")),
         }
@@ -161,7 +159,7 @@ fn about(text: &str) -> Result<About, String> {
     }
     let (sum, rest) = text.split_once(' ').unwrap_or_default();
     if sum != checksum(rest) {
-        return Err("its metadata is damaged: the checksum does not fit".to_owned());
+        return Err("its metadata is damaged: wrong checksum".to_owned());
     }
     let version: AnyVersion = serde_json::from_str(rest).map_err(unreadable)?;
     if version.progress.version != VERSION {
@@ -171,7 +169,7 @@ fn about(text: &str) -> Result<About, String> {
 }
 
 fn other_version(version: u32) -> String {
-    format!("it has version {version}, this program reads version {VERSION}")
+    format!("it has version {version}, but this gnnc reads version {VERSION}")
 }
 
 /// The metadata.
@@ -254,7 +252,7 @@ pub(super) fn compare(found: &[Shape], expected: Expected) -> Result<(), String>
             None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
             Some((name, Dtype::F32, other)) if *other != shape => {
                 return Err(format!(
-                    "`{name}` is {other:?} there, {shape:?} in this model"
+                    "`{name}` has shape {other:?} there, but {shape:?} in this model"
                 ));
             }
             Some((_, Dtype::F32, _)) => {}

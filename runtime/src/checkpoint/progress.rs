@@ -77,7 +77,7 @@ impl Progress {
             let expected = format!("at most {MOST_STEPS}");
             return wrong("number of steps", self.step.to_string(), &expected);
         }
-        let not_later = format!("at most epoch {}, at which it stands", self.epoch);
+        let not_later = format!("at most {}, the epoch of the checkpoint", self.epoch);
         if let Some(began) = self.began.filter(|began| *began > self.epoch) {
             return wrong("epoch without copies", began.to_string(), &not_later);
         }

@@ -15,23 +15,23 @@ use std::sync::Arc;
 /// The first thing that does not fit.
 pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<(), String> {
     let first = programs.first().and_then(|program| program.pipeline);
-    let first = first.ok_or("there is none; give one for each stage")?;
+    let first = first.ok_or("there is none; give one per stage")?;
     if first.stages as usize != programs.len() {
         return Err(format!(
-            "there are {} programs for {} stages; give one for each stage",
+            "there are {} programs for {} stages; give one per stage",
             programs.len(),
             first.stages
         ));
     }
     if first.chunks != partition.chunks() {
         return Err(format!(
-            "it works on {} chunks, the partition is cut into {}; cut it into as many",
+            "it works on {} chunks, but the partition is cut into {}; cut it into as many",
             first.chunks,
             partition.chunks()
         ));
     }
     if first.interval == 0 {
-        return Err("histories are kept every 0 epochs, expected at least 1".to_owned());
+        return Err("histories are updated every 0 epochs, expected at least 1".to_owned());
     }
     for (program, stage) in programs.iter().zip(0..) {
         let expected = Pipeline { stage, ..first };
@@ -49,7 +49,7 @@ pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<
         let last = stage + 1 == first.stages;
         if let Some((what, _)) = results.iter().find(|(_, there)| *there && !last) {
             return Err(format!(
-                "stage {stage} has {what}, expected only the last one to"
+                "stage {stage} has {what}, expected only in the last stage"
             ));
         }
     }
@@ -70,7 +70,7 @@ fn parameters(programs: &[Arc<Program>]) -> Result<(), String> {
                 let difference = match (shape(other) == shape(spec), other.element == spec.element)
                 {
                     (false, _) => "of different shapes",
-                    (true, true) => "the same one, which belongs to one stage",
+                    (true, true) => "the same parameter, which belongs to one stage",
                     (true, false) => continue,
                 };
                 return Err(format!(
@@ -99,7 +99,7 @@ fn stage_messages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String>
             while let [message, rest @ ..] = *left {
                 let Some(other) = message.with.of(stage, count) else {
                     return Err(format!(
-                        "{phase}: a message of {message}, where no stage is"
+                        "{phase}: a message of {message}, but there is no stage at its other end"
                     ));
                 };
                 if message.sends {
@@ -130,8 +130,8 @@ fn stage_messages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String>
     }
     if let Some((stage, other, message)) = waits.clone().next() {
         return Err(format!(
-            "{phase}: stage {stage} waits for {message} of stage {other}, which waits for another one itself; send \
-             what others wait for first"
+            "{phase}: stage {stage} waits for {message} from stage {other}, which itself waits for another stage; send \
+             first what others wait for"
         ));
     }
     let over = mail

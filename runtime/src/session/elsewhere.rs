@@ -17,8 +17,8 @@ impl Session {
         match self.divided() {
             false => Ok(()),
             true => Err(RuntimeError::Program(format!(
-                "{what} of all ranks are asked for, and this process has only some of the ranks; run all of \
-                 them in one process"
+                "{what} of all ranks are needed, but this process has only some of the ranks; run all ranks \
+                 in one process"
             ))),
         }
     }

@@ -152,7 +152,7 @@ impl Wire<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// There is no such rank.
-    #[error("there is no rank {rank} among {ranks}")]
+    #[error("there is no rank {rank} among {ranks} ranks")]
     NoSuchRank {
         /// The rank.
         rank: u32,
@@ -160,7 +160,7 @@ pub enum TransportError {
         ranks: u32,
     },
     /// A message is longer or shorter than expected: the ranks run different programs.
-    #[error("a message of rank {from} has {found} floats, expected {expected}")]
+    #[error("a message from rank {from} has {found} floats, expected {expected}")]
     Length {
         /// The sender.
         from: u32,
@@ -174,8 +174,8 @@ pub enum TransportError {
     Aborted(Failure),
     /// The system refuses memory for messages.
     #[error(
-        "no memory for {messages} messages of {floats} numbers each to rank {rank}: {reason}; more workers or fewer hidden \
-         columns need less"
+        "no memory for {messages} messages of {floats} numbers each to rank {rank}: {reason}; use more workers or fewer \
+         hidden columns"
     )]
     NoMemory {
         /// The receiver.

@@ -368,7 +368,7 @@ impl Transport for Threads {
         let Some((_, message)) = next else {
             return Err(TransportError::Broken {
                 rank: from,
-                reason: "its message is gone".to_owned(),
+                reason: "its message was lost".to_owned(),
             });
         };
         let found = message.floats().len();

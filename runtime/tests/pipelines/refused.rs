@@ -93,7 +93,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     );
     // Each is sent what it waits for, but only by one that waits for it.
     refused(
-        "stage 0 waits for rows of [6] words of all chunks of stage 1, which waits",
+        "stage 0 waits for rows of [6] words of all chunks from stage 1, which itself waits",
         &good,
         &|p| {
             for program in p {
@@ -106,7 +106,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
             }
         },
     );
-    refused("all-reduce of all rows, or a loop", &good, &|p| {
+    refused("all-reduce over all rows, or a loop", &good, &|p| {
         let sum = p[0].step.iter().find(|i| matches!(i, Instr::AllReduce(_)));
         let sum = sum.unwrap().clone();
         body(&mut p[0], 0, &|list| list.push(sum.clone()));
@@ -122,12 +122,12 @@ fn programs_that_do_not_fit_each_other_are_refused() {
             body,
         }));
     });
-    refused("an evaluation keeps rows", &good, &|p| {
+    refused("an evaluation stores rows", &good, &|p| {
         let kept = p[0].setup.iter().find(|i| matches!(i, Instr::Remember(_)));
         let kept = kept.unwrap().clone();
         p[0].eval.push(kept);
     });
-    refused("is no history", &good, &|p| {
+    refused("is not a history", &good, &|p| {
         let kept = p[0].setup.iter_mut().find_map(|i| match i {
             Instr::Remember(instr::Remember { from, history }) => Some((from, history)),
             _ => None,
@@ -142,14 +142,14 @@ fn programs_that_do_not_fit_each_other_are_refused() {
     }));
     let error = Session::new(alone.clone(), &data, &good, options()).err();
     let error = error.unwrap().to_string();
-    assert!(error.contains("where no stage is"), "{error}");
+    assert!(error.contains("no stage at its other end"), "{error}");
     alone[0].step.pop();
     alone[0].pipeline = None;
     let error = Session::new(alone, &data, &good, options()).err().unwrap();
     assert!(
         error
             .to_string()
-            .contains("remember in a program of no stage"),
+            .contains("remember in a program without a pipeline stage"),
         "{error}"
     );
 }

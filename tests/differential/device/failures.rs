@@ -85,10 +85,10 @@ fn device_histories_are_finite() {
     };
     let here = fail(again.on_device(&Arc::default()));
     assert!(
-        here.contains("would keep a value that is not finite in epoch 2"),
+        here.contains("would store a value that is not finite in epoch 2"),
         "{here}"
     );
-    assert!(fail(again.on_processor()).contains("would keep a value"));
+    assert!(fail(again.on_processor()).contains("would store a value"));
 }
 
 /// In a ring every stage may be sending while it has to take something: in memory of one process that waits for nobody.
@@ -110,8 +110,8 @@ fn device_stages_of_several_processes_are_no_ring() {
     assert_eq!(error(1), None);
     let error = error(2).unwrap();
     for part in [
-        "each of 2 stages has several runs of layers",
-        "use one run each",
+        "each of 2 stages has several virtual stages",
+        "use --virtual-stages 1",
     ] {
         assert!(error.contains(part), "{error}");
     }

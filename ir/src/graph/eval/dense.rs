@@ -26,7 +26,7 @@ impl Machine<'_> {
         let named = operands.get(1).filter(|_| count < usize::MAX);
         let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
         if let Some(number) = beyond {
-            let why = format!("an edge names number {number} of {count} {what}");
+            let why = format!("an edge names number {number}, but there are {count} {what}");
             return Err(EvalError::Topology(why));
         }
         let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {

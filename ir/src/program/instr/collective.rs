@@ -250,7 +250,7 @@ impl Instruction for AllReduce {
             match check.program.buffer(id).extent {
                 Extent::Fixed(_) => Ok(()),
                 other => Err(format!(
-                    "an all-reduction of {other} rows, expected fixed ones"
+                    "an all-reduce of {other} rows, expected fixed ones"
                 )),
             }
         })

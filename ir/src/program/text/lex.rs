@@ -64,7 +64,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, TextError> {
             let (token, length) = token(rest).ok_or_else(|| TextError {
                 line: number,
                 found: format!("`{rest}`"),
-                expected: "a name, a number, a mark or a text that ends in a quote".to_owned(),
+                expected: "a name, a number, a mark or a closed quoted text".to_owned(),
             })?;
             tokens.push((number, token));
             rest = rest[length..].trim_start();

@@ -190,9 +190,7 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&mut Self) -> Result<T, TextError>,
     ) -> Result<T, TextError> {
         if self.depth == DEPTH {
-            return Err(self.wrong(&format!(
-                "at most {DEPTH} instructions inside of each other"
-            )));
+            return Err(self.wrong(&format!("at most {DEPTH} nested instructions")));
         }
         self.depth += 1;
         let inside = read(self);

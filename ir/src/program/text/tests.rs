@@ -51,7 +51,7 @@ fn what_is_no_listing_is_refused_at_its_line() {
         ("program 1 ranks, rank 0 \u{e9}", "line 1: found `\u{e9}`"),
         (
             "program 1 ranks, rank 0\nbuffers b0 inner x 4 temp \"h",
-            "a text that ends in a quote",
+            "a closed quoted text",
         ),
         (
             "program 1 ranks, rank 0\nfoo",
@@ -95,10 +95,7 @@ fn hostile_listings_are_refused() {
         "repeat 2 {\n".repeat(100_000)
     );
     let error = deep.parse::<Program>().unwrap_err().to_string();
-    assert!(
-        error.contains("at most 16 instructions inside of each other"),
-        "{error}"
-    );
+    assert!(error.contains("at most 16 nested instructions"), "{error}");
     let halves = format!(
         "program 1 ranks, rank 0\nstep\n{}",
         "begin 1 ".repeat(100_000)

@@ -20,12 +20,10 @@ const REMEDY: &str =
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// Not JSON.
-    #[error("the trace is no JSON: {0}; {REMEDY}")]
+    #[error("the trace is not JSON: {0}; {REMEDY}")]
     Json(#[from] serde_json::Error),
     /// JSON of something else.
-    #[error(
-        "the file has no `otherData.format` that says \"{FORMAT}\", so gnnc did not write it; {REMEDY}"
-    )]
+    #[error("the file is not a trace of gnnc: `otherData.format` is not \"{FORMAT}\"; {REMEDY}")]
     Foreign,
     /// Written by another version.
     #[error("the trace has version {found}, this gnnc reads version {VERSION}; {REMEDY}")]
@@ -185,7 +183,7 @@ fn event(entry: Entry, ranks: u32) -> Result<Event, String> {
     let Entry { ts, dur, pid, .. } = entry;
     if !(ts.is_finite() && (0.0..f64::INFINITY).contains(&dur)) {
         return Err(format!(
-            "found `ts` {ts} and `dur` {dur}, expected numbers, the second at least 0"
+            "found `ts` {ts} and `dur` {dur}, expected numbers, with `dur` at least 0"
         ));
     }
     if pid >= ranks {

@@ -83,8 +83,8 @@ fn files_that_are_no_traces_are_refused_with_a_sentence() {
         assert_ne!(edited, text, "{from}");
         refused(&edited)
     };
-    assert!(refused("").contains("no JSON"));
-    assert!(refused(&text[..text.len() / 2]).contains("no JSON"));
+    assert!(refused("").contains("not JSON"));
+    assert!(refused(&text[..text.len() / 2]).contains("not JSON"));
     for other in ["[]", "3", "{\"traceEvents\":[]}"] {
         assert!(refused(other).contains("gnnc did not write it"), "{other}");
     }

@@ -43,7 +43,7 @@ impl Check<'_> {
                     let found = self.data.relations;
                     if found != count {
                         return Err(format!(
-                            "it is for a graph with {count} types of edges, this one has {found}; make a plan for this graph"
+                            "it is for a graph with {count} edge types, but this one has {found}; make a plan for this graph"
                         ));
                     }
                     let by_edge = matches!(

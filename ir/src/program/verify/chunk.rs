@@ -15,7 +15,7 @@ impl Check<'_> {
         if chunk.even.is_some() {
             if chunk.reach().is_some() && kernel.body.sums_rows() {
                 return Err(format!(
-                    "a {} over a part of the rows, which would sum them in another order; let it run over all",
+                    "a {} over some of the rows, which would change the order of its sum; let it run over all rows",
                     kernel.body.name()
                 ));
             }
@@ -25,7 +25,7 @@ impl Check<'_> {
         match launch.rows.of_whole_graph() && !kernel.body.sums_rows() {
             true => Ok(()),
             false => Err(format!(
-                "a {} over {} rows in chunks, expected rows of the whole graph, each with a result",
+                "a {} over {} rows in chunks, expected rows of the whole graph, each with its own result",
                 kernel.body.name(),
                 launch.rows
             )),
@@ -37,7 +37,7 @@ impl Check<'_> {
         let Some(set) = kernel.body.edge_set().filter(|_| !launch.lists.is_empty()) else {
             return match launch.lists.is_empty() {
                 true => Ok(()),
-                false => Err("lists of edges for a kernel that walks none".to_owned()),
+                false => Err("edge lists for a kernel that walks no edges".to_owned()),
             };
         };
         let by = match kernel.body {
@@ -50,7 +50,7 @@ impl Check<'_> {
         let known = launch.lists.len() <= if by == End::Src { 2 } else { 1 };
         if !known || cut.and_then(|even| even.edges) != Some(edges) {
             return Err(format!(
-                "{} lists over {}, expected a chunk of the edges that it walks, their ends and, by source, places",
+                "{} lists over {}, expected a chunk of the edges it walks: the edges, their ends and, by source, their places",
                 launch.lists.len(),
                 launch
                     .chunk
@@ -67,7 +67,7 @@ impl Check<'_> {
     fn filled_from(&self, id: BufferId, role: Role, extent: Extent) -> Checked {
         let window = self.program.buffers.get(id.0 as usize);
         if !window.is_some_and(|buffer| matches!(buffer.extent, Extent::EdgeRun(..))) {
-            return Err(format!("buffer {} is no list of a chunk's edges", id.0));
+            return Err(format!("buffer {} is not an edge list of a chunk", id.0));
         }
         let right = |at: &Ref| {
             let from = self.program.buffers.get(at.buffer.0 as usize);
@@ -80,7 +80,7 @@ impl Check<'_> {
             let allowed = matches!(what, Instr::Move(instr::Move { from, .. }) if right(from));
             if writes.iter().any(|at| at.buffer == id) && !allowed {
                 return Err(format!(
-                    "`{}`, by which a kernel finds rows, is written by a {}; expected copies of {role}",
+                    "`{}`, which a kernel uses to find rows, is written by a {}; expected copies of {role}",
                     self.program.buffer(id).name,
                     what.name(self.program)
                 ));
@@ -106,13 +106,13 @@ impl Check<'_> {
         }
         if cut == Some(rows) && !even.is_some_and(|even| self.walks(even)) {
             return Err(format!(
-                "{chunk}, by edges that no kernel of the program walks"
+                "{chunk}, of edges that no kernel of the program walks"
             ));
         }
         match cut == Some(rows) {
             true => Ok(()),
             false => Err(format!(
-                "{rows} rows over {chunk}, expected a chunk of the rows that it runs over"
+                "{rows} rows over {chunk}, expected a chunk of the rows it runs over"
             )),
         }
     }
@@ -142,7 +142,7 @@ impl Check<'_> {
         match of == count && index < count && chunk.even.is_none() {
             true => Ok(()),
             false => Err(format!(
-                "chunk {index} of {of}, where the graph is cut into {count} chunks"
+                "chunk {index} of {of}, but the graph is cut into {count} chunks"
             )),
         }
     }

@@ -44,7 +44,7 @@ fn list(
             let Some(begun) = begun else {
                 let tag = transfer.tag;
                 return Err(at(format!(
-                    "the end of a {name} with tag {tag} that did not begin in the same list"
+                    "the end of a {name} with tag {tag}, which did not begin in the same list"
                 )));
             };
             flights.remove(begun);
@@ -52,7 +52,7 @@ fn list(
         let uses = accesses(instr, program);
         if let Some(flight) = flights.iter().find(|f| ordered(&f.uses, &uses, program)) {
             return Err(at(format!(
-                "a {name} uses what the {} that began at {} still needs; finish it before",
+                "a {name} uses a buffer of the {} in flight since {}; finish that first",
                 flight.transfer.what.name(program),
                 flight.place
             )));
@@ -64,7 +64,7 @@ fn list(
                 }
                 if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {
                     return Err(at(format!(
-                        "a {name} with tag {}, expected one that nothing else has",
+                        "a {name} with tag {}, expected a unique tag",
                         transfer.tag
                     )));
                 }

@@ -8,7 +8,7 @@ impl Check<'_> {
     pub(super) fn hosted(&self) -> Checked {
         let hosted = &self.program.hosted;
         if !hosted.windows(2).all(|pair| pair[0] < pair[1]) {
-            return Err("the buffers on the host are not in ascending order".to_owned());
+            return Err("the offloaded buffers are not in ascending order".to_owned());
         }
         let lists = [&self.program.setup, &self.program.step, &self.program.eval];
         for instr in lists.into_iter().flatten() {
@@ -36,7 +36,7 @@ impl Check<'_> {
             let read = self.program.logits.map(|at| at.buffer) == Some(*id);
             if read || matches!(buffer.role, Role::History(_) | Role::Result) {
                 return Err(format!(
-                    "`{}`, which is read after a run, lies on the host, expected here",
+                    "`{}`, which is read after a run, is on the host, expected on the device",
                     buffer.name
                 ));
             }
@@ -58,7 +58,7 @@ impl Check<'_> {
         match reads.iter().chain(&writes).find(away) {
             None => Ok(()),
             Some(at) => Err(format!(
-                "a {} uses rows of `{}` that are not here but in the memory of the host; fetch them before",
+                "a {} uses rows of `{}` that are on the host, not on the device; fetch them before",
                 what.name(self.program),
                 self.name(at.buffer)
             )),
@@ -78,7 +78,7 @@ impl Check<'_> {
         let hosted = [from, to].map(|at| self.program.is_hosted(at.buffer));
         if hosted[0] == hosted[1] {
             return Err(format!(
-                "a move from `{}` to `{}`, expected one of them on the host and one here",
+                "a move from `{}` to `{}`, expected one of them on the host and one on the device",
                 ends[0].name, ends[1].name
             ));
         }

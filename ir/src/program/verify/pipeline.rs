@@ -20,7 +20,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             }
             if let Instr::Chunks(instr::Chunks { body, .. }) = instr {
                 if program.pipeline.is_none() {
-                    return Err(at("chunks in a program of no stage".to_owned()));
+                    return Err(at("chunks in a program without a pipeline stage".to_owned()));
                 }
                 for (index, instr) in body.iter().enumerate() {
                     by_rows(program, instr)
@@ -35,7 +35,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                 let outside = |instr: &&Instr| staged(instr) || matches!(instr, Instr::Chunks(_));
                 if let Some(instr) = body.iter().find(outside) {
                     let name = instr.name(program);
-                    return Err(at(format!("{name} in a loop, expected outside")));
+                    return Err(at(format!("{name} in a loop, expected outside loops")));
                 }
             } else {
                 anywhere(instr, phase, program).map_err(at)?;
@@ -56,11 +56,15 @@ fn staged(instr: &Instr) -> bool {
 /// What holds inside and outside of chunks.
 fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
     if staged(instr) && program.pipeline.is_none() {
-        return Err(format!("{} in a program of no stage", instr.name(program)));
+        return Err(format!(
+            "{} in a program without a pipeline stage",
+            instr.name(program)
+        ));
     }
     if matches!(instr, Instr::Remember(_)) && phase == Phase::Eval {
         return Err(
-            "an evaluation keeps rows for later epochs, expected a training step".to_owned(),
+            "an evaluation stores rows for later epochs, expected only in a training step"
+                .to_owned(),
         );
     }
     Ok(())
@@ -70,7 +74,7 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
 fn by_rows(program: &Program, instr: &Instr) -> Checked {
     if instr.over_whole_graph() {
         return Err(format!(
-            "a {} over the whole graph in a stage, which holds tensors by rows",
+            "a {} over the whole graph in a pipeline stage, which holds tensors by rows",
             instr.name(program)
         ));
     }
@@ -81,7 +85,7 @@ fn by_rows(program: &Program, instr: &Instr) -> Checked {
 fn some_rows(program: &Program, instr: &Instr) -> Checked {
     if !instr.fits_chunks(program) {
         return Err(format!(
-            "a {} of all rows, or a loop, among what is done for a chunk",
+            "a {} over all rows, or a loop, among the instructions of a chunk",
             instr.name(program)
         ));
     }
@@ -111,7 +115,10 @@ impl Check<'_> {
             self.program.buffer(history.buffer),
         );
         if !matches!(target.role, Role::History(_)) || from.buffer == history.buffer {
-            return Err(format!("`{}` is no history of another buffer", target.name));
+            return Err(format!(
+                "`{}` is not a history of another buffer",
+                target.name
+            ));
         }
         self.moved_rows("what is kept", from)?;
         self.stored_as("the history", history, source.storage)?;

@@ -33,7 +33,7 @@ impl Reach {
             At::Dst => self.dst,
             At::Edge => self.edge,
             At::One => 1,
-            At::List => return Err("a row list, which no instruction brings".to_owned()),
+            At::List => return Err("a row list, which no instruction provides".to_owned()),
         };
         Ok(match rows {
             0 => 0,
@@ -75,7 +75,7 @@ impl Check<'_> {
         match buffer.map(|buffer| buffer.role) {
             Some(Role::Relation(count)) if count <= picked.count => Ok(()),
             _ => Err(format!(
-                "{what} has {} places, picked by what holds no types of edges, or more of them",
+                "{what} has {} places, picked by a buffer that does not hold edge types or holds more of them",
                 picked.count
             )),
         }
@@ -101,7 +101,7 @@ impl Check<'_> {
             ));
         }
         if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
-            return Err(format!("dropout of {rows} rows, which are no vertices"));
+            return Err(format!("dropout of {rows} rows, which are not vertices"));
         }
         let edges = kernel
             .body
@@ -114,7 +114,7 @@ impl Check<'_> {
         let relations = self.data.relations;
         if walk == Walk::EdgesByType && types != relations {
             return Err(format!(
-                "a sum over {types} types of edges, the graph has {relations}"
+                "a sum over {types} edge types, but the graph has {relations}"
             ));
         }
         Ok(match walk {

@@ -84,8 +84,10 @@ impl Check<'_> {
     pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
         match (self.program.buffer(at.buffer).extent, all) {
             (Extent::All, true) | (Extent::Inner | Extent::Local, false) => Ok(()),
-            (found, true) => Err(format!("{what} has {found} rows, expected all vertices")),
-            (found, false) => Err(format!("{what} has {found} rows, expected own ones")),
+            (found, true) => Err(format!(
+                "{what} has {found} rows, expected those of all vertices"
+            )),
+            (found, false) => Err(format!("{what} has {found} rows, expected own rows")),
         }
     }
 }

@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 pub(super) fn verify(program: &Program) -> Result<(), String> {
     let mut found = Ok(());
     let mut numbers = BTreeSet::new();
-    let place = "an exchange that may be left out";
-    let back = "the way back of an exchange that may be left out";
+    let place = "a skippable exchange";
+    let back = "the way back of a skippable exchange";
     for (phase, instrs) in [("setup", &program.setup), ("eval", &program.eval)] {
         for_each_skip(instrs, &mut |_, _, _| {
-            found = Err(format!("{place} in {phase}, expected none but in step"));
+            found = Err(format!("{place} in {phase}, expected only in step"));
         });
         for_each_returned(instrs, &mut |_, _, _| {
-            found = Err(format!("{back} in {phase}, expected none but in step"));
+            found = Err(format!("{back} in {phase}, expected only in step"));
         });
     }
     for_each_skip(&program.step, &mut |buffer, skip, count| {
@@ -44,7 +44,7 @@ fn returned(program: &Program, buffer: Ref, skip: &Returned, count: u32) -> Resu
     });
     if !known {
         return Err(format!(
-            "found copies at {}, by the rule {}, expected those of an exchange that runs as often",
+            "found copies at {}, by the rule {}, expected those of an exchange that runs equally often",
             skip.of.copies, skip.of.rule
         ));
     }
@@ -63,7 +63,7 @@ fn returned(program: &Program, buffer: Ref, skip: &Returned, count: u32) -> Resu
     match lies(left) == lies(buffer) && left.buffer != buffer.buffer {
         true => Ok(()),
         false => Err(format!(
-            "found {left}, {}, for what is left of {buffer}, {}; expected another buffer of the same rows, columns \
+            "found {left}, {}, for the remainder of {buffer}, {}; expected another buffer with the same rows, columns \
              and storage",
             lies(left),
             lies(buffer)
@@ -86,11 +86,11 @@ fn one(
         ));
     }
     let Some(number) = program.history(skip) else {
-        return Err("found copies that are no history".to_owned());
+        return Err("found copies that are not a history".to_owned());
     };
     if !numbers.insert(number) {
         return Err(format!(
-            "found copies in history {number}, which another exchange has"
+            "found copies in history {number}, which belongs to another exchange"
         ));
     }
     let (copies, rows) = (

@@ -64,7 +64,7 @@ impl Windows<'_> {
             if !one.writes && found != chunk.as_ref() {
                 let found = found.map_or("none".to_owned(), |c| format!("{} of {}", c.index, c.of));
                 return Err(format!(
-                    "reads chunk {} of `{}`, of which chunk {found} is here; fetch it before",
+                    "reads chunk {} of `{}`, but chunk {found} is on the device; fetch it before",
                     chunk.map_or(0, |chunk| chunk.index),
                     self.program.buffer(one.at.buffer).name
                 ));
@@ -96,12 +96,12 @@ impl Windows<'_> {
         let name = &buffer.name;
         if !one.by_rows {
             return Err(format!(
-                "uses rows of `{name}` that are not its own, of which only those of a chunk are here; fetch all"
+                "uses rows of `{name}` outside its chunk, but only one chunk is on the device; fetch all rows"
             ));
         }
         if chunk.map(|chunk| chunk.at(0)) != self.run(one.at) || one.at.in_loop {
             return Err(format!(
-                "over {} uses `{name}`, which holds rows of {}; expected a chunk of these",
+                "over {} uses `{name}`, which holds rows of {}; expected a chunk of those rows",
                 chunk.map_or("all rows".to_owned(), |chunk| chunk.to_string()),
                 buffer.extent
             ));

@@ -38,7 +38,7 @@ pub fn words(error: result::DriverError) -> String {
     ];
     // The driver says so at whatever is called after the launch.
     let hint = if wrong_code.contains(&error.0) {
-        "; a kernel launched before it went wrong, which is a bug: run under `compute-sanitizer` and \
+        "; a kernel launched earlier failed, which is a bug: run under `compute-sanitizer` and \
          report it"
     } else {
         ""

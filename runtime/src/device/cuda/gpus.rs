@@ -64,13 +64,13 @@ fn start(folders: &[PathBuf]) -> Result<Found, DriverError> {
 fn no_gpu(driver: &Found, error: result::DriverError) -> String {
     let advice = match error.0 {
         CUresult::CUDA_ERROR_NO_DEVICE => {
-            "no GPU is seen; check that `nvidia-smi` lists one, and CUDA_VISIBLE_DEVICES"
+            "no GPU is visible; check that `nvidia-smi` lists one, and CUDA_VISIBLE_DEVICES"
         }
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
-            "the library does not fit the driver in the kernel; restart after an update"
+            "the library does not match the kernel's driver; reboot after an update"
         }
         CUresult::CUDA_ERROR_STUB_LIBRARY => {
-            "this is the toolkit's stub; name the driver's own library first"
+            "this is the toolkit's stub; put the driver's own library first"
         }
         _ => "check `nvidia-smi`",
     };

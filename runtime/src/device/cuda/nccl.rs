@@ -289,7 +289,8 @@ impl Communicator {
             false => Ok(()),
             true => Err(DriverError::Call {
                 call: "an exchange with another process",
-                message: "the connection was given up after an error; begin anew".to_owned(),
+                message: "the connection was closed after an error; start the processes again"
+                    .to_owned(),
             }),
         }
     }

@@ -40,7 +40,7 @@ pub fn by_columns(product: &Product) -> Result<Gemm, DriverError> {
     let number = |what: &str, n: u64| {
         i32::try_from(n).map_err(|_| DriverError::Call {
             call: "cublasSgemm",
-            message: format!("found {what} of {n}, expected less than 2^31; use more ranks"),
+            message: format!("found {what} {n}, expected less than 2^31; use more ranks"),
         })
     };
     Ok(Gemm {

@@ -130,7 +130,7 @@ impl Invited<'_> {
                 }
                 if began.elapsed() > self.processes.patience {
                     return Err(failed(format!(
-                        "rank 0 waited {} s for rank {rank}, which did not answer; check that it runs and sees the \
+                        "rank 0 waited {} s for rank {rank}, which did not answer; check that it runs and can access the \
                          folder of {}",
                         self.processes.patience.as_secs(),
                         self.processes.rendezvous.display()
@@ -158,7 +158,7 @@ pub fn follow(processes: &Processes, facts: &[Fact]) -> Result<[u8; ID], DriverE
         }
         if began.elapsed() > processes.patience {
             return Err(failed(format!(
-                "rank {} waited {} s for {}, which rank 0 writes; check that rank 0 runs and sees the \
+                "rank {} waited {} s for {}, which rank 0 writes; check that rank 0 runs and can access the \
                  same folder",
                 processes.rank,
                 processes.patience.as_secs(),
@@ -180,7 +180,7 @@ fn answer(
         .ok_or_else(|| no_invitation(path))?;
     if invitation.ranks != processes.ranks {
         return Err(failed(format!(
-            "rank 0 says that there are {} ranks, this rank that there are {}; give all the same --ranks",
+            "rank 0 was started with {} ranks, this rank with {}; give all processes the same --ranks",
             invitation.ranks, processes.ranks
         )));
     }
@@ -215,7 +215,7 @@ fn compare(who: &str, facts: &[Fact], other: &str, expected: &[Fact]) -> Result<
         return Ok(());
     }
     Err(failed(format!(
-        "the processes do not train the same ({}); start all with the same model, graph and options",
+        "the processes disagree ({}); start all with the same model, graph and options",
         differences.join("; ")
     )))
 }
@@ -314,14 +314,14 @@ fn answer_path(rendezvous: &Path, rank: u32) -> PathBuf {
 
 fn in_use(path: &Path) -> DriverError {
     failed(format!(
-        "another run is using {}; name a file that is not there",
+        "another run is using {}; name a file that does not exist",
         path.display()
     ))
 }
 
 fn no_invitation(path: &Path) -> DriverError {
     failed(format!(
-        "{} is no file that rank 0 writes; name one that is not there",
+        "{} is not a file written by rank 0; name one that does not exist",
         path.display()
     ))
 }

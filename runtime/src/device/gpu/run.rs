@@ -295,12 +295,12 @@ impl Device {
             if !moved {
                 let waits = turns.iter().position(|turn| !turn.done).unwrap_or(0);
                 let reason =
-                    "it waits for a message that no rank sends; the ranks run other programs";
+                    "it waits for a message that no rank sends; the ranks run different programs";
                 return Err(self.device_ranks[waits].own.failure(reason.to_owned()));
             }
         }
         if !self.mail.is_empty() {
-            let reason = "messages are left over that no rank takes; the ranks run other programs";
+            let reason = "no rank takes some of the messages; the ranks run different programs";
             return Err(self.device_ranks[0].own.failure(reason.to_owned()));
         }
         Ok(turns.into_iter().map(|turn| turn.times).collect())
