@@ -1,4 +1,4 @@
-//! The run-time arguments of a compiled kernel.
+//! Run-time arguments of a compiled kernel.
 
 pub mod checks;
 
@@ -8,32 +8,32 @@ use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
-/// The arguments that machine code reads; the layout is part of the calling convention.
+/// Arguments of a compiled kernel. The layout is part of the calling convention.
 ///
-/// A compiled kernel is `extern "C" fn(args: *const RawArgs, begin: u64, end: u64)` over the
-/// rows `begin .. end`: destination vertices for kernels over edges, local source vertices for
-/// a gather to the source, types for sums by type, plain rows otherwise. Pointers that the kernel has no use for may
-/// be null.
+/// A compiled kernel is `extern "C" fn(args: *const RawArgs, begin: u64, end: u64)`. It covers the
+/// rows `begin .. end`: destination vertices for kernels over edges, local source vertices for a
+/// gather to the source, types for sums by type, plain rows otherwise. Pointers the kernel does not
+/// use may be null.
 ///
-/// A [`Body::ColReduce`] overwrites one dense partial row of `heads * width` floats at
-/// `outputs[0]` with the sum over `begin .. end`; the caller hands it blocks of
-/// [`gnnc_ir::kernel::COLUMN_BLOCK`] rows and adds the partial rows in order. The steps and
-/// the offset of its output operand are left to the caller.
+/// A [`Body::ColReduce`] overwrites one dense partial row of `heads * width` floats at `outputs[0]`
+/// with the sum over `begin .. end`. The caller passes blocks of [`gnnc_ir::kernel::COLUMN_BLOCK`]
+/// rows and adds the partial rows in order. The caller also applies the steps and the offset of the
+/// output operand.
 ///
-/// Only a [`Body::Map`] may have an output that is also an input: the other bodies keep
-/// intermediate results in their outputs.
+/// Only a [`Body::Map`] may use one buffer as input and output: the other bodies keep intermediate
+/// results in their outputs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawArgs {
-    /// First edge of each row, one more than rows: the in-neighbour CSR, or the
-    /// out-neighbour CSR for a gather to the source.
+    /// First edge of each row, plus one final entry: the in-neighbor CSR, or the out-neighbor CSR
+    /// for a gather to the source.
     pub indptr: *const u64,
-    /// The local vertex at the other end of each edge; for sums by type the position of each edge of a type in the
-    /// in-neighbour CSR.
+    /// Local vertex at the other end of each edge. For sums by type: the in-neighbor CSR position
+    /// of each edge of a type.
     pub indices: *const u32,
-    /// For the out-neighbour CSR: each edge's position in the in-neighbour CSR.
+    /// For the out-neighbor CSR: each edge's position in the in-neighbor CSR.
     pub positions: *const u32,
-    /// Global id of each local row; the key of dropout masks.
+    /// Global id of each local row: the key of dropout masks.
     pub ids: *const u32,
     /// The row list of [`At::List`].
     pub list: *const u32,
@@ -41,15 +41,15 @@ pub struct RawArgs {
     pub inputs: *const *const f32,
     /// First element of each output.
     pub outputs: *const *mut f32,
-    /// The run-time scalars.
+    /// Run-time scalars.
     pub scalars: *const f32,
     /// The key of each mask.
     pub keys: *const u64,
-    /// What checked code compares its accesses with; null for other code.
+    /// Bounds that checked code compares its accesses with; null for other code.
     pub checks: *const Checks,
 }
 
-/// A buffer of floats that a kernel reads or writes, or of words that hold two elements of 16 bits each.
+/// A kernel's buffer: floats, or words that hold two 16-bit elements each.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     ptr: *mut f32,
@@ -57,7 +57,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer that is only read.
+    /// A read-only buffer.
     pub fn input(floats: &[f32]) -> Self {
         Self {
             ptr: floats.as_ptr().cast_mut(),
@@ -65,7 +65,7 @@ impl Buffer {
         }
     }
 
-    /// A buffer that is written, and read where an input is the same buffer.
+    /// A buffer that is written; it is also read if an input is the same buffer.
     pub fn output(floats: &mut [f32]) -> Self {
         Self {
             ptr: floats.as_mut_ptr(),
@@ -73,7 +73,7 @@ impl Buffer {
         }
     }
 
-    /// A buffer by its address and its length in floats.
+    /// A buffer from its address and its length in floats.
     pub fn raw(ptr: *mut f32, len: usize) -> Self {
         Self { ptr, len }
     }
@@ -104,10 +104,10 @@ pub enum ArgsError {
         /// Elements given.
         found: u64,
     },
-    /// Checked code met an access outside of what it was given.
+    /// Checked code found an access out of bounds.
     #[error("the kernel reads or writes outside of {memory}, which has {bytes} bytes")]
     Outside {
-        /// What it was to access.
+        /// The memory accessed.
         memory: Memory,
         /// Its length.
         bytes: u64,
@@ -151,7 +151,7 @@ pub struct KernelArgs<'a> {
     pub keys: &'a [u64],
 }
 
-/// Arguments as pointers, ready to be passed; keeps the pointer lists alive.
+/// Arguments as pointers, ready to pass; keeps the pointer lists alive.
 #[derive(Debug)]
 pub struct PackedArgs<'a> {
     inputs: Vec<*const f32>,
@@ -160,7 +160,7 @@ pub struct PackedArgs<'a> {
 }
 
 impl PackedArgs<'_> {
-    /// The raw arguments; valid as long as `self`.
+    /// The raw arguments, valid as long as `self`.
     pub fn raw(&self) -> RawArgs {
         let slices = self.slices;
         RawArgs {
@@ -179,7 +179,7 @@ impl PackedArgs<'_> {
 }
 
 impl KernelArgs<'_> {
-    /// Gathers the pointers.
+    /// Collects the pointers.
     pub fn pack(&self) -> PackedArgs<'_> {
         PackedArgs {
             inputs: self.inputs.iter().map(|b| b.ptr.cast_const()).collect(),
@@ -188,8 +188,8 @@ impl KernelArgs<'_> {
         }
     }
 
-    /// Checks that everything a verified kernel touches over `rows` lies inside the slices.
-    /// Reads the topology: it takes time proportional to rows and edges.
+    /// Checks that everything a verified kernel touches over `rows` lies inside the slices. Reads
+    /// the topology, so it takes time proportional to rows and edges.
     pub fn check(&self, kernel: &Kernel, rows: Range<u64>) -> Result<(), ArgsError> {
         let Range { start: begin, end } = rows;
         if begin > end {
@@ -235,13 +235,13 @@ impl KernelArgs<'_> {
         Ok(())
     }
 
-    /// Checks that there are as many inputs and outputs as the kernel has.
+    /// Checks the number of inputs and outputs.
     pub fn count(&self, kernel: &Kernel) -> Result<(), ArgsError> {
         at_least("inputs", kernel.inputs.len(), self.inputs.len())?;
         at_least("outputs", kernel.outputs.len(), self.outputs.len())
     }
 
-    /// What checked code compares its accesses with.
+    /// Bounds for checked code.
     pub fn checks(&self) -> Checks {
         let lists = Lists {
             indptr: MemoryRange::of(self.indptr),
@@ -284,7 +284,7 @@ impl KernelArgs<'_> {
         }
     }
 
-    /// The highest index of every kind that the rows touch.
+    /// The highest index of every kind that these rows touch.
     fn reach(&self, kernel: &Kernel, end: u64, begin: u64) -> Result<Reach, ArgsError> {
         let mut reach = Reach {
             row: Some(end - 1),
@@ -356,7 +356,7 @@ impl Reach {
     }
 }
 
-/// Elements of a buffer up to the last one of row `last`.
+/// Elements from the start of a buffer to the end of row `last`.
 fn elements(operand: &Operand, heads: u32, width: u32, last: u64) -> u64 {
     let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
     let row = if operand.at == At::One {

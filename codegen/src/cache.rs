@@ -1,10 +1,10 @@
-//! Compiled code on disk, one file for each text that was compiled, found by content.
+//! Compiled code on disk: one file per compiled text, found by content.
 //!
-//! The key is the generated text with everything else that determines its machine code, of a
-//! processor or of a GPU. A file holds a magic number, the whole key, the code and a checksum; one
-//! that does not match in every byte is treated as absent. What a file holds is executed, so folder
-//! and files are used only if they belong to the user and nobody else can write to them. No failure
-//! after [`Cache::open`] is an error: the text is then compiled again.
+//! The key is the generated text plus everything else that determines its machine code, for a CPU
+//! or a GPU. A file holds a magic number, the whole key, the code and a checksum; a file with any
+//! wrong byte counts as absent. The files are executed, so folder and files are used only if the
+//! user owns them and nobody else can write to them. Failures after [`Cache::open`] are not errors:
+//! the text is compiled again.
 
 use gnnc_files::private;
 use std::io::{self, ErrorKind};
@@ -14,22 +14,22 @@ use std::sync::{Arc, OnceLock};
 const MAGIC: &[u8; 8] = b"gnnc-k02";
 /// Bytes of the checksum.
 const CHECKSUM: usize = blake3::OUT_LEN;
-/// Largest file that is read; compiled code is far smaller.
+/// Largest file read; compiled code is far smaller.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// A folder of compiled code. Clones are the same cache.
+/// A folder of compiled code. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
-    /// Why a file was not used, of the first such file.
+    /// Why the first refused file was not used.
     refused: Arc<OnceLock<String>>,
 }
 
 impl Cache {
-    /// A cache in `folder`, which is made if it is not there.
+    /// Opens a cache in `folder`, creating the folder if needed.
     ///
     /// # Errors
-    /// A folder that cannot be made, belongs to another user, or that others can write to.
+    /// If the folder cannot be created, belongs to another user, or is writable by others.
     pub fn open(folder: &Path) -> io::Result<Self> {
         private::make(folder)?;
         Ok(Self {
@@ -43,7 +43,7 @@ impl Cache {
         &self.folder
     }
 
-    /// Why the first file that may not be used was not used: the file and what is wrong with it.
+    /// The first refused file and what is wrong with it.
     pub fn refused(&self) -> Option<&str> {
         self.refused.get().map(String::as_str)
     }
@@ -54,7 +54,7 @@ impl Cache {
         self.folder.join(format!("{}.kernel", &hash[..32]))
     }
 
-    /// The code stored under a key, if an intact file has it.
+    /// The code stored under a key, if an intact file holds it.
     pub fn load(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key);
         let file = match private::read(&path, MOST_BYTES) {
@@ -76,7 +76,7 @@ impl Cache {
         (stored_key == key.as_bytes()).then(|| rest[stored_key.len()..].to_vec())
     }
 
-    /// Stores code under a key; returns whether that worked.
+    /// Stores code under a key; returns whether that succeeded.
     pub fn store(&self, key: &str, code: &[u8]) -> bool {
         let mut file = MAGIC.to_vec();
         file.extend((key.len() as u64).to_le_bytes());

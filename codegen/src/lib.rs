@@ -73,26 +73,26 @@ use verify::SpecError;
 /// Why no code was generated.
 #[derive(Debug, thiserror::Error)]
 pub enum CodegenError {
-    /// The specification has no meaning.
+    /// The specification is invalid.
     #[error("invalid kernel: {0}")]
     Invalid(#[from] SpecError),
-    /// The specification could not be written as a key.
+    /// The specification could not be serialized as a key.
     #[error("kernel specification cannot be serialized: {0}")]
     Spec(String),
     /// The processor is not supported.
     #[error("cannot generate code for this processor: {0}")]
     Target(String),
-    /// Cranelift refused the function: a defect of this crate.
+    /// Cranelift rejected the function, which is a defect of this crate.
     #[error(
         "Cranelift rejected a generated function: {0}; please report the kernel (gnnc emit clif)"
     )]
     Cranelift(String),
-    /// The code refers to addresses outside itself and cannot be cached: a defect of this crate.
+    /// The code refers to outside addresses and cannot be cached, which is a defect of this crate.
     #[error(
         "generated code has {0} relocations, expected none; please report the kernel (gnnc emit clif)"
     )]
     Relocations(usize),
-    /// No executable memory.
+    /// Executable memory could not be mapped.
     #[error("no executable memory: {0}; the system may forbid mapping it")]
     Memory(#[source] std::io::Error),
 }

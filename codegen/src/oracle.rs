@@ -10,14 +10,14 @@ use std::ops::Range;
 
 /// The arguments of [`run`]: those of [`crate::args::KernelArgs`], in double precision.
 ///
-/// Inputs and outputs are apart: a kernel that works in place is given a copy.
+/// Inputs and outputs are separate: an in-place kernel gets a copy.
 #[derive(Clone, Debug, Default)]
 pub struct OracleArgs<'a> {
     /// First edge of each row.
     pub indptr: &'a [u64],
     /// The local vertex at the other end of each edge.
     pub indices: &'a [u32],
-    /// In-neighbour CSR position of each edge of the out-neighbour CSR.
+    /// In-neighbor CSR position of each edge of the out-neighbor CSR.
     pub positions: &'a [u32],
     /// Global id of each local row.
     pub ids: &'a [u32],
@@ -31,11 +31,11 @@ pub struct OracleArgs<'a> {
     pub keys: &'a [u64],
 }
 
-/// Runs a kernel over `rows`, as the compiled one would: results go to `outputs`, elements
-/// that the kernel does not compute are left alone.
+/// Runs a kernel over `rows` like the compiled one. Writes results to `outputs`; leaves alone the
+/// elements the kernel does not compute.
 ///
 /// # Panics
-/// If a slice is too short for the kernel, as any slice access.
+/// If a slice is too short for the kernel.
 pub fn run(
     kernel: &Kernel,
     args: &OracleArgs,
@@ -251,7 +251,7 @@ impl Oracle<'_> {
         values[usize::from(expr.result())]
     }
 
-    /// Adds what the edges of a row bring at the places that they name, from 0.
+    /// Sums the values of a row's edges at the places they name, starting from 0.
     fn places(&self, row: usize, picked: Picked, value: &Expr, out: &mut [f64]) {
         let output = &self.kernel.outputs[0];
         let own = Place {
@@ -271,7 +271,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Elements by which a number moves on.
+    /// Elements to skip to reach the picked place.
     fn picked(&self, operand: &Operand, place: &Place) -> usize {
         operand.picked.map_or(0, |picked| {
             let by = usize::from(picked.by);

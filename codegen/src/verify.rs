@@ -1,12 +1,12 @@
-//! Checks that a kernel specification means something, before code is generated.
+//! Validates kernel specifications before code is generated.
 
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
 use gnnc_ir::words::storage::Storage;
 
-/// Largest number of floats from the start of a row to any of its elements, and largest
-/// stride: byte offsets must fit a signed 32-bit displacement.
+/// Largest distance in floats from the start of a row to any of its elements, and largest stride:
+/// byte offsets must fit a signed 32-bit displacement.
 pub const MAX_ROW: u64 = 1 << 28;
 
 /// What is wrong with a kernel specification.
@@ -40,34 +40,34 @@ pub enum SpecError {
         /// Number of the expression.
         expr: usize,
     },
-    /// The reduction's result outside a finishing expression.
+    /// An expression other than a finishing one uses the reduction's result.
     #[error("expression {expr} uses the reduction's result, which only an epilogue expression may")]
     Acc {
         /// Number of the expression.
         expr: usize,
     },
-    /// An operand is placed where this kernel has no such row.
+    /// An operand refers to a row this kernel does not have.
     #[error("{what} {index} is read at {at:?}, which a {body} kernel does not have{place}")]
     Place {
         /// `input`, `mask` or `output`.
         what: &'static str,
-        /// Which one.
+        /// Its index.
         index: usize,
-        /// Where.
+        /// The kind of row.
         at: At,
         /// Short name of the body.
         body: &'static str,
         /// Where in the kernel, if it matters.
         place: &'static str,
     },
-    /// Steps that are not allowed or overrun the limit.
+    /// Steps that are invalid or exceed the limit.
     #[error(
         "{what} {index} has column step {column_step}, expected 0 or 1, and spans {span} floats, expected at most {MAX_ROW}"
     )]
     Steps {
         /// `input`, `mask` or `output`.
         what: &'static str,
-        /// Which one.
+        /// Its index.
         index: usize,
         /// Its column step.
         column_step: u32,
@@ -90,13 +90,13 @@ pub enum SpecError {
         /// Columns of the result.
         width: u32,
     },
-    /// The finishing expression of a row reduction steps along the axis that disappeared.
+    /// The finishing expression of a row reduction steps along the reduced axis.
     #[error("input {index} of the epilogue expression steps along the reduced axis")]
     ReducedAxis {
         /// Which input.
         index: usize,
     },
-    /// A number of outputs that does not fit the body.
+    /// The number of outputs does not fit the body.
     #[error("a {body} kernel has {found} outputs, expected {expected}")]
     Outputs {
         /// Short name of the body.
@@ -106,23 +106,23 @@ pub enum SpecError {
         /// Outputs expected.
         expected: usize,
     },
-    /// Results that are added or divided where they lie, in 16 bits.
+    /// A 16-bit result that the kernel would have to add to or divide in place.
     #[error(
         "a {body} kernel writes {storage}, expected f32: it keeps sums or scores in its result"
     )]
     Storage {
         /// Short name of the body.
         body: &'static str,
-        /// That of the result.
+        /// The storage of the result.
         storage: Storage,
     },
-    /// An edge softmax over more than one column.
+    /// An edge softmax with more than one column.
     #[error("an edge softmax of width {width}, expected 1: fold columns into heads")]
     SoftmaxWidth {
         /// The width.
         width: u32,
     },
-    /// A place of an operand that is not named by one number of each edge.
+    /// An operand is picked by something other than one number per edge.
     #[error(
         "input {index} is picked by input {by}, expected one 32-bit number per edge, and a place"
     )]
@@ -132,7 +132,7 @@ pub enum SpecError {
         /// The input that should hold the numbers.
         by: u16,
     },
-    /// A result with places that is no plain sum over edges.
+    /// A result with places, in a kernel that is not a plain sum over edges.
     #[error(
         "output {index} of a {body} has places that edges name, expected a 32-bit sum over edges without an epilogue"
     )]
@@ -152,7 +152,7 @@ pub enum SpecError {
     },
 }
 
-/// Checks a kernel; code generators and the oracle accept every kernel that passes.
+/// Checks a kernel. Code generators and the oracle accept every kernel that passes.
 pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
     let (heads, width) = (kernel.heads, kernel.width);
     if heads == 0 || width == 0 || u64::from(heads) * u64::from(width) >= MAX_ROW {
@@ -353,7 +353,7 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Whether a kernel does nothing but add what edges bring.
+/// Whether a kernel only sums over edges.
 fn sums_alone(body: &Body) -> bool {
     match body {
         Body::Gather { reduce, finish, .. } => *reduce == Reduce::Sum && finish.is_acc(),
@@ -361,7 +361,7 @@ fn sums_alone(body: &Body) -> bool {
     }
 }
 
-/// What picks a place of an operand is one number of each edge.
+/// Checks that an operand's place is picked by one number per edge.
 fn check_picked(kernel: &Kernel, index: usize, operand: &Operand) -> Result<(), SpecError> {
     let Some(picked) = operand.picked else {
         return Ok(());
@@ -382,7 +382,7 @@ fn check_picked(kernel: &Kernel, index: usize, operand: &Operand) -> Result<(), 
     }
 }
 
-/// `steps` is stride, offset, head step, column step.
+/// `steps`: stride, offset, head step, column step.
 fn check_steps(
     kernel: &Kernel,
     what: &'static str,
@@ -405,7 +405,7 @@ fn check_steps(
     Ok(())
 }
 
-/// After the edges of a vertex are reduced there is no current edge.
+/// Rejects edge operands in `finish`: once a vertex's edges are reduced, there is no current edge.
 fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> {
     let own = if Walk::of(&kernel.body) == Walk::EdgesBySource {
         At::Src

@@ -1,9 +1,9 @@
-//! Files, read and written so that nothing hangs, nothing is lost and nobody gets in.
+//! Safe file access: reads never hang, writes never lose data, and nobody else can plant code.
 //!
-//! `read` takes regular files up to a limit, so that a pipe does not hang a run and `/dev/zero`
-//! does not fill the memory. [`Replacement`] writes a file beside its target under a name that
-//! nobody can guess, and renames it once it is on the disk. [`private`] is for folders whose
-//! content is executed: only their owner may write there.
+//! `read` accepts only regular files up to a limit, so a pipe cannot hang a run and `/dev/zero`
+//! cannot fill memory. [`Replacement`] writes a file beside its target under an unguessable name,
+//! and renames it once it is on disk. [`private`] is for folders of executed content: only their
+//! owner may write there.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;

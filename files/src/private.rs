@@ -1,4 +1,4 @@
-//! Folders of which only the owner may write the content, because it is executed.
+//! Folders whose content is executed, so only their owner may write to them.
 
 use crate::read::open_with;
 use crate::write::{Replacement, effective_user};
@@ -7,17 +7,17 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// Makes a folder that only its owner can enter, if there is none, and checks it ([`check`]).
+/// Creates a folder that only its owner can enter, if it does not exist, and checks it ([`check`]).
 ///
 /// # Errors
-/// As [`check`], or whatever the system refuses.
+/// As [`check`], or any error of the system.
 pub fn make(folder: &Path) -> io::Result<()> {
     if !folder.exists() {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent)?;
         }
         let made = DirBuilder::new().mode(0o700).create(folder);
-        // Another process may have made it meanwhile.
+        // Another process may have created it meanwhile.
         if let Err(error) = made
             && error.kind() != ErrorKind::AlreadyExists
         {
@@ -30,7 +30,8 @@ pub fn make(folder: &Path) -> io::Result<()> {
 /// Checks that a folder belongs to this user and that nobody else can write to it.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] with what is wrong and how to mend it; no such folder.
+/// [`ErrorKind::PermissionDenied`], saying what is wrong and how to fix it; or the folder does not
+/// exist.
 pub fn check(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     if !found.is_dir() {
@@ -39,11 +40,11 @@ pub fn check(folder: &Path) -> io::Result<()> {
     check_owner(&found)
 }
 
-/// The bytes of a file in such a folder: a regular file of this user that nobody else can write to,
-/// reached through no link, of at most `limit` bytes.
+/// The bytes of a file in such a folder. It must be a regular file of this user that nobody else
+/// can write to, not a link, and at most `limit` bytes long.
 ///
 /// # Errors
-/// As `check` and `read`(crate::read).
+/// As [`check`] and `gnnc_files::read`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_with(path, libc::O_NOFOLLOW)?;
     let found = file.metadata()?;

@@ -1,4 +1,4 @@
-//! Reading whole files: regular ones, up to a limit.
+//! Reading whole files: only regular ones, up to a limit.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -8,18 +8,18 @@ use std::path::Path;
 /// The path that stands for standard input in [`read_input`].
 const STANDARD_INPUT: &str = "-";
 
-/// Opens a regular file for reading. Nothing that could hang or never end is opened.
+/// Opens a regular file for reading. Refuses anything that could hang or never end.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for a pipe, a device or a socket, [`ErrorKind::IsADirectory`] for a
-/// folder, and whatever the system refuses.
+/// folder, or any error of the system.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, 0)
 }
 
 /// [`open`] with further flags of `open(2)`.
 pub(crate) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
-    // Without O_NONBLOCK, opening a named pipe waits for somebody who writes to it.
+    // Without O_NONBLOCK, opening a named pipe waits for a writer.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | flags)
@@ -41,7 +41,7 @@ pub(crate) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
 /// The bytes of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; [`ErrorKind::FileTooLarge`]; [`ErrorKind::OutOfMemory`] where the bytes do not fit.
+/// As [`open`]; [`ErrorKind::FileTooLarge`]; [`ErrorKind::OutOfMemory`] if memory does not suffice.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len();
@@ -51,7 +51,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_at_most(file, length, limit)
 }
 
-/// [`read`], or standard input where the path is `-`.
+/// Like [`read`], but reads standard input if the path is `-`.
 ///
 /// # Errors
 /// As [`read`].
@@ -73,7 +73,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// Bytes as text.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] with the first byte that is no part of a character.
+/// [`ErrorKind::InvalidData`], naming the first invalid byte.
 pub fn utf8(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -83,10 +83,10 @@ pub fn utf8(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Everything that comes, of which `expected` bytes are likely.
+/// Reads everything, up to `limit` bytes; expects about `expected`.
 fn read_at_most(reader: impl Read, expected: u64, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more than the limit tells a longer input.
+    // One byte beyond the limit reveals a longer input.
     let reserved = usize::try_from(expected.saturating_add(1));
     let reserved = reserved.map_err(|_| io::Error::from(ErrorKind::OutOfMemory))?;
     bytes.try_reserve_exact(reserved)?;

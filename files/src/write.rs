@@ -1,4 +1,4 @@
-//! Replacing files: aside, onto the disk, renamed.
+//! Replacing files: write beside the target, sync to disk, rename.
 
 use crate::read::open_with;
 use std::ffi::{OsStr, OsString};
@@ -9,18 +9,18 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// What the names of files end in that are being written.
+/// Suffix of files being written.
 const ENDING: &[u8] = b".part";
-/// Random characters in such a name.
+/// Random characters in the name.
 const RANDOM: usize = 12;
-/// How often a new name is tried where somebody removes the file at once.
+/// Attempts with new names if somebody keeps removing the file.
 const TRIES: u32 = 16;
 
-/// A file that is being written beside its target. Until [`Replacement::finish`] the target is as it
-/// was; a replacement that is dropped leaves nothing behind.
+/// A file being written beside its target. Until [`Replacement::finish`] the target is unchanged;
+/// dropping a replacement leaves nothing behind.
 ///
-/// The file has a random name, is created anew and never opened through a link. The writer holds a
-/// lock on it, so that a later writer can tell the leftovers of a process that was killed.
+/// The file has a random name, is always newly created and never opened through a link. The writer
+/// holds a lock on it, so that later writers can recognize the leftovers of a killed process.
 #[derive(Debug)]
 pub struct Replacement {
     file: NamedTempFile,
@@ -28,11 +28,11 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins to replace `target`. Its permissions are kept if it is a regular file. A link at `target`
-    /// itself is replaced, not followed.
+    /// Begins to replace `target`. Keeps its permissions if it is a regular file. A link at
+    /// `target` is itself replaced, not followed.
     ///
     /// # Errors
-    /// Whatever the system refuses, such as a folder that does not exist.
+    /// Any error of the system, such as a missing folder.
     pub fn begin(target: &Path) -> io::Result<Self> {
         let old = fs::symlink_metadata(target).ok();
         let kept = old.filter(|old| old.is_file()).map(|old| old.permissions());
@@ -43,32 +43,32 @@ impl Replacement {
         Ok(file)
     }
 
-    /// [`Replacement::begin`] with permissions of its own, less those that the umask takes.
+    /// [`Replacement::begin`] with the given permissions, minus the umask.
     pub(crate) fn begin_with(target: &Path, mode: u32) -> io::Result<Self> {
         let Some(name) = target.file_name() else {
             let message = "the path names no file";
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         };
         let folder = folder_of(target);
-        // Leftovers waste space, no more: a folder that cannot be listed can still be written to.
+        // Leftovers only waste space, and a folder that cannot be listed may still be writable.
         let _ = remove_leftovers(folder, Some(name));
         let file = create(folder, name, mode)?;
         let target = target.to_owned();
         Ok(Self { file, target })
     }
 
-    /// Puts the content onto the disk and in place of the target.
+    /// Syncs the content to disk and renames it to the target.
     ///
     /// # Errors
-    /// Whatever the system refuses; the target is then as it was.
+    /// Any error of the system; the target is then unchanged.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
         self.file.as_file().sync_all()?;
         self.rename()
     }
 
-    /// [`Replacement::finish`] that keeps what the target was as `previous`. There is a whole file at
-    /// the target at any moment.
+    /// Like [`Replacement::finish`], but keeps the old target as `previous`. The target is a whole
+    /// file at every moment.
     ///
     /// # Errors
     /// As [`Replacement::finish`].
@@ -81,8 +81,8 @@ impl Replacement {
         self.rename()
     }
 
-    /// [`Replacement::finish`] for a target that must not be there yet. The file that is returned holds
-    /// the lock: while it is open, others can tell that this process runs.
+    /// [`Replacement::finish`] for a target that must not exist yet. The returned file holds the
+    /// lock: while it is open, others can tell that this process is running.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`], and as [`Replacement::finish`].
@@ -98,7 +98,7 @@ impl Replacement {
         self.file
             .persist(&self.target)
             .map_err(|error| error.error)?;
-        // The rename is on the disk once the folder is. Not every file system can promise that.
+        // The rename is on disk once the folder is. Not every file system can promise that.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Seek for Replacement {
     }
 }
 
-/// Replaces a file by `content`: afterwards it is the old one or the new one, whole.
+/// Replaces a file with `content`: afterwards it is wholly the old one or wholly the new one.
 ///
 /// # Errors
 /// As [`Replacement`].
@@ -130,11 +130,11 @@ pub fn replace(target: &Path, content: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-/// Removes files that processes began to write and did not finish: those for `name`, or all in the
-/// folder. Files of running writers are locked and stay.
+/// Removes files that other processes began to write and never finished: those for `name`, or all
+/// in the folder. Files of running writers are locked and stay.
 ///
 /// # Errors
-/// A folder that cannot be listed.
+/// If the folder cannot be listed.
 pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -160,17 +160,18 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `previous` another name of the file at `target`, which stays. Where several processes write to one
-/// target, one of them is enough.
+/// Makes `previous` another name of the file at `target`, which stays. If several processes write
+/// to one target, one of them succeeding is enough.
 fn keep(target: &Path, previous: &Path) -> io::Result<()> {
     let folder = folder_of(target);
     let name = target.file_name().unwrap_or_default();
     let inode = |path: &Path| fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()));
     if inode(target)? == inode(previous).unwrap_or_default() {
-        // A writer was killed between the two renames. Renaming one name of a file to another does nothing.
+        // A writer was killed between the two renames. Renaming would do nothing: both names are
+        // one file.
         return Ok(());
     }
-    // A link cannot take the place of a file; one with a new name can be renamed.
+    // A hard link cannot overwrite a file, but a link under a new name can be renamed.
     let link = Builder::new()
         .prefix(&prefix(name))
         .suffix(OsStr::from_bytes(ENDING))
@@ -178,7 +179,7 @@ fn keep(target: &Path, previous: &Path) -> io::Result<()> {
         .make_in(folder, |path| fs::hard_link(target, path));
     let kept = match link {
         Ok(link) => link.persist(previous).map(drop).map_err(|e| e.error),
-        // Without links, there is no file at the target for a moment.
+        // Without links, the target is briefly missing.
         Err(error)
             if matches!(
                 error.kind(),
@@ -190,13 +191,13 @@ fn keep(target: &Path, previous: &Path) -> io::Result<()> {
         Err(error) => Err(error),
     };
     match kept {
-        // Another writer has taken the link for a leftover, or the target away.
+        // Another writer removed the link as a leftover, or moved the target.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         kept => kept,
     }
 }
 
-/// What the names of files begin with that are to become `name`.
+/// Prefix of the names of files that will become `name`.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
@@ -204,7 +205,7 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// A locked file with a random name.
+/// Creates a locked file with a random name.
 fn create(folder: &Path, name: &OsStr, mode: u32) -> io::Result<NamedTempFile> {
     for _ in 0..TRIES {
         let mut refusal = None;
@@ -221,9 +222,10 @@ fn create(folder: &Path, name: &OsStr, mode: u32) -> io::Result<NamedTempFile> {
                 refusal = made.as_ref().err().and_then(io::Error::raw_os_error);
                 made
             });
-        // The library's error is the system's with a path that nobody has asked for.
+        // The library's error adds a path that means nothing to the user; report the system's
+        // error.
         let file = made.map_err(|error| refusal.map_or(error, io::Error::from_raw_os_error))?;
-        // Between creating and locking it, the file may be taken for a leftover.
+        // Between its creation and its lock, the file may be removed as a leftover.
         if file.as_file().try_lock().is_ok() && file.as_file().metadata()?.nlink() > 0 {
             return Ok(file);
         }
@@ -232,7 +234,7 @@ fn create(folder: &Path, name: &OsStr, mode: u32) -> io::Result<NamedTempFile> {
     Err(io::Error::other(message))
 }
 
-/// The name of the file that a leftover was to become.
+/// The target name of a leftover.
 fn target_name(found: &OsStr) -> Option<&[u8]> {
     let middle = found.as_bytes().strip_prefix(b".")?.strip_suffix(ENDING)?;
     let (name, random) = middle.split_at_checked(middle.len().checked_sub(RANDOM + 1)?)?;
@@ -240,7 +242,7 @@ fn target_name(found: &OsStr) -> Option<&[u8]> {
     random.iter().all(u8::is_ascii_alphanumeric).then_some(name)
 }
 
-/// The folder that a file lies in.
+/// The folder of a file.
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -248,7 +250,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// The user whose rights this process has.
+/// The effective user of this process.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: the call has no arguments and always succeeds.
     unsafe { libc::geteuid() }

@@ -1,7 +1,8 @@
-//! Vertices in chunks, one after the other through a whole graph (NeutronTP, sections 3.4 and 3.5).
+//! Chunks of vertices, processed one after another through a whole graph (NeutronTP, sections 3.4
+//! and 3.5).
 //!
-//! A chunk is a run of consecutive vertices. What an aggregation to a chunk reads, and no earlier chunk
-//! has read, is *new* to it: only these rows need to arrive before it is computed.
+//! A chunk is a run of consecutive vertices. A row is *new* to a chunk if the chunk's aggregation
+//! reads it and no earlier chunk has: only new rows need to arrive before the chunk is computed.
 
 use crate::{GraphError, Partition, Topology};
 use gnnc_ir::kernel::End;
@@ -11,13 +12,13 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
     bounds: Vec<u32>,
-    /// By the end that edges are grouped by, then by chunk: the vertices that are new to it, ascending.
+    /// New vertices, ascending: by the end that groups edges, then by chunk.
     new: [Vec<Vec<u32>>; 2],
 }
 
 impl Chunks {
-    /// Cuts a graph into `count` chunks (at least one) of about equally many edges into their vertices
-    /// and vertices. Some are empty if there are fewer vertices.
+    /// Cuts a graph into `count` chunks (at least one) with about the same number of in-edges plus
+    /// vertices each. Some are empty if there are fewer vertices.
     pub fn new(topology: &Topology, count: u32) -> Self {
         let bounds = bounds(topology.indptr(), count.max(1));
         let transposed = topology.transposed();
@@ -27,12 +28,12 @@ impl Chunks {
         }
     }
 
-    /// How many there are.
+    /// Number of chunks.
     pub fn count(&self) -> u32 {
         self.bounds.len() as u32 - 1
     }
 
-    /// The vertices of a chunk; none of one that is not there.
+    /// The vertices of a chunk; empty if there is no such chunk.
     pub fn rows(&self, chunk: u32) -> Range<u32> {
         let bound = |n: u32| self.bounds.get(n as usize).copied();
         match (bound(chunk), bound(chunk.saturating_add(1))) {
@@ -41,17 +42,18 @@ impl Chunks {
         }
     }
 
-    /// The chunk's own vertices, and those at the other end of their edges, that no chunk before has: the
-    /// edges into the chunk's vertices if `to` is [`End::Dst`], those out of them if it is [`End::Src`].
+    /// The chunk's vertices and those at the other end of their edges, without those of earlier
+    /// chunks. `to` selects the edges: [`End::Dst`] for edges into the chunk's vertices,
+    /// [`End::Src`] for edges out of them.
     pub fn new_to(&self, to: End, chunk: u32) -> &[u32] {
         self.new[end(to)].get(chunk as usize).map_or(&[], |v| v)
     }
 
-    /// The vertices dealt out to parts round robin, in the order in which chunks need them, so that
-    /// every part has an equal share of what is new to each chunk.
+    /// Deals the vertices to parts round robin, in the order in which chunks need them, so that
+    /// every part has an equal share of each chunk's new vertices.
     ///
     /// # Errors
-    /// No parts.
+    /// If `parts` is 0.
     pub fn deal(&self, parts: u32) -> Result<Partition, GraphError> {
         let order = self.new[end(End::Dst)].iter().flatten();
         let mut owner = vec![0; self.bounds.last().map_or(0, |n| *n as usize)];
@@ -69,7 +71,7 @@ fn end(to: End) -> usize {
     }
 }
 
-/// Bounds of runs of about equally many edges and vertices.
+/// Bounds of runs with about the same number of edges plus vertices.
 fn bounds(indptr: &[u64], count: u32) -> Vec<u32> {
     let vertices = indptr.len().saturating_sub(1);
     let work = |v: usize| indptr[v] + v as u64;
@@ -89,7 +91,7 @@ fn bounds(indptr: &[u64], count: u32) -> Vec<u32> {
     bounds
 }
 
-/// For each chunk the vertices that it reads, and that no chunk before it reads.
+/// For each chunk, the vertices that it reads and no earlier chunk does.
 fn new(topology: &Topology, bounds: &[u32]) -> Vec<Vec<u32>> {
     let mut seen = vec![false; topology.vertices() as usize];
     let chunk = |pair: &[u32]| {
@@ -126,7 +128,7 @@ mod tests {
         }
         let dealt = chunks.deal(2).unwrap();
         assert_eq!(dealt.members(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
-        // Each rank sends three rows before chunk 0 and one before chunk 1.
+        // Each rank sends three rows before chunk 0, and one before chunk 1.
         for part in dealt.members() {
             let sent = |n| {
                 let new = chunks.new_to(End::Dst, n);
@@ -156,7 +158,7 @@ mod tests {
                 for n in 0..count {
                     new.extend(chunks.new_to(to, n));
                     for v in chunks.rows(n) {
-                        // All that the chunk reads has arrived.
+                        // Everything the chunk reads has arrived.
                         let mut read = graph.in_neighbours(v).iter().chain([&v]);
                         prop_assert!(read.all(|u| new.contains(u)));
                     }

@@ -5,7 +5,7 @@ use crate::GraphError;
 /// Compressed sparse rows: row `r` holds `indices[indptr[r]..indptr[r + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Csr {
-    /// `rows + 1` offsets into `indices`, starting with 0, never descending.
+    /// `rows + 1` offsets into `indices`, starting at 0, never descending.
     pub indptr: Vec<u64>,
     /// Columns, row after row.
     pub indices: Vec<u32>,
@@ -22,12 +22,11 @@ impl Csr {
         row(&self.indptr, &self.indices, r)
     }
 
-    /// The transposed matrix, and for each of its entries the position of the same entry
-    /// in `self`.
+    /// The transposed matrix and, for each of its entries, the position of that entry in `self`.
     ///
-    /// The rows of the result are the `columns` columns of `self`; entries of a row are in
-    /// ascending order of the rows of `self`. Every column must be below `columns`, and
-    /// there must be fewer than 2^32 entries.
+    /// The rows of the result are the `columns` columns of `self`. Entries within a row are
+    /// ascending by row of `self`. Every column must be below `columns`, and there must be fewer
+    /// than 2^32 entries.
     pub fn transposed(&self, columns: usize) -> (Self, Vec<u32>) {
         let mut indptr = vec![0u64; columns + 1];
         for &c in &self.indices {
@@ -51,7 +50,7 @@ impl Csr {
     }
 }
 
-/// Row `r` of a pair of arrays.
+/// Row `r` of a pair of CSR arrays.
 pub(crate) fn row<'a>(indptr: &[u64], indices: &'a [u32], r: usize) -> &'a [u32] {
     &indices[indptr[r] as usize..indptr[r + 1] as usize]
 }

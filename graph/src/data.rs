@@ -1,52 +1,52 @@
-//! A data graph with what is known of its vertices.
+//! A data graph with the attributes of its vertices.
 
 use crate::{Features, Topology};
 use std::fmt;
 
-/// A data graph: edges, features, labels and the split into training, validation and test
-/// vertices. Each mask has one entry a vertex.
+/// A data graph: edges, features, labels and the split into training, validation and test vertices.
+/// Each mask has one entry per vertex.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphData {
-    /// Name for people, taken from the file.
+    /// Display name, taken from the file.
     pub name: String,
     /// The edges.
     pub topology: Topology,
-    /// The input features, one row a vertex.
+    /// The input features, one row per vertex.
     pub features: Features,
-    /// The labels, one a vertex.
+    /// The labels, one per vertex.
     pub labels: Labels,
-    /// Vertices whose loss is minimised.
+    /// Vertices whose loss is minimized.
     pub train: Vec<bool>,
-    /// Vertices that choose the epoch or the hyperparameters.
+    /// Vertices on which the epoch or the hyperparameters are chosen.
     pub val: Vec<bool>,
-    /// Vertices that the reported accuracy is measured on.
+    /// Vertices on which the reported accuracy is measured.
     pub test: Vec<bool>,
 }
 
-/// What the vertices are to be classified as.
+/// The classes of the vertices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Labels {
-    /// There are none.
+    /// No labels.
     #[default]
     None,
-    /// One class a vertex, -1 where it is unknown.
+    /// One class per vertex, -1 if unknown.
     Single(Vec<i32>),
-    /// Any number of classes a vertex.
+    /// Any number of classes per vertex.
     Multi {
         /// Number of classes.
         classes: u32,
-        /// `vertices * classes` values in 0 to 1, row-major.
+        /// `vertices * classes` values from 0 to 1, row-major.
         values: Vec<f32>,
     },
 }
 
-/// Something that is wrong with a [`GraphData`].
+/// A problem with a [`GraphData`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
     /// There is no vertex.
     Empty,
-    /// An array does not have one entry (or row) a vertex.
+    /// An array does not have one entry (or row) per vertex.
     Length {
         /// `features`, `labels`, `train_mask`, `val_mask` or `test_mask`.
         array: &'static str,
@@ -55,7 +55,7 @@ pub enum Problem {
         /// Vertices.
         vertices: u32,
     },
-    /// Features are NaN or infinite.
+    /// Features or labels are NaN or infinite.
     NotFinite {
         /// `features` or `labels`.
         array: &'static str,
@@ -111,7 +111,7 @@ pub enum Problem {
 }
 
 impl GraphData {
-    /// A graph that is only a topology.
+    /// A graph with only a topology.
     pub fn new(name: impl Into<String>, topology: Topology) -> Self {
         let none = vec![false; topology.vertices() as usize];
         Self {
@@ -130,8 +130,8 @@ impl GraphData {
         self.topology.vertices()
     }
 
-    /// Number of classes: one more than the largest label, or the labels of a vertex if it
-    /// can have several; 0 without labels.
+    /// Number of classes: the largest label plus one, or the width of multi-labels; 0 without
+    /// labels.
     pub fn classes(&self) -> u32 {
         match &self.labels {
             Labels::None => 0,
@@ -143,7 +143,7 @@ impl GraphData {
         }
     }
 
-    /// Everything that is wrong with the graph; empty if it can be trained on.
+    /// All problems of the graph; empty if it can be trained on.
     pub fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let n = self.vertices();
@@ -165,7 +165,7 @@ impl GraphData {
         match &self.labels {
             Labels::None => {}
             Labels::Single(labels) => length("labels", labels.len(), n),
-            // A trailing piece of a row counts as a row, so that it is noticed.
+            // Round up: an incomplete last row counts as a row and is noticed.
             Labels::Multi { classes, values } => length(
                 "labels",
                 values.len().div_ceil((*classes).max(1) as usize),
@@ -224,7 +224,7 @@ impl GraphData {
                 }
             }
             Labels::Multi { classes, values } => {
-                // A NaN is in no range, so it is found here as well.
+                // NaN is in no range, so this finds it as well.
                 if let Some((count, first)) =
                     matches(values.iter().map(|x| !(0.0..=1.0).contains(x)))
                 {
@@ -255,7 +255,7 @@ impl GraphData {
     }
 }
 
-/// How many are true, and which is the first.
+/// How many are true, and the index of the first.
 fn matches(found: impl Iterator<Item = bool>) -> Option<(usize, usize)> {
     let mut hits = found.enumerate().filter(|(_, hit)| *hit).map(|(i, _)| i);
     let first = hits.next()?;

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a data graph or its file.
+//! Errors in a data graph or its file.
 
 use crate::data::Problem;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Why a graph could not be read, built, partitioned or written.
 ///
-/// `at` names the place: a file, and the array inside it where there is one.
+/// `at` names the place: a file, and the array in it if any.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
     /// The operating system refused to read or write.
@@ -18,7 +18,7 @@ pub enum GraphError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Neither the name nor the first bytes tell the format.
+    /// Neither the name nor the first bytes reveal the format.
     #[error(
         "{at}: unknown graph format ({found}); expected .npz, .mtx, .graph, or an edge list \
          (.csv, .tsv, .txt, .edges, each also with .gz); rename it or convert it"
@@ -39,7 +39,7 @@ pub enum GraphError {
         /// The decoder's reason.
         reason: String,
     },
-    /// The arrays of an archive are not those of a known layout.
+    /// The archive lacks an array that every known layout has.
     #[error(
         "{at}: no array `{array}` (there are: {present}); expected gnnc's layout (indptr, indices) or \
          SciPy's (adj_data, adj_indices, adj_indptr, adj_shape)"
@@ -52,14 +52,14 @@ pub enum GraphError {
         /// The arrays that are there.
         present: String,
     },
-    /// The file is well formed, but something in it is not supported.
+    /// The file is well formed, but contains something unsupported.
     #[error("{at}: {found} is not supported; expected {expected}")]
     Unsupported {
         /// The file or the array.
         at: String,
         /// What was found.
         found: String,
-        /// What can be read, and what to do.
+        /// What can be read, and a remedy.
         expected: String,
     },
     /// The header of an array cannot be read.
@@ -80,7 +80,7 @@ pub enum GraphError {
         at: String,
         /// Bytes that the header claims.
         claimed: u128,
-        /// Bytes that can be there.
+        /// Bytes that can exist.
         available: u64,
     },
     /// The content is shorter or longer than its header says.
@@ -92,12 +92,12 @@ pub enum GraphError {
         at: String,
         /// What is counted.
         unit: &'static str,
-        /// How many there are.
+        /// The number found.
         found: u64,
-        /// How many there should be.
+        /// The number expected.
         expected: u64,
     },
-    /// An array has elements of a type that makes no sense for it.
+    /// The element type makes no sense for this array.
     #[error(
         "{at}: elements of type {found}, expected {expected}; convert the array with .astype(...)"
     )]
@@ -106,7 +106,7 @@ pub enum GraphError {
         at: String,
         /// Its type, as NumPy writes it.
         found: String,
-        /// The types that are read.
+        /// The types that can be read.
         expected: &'static str,
     },
     /// An array has the wrong shape.
@@ -116,17 +116,17 @@ pub enum GraphError {
         at: String,
         /// Its shape.
         found: String,
-        /// The shape that it should have.
+        /// The expected shape.
         expected: String,
     },
-    /// A row pointer is not a row pointer.
+    /// A row pointer starts, ascends or ends wrong.
     #[error("{at}: row pointer at position {position} is {found}, expected {expected}")]
     RowPointer {
         /// The array.
         at: String,
-        /// Where in it.
+        /// Position in the array.
         position: usize,
-        /// What stands there.
+        /// The value found.
         found: i128,
         /// What should.
         expected: String,
@@ -143,19 +143,19 @@ pub enum GraphError {
         /// One past the largest index allowed.
         limit: u64,
     },
-    /// An element of an array is none of the values that it may have.
+    /// An element has none of its allowed values.
     #[error("{at}: {found} at position {position}, expected {expected}")]
     Element {
         /// The array.
         at: String,
         /// Position in the array.
         position: usize,
-        /// What stands there.
+        /// The value found.
         found: i128,
-        /// What may.
+        /// The values allowed.
         expected: &'static str,
     },
-    /// The neighbours of a vertex are not in ascending order, or repeat.
+    /// The neighbors of a vertex are not in ascending order, or repeat.
     #[error(
         "{at}: the neighbors of vertex {vertex} are not strictly ascending ({before} is followed by \
          {after}); sort each vertex's neighbors and remove repeats"
@@ -165,9 +165,9 @@ pub enum GraphError {
         at: String,
         /// The row.
         vertex: u32,
-        /// A neighbour.
+        /// A neighbor.
         before: u32,
-        /// The neighbour after it.
+        /// The neighbor after it.
         after: u32,
     },
     /// A topology stores a self loop.
@@ -187,12 +187,12 @@ pub enum GraphError {
         at: String,
         /// The line, from 1.
         line: u64,
-        /// What stands there.
+        /// The text found.
         found: String,
         /// What should.
         expected: String,
     },
-    /// More vertices than the file can reasonably mean, or than an index can name.
+    /// More vertices than the file can plausibly mean, or than an index can hold.
     #[error(
         "{at}: {found} vertices for {edges} edges, more than the limit of {limit}; number the vertices \
          consecutively from 0, or save the graph as .npz, which states their number"
@@ -207,7 +207,7 @@ pub enum GraphError {
         /// Vertices allowed.
         limit: u64,
     },
-    /// An undirected format meets edges without their reverse.
+    /// An undirected format contains an edge without its reverse.
     #[error(
         "{at}: the edge {source_vertex} -> {destination} has no reverse, but the format holds only undirected graphs; symmetrize the graph first (--symmetrize)"
     )]
@@ -219,12 +219,12 @@ pub enum GraphError {
         /// Destination of the edge, from 0.
         destination: u32,
     },
-    /// The graph was read, but its content is wrong.
+    /// The file was read, but the graph is invalid.
     #[error("{at}: {}", list(problems))]
     Invalid {
         /// The file.
         at: String,
-        /// Everything that was found.
+        /// All problems found.
         problems: Vec<Problem>,
     },
     /// Zero parts were asked for.
@@ -235,7 +235,7 @@ pub enum GraphError {
     TooManyParts {
         /// Parts asked for.
         parts: u32,
-        /// Vertices there are.
+        /// Vertices in the graph.
         vertices: u32,
     },
     /// A partition does not fit its graph.
@@ -255,7 +255,7 @@ pub enum GraphError {
         vertex: u32,
         /// Its part.
         part: u32,
-        /// Parts there are.
+        /// Number of parts.
         parts: u32,
     },
     /// Zero chunks were asked for.
@@ -273,7 +273,7 @@ pub enum GraphError {
         /// Chunks asked for.
         chunks: u32,
     },
-    /// Every cut that was tried left a chunk without vertices.
+    /// Every attempted cut left some chunk without vertices.
     #[error(
         "chunk {chunk} of part {part} has no vertices after {tries} cuts into {chunks} chunks; ask for fewer chunks"
     )]
@@ -284,7 +284,7 @@ pub enum GraphError {
         chunk: u32,
         /// Chunks asked for.
         chunks: u32,
-        /// How often the parts were cut.
+        /// Number of attempts.
         tries: u32,
     },
     /// A vertex belongs to a chunk that does not exist.
@@ -296,10 +296,10 @@ pub enum GraphError {
         vertex: u32,
         /// Its chunk.
         chunk: u32,
-        /// Chunks there are.
+        /// Number of chunks.
         chunks: u32,
     },
-    /// A partitioner gave up.
+    /// A partitioner failed.
     #[error(
         "{partitioner} failed on {vertices} vertices and {edges} edges: {reason}; use another partitioner"
     )]
@@ -308,12 +308,12 @@ pub enum GraphError {
         partitioner: &'static str,
         /// Vertices of the graph.
         vertices: u32,
-        /// Edges of the symmetrised graph.
+        /// Edges of the symmetrized graph.
         edges: u64,
-        /// Its reason.
+        /// The partitioner's reason.
         reason: String,
     },
-    /// A generator cannot do what is asked.
+    /// A generator cannot satisfy its parameters.
     #[error("cannot generate the graph: {parameter} is {found}, expected {expected}")]
     Generator {
         /// The parameter.
@@ -325,7 +325,7 @@ pub enum GraphError {
     },
 }
 
-/// An item for the sentence "expected ..." of a shape.
+/// A shape as text, such as `(3, 4)`.
 pub(crate) fn shape_text(shape: &[u64]) -> String {
     let mut text = String::from("(");
     for (i, n) in shape.iter().enumerate() {

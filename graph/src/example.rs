@@ -1,4 +1,4 @@
-//! G8, the graph of every worked example: eight vertices, ten undirected edges.
+//! G8, the graph of all worked examples: eight vertices, ten undirected edges.
 
 use crate::topology::Topology;
 use crate::{Features, GraphData, Labels};
@@ -17,8 +17,8 @@ pub const G8_EDGES: [(u32, u32); 10] = [
     (6, 7),
 ];
 
-/// G8 with four features (`x[v][j] = (3v + 5j) mod 7 - 3`) and two classes. Vertices 0, 1,
-/// 4 and 5 train, 2 and 6 validate, 3 and 7 test.
+/// G8 with four features (`x[v][j] = (3v + 5j) mod 7 - 3`) and two classes. Vertices 0, 1, 4 and 5
+/// are for training, 2 and 6 for validation, 3 and 7 for the test.
 pub fn g8() -> GraphData {
     let mut keys: Vec<u64> = G8_EDGES
         .into_iter()

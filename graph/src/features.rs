@@ -4,30 +4,30 @@ use memmap2::Mmap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The input features of all vertices, one row a vertex.
+/// The input features of all vertices, one row per vertex.
 #[derive(Clone, Debug, Default)]
 pub enum Features {
-    /// There are none: the graph is topology only.
+    /// No features: the graph is only a topology.
     #[default]
     None,
     /// Every value is stored, row-major.
     Dense {
         /// Number of vertices.
         rows: usize,
-        /// Features of a vertex.
+        /// Features per vertex.
         columns: u32,
         /// `rows * columns` values.
         values: DenseValues,
     },
     /// Only some values are stored; the rest are 0. Columns of a row ascend.
     Sparse {
-        /// Features of a vertex.
+        /// Features per vertex.
         columns: u32,
         /// `vertices + 1` offsets into `indices` and `values`.
         indptr: Vec<u64>,
         /// Columns, row after row.
         indices: Vec<u32>,
-        /// Values, beside `indices`.
+        /// Values, parallel to `indices`.
         values: Vec<f32>,
     },
 }
@@ -39,7 +39,7 @@ pub struct DenseValues(Storage);
 #[derive(Clone, Debug)]
 enum Storage {
     Owned(Vec<f32>),
-    /// Bytes of the map that are little-endian `f32`, aligned.
+    /// The range of the map that holds aligned little-endian `f32` values.
     Mapped(Arc<Mmap>, Range<usize>),
 }
 
@@ -48,8 +48,8 @@ impl DenseValues {
     pub fn as_slice(&self) -> &[f32] {
         match &self.0 {
             Storage::Owned(values) => values,
-            // SAFETY: `mapped` checked the range and its alignment; every bit pattern is an
-            // f32; the map is read-only and lives as long as `self`.
+            // SAFETY: `mapped` checked the range and its alignment; every bit pattern is an f32;
+            // the map is read-only and lives as long as `self`.
             Storage::Mapped(map, range) => unsafe {
                 let bytes = &map[range.clone()];
                 std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4)
@@ -57,13 +57,13 @@ impl DenseValues {
         }
     }
 
-    /// Whether the values lie in a mapped file, not in memory.
+    /// Whether the values are in a mapped file rather than in memory.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Storage::Mapped(..))
     }
 
-    /// The values of `range` of a mapped file, or `None` if they cannot be used in place
-    /// (out of range, not aligned, a big-endian machine).
+    /// The values of a mapped file's `range`. `None` if they cannot be used in place: out of range,
+    /// not aligned, or on a big-endian machine.
     pub(crate) fn mapped(map: Arc<Mmap>, range: Range<usize>) -> Option<Self> {
         let bytes = map.get(range.clone())?;
         let usable = cfg!(target_endian = "little")
@@ -79,7 +79,7 @@ impl From<Vec<f32>> for DenseValues {
     }
 }
 
-/// Equal if they stand for the same matrix in the same storage (dense or sparse).
+/// Equal if they are the same matrix in the same storage (dense or sparse).
 impl PartialEq for Features {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -116,7 +116,7 @@ impl PartialEq for Features {
 }
 
 impl Features {
-    /// Dense features of `rows` vertices. `values` must hold `rows * columns` of them.
+    /// Dense features of `rows` vertices. `values` must have `rows * columns` elements.
     pub fn dense(rows: usize, columns: u32, values: Vec<f32>) -> Self {
         debug_assert_eq!(values.len(), rows * columns as usize);
         Self::Dense {
@@ -126,7 +126,8 @@ impl Features {
         }
     }
 
-    /// A column of its own for each of so many vertices: products with a weight take rows of it.
+    /// One-hot features: a column of its own for each vertex. A product with a weight matrix then
+    /// selects the weight's rows.
     pub fn identity(vertices: u32) -> Self {
         Self::Sparse {
             columns: vertices,
@@ -136,7 +137,7 @@ impl Features {
         }
     }
 
-    /// Features of a vertex; 0 if there are none.
+    /// Features per vertex; 0 if there are none.
     pub fn columns(&self) -> u32 {
         match self {
             Self::None => 0,
@@ -153,12 +154,12 @@ impl Features {
         }
     }
 
-    /// Stored values: all of them if dense.
+    /// Number of stored values; all of them if dense.
     pub fn stored(&self) -> u64 {
         self.values().len() as u64
     }
 
-    /// Stored values of one row.
+    /// Number of stored values in one row.
     pub fn stored_in_row(&self, row: usize) -> u64 {
         match self {
             Self::None => 0,
@@ -193,7 +194,7 @@ impl Features {
         }
     }
 
-    /// The same features with every row scaled to sum 1. Rows that sum to 0 stay as they are.
+    /// The same features with every row scaled to sum to 1. Rows that sum to 0 are unchanged.
     pub fn row_normalized(&self) -> Self {
         let mut values = self.values().to_vec();
         let rows = self.rows().unwrap_or(0);
@@ -210,9 +211,8 @@ impl Features {
         self.with_values(values)
     }
 
-    /// The same features in the storage that [`gnnc_ir::Workload::sparse_features`] says:
-    /// sparse if at most a quarter of the values are not 0, dense otherwise. Mapped features
-    /// stay mapped.
+    /// The same features in the storage [`gnnc_ir::Workload::sparse_features`] chooses: sparse if
+    /// at most a quarter of the values are nonzero, dense otherwise. Mapped features stay mapped.
     pub fn in_best_storage(self) -> Self {
         let sparse = |nonzeros: u64, rows: usize, columns: u32| {
             nonzeros.saturating_mul(4) <= (rows as u64).saturating_mul(u64::from(columns))
@@ -264,7 +264,7 @@ impl Features {
         Self::dense(rows, *columns, out)
     }
 
-    /// The same features with only the values stored that are not 0.
+    /// The same features, storing only nonzero values.
     pub fn to_sparse(&self) -> Self {
         let Self::Dense {
             rows,
@@ -334,7 +334,7 @@ impl Features {
         }
     }
 
-    /// The same places with other values.
+    /// Other values in the same places.
     fn with_values(&self, new: Vec<f32>) -> Self {
         match self {
             Self::None => Self::None,

@@ -1,12 +1,12 @@
-//! Hashes of graphs and partitions, by which processes tell that they work on the same.
+//! Hashes of graphs and partitions, with which processes verify that they work on the same data.
 
 use crate::{Features, GraphData, Labels, Partition};
 
-/// Bytes that are hashed at once.
+/// Bytes hashed at a time.
 const BLOCK: usize = 1 << 16;
 
 impl GraphData {
-    /// A hash of everything but the name: equal graphs have equal ones.
+    /// A hash of everything but the name: equal graphs have equal hashes.
     pub fn fingerprint(&self) -> String {
         let mut hash = blake3::Hasher::new();
         let topology = &self.topology;
@@ -58,7 +58,7 @@ impl Partition {
     }
 }
 
-/// Adds the number of some values, and the values.
+/// Hashes the number of values, then the values.
 fn add<T: Copy, const N: usize>(
     hash: &mut blake3::Hasher,
     values: &[T],
@@ -73,7 +73,7 @@ fn add<T: Copy, const N: usize>(
     }
 }
 
-/// The first 64 bits, enough to tell what differs by mistake.
+/// The first 64 bits: enough to notice accidental differences.
 fn short(hash: &blake3::Hasher) -> String {
     hash.finalize().to_hex()[..16].to_owned()
 }

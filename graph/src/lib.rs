@@ -1,7 +1,7 @@
-//! Load, convert, generate, partition and summarise data graphs.
+//! Load, convert, generate, partition and summarize data graphs.
 //!
-//! A [`GraphData`] is a [`Topology`] (rows of in-neighbours) with features, labels and a
-//! split. It comes from a file or from a generator:
+//! A [`GraphData`] is a [`Topology`] (rows of in-neighbors) with features, labels and a split. It
+//! comes from a file or a generator:
 //!
 //! ```
 //! use gnnc_graph::generate::PlantedPartition;
@@ -19,9 +19,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A [`Partitioner`] gives every vertex an owner. What that costs is a [`Replication`]; what
-//! each rank holds is a [`LocalPart`]; what a planner needs to know is a
-//! [`Workload`](gnnc_ir::Workload):
+//! A [`Partitioner`] gives every vertex an owner. [`Replication`] measures what that costs, a
+//! [`LocalPart`] is what one rank holds, and a [`Workload`](gnnc_ir::Workload) is what a planner
+//! needs to know:
 //!
 //! ```
 //! use gnnc_graph::partition::{Metis, Partitioner};
@@ -45,8 +45,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here panics on what a file contains: every mistake is a [`GraphError`] that says
-//! what was found, what was expected and what to do.
+//! Nothing here panics on the content of a file: every mistake is a [`GraphError`] that says what
+//! was found, what was expected and what to do.
 
 pub mod chunks;
 pub mod csr;

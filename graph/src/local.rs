@@ -1,4 +1,4 @@
-//! A rank's own piece of the data graph.
+//! One rank's piece of the data graph.
 
 mod chunks;
 
@@ -12,64 +12,67 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::program::{Halo, Reach};
 use std::ops::Range;
 
-/// One part of a partitioned graph, in local ids: the rows that its rank keeps, what it
-/// sends to whom, and the edges into its inner vertices.
+/// One part of a partitioned graph, in local ids: the rows its rank keeps, the rows it sends to
+/// other ranks, and the edges into its inner vertices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPart {
     /// The rank that owns the part.
     pub rank: u32,
     /// Number of parts.
     pub parts: u32,
-    /// Number of inner vertices; they are local rows `0..inner`.
+    /// Number of inner vertices, which are local rows `0..inner`.
     pub inner: usize,
-    /// Global id of each local row: the inner vertices, chunk after chunk (of a part in one chunk first the interior,
-    /// which no edge from another part leads to), ascending (of a large skewed graph by descending degree, so that
-    /// the rows that are read most lie together), then the halo,
-    /// grouped by owner in rank order, then by chunk, and ascending within a group.
+    /// Global id of each local row: first the inner vertices, then the halo.
+    ///
+    /// Inner vertices are sorted by chunk, then ascending. A part with a single chunk starts with
+    /// its interior, vertices without edges from other parts. Large skewed graphs sort by
+    /// descending degree instead of ascending id, so that the most-read rows lie together. The halo
+    /// is grouped by owner in rank order, then by chunk, and ascends within a group.
     pub global: Vec<u32>,
-    /// The local rows of each rank that owns some of the halo, by rank, ascending.
+    /// For each rank that owns part of the halo, its local rows; ascending by rank.
     pub halo_of: Vec<(u32, Range<usize>)>,
-    /// For each rank that reads some, by rank, ascending: the local inner rows to send it, chunk after
-    /// chunk in ascending global id, which is the order of the reader's halo.
+    /// For each rank that reads rows of this part, the inner rows to send; ascending by rank. The
+    /// rows are sorted by chunk, then by ascending global id: the order of the reader's halo.
     pub send: Vec<(u32, Vec<u32>)>,
-    /// Where the chunks of all these rows lie.
+    /// Bounds of the chunks in all these rows.
     pub chunks: LocalChunks,
-    /// Edges into each local row in the whole graph, self loops not counted.
+    /// In-degree of each local row in the whole graph, without self loops.
     in_degree: Vec<u32>,
-    /// Edges out of each local row in the whole graph, self loops not counted.
+    /// Out-degree of each local row in the whole graph, without self loops.
     out_degree: Vec<u32>,
-    /// For each inner vertex its sources as local rows, in ascending global id.
+    /// For each inner vertex, its sources as local rows, by ascending global id.
     edges: Csr,
-    /// The type of each of these edges; none if they have no types.
+    /// The type of each of these edges; empty if edges have no types.
     types: Vec<u16>,
 }
 
-/// The edges into the inner vertices of a part, seen from both ends.
+/// The edges into the inner vertices of a part, indexed from both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalEdges {
-    /// Rows: inner vertices. Entries: sources as local rows, in ascending global id.
+    /// Rows: inner vertices. Entries: sources as local rows, by ascending global id.
     pub in_csr: Csr,
     /// Rows: all local rows as sources. Entries: destinations as local inner rows, ascending.
     pub out_csr: Csr,
-    /// For each entry of `out_csr` the position of the same edge in `in_csr.indices`.
+    /// For each entry of `out_csr`, the position of the same edge in `in_csr.indices`.
     pub positions: Vec<u32>,
-    /// For each entry of `in_csr` its destination as a local inner row.
+    /// For each entry of `in_csr`, its destination as a local inner row.
     pub destinations: Vec<u32>,
-    /// For each entry of `in_csr` the type of the edge; none if edges have no types, or self loops are among them.
+    /// For each entry of `in_csr`, the type of the edge; empty if edges have no types or include
+    /// self loops.
     pub types: Vec<u16>,
 }
 
 impl LocalPart {
-    /// All parts of a partition, in rank order, in time linear in vertices and edges (and a
-    /// sort of each boundary).
+    /// Builds all parts of a partition, in rank order. Takes time linear in vertices and edges,
+    /// plus a sort of each boundary.
     ///
     /// # Errors
-    /// A partition of another graph; a part with 2^32 edges or more, self loops included.
+    /// A partition of another graph; a part with 2^32 edges or more, including self loops.
     pub fn build_all(topology: &Topology, partition: &Partition) -> Result<Vec<Self>, GraphError> {
         Self::build(topology, partition, Halo::Boundary)
     }
 
-    /// The same with the halo of a program.
+    /// [`LocalPart::build_all`] with the given kind of halo.
     ///
     /// # Errors
     /// As [`LocalPart::build_all`].
@@ -106,7 +109,8 @@ impl LocalPart {
                 inner_row[v as usize] = row as u32;
             }
         }
-        // Local row of each vertex in the halo of the part at hand, valid where `read_by` names it.
+        // Local row of each vertex in the current part's halo, valid where `read_by` names that
+        // part.
         let mut halo_row = vec![0u32; owner.len()];
         let mut read_by = vec![u32::MAX; owner.len()];
         let mut send: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); parts];
@@ -143,7 +147,7 @@ impl LocalPart {
                 let part = owner[u as usize];
                 halo_row[u as usize] = row as u32;
                 let sent = inner_row[u as usize];
-                // Readers come in rank order, and the rows of a part together.
+                // Readers come in rank order, and each part's rows come together.
                 let readers = &mut send[part as usize];
                 match readers.last_mut() {
                     Some((reader, rows)) if *reader == rank as u32 => rows.push(sent),
@@ -193,17 +197,17 @@ impl LocalPart {
         Ok(built)
     }
 
-    /// Local rows: inner and halo.
+    /// Number of local rows: inner and halo.
     pub fn rows(&self) -> usize {
         self.global.len()
     }
 
-    /// Halo rows.
+    /// Number of halo rows.
     pub fn halo(&self) -> usize {
         self.global.len() - self.inner
     }
 
-    /// What needs nothing of other parts: own rows, the first ones, and edges.
+    /// The interior's rows and edges, and the number of edges from the halo.
     pub fn reach(&self) -> Reach {
         let edges = &self.edges;
         let remote = |u: &u32| *u as usize >= self.inner;
@@ -216,22 +220,23 @@ impl LocalPart {
         }
     }
 
-    /// For each local row the edges of `set` into its vertex, in the whole graph.
+    /// In-degree of each local row in the whole graph, counting the edges of `set`.
     pub fn in_degrees(&self, set: EdgeSet) -> Vec<u32> {
         with_loops(&self.in_degree, set)
     }
 
-    /// For each local row the edges of `set` out of its vertex, in the whole graph.
+    /// Out-degree of each local row in the whole graph, counting the edges of `set`.
     pub fn out_degrees(&self, set: EdgeSet) -> Vec<u32> {
         with_loops(&self.out_degree, set)
     }
 
-    /// The type of each edge into the inner vertices, self loops not counted; none if edges have no types.
+    /// The type of each edge into the inner vertices, without self loops; empty if edges have no
+    /// types.
     pub fn types(&self) -> &[u16] {
         &self.types
     }
 
-    /// For each of these edges the number of edges of its type into its destination.
+    /// For each of these edges, the number of edges of its type into its destination.
     pub fn relation_degrees(&self) -> Vec<u32> {
         relation_degrees(&self.edges.indptr, &self.types)
     }
@@ -247,10 +252,10 @@ impl LocalPart {
 }
 
 impl LocalEdges {
-    /// The edges of `set` of a whole graph; rows are global ids, in order.
+    /// The edges of `set` in a whole graph; rows are global ids.
     ///
     /// # Errors
-    /// A graph with 2^32 edges or more, self loops included.
+    /// A graph with 2^32 edges or more, including self loops.
     pub fn whole(topology: &Topology, set: EdgeSet) -> Result<Self, GraphError> {
         let vertices = topology.vertices() as usize;
         let count = topology.edges() + vertices as u64;
@@ -287,7 +292,7 @@ impl LocalEdges {
         }
     }
 
-    /// For each of so many types the positions of its edges in `in_csr`, ascending.
+    /// For each of `relations` types, the positions of its edges in `in_csr`, ascending.
     pub fn by_type(&self, relations: u32) -> Csr {
         let each = Csr {
             indptr: (0..=self.types.len() as u64).collect(),
@@ -297,7 +302,7 @@ impl LocalEdges {
     }
 }
 
-/// Types of edges where self loops, which have none, are not among them.
+/// The types of the edges; empty if `set` includes self loops, which have no type.
 fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
     match set {
         EdgeSet::Plain => types.to_vec(),
@@ -305,7 +310,7 @@ fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
     }
 }
 
-/// Stored edges with a self loop of every row's vertex at its place by global id.
+/// The stored edges plus a self loop for every row, inserted in order of global id.
 fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
     let mut indptr = Vec::with_capacity(edges.rows() + 1);
     let mut indices = Vec::with_capacity(edges.indices.len() + edges.rows());
@@ -321,13 +326,13 @@ fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
     Csr { indptr, indices }
 }
 
-/// Vertices from which on rows do not all stay in a cache whatever their order.
+/// Number of vertices beyond which a cache cannot hold all rows, whatever their order.
 const MANY: usize = 1 << 14;
 
-/// Largest degree over the mean from which on a few rows get most of the reads.
+/// Ratio of largest to mean degree from which a few rows get most of the reads.
 const SKEW: u64 = 32;
 
-/// Whether ordering vertices by degree pays: there are many, and the hubs are large. Graphs
+/// Whether ordering vertices by degree pays: if there are many vertices and large hubs. Graphs
 /// without hubs (meshes) keep their order, whose locality is worth more.
 fn skewed(degrees: &[u32]) -> bool {
     let edges: u64 = degrees.iter().map(|d| u64::from(*d)).sum();
@@ -355,7 +360,7 @@ mod tests {
         let parts = LocalPart::build_all(&g8, &ByRange.partition(&g8, 2).unwrap()).unwrap();
         let [left, right] = &parts[..] else { panic!() };
         assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
-        // Those that need nothing of the other part come first.
+        // The interior comes first.
         assert_eq!(right.global, [6, 7, 4, 5, 3]);
         assert_eq!(
             (&left.halo_of[..], &right.halo_of[..]),
@@ -387,7 +392,7 @@ mod tests {
         let (topology, _) = Topology::from_edges(vertices, star).unwrap();
         let parts =
             LocalPart::build_all(&topology, &ByRange.partition(&topology, 2).unwrap()).unwrap();
-        // Of those that need other parts.
+        // After the interior.
         let hub = parts[0].reach().interior as usize;
         assert_eq!(parts[0].global[hub], 7);
         let sources = |row: &[u32]| -> Vec<u32> {

@@ -1,19 +1,18 @@
-//! Other numberings of the vertices.
+//! Renumbering of vertices.
 
 use crate::{GraphData, Labels, Topology};
 
-/// A graph with its vertices renumbered, and the way back.
+/// A graph with renumbered vertices, and the map back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reordered {
     /// The renumbered graph.
     pub data: GraphData,
-    /// For each new vertex the old one.
+    /// The old vertex of each new one.
     pub old_of_new: Vec<u32>,
 }
 
-/// Renumbers the vertices by descending number of edges at them, both directions counted; of
-/// equal ones the lower number comes first. Rows that are read most then lie together, which
-/// spares cache misses on skewed graphs.
+/// Renumbers the vertices by descending degree, counting edges in both directions; ties keep their
+/// order. This puts the most-read rows together, which saves cache misses on skewed graphs.
 pub fn by_degree(data: &GraphData) -> Reordered {
     let (incoming, outgoing) = (data.topology.in_degrees(), data.topology.out_degrees());
     let mut order: Vec<u32> = (0..data.vertices()).collect();
@@ -25,8 +24,7 @@ pub fn by_degree(data: &GraphData) -> Reordered {
 }
 
 impl Reordered {
-    /// Rows of the renumbered graph in the order of the old one. `rows` has `columns` values
-    /// a vertex.
+    /// Rows of the renumbered graph in the old order. `rows` has `columns` values per vertex.
     pub fn restore<T: Copy + Default>(&self, rows: &[T], columns: usize) -> Vec<T> {
         let mut out = vec![T::default(); rows.len()];
         for (new, &old) in self.old_of_new.iter().enumerate() {
@@ -37,7 +35,7 @@ impl Reordered {
     }
 }
 
-/// The graph in which the new vertex `i` is the old vertex `old_of_new[i]`.
+/// The graph whose vertex `i` is the old vertex `old_of_new[i]`.
 fn renumber(data: &GraphData, old_of_new: Vec<u32>) -> Reordered {
     let mut new_of_old = vec![0u32; old_of_new.len()];
     for (new, &old) in old_of_new.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a partition costs: boundary vertices, rows to send, cut edges.
+//! The cost of a partition: boundary vertices, rows to send, cut edges.
 
 use crate::partition::Partition;
 use crate::{GraphError, Topology};
@@ -6,18 +6,18 @@ use crate::{GraphError, Topology};
 /// The boundary of every part of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replication {
-    /// For each part the vertices outside it with an edge into it, ascending.
+    /// For each part, the vertices outside it with an edge into it, ascending.
     pub boundary: Vec<Vec<u32>>,
-    /// `messages[i][j]`: vertices that part `i` owns and part `j` reads.
+    /// `messages[i][j]`: number of vertices that part `i` owns and part `j` reads.
     pub messages: Vec<Vec<u64>>,
     /// Edges between different parts.
     pub cut: u64,
-    /// Replication factor: the sizes of all boundaries over the number of vertices.
+    /// Replication factor: the total size of all boundaries divided by the number of vertices.
     pub alpha: f64,
 }
 
-/// Finds the boundary of every part, in time linear in vertices and edges (and a sort of
-/// each boundary).
+/// Finds the boundary of every part. Takes time linear in vertices and edges, plus a sort of each
+/// boundary.
 ///
 /// # Errors
 /// A partition of another graph.

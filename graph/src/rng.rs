@@ -1,5 +1,5 @@
-//! Random numbers that are a function of a key and a counter, so that a result does not
-//! depend on which thread draws when.
+//! Random numbers as a function of a key and a counter, so that results do not depend on which
+//! thread draws when.
 
 /// A stream of random numbers, each addressed by its counter (SplitMix64, Steele et al.,
 /// OOPSLA 2014).
@@ -7,7 +7,7 @@
 pub struct Stream(u64);
 
 impl Stream {
-    /// The stream of a seed and a purpose. Streams of different purposes are unrelated.
+    /// The stream for a seed and a purpose. Streams for different purposes are unrelated.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self(mix(mix(seed).wrapping_add(purpose.wrapping_mul(GOLDEN))))
     }
@@ -19,17 +19,17 @@ impl Stream {
             .wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
     }
 
-    /// A number below `limit`, which must not be 0, from the given random bits.
+    /// A number below `limit`, which must not be 0, computed from random bits.
     pub fn below(bits: u64, limit: u64) -> u64 {
         ((u128::from(bits) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number with mean 0 and variance 1, close to normally distributed: the sum of four
-    /// uniform ones. It uses no transcendental function, whose last bits differ between machines.
+    /// A number with mean 0 and variance 1, close to normally distributed: the sum of four uniform
+    /// numbers. It avoids transcendental functions, whose last bits differ between machines.
     pub fn normal(self, counter: u64) -> f32 {
         let bits = self.bits(counter);
         let sum: i32 = (0..4).map(|i| i32::from((bits >> (16 * i)) as u16)).sum();
-        // Four uniform 16-bit numbers: mean 2 * 65535, variance 4 * (65536^2 - 1) / 12.
+        // Four uniform 16-bit numbers have mean 2 * 65535 and variance 4 * (65536^2 - 1) / 12.
         (sum - 2 * 65535) as f32 * (1.732_050_8 / 65536.0)
     }
 

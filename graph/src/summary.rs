@@ -1,4 +1,4 @@
-//! What a planner needs to know of a data graph.
+//! Summaries of data graphs for the planner.
 
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
@@ -7,8 +7,7 @@ use gnnc_ir::words::types::share;
 use gnnc_ir::workload::{COLUMN_RUNS, Origin, PartLoad, PartitionSummary, Workload};
 use std::collections::BTreeMap;
 
-/// Counts everything in a [`Workload`], and partitions the graph once for each entry of
-/// `parts`.
+/// Counts everything in a [`Workload`], and partitions the graph once for each entry of `parts`.
 ///
 /// # Errors
 /// Those of the partitioners.
@@ -46,7 +45,7 @@ pub fn summarise(
     Ok(workload)
 }
 
-/// Stored values in runs of columns; none if all columns are equally full.
+/// Stored values per run of columns; empty if all columns are equally full.
 fn column_nonzeros(features: &Features) -> Vec<u64> {
     let Features::Sparse {
         columns, indices, ..
@@ -66,7 +65,7 @@ fn column_nonzeros(features: &Features) -> Vec<u64> {
     found
 }
 
-/// Counts what each part of a partition holds and reads.
+/// Counts the vertices and edges each part of a partition holds and reads.
 ///
 /// # Errors
 /// A partition of another graph.
@@ -109,7 +108,8 @@ pub fn summarise_partition(
     })
 }
 
-/// Entry 0 counts the vertices of degree 0, entry `k` those of degree `2^(k-1)` to `2^k - 1`.
+/// A histogram of degrees: entry 0 counts the vertices of degree 0, entry `k` those of degree
+/// `2^(k-1)` to `2^k - 1`.
 pub fn degree_histogram(degrees: &[u32]) -> Vec<u64> {
     let mut histogram = Vec::new();
     for degree in degrees {

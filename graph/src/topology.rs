@@ -1,15 +1,15 @@
-//! The data graph's edges, as rows of in-neighbours.
+//! The edges of a data graph, as rows of in-neighbors.
 
 use crate::GraphError;
 use crate::csr::{check_indices, check_indptr, row};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
 
-/// The edges of a data graph: compressed sparse rows over in-neighbours.
+/// The edges of a data graph: compressed sparse rows over in-neighbors.
 ///
 /// `indices[indptr[v]..indptr[v + 1]]` are the sources `u` of the edges `u -> v`, strictly
-/// ascending. Self loops are not stored; a model adds them where it wants them. Where edges have types
-/// (relations), there may be an edge of each type from `u` to `v`, by ascending type.
+/// ascending. Self loops are not stored; models add them where they need them. If edges have types
+/// (relations), there may be one edge of each type from `u` to `v`, by ascending type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     indptr: Vec<u64>,
@@ -26,16 +26,16 @@ struct EdgeTypes {
     of: Vec<u16>,
 }
 
-/// What was left out of a graph file to make a [`Topology`] of it.
+/// What was left out to make a [`Topology`] of a graph file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Edges from a vertex to itself.
     pub self_loops: u64,
-    /// Edges that were there already.
+    /// Repeated edges.
     pub repeats: u64,
     /// Edges with an explicit weight of zero.
     pub zero_weights: u64,
-    /// What the file has besides and no model can use: weights, types, further arrays.
+    /// Content of the file that no model can use: weights, types, other arrays.
     pub not_used: Vec<String>,
 }
 
@@ -43,9 +43,8 @@ impl Topology {
     /// A topology from its two arrays, which are checked.
     ///
     /// # Errors
-    /// A row pointer that does not start at 0, descends or does not end at the number of
-    /// indices; an index that names no vertex; neighbours that are not strictly ascending;
-    /// self loops.
+    /// A row pointer that does not start at 0, descends, or does not end at the number of indices;
+    /// an index that names no vertex; neighbors that are not strictly ascending; self loops.
     pub fn new(indptr: Vec<u64>, indices: Vec<u32>) -> Result<Self, GraphError> {
         const AT: &str = "topology";
         check_indptr(AT, &indptr, indices.len())?;
@@ -71,11 +70,11 @@ impl Topology {
         Ok(Self::untyped(indptr, indices))
     }
 
-    /// A topology from `(source, destination)` pairs in any order. Repeats and self loops
-    /// are left out and counted.
+    /// A topology from `(source, destination)` pairs in any order. Drops and counts repeats and
+    /// self loops.
     ///
     /// # Errors
-    /// An end of an edge that is not below `vertices`.
+    /// If an end of an edge is not below `vertices`.
     pub fn from_edges(
         vertices: u32,
         edges: impl IntoIterator<Item = (u32, u32)>,
@@ -104,7 +103,7 @@ impl Topology {
         Ok((Self::from_sorted_keys(vertices, &keys), dropped))
     }
 
-    /// A topology from `destination << 32 | source`, ascending, without repeats or loops,
+    /// A topology from `destination << 32 | source` keys: ascending, without repeats or loops,
     /// every end below `vertices`.
     pub(crate) fn from_sorted_keys(vertices: u32, keys: &[u64]) -> Self {
         let mut indptr = vec![0u64; vertices as usize + 1];
@@ -125,12 +124,12 @@ impl Topology {
         }
     }
 
-    /// A topology whose edges have types, from `(source, destination, type)` in any order. Repeats and self
-    /// loops are left out and counted.
+    /// A topology with edge types, from `(source, destination, type)` in any order. Drops and
+    /// counts repeats and self loops.
     ///
     /// # Errors
-    /// An end of an edge that is not below `vertices`; a type that is not below `relations`; more than
-    /// [`MAX_RELATIONS`] relations.
+    /// An end of an edge that is not below `vertices`; a type that is not below `relations`; more
+    /// than [`MAX_RELATIONS`] relations.
     pub fn typed(
         vertices: u32,
         relations: u32,
@@ -170,8 +169,8 @@ impl Topology {
         Ok((Self::from_sorted_edges(vertices, relations, &kept), dropped))
     }
 
-    /// A topology from `(destination, source, type)`, ascending, without repeats or loops, every end below
-    /// `vertices`, every type below `relations`.
+    /// A topology from `(destination, source, type)`: ascending, without repeats or loops, every
+    /// end below `vertices`, every type below `relations`.
     pub(crate) fn from_sorted_edges(
         vertices: u32,
         relations: u32,
@@ -189,7 +188,7 @@ impl Topology {
         topology
     }
 
-    /// The edges as `(source, destination, type)`, in order; none if they have no types.
+    /// The edges as `(source, destination, type)`, in order; empty if edges have no types.
     pub fn typed_edges(&self) -> impl Iterator<Item = (u32, u32, u16)> {
         let edges = (0..self.vertices())
             .flat_map(|dst| self.in_neighbours(dst).iter().map(move |src| (*src, dst)));
@@ -198,30 +197,32 @@ impl Topology {
             .map(|((src, dst), kind)| (src, dst, *kind))
     }
 
-    /// Number of types of edges; 0 if they have none.
+    /// Number of edge types; 0 if edges have no types.
     pub fn relations(&self) -> u32 {
         self.types.as_ref().map_or(0, |types| types.relations)
     }
 
-    /// The type of each edge, in order of their destinations; none if they have no types.
+    /// The type of each edge, ordered by destination; empty if edges have no types.
     pub fn types(&self) -> &[u16] {
         self.types.as_ref().map_or(&[], |types| &types.of)
     }
 
-    /// For each edge the number of edges of its type into its destination; none if they have no types.
+    /// For each edge, the number of edges of its type into its destination; empty if edges have no
+    /// types.
     pub fn relation_degrees(&self) -> Vec<u32> {
         relation_degrees(&self.indptr, self.types())
     }
 
-    /// The same graph without types of edges, of which several from one vertex to another stay.
+    /// The same graph without edge types. Parallel edges stay.
     pub fn without_types(&self) -> Self {
         Self::untyped(self.indptr.clone(), self.indices.clone())
     }
 
-    /// The graph with the reverse of every edge: of an edge of type `r` one of type `relations + r`.
+    /// The graph with the reverse of every edge added; the reverse of an edge of type `r` has type
+    /// `relations + r`.
     ///
     /// # Errors
-    /// More than [`MAX_RELATIONS`] relations after that.
+    /// If the result has more than [`MAX_RELATIONS`] relations.
     pub fn with_inverse_relations(&self) -> Result<Self, GraphError> {
         let count = self.relations();
         let inverse =
@@ -255,7 +256,8 @@ impl Topology {
         row(&self.indptr, &self.indices, v as usize)
     }
 
-    /// Types of the edges into `v`, as [`Topology::in_neighbours`] has their sources; none if they have no types.
+    /// Types of the edges into `v`, parallel to [`Topology::in_neighbours`]; empty if edges have no
+    /// types.
     pub fn types_into(&self, v: u32) -> &[u16] {
         match &self.types {
             Some(types) => {
@@ -266,7 +268,7 @@ impl Topology {
         }
     }
 
-    /// For each vertex the number of edges into it.
+    /// The in-degree of each vertex.
     pub fn in_degrees(&self) -> Vec<u32> {
         self.indptr
             .windows(2)
@@ -274,7 +276,7 @@ impl Topology {
             .collect()
     }
 
-    /// For each vertex the number of edges out of it.
+    /// The out-degree of each vertex.
     pub fn out_degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0u32; self.vertices() as usize];
         for &u in &self.indices {
@@ -305,7 +307,7 @@ impl Topology {
         Self::untyped(indptr, indices)
     }
 
-    /// The graph with the reverse of every edge added where it is missing, without types.
+    /// The graph with missing reverse edges added, without types.
     pub fn symmetrised(&self) -> Self {
         let reverse = self.transposed();
         let mut indptr = Vec::with_capacity(self.indptr.len());
@@ -322,14 +324,14 @@ impl Topology {
         Self::untyped(indptr, indices)
     }
 
-    /// Whether the reverse of every edge is there too.
+    /// Whether every edge has its reverse.
     pub fn is_symmetric(&self) -> bool {
         let reversed = self.transposed();
         (&self.indptr, &self.indices) == (&reversed.indptr, &reversed.indices)
     }
 }
 
-/// For each entry of rows the number of entries of its type in its row.
+/// For each entry, the number of entries of its type in its row.
 pub(crate) fn relation_degrees(indptr: &[u64], types: &[u16]) -> Vec<u32> {
     let mut degrees = vec![0u32; types.len()];
     if types.is_empty() {
@@ -352,7 +354,7 @@ pub(crate) fn relation_degrees(indptr: &[u64], types: &[u16]) -> Vec<u32> {
     degrees
 }
 
-/// The number of vertices as an index type, which also has to leave room for sentinels.
+/// The number of vertices as an index type, which must leave room for sentinels.
 pub(crate) fn check_vertices(at: &str, found: u128, edges: u64) -> Result<u32, GraphError> {
     let limit = u32::MAX - 1;
     u32::try_from(found)

@@ -1,4 +1,4 @@
-//! Writing data graphs to files, aside first and then renamed.
+//! Writing data graphs to files: to a temporary file that is then renamed.
 
 use crate::read::metis::check_symmetric;
 use crate::read::{Format, place};
@@ -11,13 +11,13 @@ use std::path::Path;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-/// Writes a graph in the format that the file name stands for, `.gz` included. What was
-/// there before stays until the new file is complete. Text formats hold only the topology;
-/// the result names what was left out (`features`, `labels`, `split`).
+/// Writes a graph in the format the file name implies, including `.gz`. An existing file stays
+/// until the new one is complete. Text formats hold only the topology; the result names what was
+/// left out (`features`, `labels`, `split`).
 ///
 /// # Errors
-/// A name without a known ending, a METIS file of a graph that is not symmetric, whatever
-/// the system refuses.
+/// A name without a known extension, a METIS file of an asymmetric graph, or any error of the
+/// system.
 pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str>, GraphError> {
     let path = path.as_ref();
     let format = Format::of_name(path).ok_or_else(|| GraphError::UnknownFormat {
@@ -86,7 +86,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
 /// Equal graphs give equal bytes.
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error of `out`.
 pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
     let mut archive = Archive(ZipWriter::new(out));
     let (n, edges) = (data.vertices() as usize, data.topology.indices().len());
@@ -193,7 +193,7 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
 /// Writes a topology as a Matrix Market file ([`read::mtx`](crate::read::mtx)).
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error of `out`.
 pub fn matrix_market(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
     let n = topology.vertices();
     writeln!(out, "%%MatrixMarket matrix coordinate pattern general")?;
@@ -209,7 +209,7 @@ pub fn matrix_market(topology: &Topology, out: &mut dyn Write) -> io::Result<()>
 /// Writes a symmetric topology as a METIS graph file ([`read::metis`](crate::read::metis)).
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error of `out`.
 pub fn metis(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {}", topology.vertices(), topology.edges() / 2)?;
     for v in 0..topology.vertices() {
@@ -225,7 +225,7 @@ pub fn metis(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
 /// Writes a topology as an edge list ([`read::edges`](crate::read::edges)).
 ///
 /// # Errors
-/// Those of `out`.
+/// Any error of `out`.
 pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -241,7 +241,7 @@ pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Replaces a file by what is written, once all of it is on the disk.
+/// Replaces a file with whatever `write` writes, once all of it is on disk.
 fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<Replacement>) -> io::Result<()>,
@@ -280,12 +280,12 @@ impl<W: Write + Seek> Archive<W> {
     }
 }
 
-/// NumPy's type for 32-bit indices below `limit`: signed, as SciPy wants them, while they fit.
+/// NumPy's type for 32-bit indices below `limit`: signed, as SciPy prefers, as long as they fit.
 fn index_type(limit: usize) -> &'static str {
     if limit <= 1 << 31 { "<i4" } else { "<u4" }
 }
 
-/// The header of a `.npy` file, padded so that the elements are aligned to 64 bytes.
+/// The header of a `.npy` file, padded to align the elements to 64 bytes.
 fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
     let sizes: String = shape.iter().map(|n| format!("{n}, ")).collect();
     let text = format!(

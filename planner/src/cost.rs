@@ -1,17 +1,17 @@
-//! What a form costs: a fused view of one training epoch on a reference machine.
+//! Cost of a form: a fused view of one training epoch on a reference machine.
 //!
-//! The numbers rank forms of one model; they are no prediction of a run. Each operator is priced
-//! by itself as `max(flops / rate, bytes / bandwidth)`, under these assumptions:
+//! The numbers rank the forms of one model; they do not predict a run. Each operator is priced
+//! separately as `max(flops / rate, bytes / bandwidth)`, under these assumptions:
 //!
-//! - element-wise work, slices and reshapes fuse into their neighbours: flops only;
-//! - messages (edge rows made by element-wise work on taken vertex rows) are never stored; a
+//! - element-wise work, slices and reshapes fuse into their neighbors: flops only;
+//! - messages (edge rows that element-wise work makes from taken vertex rows) are never stored; a
 //!   `take` loads its rows for every edge, a `gather` writes its vertex rows;
-//! - results of a per-edge reduction or softmax are stored and read once, and a per-edge
-//!   reduction loads its operand again;
-//! - gradients: a matrix product costs once more for each operand that needs one, a `take`
-//!   costs the transposed gather, an operand that was broadcast costs a reduction;
-//! - sparse features cost their non-zeros;
-//! - what no parameter or draw changes is computed once in [`EPOCHS`] epochs.
+//! - results of a per-edge reduction or softmax are stored and read once, and a per-edge reduction
+//!   loads its operand again;
+//! - gradients: a matrix product costs once more for each operand that needs one, a `take` costs
+//!   the transposed gather, a broadcast operand costs a reduction;
+//! - sparse features cost their nonzeros;
+//! - values that no parameter or draw changes are computed once in [`EPOCHS`] epochs.
 
 use crate::facts::{Facts, Value};
 use gnnc_ir::{Binary, Op, Rows, Type, Unary};
@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::Add;
 
-/// Floating-point operations a second of the reference machine (one core).
+/// Floating-point operations per second of the reference machine (one core).
 pub const FLOPS_PER_SECOND: f64 = 50e9;
-/// Bytes a second of the reference machine, streamed or gathered by rows.
+/// Bytes per second of the reference machine, streamed or gathered by rows.
 pub const BYTES_PER_SECOND: f64 = 10e9;
-/// Epochs over which what is computed once is spread.
+/// Epochs over which one-time work is spread.
 pub const EPOCHS: f64 = 200.0;
-/// Seconds that any operator costs, so that of equal forms the smaller wins.
+/// Minimum seconds of any operator, so that the smaller of two equal forms wins.
 pub const OPERATOR_SECONDS: f64 = 1e-8;
 
 /// Work of one epoch.
@@ -40,7 +40,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Work that takes the longer of its two parts.
+    /// Work whose time is the larger of compute and memory time.
     fn new(flops: f64, bytes: f64) -> Self {
         Self {
             flops,
@@ -49,7 +49,7 @@ impl Work {
         }
     }
 
-    /// The same work for a number of repetitions.
+    /// The same work repeated `n` times.
     pub fn times(self, n: f64) -> Self {
         Self {
             flops: self.flops * n,
@@ -77,7 +77,7 @@ impl Sum for Work {
     }
 }
 
-/// Work of one operator with result `out`.
+/// Work of an operator with result `out`.
 pub fn work(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
     let once = out.known.invariant && facts.train;
     let share = if once { 1.0 / EPOCHS } else { 1.0 };
@@ -152,12 +152,12 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
                 load + grad(&kids[0]) * (floats(&out) + vertices),
             )
         }
-        // The table stays in a cache; its gradient is summed over edges that are stored.
+        // The table stays in cache; its gradient is summed over stored edges.
         Op::Pick => Work::new(
             grad(&kids[0]) * n,
             floats(&kids[1]) + grad(&kids[0]) * 2.0 * floats(&out),
         ),
-        // The other heads of a row are never loaded, but all of them have a gradient.
+        // The other heads of a row are never loaded, but all heads have gradients.
         Op::PickHead => Work::new(
             n * backward,
             floats(&kids[1]) + grad(&kids[0]) * floats(&out),
@@ -191,7 +191,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
     }
 }
 
-/// Bytes of reading an edge operand that was stored because it is computed only once.
+/// Bytes of reading an edge operand that is stored because it is computed only once.
 fn stored_edges(operand: &Value, out: &Value, facts: &Facts) -> f64 {
     let once = facts.train && operand.known.invariant && !out.known.invariant;
     match operand.ty.rows {
@@ -214,11 +214,11 @@ fn matmul(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         _ => f64::from(kids[0].ty.columns()),
     };
     if kids[0].known.sparse {
-        // A row of the weights is added for every non-zero: index, value and (from the cache) row.
+        // A row of the weights is added for every nonzero: index, value and a row from cache.
         let nonzeros = facts.feature_nonzeros as f64;
         let width = size(&out) / facts.rows(out.ty.rows).max(1.0);
         let bytes = nonzeros * 8.0 + 4.0 * (size(&out) + size(&kids[1]));
-        // Rows from the cache run at about a quarter of a dense product's rate.
+        // Rows from cache run at about a quarter of a dense product's rate.
         return Work::new(4.0 * 2.0 * nonzeros * width, bytes).times(passes);
     }
     let bytes = 4.0 * (size(&out) + size(&kids[0]) + size(&kids[1]));

@@ -1,14 +1,14 @@
 //! The decoupled form of a model (NeutronTP, section 3.2): all transforms first, then all
-//! aggregations. It is another function than the model, so it is used only where it is permitted
-//! (relaxation *decouple*).
+//! aggregations. It computes a different function than the model, so it is used only where
+//! permitted (relaxation *decouple*).
 //!
-//! In the dense part every aggregation is replaced by the vertex's own row. Its output `U`, as wide as
-//! the logits, is then aggregated as often as the model aggregates, each time by the last of its
-//! aggregations with all that is column-wise around it: `(1 - a) G(z) + a u` of page rank and of GCNII
-//! (`u` is `U`), `(1 + eps) z + G(z)` of GIN. Coefficients of an attention are computed once, from
-//! what the last layer transforms, and serve all rounds; those of several heads that the layer averages
-//! are averaged. Where a layer reads a vertex's own row beside the aggregate (GraphSAGE), a round is the
-//! mean of both.
+//! In the dense part, the vertex's own row replaces every aggregation. Its output `U`, as wide as
+//! the logits, is then aggregated as often as the model aggregates. Each round is the model's last
+//! aggregation with the column-wise operators around it: `(1 - a) G(z) + a u` for PageRank and
+//! GCNII (`u` is `U`), `(1 + eps) z + G(z)` for GIN. Attention coefficients are computed once, from
+//! the last layer's transformed rows, and serve all rounds; if the layer averages heads, so are the
+//! heads' coefficients. If a layer reads a vertex's own row besides the aggregate (GraphSAGE), a
+//! round is the mean of both.
 
 mod rounds;
 
@@ -23,28 +23,28 @@ use rounds::Rounds;
 /// Why a model has no decoupled form of its own.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecoupleError {
-    /// It aggregates nothing.
+    /// It has no aggregation.
     #[error("the model has no aggregation")]
     NoAggregation,
     /// No transform comes after an aggregation.
     #[error("all transforms of the model already come before its aggregations")]
     Already,
-    /// An aggregation of something else than rows of the neighbours times a coefficient.
+    /// An aggregation of something other than neighbors' rows times a coefficient.
     #[error("`{0}` does not aggregate neighbor rows times a coefficient")]
     Message(String),
-    /// Coefficients that cannot be had for the rounds.
+    /// Coefficients that cannot be used in the rounds.
     #[error("the coefficients of `{0}` {1}")]
     Coefficients(String, &'static str),
-    /// A graph that does not fit together: a bug.
+    /// The decoupled graph is inconsistent, which is a bug.
     #[error("bug in decoupling: {0}")]
     Type(#[from] TypeError),
 }
 
-/// The decoupled form of a forward graph, whose results are the loss and the logits. Parameters that
-/// it does not use are gone; the others keep name and start.
+/// The decoupled form of a forward graph, whose results are the loss and the logits. Unused
+/// parameters are dropped; the others keep their names and initial values.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no such form.
 pub fn decouple(graph: &Graph) -> Result<Graph, DecoupleError> {
     let Some(logits) = graph.results.get(1).copied() else {
         return Err(DecoupleError::NoAggregation);
@@ -89,7 +89,7 @@ pub fn decouple(graph: &Graph) -> Result<Graph, DecoupleError> {
     Ok(without_unused_params(&out.pruned()))
 }
 
-/// Where the last aggregation stands.
+/// Location of the last aggregation.
 #[derive(Clone, Copy)]
 enum Last {
     /// In the model itself.
@@ -98,18 +98,18 @@ enum Last {
     Inside(NodeId, NodeId),
 }
 
-/// The dense part, as it is written.
+/// The dense part under construction.
 struct Dense {
     out: Graph,
-    /// Aggregations of one forward pass.
+    /// Number of aggregations in a forward pass.
     rounds: u32,
     last: Option<Last>,
-    /// Whether a transform reads what was aggregated.
+    /// Whether a transform reads an aggregate.
     mixed: bool,
 }
 
 impl Dense {
-    /// Copies the nodes of a model but for the loss. Gives each node's copy.
+    /// Copies a model's nodes except for the loss. Returns each node's copy.
     fn copy(&mut self, graph: &Graph) -> Result<Vec<NodeId>, DecoupleError> {
         let mut new = vec![NodeId(0); graph.nodes.len()];
         let mut aggregated = vec![false; graph.nodes.len()];
@@ -144,7 +144,7 @@ impl Dense {
     }
 }
 
-/// A loop's body with every aggregation replaced by what it aggregates.
+/// A loop body in which every aggregation is replaced by its operand.
 fn dense_body(body: &Graph) -> Result<Graph, DecoupleError> {
     let mut dense = body.clone();
     let mut same: Vec<NodeId> = (0..body.nodes.len() as u32).map(NodeId).collect();
@@ -171,7 +171,7 @@ fn is_round(graph: &Graph, id: NodeId) -> bool {
     gathers && moving(graph, node.inputs[0])
 }
 
-/// Whether a value depends on features or on a vertex tensor that comes into a loop.
+/// Whether a value depends on features, or on a vertex tensor that enters a loop.
 fn moving(graph: &Graph, id: NodeId) -> bool {
     let mut work = vec![id];
     let mut seen = vec![false; graph.nodes.len()];
@@ -189,7 +189,7 @@ fn moving(graph: &Graph, id: NodeId) -> bool {
     false
 }
 
-/// The vertex tensor whose neighbours' rows an aggregation adds.
+/// The vertex tensor whose rows an aggregation sums over neighbors.
 fn carried(graph: &Graph, gather: NodeId) -> Result<NodeId, DecoupleError> {
     let node = graph.node(gather);
     match source(graph, node.inputs[0]) {
@@ -198,7 +198,7 @@ fn carried(graph: &Graph, gather: NodeId) -> Result<NodeId, DecoupleError> {
     }
 }
 
-/// The vertex tensor of which an edge tensor has the sources' rows, times a coefficient.
+/// The vertex tensor whose source rows, times a coefficient, an edge tensor holds.
 fn source(graph: &Graph, id: NodeId) -> Option<NodeId> {
     let node = graph.node(id);
     match node.op {
@@ -221,18 +221,18 @@ fn name(graph: &Graph, id: NodeId) -> String {
     }
 }
 
-/// One aggregation with what is column-wise around it: `scale G(z) + rest`.
+/// One aggregation with the column-wise operators around it: `scale G(z) + rest`.
 struct Step<'a> {
-    /// The model, or a loop's body.
+    /// The model, or a loop body.
     graph: &'a Graph,
     gather: NodeId,
-    /// What is aggregated.
+    /// The aggregated tensor.
     from: NodeId,
-    /// The factor of the aggregate, a single number.
+    /// The factor of the aggregate, a scalar.
     scale: Option<NodeId>,
-    /// What is added to it.
+    /// The term added to it.
     rest: Option<Rest>,
-    /// Whether the layer reads a vertex's own row elsewhere.
+    /// Whether the layer also reads the vertex's own row.
     own: bool,
 }
 
@@ -240,7 +240,7 @@ struct Step<'a> {
 #[derive(Clone, Copy)]
 struct Rest {
     factor: Option<NodeId>,
-    /// Whether it is what is aggregated; else it is what the rounds began with.
+    /// Whether it is the aggregated tensor; otherwise it is the input of the first round.
     own: bool,
 }
 
@@ -289,7 +289,7 @@ impl<'a> Step<'a> {
         Ok(step)
     }
 
-    /// Whether no coefficient depends on what is aggregated.
+    /// Whether no coefficient depends on the aggregated tensor.
     fn fixed(&self) -> bool {
         fn fixed(graph: &Graph, id: NodeId) -> bool {
             let node = graph.node(id);
@@ -302,7 +302,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What is multiplied with a single number, and the number.
+/// Splits a product into a tensor and a scalar factor.
 fn scaled(graph: &Graph, id: NodeId) -> Option<(NodeId, NodeId)> {
     let node = graph.node(id);
     let Op::Binary(Binary::Mul) = node.op else {
@@ -316,7 +316,7 @@ fn scaled(graph: &Graph, id: NodeId) -> Option<(NodeId, NodeId)> {
     }
 }
 
-/// The same graph with no parameter that no node reads.
+/// The same graph without parameters that no node reads.
 fn without_unused_params(graph: &Graph) -> Graph {
     let mut out = graph.clone();
     let mut number: Vec<Option<u32>> = vec![None; graph.params.len()];

@@ -7,19 +7,19 @@ use gnnc_ir::plan::Placement;
 /// Why a graph cannot be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LowerError {
-    /// The model uses something that no program can express yet.
+    /// The model uses something no program can express yet.
     #[error("{0} cannot be run yet")]
     Unsupported(String),
-    /// The placement is not one for this model.
+    /// The placement is illegal for this model.
     #[error("{0}")]
     Illegal(String),
     /// The placement needs a form that the model does not have.
     #[error("{0} needs a decoupled form: {1}")]
     NoForm(Placement, DecoupleError),
-    /// A pass produced a graph that breaks its own promises.
+    /// A pass produced a graph that violates its own invariants.
     #[error("bug in the lowering: {0}")]
     Internal(String),
-    /// Layouts for a model with more or fewer places for them.
+    /// The number of layouts differs from that of the model's components.
     #[error(
         "found {found} layouts for {what}, but there are {expected} groups of edge tensors to lay out by rows or by columns; give one for each, or none to have them chosen"
     )]

@@ -1,7 +1,7 @@
-//! Extraction: the cheapest term of an e-graph, shared values counted once.
+//! Extraction: the cheapest term of an e-graph, counting shared values once.
 //!
-//! A greedy choice is improved by exchanging single nodes; small problems are then given to an
-//! integer program (`ilp`). Equal costs are decided by the printed term.
+//! A greedy choice is improved by exchanging single nodes. Small problems then go to an integer
+//! program (`ilp`). The printed term breaks ties.
 
 mod ilp;
 
@@ -17,19 +17,19 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Proved to be the cheapest by the integer program.
+    /// The integer program proved it the cheapest.
     Optimal,
-    /// Greedy choice, improved by single exchanges: the problem is too large for a proof.
+    /// Greedy choice, improved by single exchanges; the problem is too large for a proof.
     Greedy,
 }
 
-/// The classes below a root, and what their nodes cost.
+/// The classes below a root, and the costs of their nodes.
 pub(crate) struct Problem {
     /// Nodes of each class; class 0 is the root.
     classes: Vec<Vec<Candidate>>,
 }
 
-/// A node that could compute its class.
+/// A node that can compute its class.
 #[derive(Clone, Debug)]
 struct Candidate {
     node: ENode,
@@ -38,15 +38,14 @@ struct Candidate {
     kids: Vec<usize>,
 }
 
-/// The chosen candidate of each class that a term needs.
+/// The chosen candidate of each class in a term.
 type Choice = BTreeMap<usize, usize>;
 
-/// Relative difference below which costs are equal.
+/// Relative difference below which costs count as equal.
 const EQUAL: f64 = 1e-9;
 
-/// The cheapest term of class `root`, and how sure that is.
-///
-/// Problems with more than `ilp_variables` undecided nodes are not given to the integer program.
+/// The cheapest term of class `root`, and how it was found. The integer program is skipped if there
+/// are more than `ilp_variables` undecided nodes.
 pub fn extract(egraph: &EGraph, root: Id, ilp_variables: usize) -> (RecExpr<ENode>, Method) {
     let mut problem = Problem::new(egraph, root);
     let tree = problem.tree();
@@ -72,7 +71,7 @@ pub fn extract(egraph: &EGraph, root: Id, ilp_variables: usize) -> (RecExpr<ENod
     (problem.term(&best), method)
 }
 
-/// A term as text with shared values named once; used to decide between equal costs.
+/// A term as text, naming shared values once; breaks ties between equal costs.
 fn print(problem: &Problem, choice: &Choice) -> String {
     let mut text = String::new();
     for node in problem.term(choice).iter() {
@@ -118,7 +117,7 @@ impl Problem {
         Self { classes }
     }
 
-    /// The cheapest node of every class with shared values counted every time: never cyclic.
+    /// The cheapest node of every class, counting shared values every time; never cyclic.
     fn tree(&self) -> Vec<usize> {
         let mut best = vec![(f64::INFINITY, 0); self.classes.len()];
         loop {
@@ -139,8 +138,8 @@ impl Problem {
         }
     }
 
-    /// Greedy choice with shared values counted once: each class remembers all the classes below
-    /// its best node, and a node costs the union of its operands' sets.
+    /// Greedy choice that counts shared values once: each class remembers all classes below its
+    /// best node, and a node costs the union of its operands' sets.
     fn greedy_choice(&self) -> Choice {
         let n = self.classes.len();
         let words = n.div_ceil(64);
@@ -207,7 +206,7 @@ impl Problem {
         Some(cost)
     }
 
-    /// Classes that the root needs, operands first; `None` if a choice is cyclic or incomplete.
+    /// Classes the root needs, operands first; `None` if a choice is cyclic or incomplete.
     fn order(&self, choice: &Choice) -> Option<Vec<usize>> {
         #[derive(Clone, Copy, PartialEq)]
         enum State {
@@ -244,8 +243,8 @@ impl Problem {
         Some(order)
     }
 
-    /// Exchanges single nodes as long as that makes the term cheaper, or equal and earlier in
-    /// print. Classes that become needed are computed as cheaply as trees can.
+    /// Exchanges single nodes as long as the term gets cheaper, or stays equal and prints earlier.
+    /// Newly needed classes are computed by their cheapest tree.
     fn improve(&self, choice: &mut Choice) {
         let fallback = self.tree();
         let Some(mut cost) = self.cost(choice) else {
@@ -284,9 +283,9 @@ impl Problem {
         }
     }
 
-    /// Drops nodes that cannot be in a term cheaper than `bound`, keeping those of `keep`.
+    /// Drops nodes that no term cheaper than `bound` can contain, except those in `keep`.
     fn prune(&mut self, keep: &Choice, bound: f64) {
-        // A term with a node costs at least the node and the costliest chain below it.
+        // A term costs at least any of its nodes plus the costliest chain below that node.
         let mut least = vec![0.0f64; self.classes.len()];
         let chain = |c: &Candidate, least: &[f64]| {
             c.seconds + c.kids.iter().map(|kid| least[*kid]).fold(0.0, f64::max)
@@ -320,10 +319,10 @@ impl Problem {
                 }
             }
         }
-        // Removed nodes stay in place with an infinite cost, so that indices stay valid.
+        // Removed nodes stay in place with infinite cost, so that indices stay valid.
     }
 
-    /// Nodes of classes that still have a choice, among those that the root can reach.
+    /// Number of nodes in reachable classes that still have a choice.
     fn undecided(&self) -> usize {
         self.reachable()
             .into_iter()
@@ -332,7 +331,7 @@ impl Problem {
             .sum()
     }
 
-    /// Candidates of a class that pruning left.
+    /// Candidates of a class that survived pruning.
     fn usable(&self, class: usize) -> impl Iterator<Item = (usize, &Candidate)> {
         self.classes[class]
             .iter()
@@ -340,7 +339,7 @@ impl Problem {
             .filter(|(_, c)| c.seconds.is_finite())
     }
 
-    /// Classes that usable nodes can reach from the root.
+    /// Classes reachable from the root through usable nodes.
     fn reachable(&self) -> Vec<usize> {
         let mut seen = vec![false; self.classes.len()];
         let mut order = vec![0];

@@ -1,27 +1,27 @@
-//! What is known about a workload and about single values before a model is rewritten.
+//! Facts about a workload and about single values, known before a model is rewritten.
 
 use gnnc_ir::graph::op::Input;
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::{Binary, Op, Rows, Type, Unary, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The numbers of a workload that the cost of a form depends on.
+/// The numbers of a workload that determine the cost of a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Facts {
     /// Number of vertices.
     pub vertices: u64,
-    /// Number of stored edges, self loops not counted.
+    /// Number of stored edges, without self loops.
     pub edges: u64,
-    /// Input features of a vertex.
+    /// Input features per vertex.
     pub features: u32,
-    /// Non-zero input features over all vertices.
+    /// Nonzero input features of all vertices.
     pub feature_nonzeros: u64,
-    /// Whether the features are stored as non-zeros.
+    /// Whether features are stored as nonzeros.
     pub sparse_features: bool,
     /// Number of classes.
     pub classes: u32,
-    /// Whether epochs of training are priced (gradients; what no parameter changes is computed
-    /// once) or a single evaluation.
+    /// Whether to price training epochs (with gradients; values that no parameter changes are
+    /// computed once) or a single evaluation.
     pub train: bool,
 }
 
@@ -52,7 +52,7 @@ impl Facts {
     }
 }
 
-/// What is known about the sign of every element of a value; later variants know more.
+/// Known sign of all elements of a value; later variants know more.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -74,18 +74,18 @@ pub enum Sign {
 pub struct Known {
     /// Sign of its elements.
     pub sign: Sign,
-    /// No element can be infinite or undefined, whatever the data graph, as long as parameters
-    /// and arguments are finite.
+    /// No element can be infinite or NaN on any data graph, as long as parameters and arguments are
+    /// finite.
     pub finite: bool,
-    /// Depends on no parameter, draw or iteration, so it is computed once for all epochs.
+    /// Depends on no parameter, draw or iteration, so one computation serves all epochs.
     pub invariant: bool,
     /// Depends on a parameter, so training needs its gradient.
     pub needs_grad: bool,
-    /// Stored as the non-zeros of the feature matrix.
+    /// Stored as the nonzeros of the feature matrix.
     pub sparse: bool,
 }
 
-/// A value as a cost or a condition sees it.
+/// The facts about a value that costs and conditions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Value {
     /// Its type.
@@ -104,7 +104,7 @@ impl Known {
         sparse: false,
     };
 
-    /// Everything that is known by either of two ways to compute the same value.
+    /// Combines the facts from two ways to compute the same value.
     pub fn both(self, other: Self) -> Self {
         Self {
             sign: self.sign.max(other.sign),
@@ -116,8 +116,8 @@ impl Known {
     }
 }
 
-/// What is known about the result of an operator. Arguments of a scan body and results of a
-/// scan are not operators in this sense: [`crate::region`] knows them from their surroundings.
+/// Facts about the result of an operator. Excludes arguments of a scan body and results of a scan,
+/// which [`crate::region`] derives from their surroundings.
 pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
     let all = |f: fn(&Known) -> bool| kids.iter().all(|k| f(&k.known));
     let sign = kids.iter().map(|k| k.known.sign).min().unwrap_or_default();
@@ -151,7 +151,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: Sign::NonNegative,
             ..leaf
         },
-        // An edge is one of its own kind.
+        // An edge has at least itself of its type.
         Op::Input(Input::RelationDegree(_)) => Known {
             sign: Sign::Positive,
             ..leaf
@@ -254,7 +254,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: sign.min(Sign::NonNegative),
             ..plain
         },
-        // Every vertex has a looped edge; without it a neighbourhood can be empty.
+        // With self loops, every vertex has an edge; without them, a neighborhood can be empty.
         Op::Gather(EdgeSet::Looped, ..) | Op::GatherMean(EdgeSet::Looped) => {
             Known { sign, ..plain }
         }
@@ -287,7 +287,7 @@ fn sign_of(value: f64) -> Sign {
     }
 }
 
-/// Sign and finiteness of a function of values of a sign.
+/// Sign and finiteness of a function of values with a sign.
 fn unary(function: Unary, sign: Sign, finite: bool) -> (Sign, bool) {
     match function {
         Unary::Neg => (Sign::Unknown, finite),

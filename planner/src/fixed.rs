@@ -3,7 +3,7 @@
 use gnnc_ir::Graph;
 use gnnc_ir::graph::op::{Input, Op};
 
-/// Nodes that are the same in every epoch, as the arguments are of which `args` says so.
+/// Nodes that are the same in every epoch; `args` says which arguments are.
 pub fn fixed(graph: &Graph, args: &[bool]) -> Vec<bool> {
     let mut fixed = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {

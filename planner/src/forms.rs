@@ -1,4 +1,4 @@
-//! Forms: a model rewritten to an equal, cheaper one.
+//! Forms: a model rewritten into an equal, cheaper one.
 
 use crate::cost::{Work, work};
 use crate::extract::{Method, extract};
@@ -18,20 +18,20 @@ use std::collections::BTreeMap;
 mod assemble;
 mod hoist;
 
-/// What rewriting may do, and how long it may look.
+/// What rewriting may do, and its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewriteOptions {
-    /// Rules that are not used.
+    /// Rules to disable.
     pub without: Vec<String>,
-    /// Most iterations of a saturation.
+    /// Most iterations per saturation.
     pub iterations: u32,
-    /// Most e-nodes of a saturation.
+    /// Most e-nodes per saturation.
     pub nodes: usize,
-    /// Operators up to which a graph is rewritten as one region.
+    /// Most operators of a graph that is rewritten as a single region.
     pub region: usize,
-    /// Undecided e-nodes up to which the chosen form is proved to be the cheapest.
+    /// Most undecided e-nodes for which the form is proved to be the cheapest.
     pub ilp_variables: usize,
-    /// Whether the report explains each form and says what each rule saved.
+    /// Whether the report explains each form and lists what each rule saved.
     pub explain: bool,
 }
 
@@ -49,7 +49,7 @@ impl Default for RewriteOptions {
 }
 
 impl RewriteOptions {
-    /// With no rules but these.
+    /// Enables only the named rules.
     pub fn only(names: &[&str]) -> Self {
         let others = rules::table().filter(|rule| !names.contains(&rule.name));
         Self {
@@ -68,25 +68,25 @@ pub struct Form {
     pub report: RewriteReport,
 }
 
-/// What rewriting did.
+/// The effect of rewriting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RewriteReport {
-    /// Work of one epoch as the model is written.
+    /// Work of one epoch of the model as written.
     pub before: Work,
     /// Work of one epoch of the form.
     pub after: Work,
-    /// One entry for each distinct region (layer type).
+    /// One entry per distinct region (layer type).
     pub regions: Vec<RegionReport>,
 }
 
-/// What rewriting did to one distinct region.
+/// The effect of rewriting on one distinct region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegionReport {
     /// Name of the first layer instance; empty for a whole model.
     pub scope: String,
-    /// Layer instances with this region, iterations of loops not counted.
+    /// Layer instances with this region, not counting loop iterations.
     pub instances: u32,
-    /// How often the region runs in an epoch.
+    /// How often the region runs per epoch.
     pub repeats: u32,
     /// Nodes of the saturated e-graph.
     pub nodes: usize,
@@ -102,68 +102,67 @@ pub struct RegionReport {
     pub before: Work,
     /// Work of one run of its form.
     pub after: Work,
-    /// The rules that the form needs, in the order of the table. Only with
-    /// [`RewriteOptions::explain`].
+    /// The rules the form needs, in table order. Only with [`RewriteOptions::explain`].
     pub rules: Vec<RuleUse>,
-    /// Why the form is equal to what was written. Only with [`RewriteOptions::explain`], and if
-    /// the region is small enough to be written out.
+    /// Why the form is equal to the model as written. Only with [`RewriteOptions::explain`], and
+    /// only if the region is small enough to write out.
     pub explanation: Option<Explanation>,
 }
 
-/// What one rule did for a form.
+/// The effect of one rule on a form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RuleUse {
     /// Name of the rule.
     pub rule: String,
-    /// Steps of the explanation that apply it.
+    /// Number of explanation steps that apply it.
     pub applications: u32,
-    /// Model seconds by which the best form without this rule is slower. Rules that only work
-    /// together each count what all of them save; 0 if others lead to an equally cheap form.
+    /// Seconds, by the cost model, that the best form without this rule is slower. Rules that only
+    /// work together each count the full saving; 0 if other rules lead to an equally cheap form.
     pub saved_seconds: f64,
 }
 
 /// Why a graph cannot be rewritten.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FormError {
-    /// The graph breaks an invariant.
+    /// The graph violates an invariant.
     #[error("the graph to rewrite is not valid: {0}")]
     Invalid(VerifyError),
     /// The options name a rule that does not exist.
     #[error("there is no rule `{0}`; docs/rewrites.md lists them")]
     UnknownRule(String),
-    /// Rules made a term ill-typed: a bug in a rule.
+    /// Rules produced an ill-typed term, which is a bug in a rule.
     #[error("rewriting `{scope}` failed: {why}")]
     Unsound {
         /// The layer instance.
         scope: String,
-        /// What was found.
+        /// The problem found.
         why: String,
     },
-    /// The rewritten graph breaks an invariant: a bug.
+    /// The rewritten graph violates an invariant, which is a bug.
     #[error("the rewritten graph is not valid: {0}")]
     Broken(VerifyError),
-    /// The rewritten graph is ill-typed: a bug.
+    /// The rewritten graph is ill-typed, which is a bug.
     #[error("the rewritten graph is not valid: {0}")]
     IllTyped(#[from] TypeError),
 }
 
-/// Nodes of an explained term with shared values written out, beyond which there is none.
+/// Most nodes of a term that is explained, with shared values written out.
 const EXPLAINED: usize = 1500;
 
 /// Rewrites a forward graph to the cheapest equal one that the rules reach.
 ///
-/// Every distinct region is saturated once; bodies of scans are regions of their own, and what is
-/// the same in every iteration and worth keeping is moved in front of them. The result depends on
-/// nothing but the arguments.
+/// Every distinct region is saturated once. Bodies of scans are regions of their own; values that
+/// are the same in every iteration and worth keeping are hoisted out of them. The result depends
+/// only on the arguments.
 ///
 /// # Errors
-/// If the graph breaks an invariant or the options name an unknown rule.
+/// If the graph violates an invariant, or the options name an unknown rule.
 pub fn rewrite(graph: &Graph, facts: &Facts, options: &RewriteOptions) -> Result<Form, FormError> {
     rewrite_with_args(graph, &[], facts, options)
 }
 
-/// Rewrites a graph with arguments, such as the body of a scan; `args` says what is known about
-/// them (nothing about those that it leaves out).
+/// Rewrites a graph with arguments, such as the body of a scan. `args` holds facts about them;
+/// arguments it leaves out have none.
 ///
 /// # Errors
 /// As [`rewrite`].
@@ -214,7 +213,7 @@ struct RegionForm {
     term: RecExpr<ENode>,
     /// For each node of `term`, the node of the region that computes the same value.
     origin: Vec<Option<usize>>,
-    /// Index of the report.
+    /// Index of its report.
     report: usize,
 }
 
@@ -288,8 +287,8 @@ impl Rewriter<'_> {
         );
         let before = self.work(region, &region.term).map_err(unsound)?;
         let mut after = self.work(region, &term).map_err(unsound)?;
-        // Saturation can know more about a value than its term shows; what is written stays
-        // unless the form is cheaper on its own.
+        // Saturation can know more about a value than its term shows. Keep the term as written
+        // unless the form is also cheaper by itself.
         let keep = after.seconds > before.seconds;
         let term = if keep { region.term.clone() } else { term };
         if keep {
@@ -348,7 +347,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Work of a term of a region, from what its own nodes tell about their values.
+    /// Work of a term of a region, using only facts that follow from its own nodes.
     fn work(&self, region: &Region, term: &RecExpr<ENode>) -> Result<Work, String> {
         let values = self.values(region);
         let mut known: Vec<Value> = Vec::with_capacity(term.as_ref().len());
@@ -364,7 +363,7 @@ impl Rewriter<'_> {
         Ok(total)
     }
 
-    /// The rules that a form needs with what each saves, and the steps to it.
+    /// The rules a form needs, with the saving of each, and the steps to the form.
     fn explain(
         &self,
         region: &Region,
@@ -380,8 +379,8 @@ impl Rewriter<'_> {
                 explained,
             )
         };
-        // Rules without which the form is still reached are left out one after the other, so
-        // that the proof holds no detours.
+        // Drop rules one by one while the form is still reached without them, so that the proof has
+        // no detours.
         let all = run(&self.rules, false);
         let matched = |rule: &&'static Rule| all.matched.contains(rule.name);
         let mut needed: Vec<&'static Rule> = self.rules.iter().copied().filter(matched).collect();

@@ -1,4 +1,4 @@
-//! The e-graph's language: operators of the IR with types and known facts as analysis data.
+//! The e-graph's language: IR operators, with types and facts as analysis data.
 
 use crate::facts::{Facts, Known, Value, known};
 use egg::{Analysis, DidMerge, Id, Language};
@@ -14,11 +14,11 @@ use std::hash::{Hash, Hasher};
 /// An e-graph over models.
 pub type EGraph = egg::EGraph<ENode, Values>;
 
-/// What an e-node does.
+/// The operation of an e-node.
 #[derive(Clone, Debug)]
 pub enum Symbol {
-    /// A value that rules cannot look into: parameter, argument, table, result of a scan. The
-    /// number indexes the leaves of the region.
+    /// A value that is opaque to rules: parameter, argument, table, result of a scan. The number is
+    /// an index into the region's leaves.
     Leaf(u32),
     /// An operator for which [`is_opaque`] is false.
     Op(Op),
@@ -43,7 +43,7 @@ pub fn is_opaque(op: &Op) -> bool {
     )
 }
 
-/// The type of an operator's result from the types of its operands.
+/// The type of an operator's result, from the types of its operands.
 ///
 /// # Errors
 /// If the operands do not fit the operator.
@@ -74,8 +74,8 @@ impl ENode {
 }
 
 impl Symbol {
-    /// A number for the operator and its payload: equal exactly if the operators are. All orders
-    /// and hashes come from it, so nothing depends on names or on the order of creation.
+    /// A key of the operator and its payload: equal exactly if the operators are. All orders and
+    /// hashes derive from it, so nothing depends on names or on the order of creation.
     fn key(&self) -> (u8, [u64; 3]) {
         let one = |code: u8, a: u64| (code, [a, 0, 0]);
         let two = |code: u8, a: u32, b: u32| (code, [u64::from(a), u64::from(b), 0]);
@@ -97,7 +97,7 @@ impl Symbol {
                     two(4, function, slope)
                 }
                 Op::Binary(f) => one(5, binary_key(*f)),
-                // Slices are cut after forms are found.
+                // Slices are cut only after forms are found.
                 Op::Dropout { p, site, .. } => (
                     6,
                     [
@@ -256,16 +256,16 @@ impl Language for ENode {
     }
 }
 
-/// The analysis: the type of every e-class and what is known about its value.
+/// The analysis: type of and facts about every e-class.
 #[derive(Clone, Debug)]
 pub struct Values {
     /// The workload.
     pub facts: Facts,
-    /// Width of the input features of the graph.
+    /// Width of the graph's input features.
     pub features: u32,
-    /// Type and knowledge of the leaves.
+    /// Types of and facts about the leaves.
     pub leaves: Vec<Value>,
-    /// The first ill-typed node or merge that was seen: a bug in a rule, reported by the caller.
+    /// The first ill-typed node or merge seen, which is a bug in a rule; the caller reports it.
     pub fault: Option<String>,
 }
 
@@ -280,7 +280,7 @@ impl Values {
         }
     }
 
-    /// Type of and knowledge about an e-node's result.
+    /// Type of and facts about an e-node's result.
     pub(crate) fn value(&self, node: &ENode, kids: &[Value]) -> Result<Value, String> {
         match &node.symbol {
             Symbol::Results => Ok(Value {

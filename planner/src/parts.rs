@@ -1,4 +1,4 @@
-//! From statistics of a graph to what every rank holds and sends.
+//! From statistics of a graph to the data every rank holds and sends.
 
 mod chunks;
 mod reach;
@@ -17,57 +17,58 @@ use replication::replication;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Edges of the largest part over the mean where METIS balances edges too (measured: 1.03).
+/// Edges of the largest part over the mean if METIS also balances edges (measured: 1.03).
 const BALANCED_EDGES: f64 = 1.05;
 
-/// Further edges of the largest part where METIS balances vertices only, over the coefficient of
-/// variation of the degrees and log2 of the parts: median over nine graphs in 2 to 64 parts.
+/// Extra edges of the largest part if METIS balances only vertices, divided by the coefficient of
+/// variation of the degrees and by log2 of the parts: median over nine graphs in 2 to 64 parts.
 const UNBALANCED_EDGES: f64 = 0.16;
 
-/// What every rank holds.
+/// The data of every rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
-    /// How vertices are divided.
+    /// The partitioner.
     pub partitioner: Partitioner,
-    /// One a rank.
+    /// Sizes, one entry per rank.
     pub sizes: Vec<RankSizes>,
-    /// Rows between ranks.
+    /// Rows sent between ranks.
     pub messages: Messages,
     /// Replication factor.
     pub alpha: f64,
-    /// How it was obtained.
+    /// How `alpha` was obtained.
     pub alpha_basis: AlphaBasis,
-    /// The factor by which `alpha` may be off, up or down.
+    /// Factor by which `alpha` may be too low or too high.
     pub alpha_spread: f64,
-    /// Edges of the largest part over those of the mean part.
+    /// Edges of the largest part divided by those of the mean part.
     pub edge_imbalance: f64,
-    /// How it was obtained.
+    /// How `edge_imbalance` was obtained.
     pub edge_imbalance_basis: AlphaBasis,
-    /// How the sizes were obtained: measured or declared.
+    /// Whether the sizes were measured or declared.
     pub basis: Basis,
     /// Degrees of the vertices.
     pub degrees: Degrees,
-    /// What each chunk has where METIS's parts of the whole graph were counted, by their number. Chunks of
-    /// other numbers, and those of a part, are taken to be even and to be like those of the whole graph.
+    /// Each chunk's share, by number of chunks, for the numbers into which METIS cut the whole
+    /// graph. For other numbers, chunks are assumed to be even; chunks of a part are assumed to be
+    /// like those of the whole graph.
     pub chunks: BTreeMap<u32, Vec<ChunkShare>>,
 }
 
-/// Rows between ranks.
+/// Rows sent between ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Messages {
     /// `[i][j]`: rows that rank `i` owns and rank `j` reads.
     Matrix(Vec<Vec<u64>>),
-    /// The halo of each rank is owned in equal shares by all others.
+    /// Each rank's halo is spread evenly over all other ranks.
     Uniform,
 }
 
-/// Parts that cannot be.
+/// Why there are no such parts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PartsError {
     /// No ranks.
     #[error("found 0 ranks, expected at least 1")]
     NoRanks,
-    /// Some ranks would own nothing.
+    /// Some ranks would own no vertices.
     #[error("found {ranks} ranks for a graph of {vertices} vertices; use at most {vertices}")]
     MoreRanksThanVertices {
         /// Ranks.
@@ -75,14 +76,14 @@ pub enum PartsError {
         /// Vertices.
         vertices: u64,
     },
-    /// A partition whose numbers contradict each other.
+    /// A partition with contradictory numbers.
     #[error(
         "the workload's partition into {ranks} parts is inconsistent: it lists {loads} loads and {rows} rows of messages; make the workload again"
     )]
     Inconsistent {
-        /// Parts that it is for.
+        /// Its number of parts.
         ranks: u32,
-        /// Loads that it lists.
+        /// Number of loads it lists.
         loads: usize,
         /// Rows of its message matrix.
         rows: usize,
@@ -90,7 +91,8 @@ pub enum PartsError {
 }
 
 impl Parts {
-    /// The parts as the ranks of a program hold them: it may want the rows of all vertices.
+    /// The parts as the ranks of a program hold them: the program may need the rows of all
+    /// vertices.
     pub fn of(mut self, program: &Program) -> Self {
         if program.halo == Halo::Everything {
             for sizes in &mut self.sizes {
@@ -101,7 +103,7 @@ impl Parts {
         self
     }
 
-    /// Rows that the ranks read from each other, all together.
+    /// Rows that the ranks read from each other, in total.
     pub fn halo_rows(&self) -> u64 {
         match &self.messages {
             Messages::Matrix(rows) => rows.iter().flatten().sum(),
@@ -109,7 +111,8 @@ impl Parts {
         }
     }
 
-    /// The same by owner. Where parts were not counted, all ranks that own something read of each other.
+    /// The same by owner. If parts were not counted, all ranks that own vertices read from each
+    /// other.
     pub fn reads(&self) -> Reads {
         match &self.messages {
             Messages::Matrix(rows) => Reads::of(rows.iter().map(Vec::as_slice)),
@@ -125,14 +128,14 @@ impl Parts {
     }
 }
 
-/// What each of `ranks` ranks holds.
+/// The data of each of `ranks` ranks.
 ///
-/// A partition that was measured is taken as it is. Otherwise the replication factor is the
-/// declared one, interpolated between declared ones, or estimated from the degrees; see
-/// `docs/cost-model.md` for the formulas.
+/// A measured partition is used as it is. Otherwise the replication factor is the declared one,
+/// interpolated between declared ones, or estimated from the degrees; see `docs/cost-model.md` for
+/// the formulas.
 ///
 /// # Errors
-/// No ranks, more ranks than vertices, a partition that contradicts itself.
+/// No ranks, more ranks than vertices, or a contradictory partition.
 pub fn parts(
     workload: &Workload,
     ranks: u32,
@@ -188,12 +191,12 @@ pub fn parts(
     }
 }
 
-/// Edges of the vertex with most, of either kind.
+/// The largest in-degree or out-degree.
 fn most_edges(workload: &Workload) -> u64 {
     workload.max_degree.max(workload.max_out_degree)
 }
 
-/// Training vertices; all if nothing is known of a split.
+/// Number of training vertices; all vertices if the split is unknown.
 fn train(workload: &Workload) -> u64 {
     match workload.split {
         [0, 0, 0] => workload.vertices,
@@ -268,13 +271,13 @@ fn measured(
     })
 }
 
-/// Parts from statistics: equal but for the first, which has the largest share of the edges.
+/// Parts from statistics: all equal except the first, which has the most edges.
 fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts {
     let degrees = Degrees::of(workload);
     let (alpha, alpha_basis, alpha_spread) = replication(workload, &degrees, ranks, partitioner);
     let k = f64::from(ranks);
     let deviation = match partitioner {
-        // The expected largest of k sums of random degrees.
+        // The expected maximum of k sums of random degrees.
         Partitioner::Hash => {
             let relative =
                 (k * (1.0 + degrees.variation.powi(2)) / workload.vertices.max(1) as f64).sqrt();

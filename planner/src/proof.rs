@@ -1,4 +1,4 @@
-//! Explanations: the steps from a region to its form, and their check.
+//! Explanations: the steps from a region to its form, and a checker for them.
 
 use crate::facts::{Facts, Known, Value};
 use crate::language::{EGraph, ENode, Symbol, Values, is_opaque};
@@ -11,10 +11,10 @@ use gnnc_ir::{Graph, Op};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a form equals what the model says, one rule at a time.
+/// Why a form equals the model, one rule at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What is known about the arguments of the graphs below, which stand for the region's leaves.
+    /// Facts about the arguments of the graphs below, which stand for the region's leaves.
     pub leaves: Vec<Known>,
     /// The region as written.
     pub start: Graph,
@@ -27,7 +27,7 @@ pub struct Explanation {
 pub struct Step {
     /// Name of the rule.
     pub rule: String,
-    /// Whether the rule is read from left to right.
+    /// Whether the rule is applied from left to right.
     pub forward: bool,
     /// The region after the step.
     pub graph: Graph,
@@ -44,7 +44,7 @@ pub enum ProofError {
         /// The name.
         rule: String,
     },
-    /// A graph breaks an invariant.
+    /// A graph violates an invariant.
     #[error("the graph after step {step} is not valid: {error}")]
     Graph {
         /// Number of the step; 0 is the start.
@@ -52,7 +52,7 @@ pub enum ProofError {
         /// The invariant.
         error: VerifyError,
     },
-    /// A graph has other arguments than the explanation describes.
+    /// A graph's arguments differ from those the explanation describes.
     #[error("the graph after step {step} has {found} arguments, expected {expected}")]
     Arguments {
         /// Number of the step; 0 is the start.
@@ -72,11 +72,11 @@ pub enum ProofError {
     },
 }
 
-/// Rules that only add knowledge which the conditions of others rely on.
+/// Rules that only add facts, for the conditions of other rules.
 const KNOWLEDGE: [&str; 1] = ["degree-guard"];
 
-/// Checks every step: an e-graph that holds both graphs of a step must find them equal after the
-/// step's rule has been applied to it once.
+/// Checks every step: an e-graph with both graphs of a step must find them equal after applying the
+/// step's rule once.
 ///
 /// # Errors
 /// The first step that does not follow.
@@ -187,8 +187,8 @@ pub fn to_graph(term: &[ENode], leaves: &[Value], features: u32) -> Result<Graph
     Ok(graph)
 }
 
-/// The steps by which an e-graph with explanations found two terms equal; `None` if it did not,
-/// or if a term has more than `most` nodes when shared values are written out.
+/// The steps by which an e-graph with explanations found two terms equal; `None` if it did not, or
+/// if a term with shared values written out has more than `most` nodes.
 pub(crate) fn explain(
     saturated: &mut Saturated,
     from: &RecExpr<ENode>,
@@ -209,8 +209,8 @@ pub(crate) fn explain(
         Some(first) => local_steps(&mut terms, first, flat),
         None => Vec::new(),
     };
-    // A value that is shared is rewritten once for all who read it. If that is no proof (one
-    // reader keeps the old value, say), its copies are rewritten one by one.
+    // Rewrite a shared value once for all its readers. If that gives no proof (because one reader
+    // keeps the old value, say), rewrite its copies one by one.
     let target = terms.intern(to.as_ref());
     let shared = terms
         .replay(from, &local)
@@ -264,9 +264,9 @@ pub(crate) fn explain(
 struct LocalStep {
     rule: String,
     forward: bool,
-    /// The subterm that is rewritten.
+    /// The subterm to rewrite.
     before: usize,
-    /// What it becomes.
+    /// The subterm after the step.
     after: usize,
     /// The whole term after the step.
     whole: usize,
@@ -296,10 +296,10 @@ fn local_steps(
     steps
 }
 
-/// Nested replacements beyond which a replay is taken to run in a circle.
+/// Depth of nested replacements from which a replay counts as circular.
 const DEPTH: usize = 600;
 
-/// Terms with equal subterms stored once.
+/// Terms whose equal subterms are stored once.
 #[derive(Default)]
 struct Terms {
     nodes: Vec<(Symbol, Vec<usize>)>,
@@ -337,9 +337,9 @@ impl Terms {
         self.add(flat.node.symbol.clone(), kids)
     }
 
-    /// Takes the steps in order, each for all copies of its subterm; steps whose subterm is no
-    /// longer there were taken before. Returns the whole term after every step; `None` if steps
-    /// lead around in a circle.
+    /// Applies the steps in order, each to all copies of its subterm. A step whose subterm no
+    /// longer exists has already been applied. Returns the whole term after every step; `None` if
+    /// the steps are circular.
     fn replay(
         &mut self,
         from: &RecExpr<ENode>,
@@ -394,7 +394,7 @@ impl Terms {
         Some(result)
     }
 
-    /// The nodes of a term, operands first: they are always stored before their users.
+    /// The nodes of a term, operands first: operands are always stored before their users.
     fn below(&self, term: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut work = vec![term];
@@ -434,7 +434,7 @@ fn tree_size(term: &RecExpr<ENode>) -> f64 {
     sizes.last().copied().unwrap_or(0.0)
 }
 
-/// The rule that leads from one term to the next, and the subterms where it does.
+/// The rule that leads from one term to the next, and the subterms where it applies.
 fn change<'a>(
     last: &'a FlatTerm<ENode>,
     next: &'a FlatTerm<ENode>,

@@ -1,11 +1,10 @@
 //! Regions: the parts of a graph that are rewritten one at a time.
 //!
-//! A small graph is one region. A larger one is cut where the layer instance changes, so that
-//! equal layers give equal regions, which are rewritten once. What crosses a border, and what
-//! rules cannot look into, is a leaf; single columns that follow from the data graph alone (an
-//! inverse root of a degree) belong to every region that reads them. Regions are written down by
-//! a walk from their results, so neither the numbers of nodes nor unrelated parts of the graph can
-//! change them.
+//! A small graph is one region. A larger one is cut where the layer instance changes, so that equal
+//! layers give equal regions, which are rewritten once. Values that cross a border, and values that
+//! are opaque to rules, are leaves. Single columns that follow from the data graph alone (an
+//! inverse root of a degree) belong to every region that reads them. A region is written by a walk
+//! from its results, so it depends neither on node numbers nor on unrelated parts of the graph.
 
 use crate::facts::{Facts, Known, Sign, Value, known};
 use crate::language::{ENode, Symbol, is_opaque};
@@ -15,18 +14,18 @@ use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::{Graph, Op};
 use std::collections::BTreeMap;
 
-/// A part of a graph, without a trace of where it came from: equal layers give equal regions.
+/// A part of a graph without its origin: equal layers give equal regions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Region {
     /// The operators; the last node is [`Symbol::Results`].
     pub term: RecExpr<ENode>,
-    /// What the leaves are.
+    /// Types of and facts about the leaves.
     pub leaves: Vec<Value>,
     /// Width of the input features.
     pub features: u32,
 }
 
-/// A region and its place in a graph.
+/// A region and its position in a graph.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The region.
@@ -35,7 +34,7 @@ pub struct Placed {
     pub leaves: Vec<NodeId>,
     /// The node of each result.
     pub results: Vec<NodeId>,
-    /// The node of each term node but the last.
+    /// The node of each node in the term, except the last.
     pub nodes: Vec<NodeId>,
     /// The dropout site of each site number in the region.
     pub sites: Vec<Site>,
@@ -43,16 +42,16 @@ pub struct Placed {
     pub scope: u32,
 }
 
-/// What is known about every value of a graph, and about the arguments of its scans.
+/// Facts about every value of a graph, and about the arguments of its scans.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// One entry for each node.
+    /// One entry per node.
     pub values: Vec<Value>,
-    /// Arguments of the body of each scan.
+    /// Facts about the arguments of each scan's body.
     pub bodies: BTreeMap<NodeId, Vec<Known>>,
 }
 
-/// Derives what is known about every value; `args` describes the graph's arguments.
+/// Derives facts about every value; `args` describes the graph's arguments.
 pub fn surroundings(graph: &Graph, args: &[Known], facts: &Facts) -> Surroundings {
     let mut found = Surroundings::default();
     let mut results: BTreeMap<NodeId, Vec<Known>> = BTreeMap::new();
@@ -83,12 +82,12 @@ pub fn surroundings(graph: &Graph, args: &[Known], facts: &Facts) -> Surrounding
     found
 }
 
-/// What is known about the arguments of a scan's body, and about its results.
+/// Facts about the arguments of a scan's body, and about its results.
 fn scan_known(scan: &Scan, operands: &[Value], facts: &Facts) -> (Vec<Known>, Vec<Known>) {
     let carries = scan.carries as usize;
     let first_x = carries + scan.consts as usize;
     let arg = |i: usize, operand: &Value| {
-        // Only a constant operand is the same value in every iteration.
+        // Only a constant operand has the same value in every iteration.
         if (carries..first_x).contains(&i) {
             operand.known
         } else {
@@ -127,8 +126,8 @@ fn scan_known(scan: &Scan, operands: &[Value], facts: &Facts) -> (Vec<Known>, Ve
         if changed {
             continue;
         }
-        // A loop runs as a whole: what changes between iterations is computed only once if all
-        // of the loop is.
+        // A loop runs as a whole: values that change between iterations are computed only once if
+        // the whole loop is.
         let once = results.iter().chain(&args).all(|known| known.invariant);
         for (i, arg) in args.iter_mut().enumerate() {
             arg.invariant &= once || (carries..first_x).contains(&i);
@@ -144,7 +143,7 @@ fn scan_known(scan: &Scan, operands: &[Value], facts: &Facts) -> (Vec<Known>, Ve
     }
 }
 
-/// The regions of a graph. Nodes that no result needs are in none.
+/// The regions of a graph. Nodes that no result needs belong to none.
 pub fn regions(graph: &Graph, around: &Surroundings, most: usize) -> Vec<Placed> {
     let free = free(graph);
     let region_of = assign(graph, &free, most);
@@ -190,8 +189,8 @@ pub fn regions(graph: &Graph, around: &Surroundings, most: usize) -> Vec<Placed>
         .collect()
 }
 
-/// Nodes that every region may have for itself: inputs, constants, and single columns that are
-/// computed element by element from those. Equal ones are computed once in the end.
+/// Nodes that every region may have a copy of: inputs, constants, and single columns computed
+/// element by element from those. Equal ones are merged in the end.
 fn free(graph: &Graph) -> Vec<bool> {
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
@@ -205,7 +204,7 @@ fn free(graph: &Graph) -> Vec<bool> {
     free
 }
 
-/// The region of every node that rules can look into.
+/// The region of every node that is not opaque to rules.
 fn assign(graph: &Graph, free: &[bool], most: usize) -> Vec<Option<usize>> {
     let inside = |(id, node): &(NodeId, &Node)| !is_opaque(&node.op) && !free[id.0 as usize];
     let total = graph.iter().filter(inside).count();
@@ -223,7 +222,7 @@ fn assign(graph: &Graph, free: &[bool], most: usize) -> Vec<Option<usize>> {
     region_of
 }
 
-/// Writes a region down, operands first, starting from its results.
+/// Writes a region, operands first, starting from its results.
 fn walk(
     graph: &Graph,
     around: &Surroundings,
@@ -310,7 +309,7 @@ fn local_site(op: &Op, sites: &mut Vec<Site>) -> Op {
     }
 }
 
-/// The number of a leaf. Several nodes for one parameter or argument are one leaf.
+/// The index of a leaf. Several nodes for one parameter or argument share a leaf.
 fn leaf(graph: &Graph, leaves: &mut Vec<NodeId>, id: NodeId) -> u32 {
     let op = &graph.node(id).op;
     let shared = matches!(op, Op::Param(_) | Op::Arg(_));
@@ -322,7 +321,7 @@ fn leaf(graph: &Graph, leaves: &mut Vec<NodeId>, id: NodeId) -> u32 {
     found as u32
 }
 
-/// A number for what each node computes, independent of node numbers. `follow` says whether an
+/// A hash of what each node computes, independent of node numbers. `follow` decides whether an
 /// operand counts by what it computes or only by its type.
 fn fingerprints(graph: &Graph, follow: impl Fn(NodeId, NodeId) -> bool) -> Vec<u64> {
     let mut prints: Vec<u64> = Vec::with_capacity(graph.nodes.len());
@@ -334,7 +333,7 @@ fn fingerprints(graph: &Graph, follow: impl Fn(NodeId, NodeId) -> bool) -> Vec<u
                 None => format!("param {}", id.0),
             },
             Op::Dropout { p, .. } => format!("dropout {p}"),
-            // Printing a float is exact, so equal texts are equal operators.
+            // Printed floats are exact, so equal texts are equal operators.
             Op::Scan(scan) => format!("{} {}", node.op, scan.body),
             Op::Table(values) => format!("{values:?}"),
             op => op.to_string(),

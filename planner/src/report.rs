@@ -5,7 +5,7 @@ use gnnc_ir::plan::{Candidate, Layout, Plan, PlanError, candidate_name};
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
 
-/// Columns that a report never exceeds.
+/// Most columns of a report.
 const WIDTH: usize = 99;
 
 /// The plan as JSON: equal plans give equal bytes.
@@ -16,10 +16,10 @@ pub fn json(plan: &Plan) -> Result<String, PlanError> {
     plan.to_json()
 }
 
-/// The plan as a table with a reason for each candidate, under 100 columns, without colour.
+/// The plan as a table with a reason for each candidate, in fewer than 100 columns, without color.
 pub fn text(plan: &Plan) -> String {
     let mut out = String::new();
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = write_text(&mut out, plan);
     out
 }
@@ -84,7 +84,7 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
     Ok(())
 }
 
-/// Why a plan chooses nothing, and what would be chosen with which permission.
+/// Why a plan chooses nothing, and which permission would choose what.
 pub fn unchosen(plan: &Plan) -> String {
     let Some(best) = plan.candidates.first() else {
         let why = if plan.rejected.is_empty() {
@@ -94,7 +94,7 @@ pub fn unchosen(plan: &Plan) -> String {
         };
         return why.to_owned();
     };
-    // Those that fit are listed before those that do not.
+    // Candidates that fit come before those that do not.
     if !best.fits {
         return "no candidate fits".to_owned();
     }
@@ -107,10 +107,10 @@ pub fn unchosen(plan: &Plan) -> String {
     )
 }
 
-/// The candidates of a plan, a line each; nothing of a plan without candidates.
+/// The candidates of a plan, one per line; empty without candidates.
 pub fn table(plan: &Plan) -> String {
     let mut out = String::new();
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = write_table(&mut out, plan);
     out
 }
@@ -223,7 +223,7 @@ fn measured(cluster: &Cluster) -> String {
     }
 }
 
-/// `rows, columns x 2, rows`.
+/// Layouts such as `rows, columns x 2, rows`.
 fn layouts(list: &[Layout]) -> String {
     let mut runs: Vec<(Layout, usize)> = Vec::new();
     for layout in list {
@@ -265,7 +265,7 @@ pub fn short_bytes(bytes: u64) -> String {
     }
 }
 
-/// Three significant digits, all digits before the point.
+/// Three significant digits, but all digits before the point.
 fn three_digits(value: f64) -> String {
     let decimals = match value {
         v if v < 9.995 => 2,
@@ -275,8 +275,8 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Appends text behind a margin, in lines of at most 99 columns, further lines indented as
-/// far. A number stays in the line of what it counts.
+/// Appends text behind a margin, wrapped at 99 columns; later lines are indented to match. A number
+/// stays on one line with its unit.
 pub fn wrap(out: &mut String, margin: &str, text: &str) {
     let indent = " ".repeat(margin.chars().count());
     let mut line = margin.to_owned();
@@ -298,7 +298,7 @@ pub fn wrap(out: &mut String, margin: &str, text: &str) {
     out.push('\n');
 }
 
-/// Words, or a number with the word behind it, as `3.62 ms`.
+/// Words, keeping a number with the word after it, as in `3.62 ms`.
 fn pieces(text: &str) -> Vec<String> {
     let digit = |c: char| c.is_ascii_digit();
     let mut pieces: Vec<String> = Vec::new();
@@ -319,7 +319,7 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// A number with thousands apart: `1_234_567`.
+/// A number with grouped thousands: `1_234_567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Equality saturation: applies rules until nothing new is found or a bound is reached.
 //!
-//! Bounds count iterations and e-nodes, never time; matches are applied in the order of class,
-//! e-node and rule. The outcome is a function of the term that the e-graph started from.
+//! Bounds count iterations and e-nodes, never time. Matches are applied in the order of class,
+//! e-node and rule. The outcome is a function of the initial term.
 
 use crate::language::{EGraph, ENode, Symbol, Values};
 use crate::rules::{Found, Rule, Term, View};
@@ -34,9 +34,9 @@ pub struct Limits {
 pub struct Saturated {
     /// The e-graph, rebuilt.
     pub egraph: EGraph,
-    /// The class of the term that it started from.
+    /// The class of the initial term.
     pub root: Id,
-    /// Iterations that were run.
+    /// Iterations run.
     pub iterations: u32,
     /// Why it ended.
     pub stop: Stop,
@@ -44,10 +44,10 @@ pub struct Saturated {
     pub matched: BTreeSet<&'static str>,
 }
 
-/// What one iteration did.
+/// The effect of one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether any two values were found equal that were not before.
+    /// Whether any two values were newly found equal.
     pub changed: bool,
     /// Whether the bound on e-nodes was reached.
     pub full: bool,
@@ -110,7 +110,7 @@ pub fn step(egraph: &mut EGraph, rules: &[&'static Rule], nodes: usize) -> Outco
     outcome
 }
 
-/// Every match that says something new, as `(rule, found term, equal term)`.
+/// Every match that adds something new, as `(rule, found term, equal term)`.
 fn matches(
     egraph: &mut EGraph,
     rules: &[&'static Rule],
@@ -148,7 +148,7 @@ fn matches(
     all
 }
 
-/// Makes two terms equal, if their types are. Says whether that was new.
+/// Makes two terms equal if their types are. Returns whether that was new.
 fn merge(egraph: &mut EGraph, rule: &Rule, left: &Term, right: &Term) -> bool {
     let (Some(old), Some(new)) = (left.value(egraph), right.value(egraph)) else {
         return false;

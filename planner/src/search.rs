@@ -1,4 +1,5 @@
-//! Which placement is best: lowers and prices every candidate, and says why each lost.
+//! The search for the best placement: lowers and prices every candidate, and says why each one
+//! lost.
 
 mod candidates;
 mod interior;
@@ -30,10 +31,10 @@ use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use order::{cost, measures, order};
 
-/// Ranks beyond which no remedy for a lack of memory is sought.
+/// Most ranks considered as a remedy for a lack of memory.
 const MOST_RANKS: u32 = 4096;
 
-/// What is to be planned.
+/// A planning request.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {
     /// Name of the model.
@@ -42,47 +43,46 @@ pub struct PlanRequest<'a> {
     pub workload: &'a Workload,
     /// The machines.
     pub cluster: &'a Cluster,
-    /// What the plan shall be best at.
+    /// The objective of the plan.
     pub objective: Objective,
     /// Partitioners to try.
     pub partitioners: &'a [Partitioner],
-    /// Relaxations that are permitted.
+    /// Permitted relaxations.
     pub allow: &'a [Permission],
-    /// What candidates must be.
+    /// Constraints on candidates.
     pub pin: Pin,
-    /// How many candidates to list, the best ones; all if not given.
+    /// How many of the best candidates to list; `None` lists all.
     pub top: Option<usize>,
-    /// Whether messages may be under way while something is computed.
+    /// Whether messages may be in flight during computation.
     pub overlap: bool,
-    /// Layers that a pipeline can divide; 0 if it cannot.
+    /// Number of layers a pipeline can divide; 0 if none.
     pub layers: u32,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
 pub trait Lower {
-    /// The programs of a candidate: one that stands for those of all ranks, or one for each stage.
+    /// The programs of a candidate: one that represents all ranks, or one per stage.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there are none.
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError>;
 
-    /// The layouts of so many ranks that are placements of one kind.
+    /// The layouts of the pure placements on `ranks` ranks.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// Why there are none.
     fn pure(&self, _ranks: u32) -> Result<Pure, LowerError> {
         Ok(Pure::default())
     }
 }
 
-/// The relaxations that a placement needs.
+/// The relaxations a placement needs.
 pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
     row(placement).map_or(&[], |row| row.relaxations)
 }
 
-/// Prices the candidates of a request and ranks them. Where only the best few are asked for, those that
-/// cannot be among them are not simulated: what they take at least is more. A candidate that turns out to be
-/// another one that is also listed is not listed twice.
+/// Prices the candidates of a request and ranks them. If only the best few are requested,
+/// candidates whose lower bound rules them out are not simulated. Drops duplicate candidates.
 ///
 /// The same request gives the same plan, byte for byte.
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
@@ -95,7 +95,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     };
     for spec in &specs {
         match ready(request, spec, lower, &seconds_of_layers) {
-            // Only those that are cut are asked for.
+            // Only cut candidates were requested.
             Ok(found) if request.pin.interior == Some(true) && !found.is_cut() => {}
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
@@ -117,7 +117,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         }
         let spec = candidate.spec.clone();
         match candidate.priced(request, lower) {
-            // Only those that need the host are asked for.
+            // Only candidates that need the host were requested.
             Ok(found) if request.pin.offload == Some(true) && found.host.is_none() => {}
             Ok(found) => priced.push(found),
             Err(reason) => rejected.push(refused(&spec, reason)),
@@ -149,7 +149,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     }
 }
 
-/// What each layer of a pipeline takes by itself, on a device that has the whole graph.
+/// Seconds of each pipeline layer by itself, on a device that has the whole graph.
 fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64>, String> {
     let each = Stages {
         chunks: 1,
@@ -188,14 +188,14 @@ fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     }
 }
 
-/// A candidate with its program, and what that takes at least.
+/// A candidate with its programs and a lower bound of its cost.
 struct Ready {
     spec: PlacementSpec,
     programs: Vec<Program>,
     parts: Parts,
-    /// What the objective's measure is at least; 0 where nobody asks.
+    /// Lower bound of the objective's measure; 0 if not needed.
     least: f64,
-    /// The placement that a mixture turns out to be.
+    /// The pure placement that a mixture turns out to be.
     same: Option<Placement>,
 }
 
@@ -206,11 +206,11 @@ struct Priced<'a> {
     parts: Parts,
     estimate: Estimate,
     ranks_to_fit: Option<u32>,
-    /// What rests on the host; none if nothing does.
+    /// Data offloaded to the host; `None` if there is none.
     host: Option<Host>,
-    /// Why the host does not help where a candidate does not fit, if that was tried.
+    /// Why offloading does not help a candidate that does not fit, if it was tried.
     helpless: Option<String>,
-    /// What rows of earlier epochs take on the rank that keeps most of them, by tensor.
+    /// Bytes of rows of earlier epochs, by tensor, on the rank that keeps the most.
     copies: Vec<(String, Bytes)>,
 }
 
@@ -282,7 +282,7 @@ fn ready(
         }
         Ok(Some(cost(request.objective, &ready.estimate(request)?)))
     })?;
-    // Without any, the first of them says why.
+    // If no mixture has a program, the first one reports why.
     let layouts = found.or(starts.first().cloned()).unwrap_or_default();
     let spec = with(&layouts);
     let programs = lowered(&spec)?;
@@ -335,8 +335,8 @@ impl Ready {
         })
     }
 
-    /// Whether it is the same as another candidate: a mixture that is a placement of one kind, or work in
-    /// more chunks of which none is smaller.
+    /// Whether it duplicates another candidate: a mixture that is a pure placement, or more chunks
+    /// that change nothing.
     fn is_another(&self, all: &[Ready]) -> bool {
         let (own, chunks) = (&self.spec, self.spec.flow.chunks);
         all.iter().filter(|a| a.spec.ranks == own.ranks).any(|a| {
@@ -346,8 +346,8 @@ impl Ready {
     }
 }
 
-/// The smallest power of two times the ranks of a candidate at which every rank has enough memory. A mixture
-/// keeps its layouts.
+/// The smallest power of two times a candidate's ranks for which every rank has enough memory. A
+/// mixture keeps its layouts.
 fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Option<u32> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
@@ -355,7 +355,7 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
         spec.partitioner
     };
     let has = request.cluster.device.memory;
-    // Stages of one rank that do not fit are a hybrid's.
+    // Stages of one rank that do not fit are left to hybrids.
     if spec.stages.is_some() && spec.parts() == 1 {
         return None;
     }
@@ -380,7 +380,7 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
     None
 }
 
-/// What the objective's measure is at least.
+/// Lower bound of the objective's measure.
 fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f64, String> {
     let bound = || bound_all(programs, request.cluster, parts).map_err(|e| e.to_string());
     Ok(match request.objective {
@@ -394,7 +394,7 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
             let bytes = bytes.max().unwrap_or(0);
             let may_rest = request.cluster.host.is_some() && request.pin.offload != Some(false);
             match may_rest && bytes > request.cluster.device.memory.0 {
-                // How much rests on the host is not known yet.
+                // How much will be offloaded is not known yet.
                 true => 0.0,
                 false => bytes as f64,
             }
@@ -423,7 +423,7 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
 
 fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     let divided = spec.ranks > 1;
-    // Where rows are only dealt out, no boundary matters.
+    // If rows are only dealt out, boundaries do not matter.
     let bounded = spec.by_parts();
     let parts = parts.filter(|_| spec.parts() > 1 && bounded);
     let stages = spec.stages.as_ref();
@@ -455,7 +455,7 @@ fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
     }
 }
 
-/// Six significant digits: the last bits of logarithms differ between machines, plans must not.
+/// Six significant digits: the last bits of logarithms differ between machines, but plans must not.
 fn significant(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -1,12 +1,11 @@
-//! Prices a program on a cluster: a run of every rank's instructions against clocks.
+//! Prices a program on a cluster: runs every rank's instructions against clocks.
 //!
-//! Each rank has a compute stream, on which it works through the program in order, and a network; an
-//! instruction that communicates starts when all of the ranks that it exchanges with have arrived, and
-//! takes links that ranks of a node may have to share. One that is cut in halves leaves the compute
-//! stream to what stands between them. Ranks that cannot be told apart are simulated once, and iterations of a loop that
-//! repeat the one before are added up instead of run, so that the size of the answer's cost
-//! depends on the program's text and not on its layers or ranks. Formulas and constants:
-//! `docs/cost-model.md`.
+//! Each rank has a compute stream, which runs the program in order, and a network. A communication
+//! instruction starts when all ranks it exchanges with have arrived, and uses links that ranks of a
+//! node may have to share. If it is cut into halves, the compute stream runs the instructions in
+//! between. Identical ranks are simulated once, and loop iterations that repeat the previous one
+//! are added up instead of run, so that simulation time depends on the program's text, not on the
+//! number of its layers or ranks. Formulas and constants: `docs/cost-model.md`.
 
 mod alike;
 mod bound;
@@ -35,49 +34,49 @@ use run::Run;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What one run of an instruction list costs. Times are means over the ranks; they add up to
-/// `seconds`, at which the last rank is done.
+/// Cost of one run of an instruction list. Times are means over the ranks and add up to `seconds`,
+/// when the last rank finishes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhaseCost {
     /// From the start to the end of the last rank.
     pub seconds: Seconds,
-    /// Computing.
+    /// Computation.
     pub compute_seconds: Seconds,
-    /// Communicating while nothing is computed, packing included.
+    /// Communication while nothing is computed, including packing.
     pub exposed_communication_seconds: Seconds,
     /// Waiting for other ranks.
     pub bubble_seconds: Seconds,
-    /// Sent by all ranks.
+    /// Bytes sent by all ranks.
     pub bytes: Bytes,
     /// The same by kind of instruction.
     pub traffic: Traffic,
-    /// By name of instruction, the longest first.
+    /// By instruction name, the longest first.
     pub breakdown: Vec<KindCost>,
 }
 
-/// What a program costs on a cluster.
+/// Cost of a program on a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// One training epoch.
     pub epoch: PhaseCost,
     /// One evaluation.
     pub eval: PhaseCost,
-    /// What runs once, before the first epoch.
+    /// One run of `setup`, before the first epoch.
     pub setup: PhaseCost,
-    /// Memory of the rank that needs most: buffers, messages, topology, labels.
+    /// Memory of the rank that needs the most: buffers, messages, topology, labels.
     pub peak_memory_bytes: Bytes,
-    /// Whether that is there.
+    /// Whether the device has that much memory.
     pub fits: bool,
     /// Bounds of an epoch.
     pub range: Range,
-    /// The loosest of the numbers that the estimate is made of.
+    /// The least certain basis among the numbers used.
     pub basis: Basis,
 }
 
-/// A program that cannot be priced.
+/// Why a program cannot be priced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SimulateError {
-    /// Parts for another number of ranks.
+    /// The parts are for another number of ranks.
     #[error("the program is for {program} ranks, the parts for {parts}")]
     OtherRanks {
         /// Ranks of the program.
@@ -85,7 +84,7 @@ pub enum SimulateError {
         /// Ranks of the parts.
         parts: usize,
     },
-    /// Stages that wait for rows that nobody sends: a bug in a lowering.
+    /// Stages wait for rows that nobody sends, which is a bug in a lowering.
     #[error("the stages of the program wait for each other")]
     Waiting,
     /// More ranks than devices.
@@ -101,7 +100,8 @@ pub enum SimulateError {
 /// Prices a program on a cluster.
 ///
 /// # Errors
-/// Parts for another number of ranks than the program's, or fewer devices than ranks.
+/// If the parts are for another number of ranks than the program, or there are fewer devices than
+/// ranks.
 pub fn simulate(
     program: &Program,
     cluster: &Cluster,
@@ -119,7 +119,7 @@ pub fn simulate(
     Ok(estimate([setup, epoch, eval], peak, cluster, parts))
 }
 
-/// The phases and the memory of a program as an estimate.
+/// Assembles an estimate from the phases and the memory of a program.
 fn estimate(
     [setup, epoch, eval]: [PhaseCost; 3],
     peak: Bytes,
@@ -137,8 +137,8 @@ fn estimate(
     }
 }
 
-/// The predicted events of one run of a list on the first `ranks` ranks, from time 0; as in the executor's, waiting
-/// for other ranks is part of an instruction that communicates.
+/// Predicted events of one run of a list on the first `ranks` ranks, starting at time 0. As in the
+/// executor's events, a communication includes its wait for other ranks.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -158,24 +158,23 @@ pub fn timeline(
     Ok(run.into_events())
 }
 
-/// What [`peak_memory`] cannot be below, much faster.
+/// A lower bound of [`peak_memory`], computed much faster.
 pub fn least_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     memory::least(program, cluster, parts)
 }
 
-/// Bytes of memory of the rank that needs most. Of what processors of a node keep once for all
-/// their ranks, each is charged its share.
+/// Bytes of memory on the rank that needs the most. Data that CPUs of a node keep once for all
+/// ranks is divided among them.
 pub fn peak_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     memory::peak(program, cluster, parts)
 }
 
-/// What each rank has for the buffers of a program on a device of its own with so much memory, the ranks that
-/// differ.
+/// The memory for buffers of each distinct rank, on a device of its own with `device` bytes.
 pub fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
     memory::budgets(program, parts, device)
 }
 
-/// Bytes of the host's memory in the node that needs most, of one program or of one for each stage.
+/// Bytes of host memory in the node that needs the most, for one program or one per stage.
 pub fn host_memory(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Bytes {
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
     let mut first = 0;
@@ -219,7 +218,7 @@ fn price(
     let mut run = Run::new(fabric, names);
     run.wait(around);
     run.all(&steps);
-    // Only the sum of the messages counts, so one number stands for all of them.
+    // Only the messages' sum matters, so one number represents all of them.
     let traffic = traffic(instrs, program, &parts.reads(), &parts.sizes);
     PhaseCost {
         bytes: Bytes(traffic.total_bytes),
@@ -228,7 +227,7 @@ fn price(
     }
 }
 
-/// Kernels and links may be off by the calibration's spread, what is sent by that of α too.
+/// Kernels and links may be off by the calibration's spread, bytes sent also by that of α.
 fn range(epoch: &PhaseCost, cluster: &Cluster, parts: &Parts) -> Range {
     let spread = cluster.calibration.spread;
     let local = epoch.compute_seconds.0 + epoch.bubble_seconds.0;

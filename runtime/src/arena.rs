@@ -1,10 +1,10 @@
-//! Memory of the host, which buffers and messages lie in.
+//! Host memory for buffers and messages.
 
 use gnnc_codegen::args::checks::MemoryRange;
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A block of floats that starts as zeros and that pages are given to when it is touched.
+/// A block of floats, initially zero. Pages are allocated on first touch.
 #[derive(Debug)]
 pub(crate) struct Arena {
     map: *mut libc::c_void,
@@ -13,8 +13,8 @@ pub(crate) struct Arena {
     floats: usize,
 }
 
-// SAFETY: the block belongs to the arena alone; only pointers handed out by `span` reach it,
-// and whoever uses those answers for races.
+// SAFETY: the arena alone owns the block; only pointers from `span` reach it, and their users
+// prevent races.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -26,16 +26,16 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
-// SAFETY: a span is only an address; whoever follows it answers for races.
+// SAFETY: a span is only an address; whoever dereferences it prevents races.
 unsafe impl Send for Span {}
 // SAFETY: as above.
 unsafe impl Sync for Span {}
 
 impl Arena {
-    /// An arena of that many floats, aligned to 64 bytes, on huge pages where it is large.
+    /// An arena of `floats` floats, aligned to 64 bytes, on huge pages if it is large.
     ///
     /// # Errors
-    /// The system refuses that much memory.
+    /// If the system refuses that much memory.
     pub(crate) fn new(floats: usize) -> std::io::Result<Self> {
         let too_large = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let bytes = floats.checked_mul(4).ok_or_else(too_large)?;
@@ -47,7 +47,7 @@ impl Arena {
             false => Some(bytes.max(64)),
         }
         .ok_or_else(too_large)?;
-        // Without `MAP_NORESERVE`: the system shall refuse now what it could not give later.
+        // No `MAP_NORESERVE`: the system should refuse now rather than fail later.
         let (read_write, private) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
@@ -95,7 +95,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nothing can use any more.
+        // SAFETY: the mapping of `new`; nothing can use it any more.
         unsafe { libc::munmap(self.map, self.mapped) };
     }
 }
@@ -119,7 +119,7 @@ impl Span {
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 
-    /// What checked kernels may access of them.
+    /// The memory that checked kernels may access.
     pub(crate) fn range(self) -> MemoryRange {
         MemoryRange::new(self.ptr, self.len)
     }

@@ -1,4 +1,4 @@
-//! Checkpoints: parameters, optimizer states and where training stands, as safetensors.
+//! Checkpoints: parameters, optimizer states and training progress, as safetensors.
 
 mod format;
 mod progress;
@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Largest header that is looked at; more than this is no checkpoint.
+/// Largest header read; a file with a larger one is not a checkpoint.
 const MOST_HEADER: u64 = 1 << 26;
 
 /// A named tensor of a model.
@@ -21,21 +21,21 @@ const MOST_HEADER: u64 = 1 << 26;
 pub struct Tensor {
     /// Its name: `layer_1.weight`.
     pub name: String,
-    /// Iterations of a repeated layer (1 if it is not repeated), rows, columns.
+    /// Iterations of a repeated layer (otherwise 1), rows, columns.
     pub shape: [u32; 3],
     /// Row-major.
     pub values: Vec<f32>,
 }
 
-/// What a checkpoint holds.
+/// The content of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Checkpoint {
     pub(crate) progress: Progress,
     pub(crate) tensors: Vec<Tensor>,
 }
 
-/// Writes a checkpoint. `path` is a whole checkpoint at any moment, and the one before is kept under
-/// [`previous`]'s name.
+/// Writes a checkpoint. `path` is a complete checkpoint at every moment; the one before is kept
+/// under the name [`previous`] gives.
 pub(crate) fn write(path: &Path, checkpoint: &Checkpoint) -> Result<(), RuntimeError> {
     let bytes = encode(checkpoint).map_err(|e| not_written(path, io::Error::other(e)))?;
     let written = Replacement::begin(path).and_then(|mut file| {
@@ -71,27 +71,27 @@ fn not_written(path: &Path, source: io::Error) -> RuntimeError {
     }
 }
 
-/// What the names of tensors begin with that are rows of earlier epochs: a run may go on without them.
+/// Prefix of the names of histories, rows of earlier epochs. A run can resume without them.
 pub(crate) const HISTORY: &str = "history.";
 
-/// What the names of copies of other ranks' rows begin with, and of their ages.
+/// Prefix of the names of copies of other ranks' rows, and of the copies' ages.
 pub(crate) const COPIES: &str = "copies.";
 
-/// Whether a tensor of a checkpoint is a history, or copies: then a run goes on without it too.
+/// Whether a tensor of a checkpoint is a history or a copy, which a run can resume without.
 pub(crate) fn is_history(name: &str) -> bool {
     name.starts_with(HISTORY) || name.starts_with(COPIES)
 }
 
-/// The tensors of a model, of which names and shapes matter here.
+/// The tensors of a model; only names and shapes matter here.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected<'a> {
-    /// Those that a checkpoint must have.
+    /// Tensors a checkpoint must have.
     pub(crate) all: &'a [Tensor],
     /// Histories, which it may have.
     pub(crate) histories: &'a [Tensor],
 }
 
-/// Reads a checkpoint; histories of other programs are left out.
+/// Reads a checkpoint; drops histories of other programs.
 pub(crate) fn read(
     path: &Path,
     model: &str,
@@ -126,7 +126,8 @@ pub(crate) fn read(
     let data: u64 = expected.tensors().map(|t| 4 * t.floats()).sum();
     let mut header = header_limit(expected.tensors().count());
     if length > 8 + header + data {
-        // Names tell more than sizes, where the header can be read; and there may be other histories.
+        // If the header is readable, report names rather than sizes. The checkpoint may also have
+        // other histories.
         let mut start = Vec::new();
         let start_length = 8 + MOST_HEADER;
         (&file)

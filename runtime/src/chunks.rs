@@ -1,4 +1,4 @@
-//! The chunks that kernels over the whole graph run over, and the rows that move with them.
+//! The chunks that whole-graph kernels run over, and the rows moved with each chunk.
 
 use gnnc_graph::{Chunks, Topology};
 use gnnc_ir::kernel::End;
@@ -6,16 +6,17 @@ use gnnc_ir::program::Moved;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What programs need of chunks.
+/// Which chunks and sets of rows programs need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkNeeds {
-    /// How many chunks there are, the most if programs do not agree.
+    /// Number of chunks, the largest if programs disagree.
     pub(crate) count: Option<u32>,
-    /// Sets of rows: of the chunks, new to a reduction to destinations, new to one to sources.
+    /// Whether each kind of row set is needed: rows of chunks, rows new to a reduction to
+    /// destinations, rows new to one to sources.
     sets: [bool; 3],
 }
 
-/// A set of rows: of which kind, in the order of [`ChunkNeeds::sets`], and of which chunk.
+/// A set of rows: its kind, in the order of [`ChunkNeeds::sets`], and its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Set {
     kind: usize,
@@ -23,7 +24,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// The rows that are moved, if not all are.
+    /// The set of rows that are moved; `None` if all are.
     pub(crate) fn of(moved: Moved) -> Option<Self> {
         let (kind, chunk) = match moved {
             Moved::All => return None,
@@ -36,7 +37,7 @@ impl Set {
 }
 
 impl ChunkNeeds {
-    /// Adds rows that are moved.
+    /// Adds a set of moved rows.
     pub(crate) fn moved(&mut self, moved: Moved) {
         self.count = self.count.max(moved.chunk().map(|chunk| chunk.of));
         if let Some(set) = Set::of(moved) {
@@ -44,7 +45,7 @@ impl ChunkNeeds {
         }
     }
 
-    /// Adds what another program needs.
+    /// Adds the needs of another program.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count = self.count.max(other.count);
         let sets = self.sets.iter_mut().zip(other.sets);
@@ -52,25 +53,25 @@ impl ChunkNeeds {
     }
 }
 
-/// The chunks of a graph; none if no program has any.
+/// The chunks of a graph; empty if no program has any.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkRows {
     rows: Vec<Range<u32>>,
     sets: BTreeMap<Set, SetRows>,
 }
 
-/// A set of vertices, by the rank that owns them.
+/// A set of vertices, grouped by the rank that owns them.
 #[derive(Debug, Default)]
 pub(crate) struct SetRows {
-    /// For each rank the ids of its vertices.
+    /// For each rank, the ids of its vertices in the set.
     pub(crate) ids: Vec<Vec<u32>>,
-    /// For each rank the places of these vertices among its own ones.
+    /// For each rank, the positions of these vertices among its own.
     pub(crate) rows: Vec<Vec<u32>>,
 }
 
 impl ChunkRows {
-    /// Cuts the graph and finds the rows of each rank in the sets; `owned` has the ids of each
-    /// rank's vertices, in the order of its rows.
+    /// Cuts the graph and finds each rank's rows in every set. `owned` has the ids of each rank's
+    /// vertices, in the order of its rows.
     pub(crate) fn new(needs: &ChunkNeeds, topology: &Topology, owned: &[Vec<u32>]) -> Self {
         let Some(count) = needs.count else {
             return Self::default();
@@ -110,7 +111,7 @@ impl ChunkRows {
         }
     }
 
-    /// How many chunks there are; 0 if no program has any.
+    /// Number of chunks; 0 if no program has any.
     pub(crate) fn count(&self) -> u32 {
         self.rows.len() as u32
     }
@@ -121,7 +122,7 @@ impl ChunkRows {
         u64::from(rows.start)..u64::from(rows.end)
     }
 
-    /// The rows of a set, if programs move it.
+    /// The rows of a set, if any program moves it.
     pub(crate) fn set(&self, set: Set) -> Option<&SetRows> {
         self.sets.get(&set)
     }
@@ -131,7 +132,7 @@ impl ChunkRows {
         self.sets.keys().copied()
     }
 
-    /// Bytes of all this.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let vertices = |set: &SetRows| set.ids.iter().map(Vec::len).sum::<usize>();
         8 * self.rows.len() + 8 * self.sets.values().map(vertices).sum::<usize>()

@@ -1,18 +1,18 @@
-//! What can go wrong while a program runs.
+//! Errors of running programs.
 
 use gnnc_ir::program::{Program, RankSizes, Role};
 use gnnc_ir::words::units::Bytes;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a session could not be built or could not go on.
+/// Why a session could not start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The program does not fit itself, the data or the partition.
+    /// The program is inconsistent, or does not fit the data or the partition.
     #[error("this program cannot run on this data: {0}")]
     Program(String),
-    /// The data graph lacks something that the program reads.
+    /// The data graph lacks something the program reads.
     #[error("the graph `{graph}` has {found}, expected {expected}")]
     Data {
         /// Name of the graph.
@@ -25,7 +25,7 @@ pub enum RuntimeError {
     /// The data graph and the partition do not fit each other.
     #[error(transparent)]
     Graph(#[from] gnnc_graph::GraphError),
-    /// A kernel did not compile.
+    /// A kernel failed to compile.
     #[error("kernel {kernel} does not compile: {source}")]
     Kernel {
         /// Its number in the program.
@@ -41,30 +41,30 @@ pub enum RuntimeError {
     Memory {
         /// The rank.
         rank: u32,
-        /// What it asked for.
+        /// Bytes requested.
         bytes: u64,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The ranks, which share this machine, need more memory than it has left.
+    /// The ranks together need more memory than this machine has left.
     #[error(
         "the run needs {} of memory ({ranks} {}), but this machine has {} available; use smaller model parameters (`--set`), fewer layers or fewer features, or free memory (more workers do not help, since they share it){copies}",
         Bytes(*needed), if *ranks == 1 { "worker" } else { "workers" }, Bytes(*available)
     )]
     MachineMemory {
-        /// How many ranks.
+        /// Number of ranks.
         ranks: usize,
         /// Bytes of the buffers of all ranks.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes available.
         available: u64,
-        /// What rows of earlier epochs take of it.
+        /// The part of it taken by rows of earlier epochs.
         copies: Copies,
     },
     /// The system refused threads.
     #[error("cannot start {count} threads ({reason}); use fewer ranks, or fewer threads per rank")]
     Threads {
-        /// How many.
+        /// Number of threads requested.
         count: usize,
         /// The system's answer.
         reason: String,
@@ -72,19 +72,19 @@ pub enum RuntimeError {
     /// A GPU refused something before the first epoch.
     #[error(transparent)]
     Device(#[from] DriverError),
-    /// The run was asked to stop, and the epoch at hand was given up. What checkpoints hold is as it was
-    /// before the epoch; nothing else can be run.
+    /// The run was asked to stop and abandoned the current epoch. The state that checkpoints hold
+    /// is that before the epoch; the session cannot run any further.
     #[error("the run was asked to stop")]
     Stopped,
-    /// A rank failed, which stopped all of them.
+    /// A rank failed, which stopped all ranks.
     #[error(transparent)]
     Rank(#[from] Failure),
-    /// Parameters do not fit the model.
+    /// Parameters that do not fit the model.
     #[error("{what} does not fit this model: found {found}, expected {expected}")]
     Parameters {
         /// The tensor, or the list of tensors.
         what: String,
-        /// What was given.
+        /// What was passed in.
         found: String,
         /// What the model has.
         expected: String,
@@ -98,10 +98,10 @@ pub enum RuntimeError {
         path: PathBuf,
         /// The system's answer.
         source: std::io::Error,
-        /// What to do.
+        /// A remedy.
         help: &'static str,
     },
-    /// A file is no checkpoint of this model.
+    /// The file is not a checkpoint of this model.
     #[error("`{}` cannot be resumed: {reason}", path.display())]
     Checkpoint {
         /// The file.
@@ -111,7 +111,7 @@ pub enum RuntimeError {
     },
 }
 
-/// The first failure of a run, which stopped all ranks.
+/// The first failure of a run. It stopped all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "rank {rank} failed at {instruction}: {reason}; the run ended, resume from the last checkpoint"
@@ -119,38 +119,38 @@ pub enum RuntimeError {
 pub struct Failure {
     /// The rank where it happened.
     pub rank: u32,
-    /// The instruction, as `step 3.1 (halo-exchange)`: its place in `setup`, `step` or
-    /// `eval`, through loop bodies.
+    /// The instruction, as `step 3.1 (halo-exchange)`: its position in `setup`, `step` or `eval`,
+    /// through loop bodies.
     pub instruction: String,
     /// What happened.
     pub reason: String,
 }
 
-/// Why a device did not do what it was told.
+/// Why a device call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
-    /// A library or a device is not there; says what is missing, where it was looked for, what to do.
+    /// A library or a device is missing: says which, where it was looked for, and what to do.
     #[error("{0}")]
     Missing(String),
-    /// There is not enough memory.
+    /// Device memory does not suffice.
     #[error(
         "the device lacks memory for {bytes} more bytes ({free} are free); use more ranks, or a smaller model"
     )]
     Memory {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         bytes: u64,
         /// Bytes that are free.
         free: u64,
     },
-    /// The processor has not enough memory that the device may copy to and from by itself.
+    /// The host lacks memory that the device can copy to and from directly.
     #[error(
         "the host refused {bytes} bytes of memory for tensors offloaded from the device ({message}); use more ranks, \
          a smaller model, or raise the limit of locked memory (`ulimit -l`)"
     )]
     HostMemory {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// What the driver said.
+        /// The driver's message.
         message: String,
     },
     /// A call failed.
@@ -158,15 +158,15 @@ pub enum DriverError {
     Call {
         /// The function.
         call: &'static str,
-        /// What the library said.
+        /// The library's message.
         message: String,
     },
-    /// Generated code does not compile: a defect.
+    /// Generated code does not compile, which is a defect.
     #[error("{0}")]
     Code(String),
 }
 
-/// Bytes of rows of earlier epochs by tensor, all ranks together.
+/// Bytes of rows of earlier epochs by tensor, over all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copies(Vec<(String, u64)>);
 

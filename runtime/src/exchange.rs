@@ -1,4 +1,4 @@
-//! The instructions that communicate.
+//! The communication instructions.
 
 pub(crate) mod moves;
 pub(crate) mod redistribute;
@@ -13,27 +13,27 @@ use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
-/// Rows of a piece of copying.
+/// Rows copied as one piece of work.
 const ROWS: usize = 256;
 
-/// Memory of all-reductions, kept between them.
+/// Memory for all-reduces, kept between them.
 #[derive(Default)]
 pub(crate) struct Reduction {
     sum: Vec<f32>,
 }
 
 impl Reduction {
-    /// Bytes of memory kept.
+    /// Bytes kept.
     pub(crate) fn bytes(&self) -> u64 {
         4 * self.sum.capacity() as u64
     }
 }
 
-/// Rows of a matrix that are exchanged: those of a chunk, or all.
+/// The rows of a matrix to exchange: those of a chunk, or all.
 #[derive(Clone, Copy)]
 pub(crate) struct Exchanged {
     pub(crate) matrix: Span,
-    /// Words of a row.
+    /// Words per row.
     pub(crate) columns: usize,
     pub(crate) storage: Storage,
     pub(crate) chunk: Option<u32>,
@@ -54,14 +54,14 @@ pub(crate) unsafe fn send_own(
     } = rows;
     for Sent { to, rows, .. } in part.sent(rows.chunk, wire.rank()) {
         wire.send(to, rows.len() * columns, &mut |message| {
-            // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
+            // SAFETY: the rows are inside the matrix; nothing writes it meanwhile.
             unsafe { pack(team, matrix, rows, columns, message) };
         })?;
     }
     Ok(())
 }
 
-/// Fills the halo rows with what their owners sent with [`send_own`].
+/// Fills the halo rows with the rows their owners sent by [`send_own`].
 ///
 /// # Safety
 /// Nothing else uses the halo rows meanwhile.
@@ -81,7 +81,7 @@ pub(crate) unsafe fn fill_halo(
     Ok(())
 }
 
-/// Sends halo rows to their owners, as far as `wanted` says of these.
+/// Sends halo rows to those of their owners that are `wanted`.
 ///
 /// # Safety
 /// Nothing else writes the matrix meanwhile.
@@ -102,7 +102,7 @@ pub(crate) unsafe fn send_halo(
     Ok(())
 }
 
-/// Adds what other ranks sent with [`send_halo`] to the own rows, in rank order.
+/// Adds the rows other ranks sent by [`send_halo`] to the own rows, in rank order.
 ///
 /// # Safety
 /// Nothing else uses the own rows meanwhile.
@@ -126,7 +126,7 @@ pub(crate) unsafe fn add_own(
                 2 * message.len() as u64,
                 |piece| {
                     for i in piece * ROWS..((piece + 1) * ROWS).min(rows.len()) {
-                        // SAFETY: the rows of a list differ from each other.
+                        // SAFETY: the rows of a list are distinct.
                         let row =
                             unsafe { matrix.part(rows[i] as usize * columns, columns).write() };
                         storage.add(row, &message[i * columns..]);
@@ -146,7 +146,7 @@ impl Exchanged {
     }
 }
 
-/// The ranks that sum a chunk of a message of `floats`, but for `rank`, with their chunks.
+/// For a message of `floats`, each rank other than `rank` with the chunk it sums.
 pub(crate) fn owners(
     floats: u64,
     rank: u32,
@@ -158,7 +158,7 @@ pub(crate) fn owners(
         .filter(move |(other, _)| *other != rank)
 }
 
-/// The floats that a rank sums.
+/// The chunk of floats a rank sums.
 pub(crate) fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
     let chunk = chunk(floats, ranks, rank);
     chunk.start as usize..chunk.end as usize
@@ -168,8 +168,8 @@ fn length(buffers: &[Span]) -> u64 {
     buffers.iter().map(|buffer| buffer.len as u64).sum()
 }
 
-/// Begins to sum buffers over all ranks, as one message: each rank sums one chunk of it for all, and
-/// gets those chunks of all others.
+/// Begins to sum buffers over all ranks as one message: each rank sums one chunk for all, and
+/// receives the other chunks from the others.
 ///
 /// # Safety
 /// Nothing else writes the buffers meanwhile.
@@ -185,7 +185,7 @@ pub(crate) unsafe fn send_chunks(wire: &mut Wire, buffers: &[Span]) -> Result<()
     Ok(())
 }
 
-/// Sums the own chunk in rank order, sends it to all others and takes their chunks from them.
+/// Sums the own chunk in rank order, sends it to all others and receives their chunks.
 ///
 /// # Safety
 /// Nothing else uses the buffers meanwhile.
@@ -233,8 +233,8 @@ pub(crate) unsafe fn sum_chunks(
     Ok(())
 }
 
-/// The pieces of buffers, which lie one after the other in a message, that a range of the
-/// message covers, each with its place in the range.
+/// The pieces of consecutive buffers that a range of their message covers, each with its position
+/// in the range.
 fn within<'a>(
     buffers: &'a [Span],
     range: &'a Range<usize>,
@@ -250,16 +250,16 @@ fn within<'a>(
 
 /// A piece of a buffer.
 pub(crate) struct Piece {
-    /// Its place in a range of a message.
+    /// Its position in the range of the message.
     pub(crate) at: usize,
-    /// Which buffer.
+    /// Index of the buffer.
     pub(crate) buffer: usize,
     /// First float in the buffer.
     pub(crate) from: usize,
     pub(crate) floats: usize,
 }
 
-/// As [`within`], of buffers of these lengths.
+/// Like [`within`], for buffers of these lengths.
 pub(crate) fn pieces<'a>(
     lengths: impl Iterator<Item = usize> + 'a,
     range: &'a Range<usize>,

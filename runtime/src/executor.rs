@@ -30,11 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-/// One rank on the processor: its memory, kernels and connections.
+/// One rank on the CPU: its memory, kernels and connections.
 pub(crate) struct Worker {
     pub(crate) own: Rank,
     pub(crate) arena: Arena,
-    /// Buffers that lie on the host: here another block of the same memory.
+    /// The host's buffers: here, another block of the same memory.
     pub(crate) host: Arena,
     pub(crate) kernels: Arc<Vec<Arc<Compiled>>>,
     pub(crate) sparse: SparseKernels,
@@ -43,11 +43,11 @@ pub(crate) struct Worker {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) stop: Stop,
-    /// The place in `step` from which on instructions change what checkpoints hold.
+    /// Index of the first instruction in `step` that changes what checkpoints hold.
     pub(crate) first_change: usize,
 }
 
-/// Memory that is kept between instructions so that they allocate nothing.
+/// Memory reused between instructions, so that they allocate nothing.
 #[derive(Default)]
 pub(crate) struct Memory {
     inputs: Vec<*const f32>,
@@ -61,7 +61,7 @@ pub(crate) struct Memory {
     reduction: Reduction,
 }
 
-// SAFETY: the pointers are only those of the last call, which is over when `Memory` moves.
+// SAFETY: the pointers belong to the last call, which is over when `Memory` moves.
 unsafe impl Send for Memory {}
 
 impl Worker {
@@ -70,7 +70,7 @@ impl Worker {
         let program = self.own.program.clone();
         let stale = self.own.begin(phase, step_context)?;
         let mut steps = self.own.steps(&program, phase);
-        // Nothing but an epoch can be given up, and that only before it changes anything.
+        // Only a training epoch can be abandoned, and only before it changes anything.
         let mut committed = phase != Phase::Step;
         while let Some(step) = steps.next() {
             self.own.at(&step, steps.path());
@@ -86,8 +86,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Bytes of memory in use: buffers, the share of the graph and of what all ranks keep once,
-    /// and messages.
+    /// Bytes of memory in use: buffers, this rank's share of the graph and of what all ranks keep
+    /// once, and messages.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.own.layout.total_bytes
             + self.own.layout.host_bytes
@@ -108,7 +108,7 @@ impl Worker {
         self.block(at.buffer).span(floats.start, floats.len())
     }
 
-    /// The block that a buffer lies in.
+    /// The memory block that holds a buffer.
     fn block(&self, id: BufferId) -> &Arena {
         match self.own.program.is_hosted(id) {
             true => &self.host,
@@ -127,7 +127,7 @@ impl Worker {
             block.span(words.start, words.len())
         });
         if let (Some(source), Some(target)) = (spans.next(), spans.next()) {
-            // SAFETY: different blocks; as the caller promised.
+            // SAFETY: the blocks are distinct; the rest is as the caller promised.
             unsafe { target.write().copy_from_slice(source.read()) };
         }
         self.own.moved += 4 * words[0].len() as u64;
@@ -161,9 +161,9 @@ impl Worker {
         iteration: u32,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
-        // SAFETY: a session checks every instruction against the sizes of buffers before it
-        // runs any; instructions run one after the other, and none that writes to a buffer
-        // reads it at another element.
+        // SAFETY: a session checks every instruction against the sizes of buffers before any runs.
+        // Instructions run one after another. One that writes a buffer reads it only at the
+        // elements it writes.
         unsafe {
             match instr {
                 Instr::Launch(launch) => self.launch(program, launch, iteration, step_context)?,
@@ -273,7 +273,7 @@ impl Worker {
                     self.communicate(Half::Begin, what, *tag, iteration, step_context)?;
                 }
                 Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
-                    // At the last moment, so that what uses the rows too early shows.
+                    // Copy as late as possible, so that using the rows too early shows.
                     if let Instr::Move(instr::Move { from, to, chunk }) = **what {
                         self.host_move([from, to], chunk, iteration);
                     }
@@ -336,7 +336,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The places of the sparse features whose values lie in a buffer, and the rows at hand.
+    /// The positions of the sparse features whose values a buffer holds, and the current rows.
     fn features(&self, program: &Program, values: Ref) -> Result<SomeRows<'_>, Fault> {
         let extent = program.buffer(values.buffer).extent;
         let features = self.own.part.features(extent);
@@ -362,7 +362,7 @@ impl Worker {
         }
     }
 
-    /// A tensor by own rows, those at hand.
+    /// The current own rows of a tensor.
     fn tensor(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
         let own = self.own.part.own(self.own.place.chunk);
         Rows {

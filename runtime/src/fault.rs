@@ -12,34 +12,35 @@ pub(crate) enum Fault {
     /// The run was asked to stop.
     #[error("the run was asked to stop")]
     Stopped,
-    /// Found by a checked kernel.
+    /// A checked kernel found an access out of bounds.
     #[error(transparent)]
     Outside(#[from] ArgsError),
-    /// Found by the checks of a session before anything runs.
+    /// The program needs data this rank lacks. A session's checks rule this out before anything
+    /// runs.
     #[error("the program needs {0}, which this rank does not have")]
     Missing(&'static str),
-    /// Kernels read several floats at once.
+    /// Kernels read several floats at a time, which needs alignment.
     #[error(
         "a tensor does not start at a multiple of {0} bytes, as its kernel expects; please report the program"
     )]
     Alignment(u64),
-    /// A copy that a rule does not allow would be read: a bug of whoever decides.
+    /// A copy the rule forbids would be read, which is a bug in the decision.
     #[error(
         "the copy of rank {block}'s rows of `{tensor}` was last sent {}, which the rule {rule} \
          does not allow",
         age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
     )]
     Stale {
-        /// What the rows are of.
+        /// The tensor.
         tensor: String,
-        /// Whose rows they are.
+        /// The rank that owns the rows.
         block: u32,
         /// Epochs since they were sent.
         age: Option<u64>,
-        /// What they had to be.
+        /// The rule.
         rule: Rule,
     },
-    /// Values that are compared are no numbers.
+    /// Rows to be compared are not finite.
     #[error("rows of `{0}` are not finite; try a smaller learning rate")]
     NoNumbers(String),
     #[error(
@@ -48,7 +49,7 @@ pub(crate) enum Fault {
     NotFinite {
         history: String,
         epoch: u64,
-        /// Its number, or `all`.
+        /// The chunk's number, or `all`.
         chunk: String,
     },
     #[error(

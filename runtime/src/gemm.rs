@@ -1,7 +1,8 @@
-//! Dense products, cut into panels and blocks that never depend on the number of threads,
-//! so that results do not either.
+//! Dense products, cut into panels and blocks that do not depend on the number of threads, so
+//! results do not either.
 //!
-//! Factors in 16 bits become 32-bit floats a panel or block at a time, beside the plan's memory; sums are the same.
+//! 16-bit factors are converted to 32-bit floats one panel or block at a time, in memory outside
+//! the plan; the sums are the same.
 
 mod halves;
 mod skinny;
@@ -15,27 +16,27 @@ use gnnc_ir::program::memory::product_block;
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
-/// Floats of a panel of the result, which a finishing kernel finds in the cache.
+/// Floats of a panel of the result, small enough for a finishing kernel to find it in cache.
 const PANEL: u64 = 64 * 1024;
 
-/// Rows of a wide product below which the library sums in another order: with as many, a row of the result
-/// does not depend on which other rows are computed with it.
+/// Fewest rows of a wide product for which a row of the result does not depend on the other rows
+/// computed with it. With fewer, the library sums in another order.
 const FEWEST: usize = 4;
 
 /// A row-major matrix.
 #[derive(Clone, Copy)]
 pub(crate) struct Dense {
-    /// The words that it lies in.
+    /// The words that hold it.
     pub(crate) at: Span,
-    /// The element that it begins at.
+    /// Index of its first element.
     pub(crate) first: usize,
     /// Elements from one row to the next.
     pub(crate) stride: usize,
-    /// How elements lie in memory.
+    /// Storage of the elements.
     pub(crate) storage: Storage,
 }
 
-/// A product: the sizes are those of [`gnnc_ir::program::Instr::MatMul`].
+/// A product; its sizes are those of [`gnnc_ir::program::Instr::MatMul`].
 #[derive(Clone, Copy)]
 pub(crate) struct Multiply {
     pub(crate) product: Product,
@@ -45,15 +46,15 @@ pub(crate) struct Multiply {
     pub(crate) rows: u64,
     pub(crate) inner: u64,
     pub(crate) columns: u64,
-    /// Rows of the product that this is a part of, by which `Tn` cuts blocks.
+    /// Rows of the whole product, which determine the blocks of `Tn`.
     pub(crate) total: u64,
-    /// Whether `Tn` adds to what there is.
+    /// Whether `Tn` adds to the existing result.
     pub(crate) adds: bool,
 }
 
 impl Multiply {
-    /// The same for some of the rows; `skipped` are those before the rows that the operand by rows, the
-    /// other one of `Tn`, and the result hold.
+    /// The same product for some of the rows. `skipped` counts the rows that precede those in
+    /// memory: of the operand by rows, of the other operand of `Tn`, and of the result.
     pub(crate) fn within(&self, rows: &Range<u64>, skipped: [u64; 3]) -> Self {
         let transposed = self.product == Product::Tn;
         let first = |skipped| rows.start - skipped;
@@ -68,8 +69,8 @@ impl Multiply {
         }
     }
 
-    /// Runs the product; `finish` is called once for every range of rows of the result, as
-    /// soon as the range is there. `scratch` holds the partial sums of `Tn`.
+    /// Runs the product. Calls `finish` once for every range of rows of the result, as soon as the
+    /// range is complete. `scratch` holds the partial sums of `Tn`.
     ///
     /// # Safety
     /// Nothing else uses the result or `scratch` meanwhile, or writes the operands.
@@ -185,12 +186,12 @@ impl Multiply {
             };
             partial(i, dst)
         });
-        // SAFETY: the blocks are done.
+        // SAFETY: the blocks are complete.
         let partials = unsafe { scratch.part(0, blocks * m * n).read() };
         const ROWS: usize = 64;
         team.each(m.div_ceil(ROWS), (blocks * m * n) as u64, |piece| {
             for row in piece * ROWS..((piece + 1) * ROWS).min(m) {
-                // SAFETY: pieces are disjoint rows of the result, inside of it.
+                // SAFETY: pieces are disjoint rows of the result and in bounds.
                 let out = unsafe { self.out.span(row, n).write() };
                 if !self.adds {
                     out.copy_from_slice(&partials[row * n..][..n]);
@@ -205,7 +206,7 @@ impl Multiply {
 }
 
 impl Dense {
-    /// The matrix from a row on.
+    /// The matrix from row `row` on.
     fn after(self, row: u64) -> Self {
         Self {
             first: self.first + row as usize * self.stride,
@@ -213,23 +214,23 @@ impl Dense {
         }
     }
 
-    /// The word that it begins in.
+    /// Its words, from the one that holds its first element.
     pub(crate) fn words(&self) -> Span {
         let begin = (self.first / self.storage.in_word() as usize).min(self.at.len);
         self.at.part(begin, self.at.len - begin)
     }
 
-    /// Its first float, of 32 bits.
+    /// Pointer to its first 32-bit float.
     fn first(&self) -> *mut f32 {
         self.words().ptr
     }
 
-    /// `columns` floats of a row, of 32 bits.
+    /// `columns` 32-bit floats of a row.
     fn span(&self, row: usize, columns: usize) -> Span {
         self.at.part(self.first + row * self.stride, columns)
     }
 
-    /// The first float of a row that has `columns` floats.
+    /// Pointer to the first float of a row with `columns` floats.
     fn row(&self, row: u64, columns: usize) -> *mut f32 {
         match columns {
             0 => self.at.ptr,
@@ -237,7 +238,7 @@ impl Dense {
         }
     }
 
-    /// The matrix of 32-bit floats from a row on.
+    /// A matrix of 32-bit floats, from row `row` on.
     fn rows_from(&self, row: u64) -> skinny::Rows {
         let words = self.after(row).words();
         skinny::Rows {
@@ -247,7 +248,7 @@ impl Dense {
         }
     }
 
-    /// Panics unless the matrix holds `rows` rows of `columns`.
+    /// Panics unless the matrix has `rows` rows of `columns`.
     fn need(&self, rows: usize, columns: usize) {
         let elements = if rows == 0 || columns == 0 {
             0
@@ -261,8 +262,8 @@ impl Dense {
     }
 }
 
-/// Rows of a panel of a product with `rows` rows: about eight panels, none too large for the
-/// cache, but no less than 1024 rows of a long product, since every panel packs `b` anew.
+/// Rows per panel of a product with `rows` rows: about eight panels that fit in cache, but at least
+/// 1024 rows per panel of a long product, since every panel packs `b` again.
 fn panel(rows: u64, columns: u64) -> u64 {
     let cached = PANEL / columns.max(1);
     rows.div_ceil(8)
@@ -271,12 +272,12 @@ fn panel(rows: u64, columns: u64) -> u64 {
         .next_multiple_of(64)
 }
 
-/// Whether a product of these sizes of result and sum is one for [`skinny`].
+/// Whether [`skinny`] computes products with these sizes of result and sum.
 fn narrow((m, n, k): (usize, usize, usize)) -> bool {
     m > 0 && k > 0 && (1..=skinny::WIDEST).contains(&n)
 }
 
-/// `dst[m x n] = a^T . b` of `k` rows each, with their strides.
+/// `dst[m x n] = a^T . b`, where `a` and `b` have `k` rows each, with their strides.
 ///
 /// # Safety
 /// As [`multiply`].
@@ -298,7 +299,7 @@ unsafe fn block_product(
     }
 }
 
-/// [`multiply`] of fewer than [`FEWEST`] rows, as the first ones of as many.
+/// [`multiply`] for fewer than [`FEWEST`] rows, padded to that number.
 ///
 /// # Safety
 /// As [`multiply`].
@@ -325,10 +326,10 @@ unsafe fn padded(
     }
 }
 
-/// `dst[m x n] = lhs[m x k] . rhs[k x n]`, each with its steps from row to row and column to column.
+/// `dst[m x n] = lhs[m x k] . rhs[k x n]`, each with its steps between rows and between columns.
 ///
 /// # Safety
-/// The matrices lie in memory that may be read, and written for `dst`.
+/// The matrices are readable, and `dst` is writable.
 unsafe fn multiply(
     (m, n, k): (usize, usize, usize),
     dst: *mut f32,

@@ -1,4 +1,5 @@
-//! Copies of other ranks' rows as checkpoints hold them: by vertex, and the age of each rank's rows.
+//! Copies of other ranks' rows as checkpoints hold them: by vertex, with the age of each rank's
+//! rows.
 
 use crate::Failure;
 use crate::checkpoint::{COPIES, Tensor};
@@ -7,13 +8,13 @@ use crate::rank_set::{AtRest, RankSet};
 use gnnc_ir::program::{BufferId, Extent, Role};
 use std::ops::Range;
 
-/// In place of the age of rows that were never sent.
+/// The age of rows that were never sent.
 const NEVER: f32 = -1.0;
 
-/// The copies that the ranks have after `epoch` epochs, and their ages; all copies of a row are equal.
+/// The ranks' copies after `epoch` epochs, and their ages. All copies of a row are equal.
 ///
 /// # Errors
-/// They cannot be read.
+/// If they cannot be read.
 pub(crate) fn join(
     rank_set: &dyn RankSet,
     vertices: usize,
@@ -38,7 +39,7 @@ pub(crate) fn join(
             }
             let sent = rank.clocks.of[number].iter().flat_map(|clock| &clock.sent);
             let age = |sent: u64| epoch.saturating_sub(sent) as f32;
-            // A rank knows of the blocks that it reads something of, and of its own.
+            // A rank knows the ages of its own block and of the blocks it reads from.
             for (to, sent) in ages.values.iter_mut().zip(sent) {
                 *to = sent.map_or(*to, age);
             }
@@ -49,10 +50,10 @@ pub(crate) fn join(
     Ok(tensors)
 }
 
-/// Gives a rank the copies that it has of those of a checkpoint after `epoch` epochs.
+/// Gives a rank its copies from a checkpoint taken after `epoch` epochs.
 ///
 /// # Errors
-/// They cannot be written.
+/// If they cannot be written.
 pub(crate) fn cut(
     at_rest: &mut dyn AtRest,
     tensors: &[Tensor],
@@ -80,7 +81,7 @@ pub(crate) fn cut(
     Ok(())
 }
 
-/// The histories whose exchanges have clocks: their numbers and buffers.
+/// The numbers and buffers of the histories whose exchanges have clocks.
 fn each(rank: &Rank) -> Vec<(usize, BufferId)> {
     let buffers = rank.program.buffers.iter().zip(0..);
     let histories = buffers.filter_map(|(buffer, id)| match buffer.role {
@@ -116,7 +117,7 @@ fn empty(rank: &Rank, number: usize, buffer: BufferId, vertices: usize) -> [Tens
     ]
 }
 
-/// For each row of a rank's copies the floats of it, and those of its vertex in the whole.
+/// For each row of a rank's copies, its range of floats there and in the joined tensor.
 fn places(
     rank: &Rank,
     buffer: BufferId,

@@ -1,10 +1,10 @@
-//! Start values of parameters.
+//! Initial values of parameters.
 
 use gnnc_ir::graph::{Init, ParamSpec};
 
 /// Fills slot `slot` of a parameter, or of the rows of it that a rank has. Draws are keyed by seed,
-/// parameter name, slot and element of the whole parameter, so they depend neither on other
-/// parameters nor on ranks.
+/// parameter name, slot and element of the whole parameter, so they do not depend on other
+/// parameters or on ranks.
 pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
     let columns = spec.ty.columns() as usize;
     let element = |n: usize| match spec.shard {
@@ -28,13 +28,13 @@ pub(crate) fn fill(spec: &ParamSpec, seed: u64, slot: u32, values: &mut [f32]) {
     }
     if spec.shard.is_some() {
         for (n, value) in values.iter_mut().enumerate() {
-            // What pads a shard is 0, and stays so.
+            // The padding of a shard is 0 and stays 0.
             *value = element(n).map_or(0.0, |_| *value);
         }
     }
 }
 
-/// Draw `n` of a key, uniform in -1 to 1.
+/// Draw `n` for a key, uniform in -1 to 1.
 pub(crate) fn uniform(key: u64, n: u64) -> f64 {
     let bits = mix(key.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))) >> 11;
     bits as f64 * (2.0 / (1u64 << 53) as f64) - 1.0
@@ -77,7 +77,7 @@ mod tests {
         values
     }
 
-    /// Two blocks of seven rows of three columns, over as many ranks as leave some without rows.
+    /// Two blocks of seven rows and three columns, over enough ranks to leave some without rows.
     #[test]
     fn ranks_start_with_their_rows_of_the_whole() {
         for init in [Init::Uniform(0.5), Init::Ones] {

@@ -7,10 +7,10 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
 
-/// Checks that labels are what the losses of a program need.
+/// Checks that the labels suit the losses of a program.
 ///
 /// # Errors
-/// What the labels are, and what they should be.
+/// If they do not; the error names the labels found and expected.
 pub(crate) fn labels_fit(program: &Program, data: &GraphData) -> Result<(), RuntimeError> {
     Phase::ALL
         .iter()
@@ -44,10 +44,10 @@ fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
     })
 }
 
-/// Checks that labels are what a loss needs.
+/// Checks that the labels suit a loss.
 ///
 /// # Errors
-/// What the labels are, and what they should be.
+/// If they do not; the error names the labels found and expected.
 pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), RuntimeError> {
     let wrong = |found: String, expected: String| {
         Err(RuntimeError::Data {

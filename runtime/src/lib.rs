@@ -1,13 +1,12 @@
-//! Runs a program.
+//! Runs programs.
 //!
-//! A [`Session`] takes a [`Program`](gnnc_ir::program::Program), a data graph and a
-//! partition of it; every rank is a thread with its own share of the data, its own memory and
-//! its own connections, or all ranks lie on a GPU ([`Session::on_device`]). The executor reads
-//! instructions and knows nothing of placements: which rank sends what is in the program.
+//! A [`Session`] takes a [`Program`](gnnc_ir::program::Program), a data graph and a partition of
+//! it. Every rank is a thread with its own share of the data, its own memory and its own
+//! connections, or all ranks share a GPU ([`Session::on_device`]). The executor reads instructions
+//! and knows nothing of placements: the program says which rank sends what.
 //!
-//! Losses are the same bit for bit at any number of threads: work is cut into pieces, panels
-//! and blocks whose sizes depend on the program and the data alone, and partial sums are
-//! added in order.
+//! Losses are bit-identical for any number of threads: work is cut into pieces, panels and blocks
+//! whose sizes depend only on the program and the data, and partial sums are added in order.
 
 mod arena;
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! Losses, their derivatives, and counts of correct vertices.
+//! Losses, their gradients, and counts of correct vertices.
 
 use crate::arena::Span;
 use crate::part::Part;
@@ -9,11 +9,11 @@ use gnnc_ir::program::METRICS;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Vertices whose losses are summed before they are added to the total, in order.
+/// Vertices whose losses are summed into one partial sum; partial sums are added in order.
 const BLOCK: usize = 1024;
 
-/// Logits and where the derivative goes: rows of `classes` floats with a stride, and which of the own
-/// rows are meant.
+/// Rows of logits or of their gradient: `classes` floats each, with a stride, and a range of own
+/// rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) at: Span,
@@ -22,8 +22,8 @@ pub(crate) struct Rows {
     pub(crate) end: usize,
 }
 
-/// The rank's share of the mean loss over all training vertices; writes the derivative by
-/// the logits to `grad`. `sums` is kept between calls, for its memory.
+/// The rank's share of the mean loss over all training vertices. Writes the gradient of the logits
+/// to `grad`. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing else uses `grad` meanwhile, or writes the logits.
@@ -81,10 +81,10 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
     sums.iter().fold(0.0, |total, sum| total + value(sum))
 }
 
-/// Correct and all vertices of the training, validation and test set. A tie goes to the lower
-/// class. With several labels a vertex: twice the true positives at 0.5, and that with the
-/// false ones, whose ratio is the micro-F1 score. Then the sum of the validation vertices'
-/// losses and the number of its terms. `sums` is kept between calls, for its memory.
+/// Numbers of correct vertices and of all, for the training, validation and test sets; ties go to
+/// the lower class. With multi-labels: twice the true positives at threshold 0.5, and that plus
+/// false positives and false negatives, so the ratio is micro-F1. Then the sum of the validation
+/// vertices' losses and its number of terms. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing writes the logits meanwhile.
@@ -154,7 +154,7 @@ impl Rows {
     }
 }
 
-/// `-log softmax(z)[label]`, and its derivative times `scale`.
+/// `-log softmax(z)[label]`; its gradient times `scale` goes to `grad`.
 fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) -> f64 {
     let top = z.iter().copied().fold(
         f32::NEG_INFINITY,
@@ -174,10 +174,11 @@ fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) 
     f64::from(sum).ln() + f64::from(top) - f64::from(z[label])
 }
 
-/// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and its derivative times `scale`.
+/// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`; its gradient times `scale` goes
+/// to `grad`.
 fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
     let mut sum = 0.0;
-    // The sum of logarithms is the logarithm of a product, whose factors are 1 to 2.
+    // Sum the logarithms as the logarithm of a product, whose factors are 1 to 2.
     for (chunk, (z, y)) in z.chunks(512).zip(y.chunks(512)).enumerate() {
         let mut product = 1.0f64;
         for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
@@ -194,7 +195,7 @@ fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut 
     sum
 }
 
-/// The first of the largest values.
+/// Index of the largest value, the first of equal ones.
 fn argmax(z: &[f32]) -> usize {
     let mut best = 0;
     for (c, value) in z.iter().enumerate() {
@@ -205,7 +206,7 @@ fn argmax(z: &[f32]) -> usize {
     best
 }
 
-/// `(2 TP, 2 TP + FP + FN)` of one vertex, predicting the classes with a probability above 0.5.
+/// `(2 TP, 2 TP + FP + FN)` of one vertex; predicts the classes with a probability above 0.5.
 fn micro_f1(z: &[f32], y: &[f32]) -> (u64, u64) {
     let (mut correct, mut all) = (0, 0);
     for (&z, &y) in z.iter().zip(y) {
@@ -216,10 +217,10 @@ fn micro_f1(z: &[f32], y: &[f32]) -> (u64, u64) {
     (correct, all)
 }
 
-/// `exp(x)` for `x <= 0` to 1e-7 relative, in a form that vectorises (Cephes `expf`).
+/// `exp(x)` for `x <= 0` with relative error 1e-7, in a form that vectorizes (Cephes `expf`).
 fn exp(x: f32) -> f32 {
     let x = if x < -87.0 { -87.0 } else { x };
-    // Adding 1.5 * 2^23 rounds to an integer that lies in the low bits.
+    // Adding 1.5 * 2^23 rounds to an integer, which ends up in the low bits.
     let shifted = x * std::f32::consts::LOG2_E + 12_582_912.0;
     let n = shifted - 12_582_912.0;
     let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;

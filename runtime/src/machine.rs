@@ -1,21 +1,22 @@
-//! What the machine has to offer.
+//! The resources of this machine.
 
 use crate::error::{Copies, RuntimeError};
 use crate::rank::Rank;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// Checks that the buffers of ranks fit into memory together: into `limit` bytes, or what the machine has.
+/// Checks that the buffers of all ranks fit into `limit` bytes, or into the machine's available
+/// memory.
 ///
 /// # Errors
-/// The ranks need more than that.
+/// If the ranks need more.
 pub(crate) fn fits<'a>(
     ranks: impl Iterator<Item = &'a Rank>,
     limit: Option<u64>,
 ) -> Result<(), RuntimeError> {
     let (mut needs, mut copies) = (Vec::new(), Copies::default());
     for rank in ranks {
-        // Host and rank are one memory here.
+        // Host and rank share one memory here.
         let layout = &rank.layout;
         needs.push(layout.total_bytes.saturating_add(layout.host_bytes));
         copies.add(&rank.program, &rank.part.sizes);
@@ -23,8 +24,8 @@ pub(crate) fn fits<'a>(
     check_memory(&needs, limit, copies)
 }
 
-/// Refuses ranks that together need more than there is: a system that runs out of memory
-/// kills whom it likes, without a message.
+/// Refuses ranks that together need more memory than there is: a system that runs out kills
+/// arbitrary processes without a message.
 fn check_memory(needs: &[u64], limit: Option<u64>, copies: Copies) -> Result<(), RuntimeError> {
     let needed = needs
         .iter()
@@ -40,9 +41,9 @@ fn check_memory(needs: &[u64], limit: Option<u64>, copies: Copies) -> Result<(),
     }
 }
 
-/// Bytes that this process can still use before the system has to kill someone: what is
-/// free on the machine, swap included, and what the control groups of the process leave.
-/// `None` where the system does not say.
+/// Bytes this process can still use before the system has to kill someone: the machine's free
+/// memory including swap, limited by the process's control groups. `None` if the system does not
+/// say.
 pub fn available_memory() -> Option<u64> {
     let free = read_to_string("/proc/meminfo")
         .ok()
@@ -52,13 +53,13 @@ pub fn available_memory() -> Option<u64> {
     free.into_iter().chain(left).min()
 }
 
-/// Bytes of memory that this process holds. `None` where the system does not say.
+/// Resident bytes of this process. `None` if the system does not say.
 pub fn resident_memory() -> Option<u64> {
     let status = read_to_string("/proc/self/status").ok()?;
     number_after(&status, "VmRSS:").map(|kibibytes| kibibytes.saturating_mul(1024))
 }
 
-/// Available memory and free swap of `/proc/meminfo`.
+/// Available memory plus free swap in `/proc/meminfo`.
 fn free_memory(meminfo: &str) -> Option<u64> {
     let kibibytes = |key: &str| number_after(meminfo, key);
     let memory = kibibytes("MemAvailable:")?;
@@ -66,8 +67,8 @@ fn free_memory(meminfo: &str) -> Option<u64> {
     Some(memory.saturating_add(swap).saturating_mul(1024))
 }
 
-/// What the tightest of the groups in `/proc/self/cgroup` leaves, `None` without a limit.
-/// Groups are folders below `root`; each is bound by those above it too.
+/// Bytes left in the tightest of the groups in `/proc/self/cgroup`, `None` without a limit. Groups
+/// are folders below `root`; the groups above also limit each one.
 fn left_in_groups(root: &Path, groups: &str) -> Option<u64> {
     let memory_groups = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -87,30 +88,29 @@ fn left_in_groups(root: &Path, groups: &str) -> Option<u64> {
     folders.min()
 }
 
-/// Names of the files of a memory group: limit, usage, and the keys of the page cache in
-/// `memory.stat`.
+/// File names of a memory group: limit, usage, and the keys of the page cache in `memory.stat`.
 struct GroupFiles {
     limit: &'static str,
     usage: &'static str,
     cache: [&'static str; 2],
 }
 
-/// Of version 2.
+/// Cgroup version 2.
 const UNIFIED: GroupFiles = GroupFiles {
     limit: "memory.max",
     usage: "memory.current",
     cache: ["inactive_file", "active_file"],
 };
 
-/// Of version 1.
+/// Cgroup version 1.
 const LEGACY: GroupFiles = GroupFiles {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     cache: ["total_inactive_file", "total_active_file"],
 };
 
-/// What a group leaves: its limit less what is used, not counting pages of files, which the
-/// system can drop. `None` without a limit (`max`).
+/// Bytes left in a group: its limit minus its usage, not counting file pages, which the system can
+/// drop. `None` without a limit (`max`).
 fn left_in(folder: &Path, files: &GroupFiles) -> Option<u64> {
     let number =
         |name: &str| -> Option<u64> { read_to_string(folder.join(name)).ok()?.trim().parse().ok() };
@@ -122,7 +122,7 @@ fn left_in(folder: &Path, files: &GroupFiles) -> Option<u64> {
     Some(limit.saturating_sub(held))
 }
 
-/// The number behind a key that begins a line.
+/// The number after a key at the start of a line.
 fn number_after(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();

@@ -20,56 +20,59 @@ use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Edges and rows of a piece of work; part of no result.
+/// Edges and rows of a piece of work. Affects no result.
 const PIECE: u64 = 4096;
 
-/// What a rank keeps of the data graph. Rows are its own vertices, then its halo.
+/// The part of the data graph a rank keeps. Rows are its own vertices, then its halo.
 pub(crate) struct Part {
-    /// Own vertices.
+    /// Number of own vertices.
     pub(crate) inner: usize,
     /// Global id of each local row.
     pub(crate) global: Vec<u32>,
-    /// The halo rows of each rank that owns some, by rank.
+    /// For each rank that owns halo rows, these rows; ascending by rank.
     pub(crate) halo_of: Vec<(u32, Range<usize>)>,
-    /// The own rows that each rank reads that reads some, by rank.
+    /// For each rank that reads own rows, these rows; ascending by rank.
     pub(crate) send: Vec<(u32, Vec<u32>)>,
-    /// Where the chunks of all these rows lie.
+    /// Bounds of the chunks in all these rows.
     pub(crate) chunks: LocalChunks,
-    /// Stored edges between chunks, of a stage: those into chunk `d` from `s` at `d * count + s`.
+    /// Stored edges between chunks, for stages: edges from chunk `s` into chunk `d` are at `d *
+    /// count + s`.
     pub(crate) between: Vec<u64>,
-    /// Edges by edge set, where a kernel walks them.
+    /// Edges by edge set; `None` for sets that no kernel walks.
     edges: [Option<Edges>; 2],
-    /// What the rank keeps of other ranks' vertices, the same on all of them.
+    /// Data about all vertices, shared by all ranks.
     pub(crate) whole: Arc<Whole>,
-    /// Non-zeros of the own feature rows, and of the own columns of all, if the program reads them.
+    /// Nonzeros of the own feature rows, and of the own columns of all vertices, if the program
+    /// reads them.
     features: [Option<FeatureRows>; 2],
     /// Labels of the own vertices.
     pub(crate) labels: Labels,
-    /// Training, validation and test vertices among the own ones.
+    /// Which own vertices are training, validation and test vertices.
     pub(crate) splits: [Vec<bool>; 3],
-    /// Training vertices of the whole graph.
+    /// Number of training vertices in the whole graph.
     pub(crate) train_total: u64,
-    /// How large all this is.
+    /// Sizes of all this.
     pub(crate) sizes: RankSizes,
-    /// First rows of the chunks of rows that instructions run over, and one past the last row, by how they are cut.
+    /// For each way to cut rows into chunks that instructions run over: first rows of the chunks,
+    /// and one past the last row.
     cuts: Vec<(Even, u32, Vec<u64>)>,
 }
 
-/// Rows of indices, with the bounds of pieces of about equal work.
+/// A CSR with the bounds of pieces of about equal work.
 pub(crate) struct Walkable {
     pub(crate) csr: Csr,
     pub(crate) pieces: Vec<u64>,
 }
 
-/// Edges seen from both ends.
+/// Edges indexed from both ends.
 pub(crate) struct Edges {
     pub(crate) by_destination: Walkable,
-    /// With the position of each edge by destination.
+    /// Also the position of each edge by destination.
     pub(crate) by_source: Option<(Walkable, Vec<u32>)>,
-    /// Whether kernels read the ends of these edges, by destination and by source, where the graph is kept;
-    /// elsewhere they are fetched.
+    /// Whether kernels read these edges in place, by destination and by source; otherwise they
+    /// fetch them chunk by chunk.
     pub(crate) kept: [bool; 2],
-    /// The positions by destination of the edges of each type.
+    /// For each type, the positions of its edges by destination.
     pub(crate) by_type: Option<Walkable>,
 }
 
@@ -79,7 +82,7 @@ impl Walkable {
         Self { csr, pieces }
     }
 
-    /// The bounds of the pieces of a range of rows.
+    /// The bounds of the pieces within a range of rows.
     pub(crate) fn pieces_within<'a>(
         &'a self,
         rows: &Range<u64>,
@@ -98,7 +101,7 @@ impl Walkable {
 }
 
 impl Part {
-    /// Takes from the graph what the rank needs to run the program.
+    /// Extracts from the graph what the rank needs to run the program.
     pub(crate) fn new(
         local: LocalPart,
         data: &GraphData,
@@ -186,7 +189,7 @@ impl Part {
         Ok(part)
     }
 
-    /// What the rank's program depends on of all this.
+    /// The facts that the rank's program depends on.
     pub(crate) fn facts(&self, rank: u32, data: &GraphData) -> RankData {
         RankData {
             rank,
@@ -197,7 +200,7 @@ impl Part {
         }
     }
 
-    /// Bytes of all this but what the ranks share.
+    /// Size in bytes, without the data that ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let edges = self.edges.iter().flatten().map(Edges::bytes);
         let features = self.features.iter().flatten().map(FeatureRows::bytes);
@@ -216,12 +219,12 @@ impl Part {
         own as u64
     }
 
-    /// The places of the non-zeros whose values lie in a buffer of this extent.
+    /// The positions of the nonzeros whose values are in a buffer of this extent.
     pub(crate) fn features(&self, values: Extent) -> Option<&FeatureRows> {
         self.features[sliced(values)].as_ref()
     }
 
-    /// Global ids of the vertices that a kernel runs over.
+    /// Global ids of the vertices a kernel runs over.
     pub(crate) fn ids(&self, over: Over) -> &[u32] {
         match over {
             Over::All => &self.whole.ids,
@@ -230,19 +233,19 @@ impl Part {
     }
 }
 
-/// The place of non-zeros in lists of those of own rows and those of own columns.
+/// Index into pairs of own rows' and own columns' nonzeros.
 fn sliced(values: Extent) -> usize {
     usize::from(values == Extent::SliceNonzeros)
 }
 
-/// Bytes of a view by column or by source.
+/// Bytes of the view by column or by source.
 pub(crate) fn other_way(view: &Option<(Walkable, Vec<u32>)>) -> usize {
     view.as_ref()
         .map_or(0, |(w, positions)| w.bytes() + 4 * positions.len())
 }
 
 impl Edges {
-    /// Edges by destination, and by source and by type if asked.
+    /// Edges by destination, and by source and by type if requested.
     pub(crate) fn new(edges: LocalEdges, ways: Ways, relations: u32) -> Self {
         Self {
             kept: ways.kept,
@@ -254,7 +257,7 @@ impl Edges {
         }
     }
 
-    /// Bytes of all this that kernels read where it is.
+    /// Bytes of the lists that kernels read in place.
     pub(crate) fn bytes(&self) -> usize {
         let ends = |walkable: &Walkable| 4 * walkable.csr.indices.len();
         let other = |(one, positions): &(Walkable, Vec<u32>)| ends(one) + 4 * positions.len();
@@ -271,7 +274,7 @@ impl Edges {
     }
 }
 
-/// The place of an edge set in lists of both.
+/// Index of an edge set in pairs.
 pub(crate) fn index(set: EdgeSet) -> usize {
     match set {
         EdgeSet::Plain => 0,
@@ -279,21 +282,21 @@ pub(crate) fn index(set: EdgeSet) -> usize {
     }
 }
 
-/// How edges are walked.
+/// The ways edges are walked.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ways {
-    /// At all, by destination.
+    /// Whether they are walked at all, by destination.
     pub(crate) walked: bool,
-    /// By source too.
+    /// Also by source.
     pub(crate) by_source: bool,
-    /// By type too.
+    /// Also by type.
     pub(crate) by_type: bool,
-    /// Whether kernels read edges by destination, and by source, where the graph is kept.
+    /// Whether kernels read edges in place, by destination and by source.
     pub(crate) kept: [bool; 2],
 }
 
 impl Ways {
-    /// What is walked in one of two ways, or the other.
+    /// The union of both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             walked: self.walked | other.walked,
@@ -304,28 +307,29 @@ impl Ways {
     }
 }
 
-/// Which views of the data a program walks.
+/// Which views of the data a program reads.
 #[derive(Default)]
 pub(crate) struct Needs {
     /// By edge set: how edges into own vertices are walked.
     edges: [Ways; 2],
-    /// The same of the edges of the whole graph.
+    /// The same for the edges of the whole graph.
     pub(crate) all_edges: [Ways; 2],
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
-    /// Whether labels and sets of vertices are read.
+    /// Whether labels and splits are read.
     labels: bool,
-    /// Whether rows go to and from all vertices.
+    /// Whether rows are moved to and from all vertices.
     pub(crate) owned: bool,
-    /// Of own rows and of own columns: whether non-zeros of features are read, and by column too.
+    /// Whether nonzeros of features are read, of own rows and of own columns; then whether by
+    /// column too.
     features: [bool; 2],
     feature_columns: [bool; 2],
-    /// The sets of rows that are moved, and how many chunks kernels run over.
+    /// The sets of rows that are moved, and the number of chunks kernels run over.
     pub(crate) chunks: ChunkNeeds,
 }
 
 impl Needs {
-    /// What a program needs.
+    /// The needs of a program.
     pub(crate) fn of(program: &Program) -> Self {
         let mut needs = Self::default();
         for instrs in [&program.setup, &program.step, &program.eval] {
@@ -394,7 +398,7 @@ impl Needs {
             let by_source = walk == Walk::EdgesBySource;
             let by_type = walk == Walk::EdgesByType;
             let mut kept = [false; 2];
-            // Sums by type read the positions by type and nothing else.
+            // Sums by type read only the positions by type.
             kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
             let ways = &mut edges[index(set)];
             *ways = ways.or(Ways {
@@ -432,7 +436,7 @@ fn own_labels(data: &GraphData, own: &[u32]) -> Result<Labels, RuntimeError> {
     }
 }
 
-/// Bounds of pieces of about equal numbers of entries and rows.
+/// Bounds of pieces with about the same number of entries plus rows.
 fn pieces(indptr: &[u64]) -> Vec<u64> {
     let rows = indptr.len().saturating_sub(1);
     let work = |row: usize| indptr[row] + row as u64;

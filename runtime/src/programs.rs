@@ -12,8 +12,8 @@ use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, R
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
 
-/// What the ranks of a session run: one program for all of them, one for each rank where
-/// slices of columns differ in width, or one for each stage of a pipeline.
+/// The programs of a session's ranks: one for all of them, one per rank if slices of columns differ
+/// in width, or one per stage of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Programs(Vec<Arc<Program>>);
 
@@ -23,7 +23,7 @@ impl From<Program> for Programs {
     }
 }
 
-/// One program for all ranks, or one for each rank or stage, in order.
+/// One program for all ranks, or one per rank or stage, in order.
 impl From<Vec<Program>> for Programs {
     fn from(programs: Vec<Program>) -> Self {
         Self(programs.into_iter().map(Arc::new).collect())
@@ -31,10 +31,10 @@ impl From<Vec<Program>> for Programs {
 }
 
 impl Programs {
-    /// A number that differs where programs do.
+    /// A hash of some programs.
     ///
     /// # Errors
-    /// A program that cannot be written as text.
+    /// If a program cannot be serialized.
     pub fn hash<'a>(programs: impl Iterator<Item = &'a Program>) -> Result<u64, RuntimeError> {
         let mut text = String::new();
         for program in programs {
@@ -44,11 +44,11 @@ impl Programs {
         Ok(name_hash(&text))
     }
 
-    /// Checks that there is a program for every rank, or for every stage, and that ranks that wait for
-    /// each other send each other what they expect.
+    /// Checks that there is a program for every rank or every stage, and that ranks send each other
+    /// the messages they wait for.
     ///
     /// # Errors
-    /// The first thing that does not fit.
+    /// The first mismatch.
     pub(crate) fn check(
         &self,
         partition: &Partition,
@@ -97,13 +97,13 @@ impl Programs {
         Ok(())
     }
 
-    /// Ranks that the programs need on a partition: one for each part and stage.
+    /// Number of ranks the programs need on a partition: one per part and stage.
     pub(crate) fn ranks(&self, partition: &Partition) -> usize {
         let staged = self.0.iter().filter(|p| p.pipeline.is_some());
         partition.parts() as usize * staged.count().max(1)
     }
 
-    /// All programs: one, as many as there are ranks, or as many as there are stages.
+    /// All programs: one, one per rank, or one per stage.
     pub(crate) fn all(&self) -> &[Arc<Program>] {
         &self.0
     }
@@ -114,15 +114,15 @@ impl Programs {
         (0..ranks).filter_map(move |rank| self.0.get(self.index(rank, ranks)).map(|p| &**p))
     }
 
-    /// Index in [`Programs::all`] of a rank's program; consecutive ranks have the same one where there are
-    /// fewer programs.
+    /// Index in [`Programs::all`] of a rank's program; with fewer programs than ranks, consecutive
+    /// ranks share one.
     pub(crate) fn index(&self, rank: usize, ranks: usize) -> usize {
         rank * self.0.len() / ranks.max(1)
     }
 }
 
-/// Whether two ranks' programs have the same parameters, the same instructions, and messages
-/// that fit each other.
+/// Checks that two ranks' programs have the same parameters, the same instructions, and matching
+/// messages.
 fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
     let whole = |p: &Program| -> Vec<ParamSpec> {
         let whole = |spec: &ParamSpec| ParamSpec {
@@ -145,7 +145,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
             if let Role::Param(n) | Role::State(n, _) = b.role
                 && p.params.get(n as usize).is_some_and(|s| s.shard.is_some())
             {
-                // As many rows as the rank has.
+                // Ranks may have different numbers of rows.
                 b.extent = Extent::Fixed(0);
             }
             b
@@ -223,17 +223,18 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
     Ok(())
 }
 
-/// What determines the messages of an instruction; equal where it sends none.
+/// What determines the messages of an instruction; equal for instructions that send none.
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns of the exchanged rows with their storage, and when they are left out.
+    /// Columns and storage of the exchanged rows, and the rule by which they are left out.
     Halo(Option<(u32, Storage)>, Option<Rule>),
-    /// Floats of the buffers.
+    /// Floats of each buffer.
     Sum(Vec<Option<u64>>),
-    /// How, with rank 0's slice in place of the own, heads and width of the whole, which rows, and their storage.
+    /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
+    /// tensor, which rows move, and their storage.
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
-    /// The tag of one half, and the whole.
+    /// The tag of a half, and the whole instruction.
     Half(u32, Box<Message>),
 }
 

@@ -1,5 +1,5 @@
-//! What there is of a rank wherever its floats lie: its program, its share of the data, and what it knows of
-//! earlier epochs.
+//! The part of a rank that does not depend on where its floats are: its program, its share of the
+//! data, and its record of earlier epochs.
 
 use crate::error::Failure;
 use crate::exchange::skip::Clocks;
@@ -23,10 +23,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Sets the order of chunks apart from other draws of a seed.
+/// Separates the draw of the chunk order from other draws with the same seed.
 const ORDER: u64 = 0x6368_756e_6b73;
 
-/// The chunks of an epoch, which is counted from 1, in their order: the same on all ranks.
+/// The chunks of an epoch in order; epochs count from 1. The same on all ranks.
 pub fn chunk_order(pipeline: &Pipeline, seed: u64, epoch: u64) -> Vec<u32> {
     match pipeline.shuffle {
         false => (0..pipeline.chunks).collect(),
@@ -37,7 +37,7 @@ pub fn chunk_order(pipeline: &Pipeline, seed: u64, epoch: u64) -> Vec<u32> {
 /// A rank without its memory.
 pub(crate) struct Rank {
     pub(crate) number: u32,
-    /// Ranks of the session, those of other processes too.
+    /// Ranks of the session, including those of other processes.
     pub(crate) ranks: u32,
     pub(crate) program: VerifiedProgram,
     pub(crate) part: Part,
@@ -50,11 +50,11 @@ pub(crate) struct Rank {
     pub(crate) group: Group,
     /// Bytes copied between the rank and its host.
     pub(crate) moved: u64,
-    /// Epoch in which each history was kept last.
+    /// For each history, the epoch in which it was last kept.
     pub(crate) kept: BTreeMap<BufferId, u64>,
 }
 
-/// The instruction at hand.
+/// The current instruction.
 #[derive(Default)]
 pub(crate) struct Place {
     pub(crate) phase: Option<Phase>,
@@ -63,12 +63,12 @@ pub(crate) struct Place {
     name: &'static str,
     /// The order of the chunks.
     order: Vec<u32>,
-    /// The chunk at hand, if not all rows are.
+    /// The current chunk; `None` if all rows are current.
     pub(crate) chunk: Option<u32>,
     turn: u32,
 }
 
-/// When an instruction was run, in microseconds, and what it sent.
+/// When an instruction ran, in microseconds, and how much it sent.
 pub(crate) struct Run {
     pub(crate) begin_us: f64,
     pub(crate) end_us: f64,
@@ -76,10 +76,10 @@ pub(crate) struct Run {
 }
 
 impl Rank {
-    /// Begins an instruction list; how old what it reads is.
+    /// Begins an instruction list; returns the age of the data it reads.
     ///
     /// # Errors
-    /// A history that is older than the program says.
+    /// If a history is older than the program allows.
     pub(crate) fn begin(
         &mut self,
         phase: Phase,
@@ -96,7 +96,7 @@ impl Rank {
         }
     }
 
-    /// The order of the chunks in the epoch at hand; empty where there are no stages.
+    /// The order of the chunks in the current epoch; empty without stages.
     fn order(&self, step_context: &StepContext) -> Vec<u32> {
         let pipeline = self.program.pipeline.as_ref();
         pipeline.map_or(Vec::new(), |p| {
@@ -104,12 +104,12 @@ impl Rank {
         })
     }
 
-    /// The instructions of a list, in the order that it began with.
+    /// The instructions of a list, with the chunk order set by `begin`.
     pub(crate) fn steps<'a>(&self, program: &'a Program, phase: Phase) -> Steps<'a> {
         Steps::new(program.list(phase), self.place.order.clone())
     }
 
-    /// Notes the instruction at hand.
+    /// Records the current instruction.
     pub(crate) fn at(&mut self, step: &Step, path: impl Iterator<Item = usize>) {
         let place = &mut self.place;
         place.path.clear();
@@ -118,7 +118,7 @@ impl Rank {
         (place.chunk, place.turn) = (step.chunk, step.turn);
     }
 
-    /// What to say about a failure of the instruction at hand.
+    /// A failure of the current instruction.
     pub(crate) fn failure(&self, reason: String) -> Failure {
         let phase = self.place.phase.unwrap_or(Phase::Setup);
         let instruction = format!("{phase} {} ({})", self.place.at(), self.place.name);
@@ -129,7 +129,7 @@ impl Rank {
         }
     }
 
-    /// When the instruction at hand was run, for traces.
+    /// The trace event of the current instruction.
     pub(crate) fn event(&self, step: &Step, step_context: &StepContext, run: Run) -> Event {
         Event {
             rank: self.number,
@@ -148,7 +148,7 @@ impl Rank {
         }
     }
 
-    /// What a rule by distance has just decided of the own block.
+    /// What a rule by distance has just decided about the own block.
     fn decision(&self, instr: &Instr, iteration: u32) -> Option<Decision> {
         let what = match instr {
             Instr::Begin(transfer) => &*transfer.what,
@@ -169,14 +169,14 @@ impl Rank {
         })
     }
 
-    /// The clock of an exchange that may be left out: number of the history that the copies are, and slot.
+    /// The clock of an exchange that may be left out: number of the copies' history, and slot.
     pub(crate) fn clock(&self, skip: &Skip, iteration: u32) -> Option<[usize; 2]> {
         let slots = self.program.buffer(skip.copies.buffer).slots;
         let slot = skip.copies.slot(iteration, slots) as usize;
         Some([self.program.history(skip)?, slot])
     }
 
-    /// The rank at the other end of an instruction that passes rows between stages.
+    /// The rank at the other end of a `Send` or `Receive`.
     fn peer(&self, instr: &Instr) -> Option<Peer> {
         match instr {
             Instr::Send(stage_message) => self.beside(stage_message).ok().map(Peer::To),
@@ -201,7 +201,7 @@ impl Rank {
         begin..begin + words
     }
 
-    /// The numbers of a buffer, all slots, whose words these are.
+    /// Converts the words of a buffer, all slots, to numbers.
     pub(crate) fn unpacked(&self, id: BufferId, words: Vec<f32>) -> Vec<f32> {
         let (storage, elements, of_slot) = self.packing(id);
         if storage.is_f32() {
@@ -214,7 +214,7 @@ impl Rank {
         numbers
     }
 
-    /// The words of a buffer, all slots, whose numbers these are.
+    /// Converts the numbers of a buffer, all slots, to words.
     pub(crate) fn packed<'a>(&self, id: BufferId, numbers: &'a [f32]) -> Cow<'a, [f32]> {
         let (storage, elements, of_slot) = self.packing(id);
         if storage.is_f32() {
@@ -227,13 +227,13 @@ impl Rank {
         Cow::Owned(words)
     }
 
-    /// How many numbers a buffer has, all slots.
+    /// Number of elements in a buffer, all slots.
     pub(crate) fn elements(&self, id: BufferId) -> usize {
         let (_, elements, _) = self.packing(id);
         elements * self.program.buffer(id).slots as usize
     }
 
-    /// How a buffer's numbers lie in memory, and the elements and words of a slot.
+    /// The storage of a buffer, and the elements and words per slot.
     fn packing(&self, id: BufferId) -> (Storage, usize, usize) {
         let (buffer, sizes) = (self.program.buffer(id), &self.part.sizes);
         let of_slot = [buffer.slot_elements(sizes), buffer.slot_words(sizes)];
@@ -241,14 +241,14 @@ impl Rank {
         (buffer.storage, elements, words)
     }
 
-    /// The rows that a launch runs over: those of its chunk, or those at hand.
+    /// The rows a launch runs over: those of its chunk, or the current ones.
     pub(crate) fn ranges(&self, launch: &Launch) -> Result<Vec<Range<u64>>, Fault> {
         let mut ranges = Vec::new();
         self.fill_ranges(launch, &mut ranges)?;
         Ok(ranges)
     }
 
-    /// The same into memory that there is.
+    /// The same into existing memory.
     pub(crate) fn fill_ranges(
         &self,
         launch: &Launch,
@@ -263,7 +263,7 @@ impl Rank {
         self.rows_of(launch.rows, launch.chunk, ranges)
     }
 
-    /// The rows of an extent that belong to a chunk, or else to the chunk at hand, or all.
+    /// The rows of an extent in `chunk`; without one, those of the current chunk, or all.
     pub(crate) fn rows_of(
         &self,
         extent: Extent,
@@ -282,13 +282,13 @@ impl Rank {
         Ok(())
     }
 
-    /// Rows (or edges) before those that a buffer holds, where it holds no others than a chunk's.
+    /// Number of rows (or edges) before the first one a buffer holds, if it holds only a chunk's.
     pub(crate) fn skipped(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
         let rows = |chunk| self.part.rows_of_chunk(chunk).map(|rows| rows.start);
         let edges = |chunk| self.part.edges_of_chunk(chunk).map(|edges| edges.start);
         let found = match self.program.buffer(at.buffer).extent {
             Extent::Run(..) => chunk.and_then(rows),
-            // From the beginning of a line, as all of them lie.
+            // Rounded down to a full line, where edge runs start.
             Extent::EdgeRun(..) => chunk.and_then(edges).map(|first| first / ALIGN * ALIGN),
             _ => None,
         };
@@ -301,7 +301,7 @@ impl Rank {
         self.skipped(at, chunk) * u64::from(buffer.columns) * buffer.storage.bytes()
     }
 
-    /// The words of both ends of a copy between the rank and its host.
+    /// The words at both ends of a copy between the rank and its host.
     pub(crate) fn copied(
         &self,
         ends: [Ref; 2],
@@ -328,19 +328,19 @@ impl Rank {
         [ends.next(), ends.next()].map(Option::unwrap_or_default)
     }
 
-    /// The rows of an extent that belong to the chunk at hand, or all.
+    /// The rows of an extent that belong to the current chunk, or all.
     pub(crate) fn rows(&self, extent: Extent, ranges: &mut Vec<Range<u64>>) -> Result<(), Fault> {
         let found = self.part.rows(extent, self.place.chunk, ranges);
         found.ok_or(Fault::Missing("edges or features"))
     }
 
-    /// Bytes of the share of the graph and of what all ranks keep once.
+    /// Bytes of the rank's part of the graph, plus its share of what all ranks keep once.
     pub(crate) fn graph_bytes(&self) -> u64 {
         let whole = self.part.whole.bytes() as u64;
         self.part.bytes() + whole / u64::from(self.ranks.max(1))
     }
 
-    /// The rank at the other end of a passage.
+    /// The rank at the other end of a stage message.
     pub(crate) fn beside(&self, stage_message: &StageMessage) -> Result<u32, Fault> {
         let pipeline = self.program.pipeline.as_ref();
         let peer = pipeline
@@ -348,7 +348,7 @@ impl Rank {
         peer.ok_or(Fault::Missing("a stage beside it"))
     }
 
-    /// The rows of a tensor that a passage moves: own ones of a chunk, or all; or all of fixed ones.
+    /// The rows of a tensor that a stage message passes: own rows of a chunk, or all rows.
     pub(crate) fn passed(&self, at: Ref, chunk: Option<u32>) -> Range<usize> {
         match self.program.buffer(at.buffer).extent {
             Extent::Fixed(rows) => 0..rows as usize,
@@ -356,7 +356,7 @@ impl Rank {
         }
     }
 
-    /// Floats of a passage of a chunk, or of all rows.
+    /// Floats of a stage message, for a chunk or for all rows.
     pub(crate) fn floats(&self, stage_message: &StageMessage, chunk: Option<u32>) -> usize {
         let words = |&at: &Ref| {
             let columns = self.program.buffer(at.buffer).row_words() as usize;
@@ -365,7 +365,7 @@ impl Rank {
         stage_message.tensors.iter().map(words).sum()
     }
 
-    /// The epoch in which histories are kept now; none if they are not.
+    /// The epoch under which histories are kept now; `None` if they are not kept.
     pub(crate) fn keeps(&self, step_context: &StepContext) -> Option<u64> {
         let setup = self.place.phase == Some(Phase::Setup);
         let epoch = step_context.epoch + u64::from(!setup);
@@ -374,7 +374,7 @@ impl Rank {
         (setup || epoch.is_multiple_of(interval)).then_some(epoch)
     }
 
-    /// The rows of the chunk at hand that are kept of a tensor.
+    /// The rows of the current chunk that a history keeps of a tensor.
     pub(crate) fn remembered(
         &self,
         from: Ref,
@@ -388,7 +388,7 @@ impl Rank {
         }
     }
 
-    /// What to say of a history that would keep values that are no numbers, of a chunk.
+    /// The error of a history that would keep values that are not finite.
     pub(crate) fn not_finite(&self, history: Ref, epoch: u64, chunk: Option<u32>) -> Fault {
         Fault::NotFinite {
             history: self.program.buffer(history.buffer).name.clone(),
@@ -397,7 +397,7 @@ impl Rank {
         }
     }
 
-    /// How old what the epoch at hand reads is.
+    /// How old the data the current epoch reads is.
     fn stale(&self, step_context: &StepContext) -> Result<Staleness, Fault> {
         let (mut found, epoch) = (Staleness::default(), step_context.epoch + 1);
         let Some(pipeline) = &self.program.pipeline else {
@@ -431,7 +431,7 @@ impl Rank {
         Ok(found)
     }
 
-    /// Edges into own vertices from chunks that come later in the order.
+    /// Number of edges into own vertices from chunks later in the order.
     fn edges_from_later(&self) -> u64 {
         let order = &self.place.order;
         let edges = |d: u32, s: u32| {

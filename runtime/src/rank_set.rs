@@ -1,4 +1,4 @@
-//! What a session needs of its ranks, and the threads that they run on where they are on the processor.
+//! A session's interface to its ranks, and its implementation by CPU threads.
 
 use crate::RuntimeError;
 use crate::error::Failure;
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// What a rank is told to do.
+/// A job for a rank.
 type Job = (Phase, StepContext);
 
 /// The ranks of a session, wherever they run.
@@ -22,17 +22,17 @@ pub(crate) trait RankSet: Send {
     /// Runs an instruction list on all ranks and waits for them.
     ///
     /// # Errors
-    /// The first failure, now and in all later calls.
+    /// The first failure, in this call and in all later ones.
     fn run(&mut self, phase: Phase, step_context: StepContext) -> Result<(), Failure>;
 
-    /// Visits the ranks that are here, in order, between runs.
+    /// Visits the ranks of this process, in order, between runs.
     fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest));
 
-    /// Lets all processes have the floats of the one that has rank `from`; all of them call this, between
-    /// runs. Where every rank is here, nothing is to be done.
+    /// Broadcasts `floats` from rank `from` to all processes. Collective; called between runs. Does
+    /// nothing if every rank is in this process.
     ///
     /// # Errors
-    /// A device or a connection that fails.
+    /// If a device or a connection fails.
     fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
         let _ = (from, floats);
         Ok(())
@@ -41,19 +41,19 @@ pub(crate) trait RankSet: Send {
 
 /// A rank between runs.
 pub(crate) trait AtRest {
-    /// All but its memory.
+    /// Everything but its memory.
     fn rank(&mut self) -> &mut Rank;
 
     /// The floats of a buffer, all slots.
     ///
     /// # Errors
-    /// They cannot be copied from where they lie.
+    /// If they cannot be copied from the device.
     fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure>;
 
     /// Writes all floats of a buffer.
     ///
     /// # Errors
-    /// They cannot be copied to where they lie.
+    /// If they cannot be copied to the device.
     fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure>;
 
     /// Payload bytes sent so far.
@@ -64,7 +64,7 @@ pub(crate) trait AtRest {
 }
 
 impl dyn RankSet + '_ {
-    /// Visits the ranks until one of the visits fails.
+    /// Visits the ranks until a visit fails.
     ///
     /// # Errors
     /// The first failure.
@@ -81,7 +81,7 @@ impl dyn RankSet + '_ {
         outcome
     }
 
-    /// What a function says of each rank, in order.
+    /// Collects the function's result for each rank, in order.
     pub(crate) fn map<T>(&self, mut of: impl FnMut(&mut dyn AtRest) -> T) -> Vec<T> {
         let mut found = Vec::new();
         self.each(&mut |rank| found.push(of(rank)));
@@ -95,14 +95,14 @@ impl AtRest for Worker {
     }
 
     fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
-        // SAFETY: the rank is locked and does not run.
+        // SAFETY: the rank is locked and not running.
         let words = unsafe { self.buffer(id).read() }.to_vec();
         Ok(self.own.unpacked(id, words))
     }
 
     fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
         let words = self.own.packed(id, floats);
-        // SAFETY: the rank is locked and does not run.
+        // SAFETY: the rank is locked and not running.
         unsafe { self.buffer(id).write() }.copy_from_slice(&words);
         Ok(())
     }
@@ -116,8 +116,8 @@ impl AtRest for Worker {
     }
 }
 
-/// Ranks on the processor. Each has a thread of its own that lives as long as the crew; a single rank
-/// runs on the calling thread.
+/// Ranks on the CPU. Each has its own thread, which lives as long as this set; a single rank runs
+/// on the calling thread.
 pub(crate) struct Workers {
     ranks: Vec<Arc<Mutex<Worker>>>,
     workers: Vec<(Sender<Job>, JoinHandle<()>)>,
@@ -146,7 +146,7 @@ impl Workers {
             let (jobs, inbox) = channel::<Job>();
             let (rank, report) = (Arc::clone(rank), report.clone());
             let work = move || {
-                // Ends when the crew drops its end, or nobody listens.
+                // Ends when the set drops its end of the channel, or stops listening.
                 while let Ok(job) = inbox.recv() {
                     if report.send(run(&rank, job)).is_err() {
                         break;
@@ -219,12 +219,12 @@ impl Drop for Workers {
     }
 }
 
-/// Runs a job on a rank. A failure of any kind stops the other ranks; all report the first one.
+/// Runs a job on a rank. Any failure stops the other ranks; all report the first one.
 fn run(rank: &Mutex<Worker>, (phase, step_context): Job) -> Result<(), Failure> {
     let mut rank = lock(rank);
     let rank = &mut *rank;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // The team must outlive the borrow of the rank that its work takes.
+        // The team must outlive its work's borrow of the rank.
         let team = Arc::clone(&rank.team);
         team.enter(|| rank.run(phase, &step_context))
     }));

@@ -1,31 +1,31 @@
-//! What a session reports.
+//! Reports of a session.
 
 use serde::{Deserialize, Serialize};
 
-/// What an epoch did.
+/// The result of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
     /// Its number, from 1.
     pub epoch: u64,
     /// Mean loss of the training vertices before the optimizer's step; 0 if the program has none.
     pub loss: f64,
-    /// Wall time of the epoch without the one-time setup.
+    /// Wall time of the epoch, without the one-time setup.
     pub seconds: f64,
-    /// Payload bytes that all ranks sent in `step`.
+    /// Payload bytes all ranks sent in `step`.
     pub bytes_sent: u64,
 }
 
-/// Correct and all vertices of a set. With several labels a vertex: twice the true positives,
-/// and that with false positives and false negatives, so that [`Score::share`] is micro-F1.
+/// Correct and all vertices of a set. With multi-labels: twice the true positives, and that plus
+/// false positives and false negatives, so [`Score::share`] is micro-F1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Correct ones.
+    /// Number of correct vertices.
     pub correct: f64,
-    /// All.
+    /// Number of vertices.
     pub total: f64,
 }
 
-/// How good the model is.
+/// Quality of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// On the training vertices.
@@ -34,43 +34,43 @@ pub struct Metrics {
     pub val: Score,
     /// On the test vertices.
     pub test: Score,
-    /// Mean loss of the validation vertices; none without any.
+    /// Mean loss of the validation vertices; `None` if there are none.
     pub val_loss: Option<f64>,
-    /// Payload bytes that all ranks sent in `eval`.
+    /// Payload bytes all ranks sent in `eval`.
     pub bytes_sent: u64,
 }
 
 /// The evaluation with the lowest validation loss, the first of equal ones. Without validation
-/// vertices nothing is chosen: it is the last evaluation.
+/// vertices, the last evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// Epochs that were done.
+    /// Finished epochs.
     pub epoch: u64,
-    /// What was found then.
+    /// The metrics of that evaluation.
     pub metrics: Metrics,
 }
 
 impl Best {
-    /// The epoch that the validation loss chose; none without validation vertices.
+    /// The epoch chosen by validation loss; `None` without validation vertices.
     pub fn chosen_epoch(&self) -> Option<u64> {
         self.metrics.val_loss.map(|_| self.epoch)
     }
 }
 
-/// What was resumed.
+/// The result of resuming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// Epochs done.
+    /// Finished epochs.
     pub epoch: u64,
-    /// Whether the checkpoint was written by this very program: then all numbers that follow
-    /// are those of a run that never stopped, bit for bit.
+    /// Whether this very program wrote the checkpoint. If so, all later numbers match an
+    /// uninterrupted run bit for bit.
     pub same_program: bool,
-    /// Whether rows of earlier epochs are those of the checkpoint too; true where none are kept.
+    /// Whether rows of earlier epochs were restored too; true if none are kept.
     pub copies: bool,
 }
 
 impl Score {
-    /// Share of correct ones; none if there is nothing to count.
+    /// Fraction of correct vertices; `None` if there are none to count.
     pub fn share(&self) -> Option<f64> {
         (self.total != 0.0).then(|| self.correct / self.total)
     }

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-/// A program, or one for each rank, on its data, ready to train.
+/// A program, or one per rank, with its data, ready to train.
 pub struct Session {
     programs: Programs,
     rank_set: Box<dyn RankSet>,
@@ -32,18 +32,18 @@ pub struct Session {
     epoch: u64,
     step: u64,
     setup_bytes: Option<u64>,
-    /// Whether the logits in memory are those of the parameters in memory.
+    /// Whether the logits in memory belong to the parameters in memory.
     evaluated: bool,
     best: Option<Best>,
 }
 
 impl Session {
-    /// Compiles the kernels, gives each rank its share of the data, and sets parameters to
-    /// their start values. `programs` is one [`Program`] for all ranks, or a list of one each.
+    /// Compiles the kernels, gives each rank its share of the data, and initializes the parameters.
+    /// `programs` is one [`Program`] for all ranks, or a list with one per rank.
     ///
     /// # Errors
-    /// A program, graph and partition that do not fit each other; labels that the loss cannot
-    /// use; more memory than there is; no threads.
+    /// Program, graph and partition do not fit each other; the loss cannot use the labels; memory
+    /// does not suffice; threads cannot be started.
     pub fn new(
         programs: impl Into<Programs>,
         data: &GraphData,
@@ -60,7 +60,7 @@ impl Session {
         Self::with_transports(programs, data, partition, options, transports)
     }
 
-    /// As [`Session::new`], on connections of the caller's: one end for each rank, in order.
+    /// [`Session::new`] on the caller's connections: one end per rank, in order.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -77,10 +77,10 @@ impl Session {
         Ok(Self::with_crew(programs, rank_set, data, options))
     }
 
-    /// As [`Session::new`], on a GPU: one thread drives all ranks.
+    /// [`Session::new`] on a GPU; one thread drives all ranks.
     ///
     /// # Errors
-    /// As [`Session::new`]; a device that has not enough memory, or fails.
+    /// As [`Session::new`]; the device lacks memory or fails.
     pub fn on_device(
         programs: impl Into<Programs>,
         data: &GraphData,
@@ -93,12 +93,13 @@ impl Session {
         Self::on_device_of(programs, data, partition, options, driver, here)
     }
 
-    /// As [`Session::on_device`], of a process that has one of the ranks; the others have the rest, and
-    /// [`Driver::exchange`] leads to them. What is reported of bytes, memory and times is that of the ranks
-    /// here.
+    /// [`Session::on_device`] for a process that has one of the ranks. [`Driver::exchange`] reaches
+    /// the others, which run in other processes. Reported bytes, memory and times cover only the
+    /// ranks of this process.
     ///
     /// # Errors
-    /// As [`Session::on_device`]; neither one rank nor all; exchanges that are left out by values.
+    /// As [`Session::on_device`]; `here` is neither one rank nor all; exchanges that values decide
+    /// to leave out.
     pub fn on_device_of(
         programs: impl Into<Programs>,
         data: &GraphData,
@@ -164,7 +165,7 @@ impl Session {
         })
     }
 
-    /// Counts correct vertices, without dropout.
+    /// Counts correct vertices, with dropout off.
     ///
     /// # Errors
     /// As [`Session::epoch`].
@@ -200,8 +201,8 @@ impl Session {
         Ok(metrics)
     }
 
-    /// The logits without dropout, one row for each vertex in order of their ids; evaluates
-    /// first if that is not done yet. Empty if the program has none.
+    /// The logits without dropout, one row per vertex in order of ids. Evaluates first if
+    /// necessary. Empty if the program has none.
     ///
     /// # Errors
     /// As [`Session::epoch`].
@@ -234,10 +235,10 @@ impl Session {
         Ok(logits)
     }
 
-    /// The parameters, in the order of the program, or of the programs of its stages.
+    /// The parameters, in the order of the program or of its stages' programs.
     ///
     /// # Errors
-    /// [`RuntimeError::Rank`] if they cannot be read from a device.
+    /// [`RuntimeError::Rank`] if a device cannot be read.
     pub fn parameters(&self) -> Result<Vec<Tensor>, RuntimeError> {
         self.needs_all_parts()?;
         Ok(shards::tensors(&*self.rank_set, |role| {
@@ -245,10 +246,10 @@ impl Session {
         })?)
     }
 
-    /// Sets parameters; those that are not named stay.
+    /// Sets the named parameters and keeps the others.
     ///
     /// # Errors
-    /// A name or a shape that the model does not have; then nothing is set.
+    /// A name or a shape the model does not have; nothing is set then.
     pub fn set_parameters(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
         let known = self.parameters()?;
         for tensor in tensors {
@@ -271,22 +272,22 @@ impl Session {
         self.store(tensors)
     }
 
-    /// Changes the learning rate from the next epoch on.
+    /// Changes the learning rate, starting with the next epoch.
     pub fn set_learning_rate(&mut self, learning_rate: f64) {
         self.options.learning_rate = learning_rate;
     }
 
-    /// What each rank holds.
+    /// The sizes of each rank's data.
     pub fn sizes(&self) -> Vec<RankSizes> {
         self.rank_set.map(|rank| rank.rank().part.sizes)
     }
 
-    /// Seed of every random draw; after a resume that of the checkpoint.
+    /// Seed of all random draws; after a resume, the checkpoint's.
     pub fn seed(&self) -> u64 {
         self.options.seed
     }
 
-    /// Epochs done.
+    /// Finished epochs.
     pub fn epochs(&self) -> u64 {
         self.epoch
     }
@@ -296,7 +297,7 @@ impl Session {
         self.best
     }
 
-    /// Payload bytes that all ranks have sent so far.
+    /// Payload bytes all ranks have sent so far.
     pub fn bytes_sent(&self) -> u64 {
         self.rank_set
             .map(|rank| rank.bytes_sent())
@@ -304,12 +305,12 @@ impl Session {
             .sum()
     }
 
-    /// Payload bytes that all ranks sent in `setup`; `None` before the first epoch.
+    /// Payload bytes all ranks sent in `setup`; `None` before the first epoch.
     pub fn setup_bytes(&self) -> Option<u64> {
         self.setup_bytes
     }
 
-    /// What was done since the last call; empty unless [`RunOptions::trace`] is set.
+    /// The events since the last call; empty unless [`RunOptions::trace`] is set.
     pub fn take_trace(&mut self) -> Trace {
         let taken = self
             .rank_set
@@ -325,11 +326,11 @@ impl Session {
         }
     }
 
-    /// Writes a checkpoint. It is written aside and renamed, so that the file of that name is
-    /// whole at any moment.
+    /// Writes a checkpoint beside the target and renames it, so that the file is complete at every
+    /// moment.
     ///
     /// # Errors
-    /// The file cannot be written; an older one of that name is untouched.
+    /// If the file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
         self.needs_all_parts()?;
         let copies = self.copies()?;
@@ -352,14 +353,14 @@ impl Session {
         checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
     }
 
-    /// Goes on where a checkpoint stands: parameters, optimizer states, epoch, seed and
-    /// learning rate are those of the checkpoint. So are histories that it has; others are what an
-    /// exact pass with its parameters finds. So are copies of other ranks' rows, if it was written by the same
-    /// program on the same division of the vertices; else all of those are sent anew.
+    /// Resumes from a checkpoint: restores parameters, optimizer states, epoch, seed and learning
+    /// rate. Also restores the histories it holds; missing ones come from an exact pass with its
+    /// parameters. Copies of other ranks' rows are restored if the same program wrote them on the
+    /// same partition of the vertices; otherwise all of them are sent again.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or is of another model, with the first difference;
-    /// then the session is as it was.
+    /// If the file cannot be read, is damaged, or belongs to another model, naming the first
+    /// difference. The session is then unchanged.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
         self.needs_all_parts()?;
         let expected = shards::tensors(&*self.rank_set, trained)?;
@@ -419,7 +420,7 @@ impl Session {
         }
     }
 
-    /// A result that ranks of the last stage, or all, have the same of: that of the first.
+    /// A result that all ranks, or all of the last stage, have alike; taken from the first of them.
     fn result(
         &mut self,
         of: impl Fn(&Program) -> Option<BufferId>,
@@ -436,7 +437,7 @@ impl Session {
         let Some(first) = first.filter(|_| has.contains(&false)) else {
             return Ok(found.unwrap_or_default());
         };
-        // Stages before the last one may be in other processes.
+        // Stages before the last may be in other processes.
         let program = self.programs.each().nth(first);
         let length = program.and_then(|p| Some(p.buffer(of(p)?).words(&RankSizes::default())));
         let mut floats = found.unwrap_or_else(|| vec![0.0; length.unwrap_or(0) as usize]);
@@ -444,7 +445,7 @@ impl Session {
         Ok(floats)
     }
 
-    /// Copies tensors of the right names and lengths to all ranks, to each what it has of them.
+    /// Copies tensors, whose names and lengths match, to all ranks; each gets its part.
     fn store(&mut self, tensors: &[Tensor]) -> Result<(), RuntimeError> {
         self.evaluated = false;
         Ok(shards::store(&*self.rank_set, tensors)?)
@@ -456,7 +457,7 @@ impl Session {
     }
 }
 
-/// Whether a checkpoint holds the buffers of a role.
+/// Whether checkpoints hold buffers of this role.
 fn trained(role: Role) -> bool {
     matches!(role, Role::Param(_) | Role::State(..))
 }

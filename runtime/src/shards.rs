@@ -1,5 +1,6 @@
-//! Parameters and optimizer states of which ranks have some rows, or one element of a stack: whole ones are
-//! joined from them, as checkpoints hold them, and cut for them. Likewise histories, of which ranks have rows.
+//! Parameters and optimizer states that ranks hold in part, as some rows or one element of a stack.
+//! Checkpoints hold whole ones: this joins and cuts them. The same for histories, which ranks hold
+//! by rows.
 
 use crate::Failure;
 use crate::checkpoint::{HISTORY, Tensor};
@@ -10,16 +11,16 @@ use gnnc_ir::program::{BufferId, Program, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Parameters and states by name, joined from what the ranks have of them.
+/// Parameters and states by name, joined from the ranks' parts.
 ///
 /// # Errors
-/// They cannot be read, and so for all below.
+/// If they cannot be read; the same holds for all functions below.
 pub(crate) fn tensors(
     rank_set: &dyn RankSet,
     wanted: impl Fn(Role) -> bool,
 ) -> Result<Vec<Tensor>, Failure> {
     let mut tensors: Vec<Tensor> = Vec::new();
-    // Whole elements that are there.
+    // Elements of stacks that have been seen whole.
     let mut there = BTreeSet::new();
     rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
@@ -58,7 +59,7 @@ pub(crate) fn tensors(
     Ok(tensors)
 }
 
-/// Gives every rank what it has of whole parameters and states of the right names and lengths.
+/// Gives every rank its part of whole parameters and states, whose names and lengths match.
 pub(crate) fn store(rank_set: &dyn RankSet, tensors: &[Tensor]) -> Result<(), Failure> {
     rank_set.try_each(|rank| {
         let program = rank.rank().program.clone();
@@ -80,7 +81,7 @@ pub(crate) fn store(rank_set: &dyn RankSet, tensors: &[Tensor]) -> Result<(), Fa
     })
 }
 
-/// The histories of a stage's rank: their buffers, numbers and columns.
+/// The histories of a rank of a stage: their buffers, numbers and columns.
 fn kept_by(program: &Program) -> impl Iterator<Item = (BufferId, u32, u32)> {
     let staged = program.pipeline.is_some();
     let buffers = program.buffers.iter().zip(0..).filter(move |_| staged);
@@ -95,7 +96,7 @@ fn history(number: u32) -> String {
     format!("{HISTORY}{number}")
 }
 
-/// The histories of all stages without their values, by rows of all vertices.
+/// The histories of all stages without values, with one row per vertex.
 pub(crate) fn shapes(rank_set: &dyn RankSet, vertices: usize) -> Vec<Tensor> {
     let mut numbers = BTreeMap::new();
     rank_set.each(&mut |rank| {
@@ -110,7 +111,7 @@ pub(crate) fn shapes(rank_set: &dyn RankSet, vertices: usize) -> Vec<Tensor> {
     numbers.into_iter().map(tensor).collect()
 }
 
-/// The histories that were kept so far, in order of the vertices.
+/// The histories kept so far, in order of the vertices.
 pub(crate) fn histories(rank_set: &dyn RankSet, vertices: usize) -> Result<Vec<Tensor>, Failure> {
     let there = kept(rank_set);
     let mut tensors = shapes(rank_set, vertices);
@@ -137,7 +138,7 @@ pub(crate) fn histories(rank_set: &dyn RankSet, vertices: usize) -> Result<Vec<T
     Ok(tensors)
 }
 
-/// The epochs in which histories were kept, by name.
+/// For each history, by name, the epoch in which it was kept.
 pub(crate) fn kept(rank_set: &dyn RankSet) -> BTreeMap<String, u64> {
     let mut epochs = BTreeMap::new();
     rank_set.each(&mut |rank| {
@@ -150,8 +151,8 @@ pub(crate) fn kept(rank_set: &dyn RankSet) -> BTreeMap<String, u64> {
     epochs
 }
 
-/// Gives every rank its rows of histories in order of the vertices, those of other ranks included, and the
-/// epochs in which they were kept.
+/// Gives every rank its rows of histories (given in order of the vertices), including halo rows,
+/// and the epochs in which they were kept.
 pub(crate) fn restore(
     rank_set: &dyn RankSet,
     tensors: &[Tensor],
@@ -178,7 +179,7 @@ pub(crate) fn restore(
     })
 }
 
-/// The name of a parameter or of an optimizer state, and the parameter.
+/// The name of a parameter or optimizer state, and the parameter.
 fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
     let (n, state) = match role {
         Role::Param(n) => (n, None),
@@ -190,8 +191,8 @@ fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
     Some((name, spec))
 }
 
-/// The rows of a rank's buffer of a parameter or state of `own` floats, or all of it at once if it is whole,
-/// each with the place of its first float in the whole, which has `floats`.
+/// The rows of a rank's buffer of a parameter or state with `own` floats, each with the position of
+/// its first float in the whole tensor of `floats`. A whole tensor is one piece.
 fn places(
     program: &Program,
     id: BufferId,

@@ -1,4 +1,4 @@
-//! Products with, and dropout of, sparse input features.
+//! Products with sparse input features, and their dropout.
 
 use crate::RuntimeError;
 use crate::arena::Span;
@@ -21,16 +21,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What distinguishes a sparse product's kernel: product, columns, strides and storage of operand and result.
+/// The key of a sparse product's kernel: product, columns, and strides and storage of operand and
+/// result.
 pub(crate) type Key = (Product, u32, [(u32, Storage); 2]);
 
-/// The kernels of a program's sparse products: gathers over the non-zeros as edges, whose
-/// sources are features and whose destinations are vertices.
+/// The kernels of a program's sparse products: gathers that treat nonzeros as edges from features
+/// to vertices.
 #[derive(Clone, Default)]
 pub(crate) struct SparseKernels(BTreeMap<Key, Arc<Compiled>>);
 
 impl SparseKernels {
-    /// Compiles what the program needs.
+    /// Compiles the kernels the program needs.
     pub(crate) fn compile(program: &Program, compiler: &Compiler) -> Result<Self, RuntimeError> {
         let mut kernels = BTreeMap::new();
         for (at, key) in keys(program) {
@@ -46,7 +47,7 @@ impl SparseKernels {
     }
 }
 
-/// The sparse products of a program, each with the place of an instruction in its list.
+/// The sparse products of a program, each with the index of an instruction in its list.
 pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
     let mut keys = Vec::new();
     for instrs in [&program.setup, &program.step, &program.eval] {
@@ -74,13 +75,13 @@ fn collect(program: &Program, instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
     }
 }
 
-/// The key of a product with its operand and result.
+/// The key of a product with this operand and result.
 pub(crate) fn key(program: &Program, product: Product, columns: u32, ends: [&Matrix; 2]) -> Key {
     let of = |matrix: &Matrix| (matrix.stride, program.buffer(matrix.at.buffer).storage);
     (product, columns, ends.map(of))
 }
 
-/// `out[row] = sum over the non-zeros of the row (column) of value * b[other end]`.
+/// `out[row] =` sum of `value * b[other end]` over the nonzeros of the row (or column).
 pub(crate) fn kernel((product, columns, [b, out]): Key) -> Kernel {
     let (to, other) = match product {
         Product::Tn => (End::Src, At::Dst),
@@ -127,7 +128,7 @@ pub(crate) fn kernel((product, columns, [b, out]): Key) -> Kernel {
     }
 }
 
-/// Features of which some rows are worked on.
+/// Features, restricted to some rows.
 pub(crate) struct SomeRows<'a> {
     pub(crate) features: &'a FeatureRows,
     pub(crate) rows: Range<u64>,
@@ -140,10 +141,10 @@ impl SomeRows<'_> {
     }
 }
 
-/// A product of the features with a dense matrix: that of the rows, or, transposed, of all.
+/// The product of the features with a dense matrix: for these rows, or for all if transposed.
 ///
 /// # Safety
-/// The spans hold what the kernel touches; nothing else uses the result meanwhile.
+/// The spans hold everything the kernel touches; nothing else uses the result meanwhile.
 pub(crate) unsafe fn multiply(
     team: &Team,
     kernel: &Compiled,
@@ -196,7 +197,7 @@ pub(crate) unsafe fn multiply(
 /// Dropout of feature values, keyed by vertex and column.
 ///
 /// # Safety
-/// The spans hold a float for each non-zero; nothing else uses `out` meanwhile.
+/// The spans hold a float per nonzero; nothing else uses `out` meanwhile.
 pub(crate) unsafe fn dropout(
     team: &Team,
     some: SomeRows,
@@ -223,7 +224,7 @@ pub(crate) unsafe fn dropout(
             };
             for ((out, value), &column) in out.iter_mut().zip(values).zip(&indices[begin..end]) {
                 let column = features.first + column;
-                // A factor rather than a branch, which could not be predicted.
+                // Multiply instead of branching: the branch would be unpredictable.
                 *out = value * factors[usize::from(draw(hash, column) >= threshold)];
             }
         }
@@ -233,7 +234,7 @@ pub(crate) unsafe fn dropout(
 /// Feature values as a dense matrix.
 ///
 /// # Safety
-/// `values` holds a float for each non-zero, `out` the matrix, which nothing else uses meanwhile.
+/// `values` holds a float per nonzero, `out` holds the matrix, and nothing else uses it meanwhile.
 pub(crate) unsafe fn densify(team: &Team, some: SomeRows, values: Span, out: Span) {
     let Csr { indptr, indices } = &some.features.by_row.csr;
     let columns = some.features.columns as usize;

@@ -1,30 +1,31 @@
-//! How old the rows were that ranks read in place of current ones.
+//! Ages of the rows that ranks read instead of current ones.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What training epochs read that was not of the same epoch, or could have been.
+/// Data of earlier epochs that training epochs read, or could have read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Staleness {
-    /// One entry for each place of a program where earlier epochs may be read.
+    /// One entry for each position in a program that may read earlier epochs.
     pub layers: Vec<LayerStaleness>,
 }
 
-/// The ages of what was read at one place, all ranks and epochs together.
+/// Ages of the reads at one position, over all ranks and epochs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerStaleness {
     /// Name of the tensor.
     pub name: String,
-    /// Reads by age in epochs; 0 is current.
+    /// Number of reads by age in epochs; age 0 is current.
     pub ages: BTreeMap<u64, u64>,
-    /// The largest distance of a copy that was read from what it stands for, relative to that; none
-    /// where it is not known.
+    /// The largest relative distance between a copy that was read and the row it stands for; `None`
+    /// if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
 }
 
 impl Staleness {
-    /// Adds what another rank read, place by place: of places with one name, the first to the first.
+    /// Adds another rank's reads, position by position. Positions with the same name are matched in
+    /// order.
     pub(crate) fn add(&mut self, other: &Self) {
         for (n, layer) in other.layers.iter().enumerate() {
             let same = |other: &&LayerStaleness| other.name == layer.name;
@@ -39,18 +40,18 @@ impl Staleness {
 }
 
 impl LayerStaleness {
-    /// Counts reads of an age.
+    /// Counts reads of one age.
     pub(crate) fn read(&mut self, age: u64, reads: u64) {
         *self.ages.entry(age).or_default() += reads;
     }
 
-    /// Notes how far copies were that were read.
+    /// Records the distance of copies that were read.
     pub(crate) fn reach(&mut self, gap: f32) {
         let gap = f64::from(gap);
         self.gap = Some(self.gap.map_or(gap, |most| most.max(gap)));
     }
 
-    /// The oldest that was read; none if nothing was.
+    /// The oldest age read; `None` if nothing was read.
     pub fn oldest(&self) -> Option<u64> {
         self.ages.keys().next_back().copied()
     }

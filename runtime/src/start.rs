@@ -1,5 +1,5 @@
-//! What happens before a program's first instruction: kernels are compiled, every rank gets its
-//! share of the data, and buffers get their first contents.
+//! Preparation before a program's first instruction: compile the kernels, give every rank its share
+//! of the data, and initialize the buffers.
 
 use crate::arena::Arena;
 use crate::exchange::skip::Clocks;
@@ -32,16 +32,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A rank that has no memory yet, and what of its first contents it does not keep.
+/// A rank without memory, and initial contents that it does not keep.
 pub(crate) struct Beginning {
     pub(crate) rank: Rank,
     pub(crate) degrees: Degrees,
 }
 
-/// The ranks `here` of a session's `count`, each with its share of the data.
+/// The ranks `here` of a session with `count` ranks, each with its share of the data.
 ///
 /// # Errors
-/// A program, graph and partition that do not fit each other.
+/// If program, graph and partition do not fit each other.
 pub(crate) fn ranks(
     programs: &Programs,
     data: &GraphData,
@@ -91,10 +91,10 @@ pub(crate) fn ranks(
     Ok(ranks)
 }
 
-/// Makes the ranks of a session on the processor, ready for `setup`.
+/// Creates a session's ranks on the CPU, ready for `setup`.
 ///
 /// # Errors
-/// What [`crate::Session::new`] says.
+/// As [`crate::Session::new`].
 pub(crate) fn workers(
     programs: &Programs,
     data: &GraphData,
@@ -111,7 +111,7 @@ pub(crate) fn workers(
         false => Compiler::new(cache),
     };
     let compiler = compiler.map_err(|source| RuntimeError::Kernel { kernel: 0, source })?;
-    // The compiler keeps what it has compiled, so that programs share equal kernels.
+    // The compiler caches its results, so programs share equal kernels.
     let mut compiled = Vec::with_capacity(programs.all().len());
     for program in programs.all() {
         let kernels = Arc::new(compile(program, &compiler)?);
@@ -149,7 +149,7 @@ pub(crate) fn workers(
         let expected = worker.expect_messages();
         expected.map_err(|fault| RuntimeError::Program(fault.to_string()))?;
         for id in (0..worker.own.program.buffers.len() as u32).map(BufferId) {
-            // SAFETY: the rank does not run yet.
+            // SAFETY: the rank is not running yet.
             let words = unsafe { worker.buffer(id).write() };
             let (rank, seed) = (&worker.own, options.seed);
             if rank.program.buffer(id).storage.is_f32() {
@@ -181,7 +181,7 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
         .min(count);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Without a thread more there is one less to help.
+            // If a thread cannot start, there is one less to help.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -200,12 +200,12 @@ fn compile(program: &Program, compiler: &Compiler) -> Result<Vec<Arc<Compiled>>,
         .collect()
 }
 
-/// Whole numbers of the local vertices and of edges, as far as the program reads them: by role, and whether they
-/// are those of the whole graph.
+/// Integers of local vertices and of edges, as far as the program reads them: by role, and whether
+/// they cover the whole graph.
 pub(crate) struct Degrees(Vec<((Role, bool), Vec<u32>)>);
 
 impl Degrees {
-    /// What a buffer of a rank holds before `setup`; none if that does not matter or is 0.
+    /// Initial numbers of a rank's buffer before `setup`; `None` if they are 0 or do not matter.
     pub(crate) fn first(
         &self,
         rank: &Rank,
@@ -240,7 +240,8 @@ impl Degrees {
     }
 }
 
-/// Writes what a buffer of zeros holds before `setup`, if that is something else; whether it is.
+/// Writes the initial contents of a zeroed buffer before `setup`, if they are not zero. Returns
+/// whether it did.
 fn fill(
     (rank, degrees): (&Rank, &Degrees),
     id: BufferId,
@@ -308,7 +309,7 @@ fn fill(
     true
 }
 
-/// Integers where floats lie, as they are.
+/// Stores the bits of integers in floats.
 fn integers(from: &[u32], to: &mut [f32]) {
     let pairs = to.iter_mut().zip(from);
     pairs.for_each(|(word, number)| *word = f32::from_bits(*number));

@@ -1,20 +1,20 @@
-//! Where training stands.
+//! The state of training that instructions depend on.
 
 use gnnc_ir::program::ScalarRef;
 
-/// What the numbers of a run depend on besides the program and the data.
+/// Everything a run's numbers depend on besides the program and the data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepContext {
     pub(crate) seed: u64,
-    /// Epochs that were run before.
+    /// Epochs run before this one.
     pub(crate) epoch: u64,
-    /// Optimizer steps taken, with this one.
+    /// Optimizer steps, including this one.
     pub(crate) step: u64,
     pub(crate) learning_rate: f64,
 }
 
 impl StepContext {
-    /// A run-time number of a kernel.
+    /// A run-time scalar of a kernel.
     pub(crate) fn scalar(&self, scalar: ScalarRef) -> f32 {
         match scalar {
             ScalarRef::LearningRate => self.learning_rate as f32,

@@ -1,38 +1,38 @@
-//! The instructions of a list one after the other, through its loops.
+//! Iteration over the instructions of a list, through its loops.
 
 use gnnc_ir::program::Instr;
 use gnnc_ir::program::instr;
 
-/// Walks a list. Loops are not among what is visited, only what is in them.
+/// Walks a list. Visits the instructions inside loops, but not the loops themselves.
 pub(crate) struct Steps<'a> {
     levels: Vec<Level<'a>>,
     order: Vec<u32>,
 }
 
-/// One instruction at hand.
+/// One visited instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) instr: &'a Instr,
-    /// The index of the enclosing repetitions.
+    /// The iteration index of the enclosing repetitions.
     pub(crate) iteration: u32,
-    /// The chunk at hand, if not all rows are.
+    /// The current chunk; `None` if all rows are current.
     pub(crate) chunk: Option<u32>,
-    /// Its place in what is run of the order; 0 outside.
+    /// Position of the chunk in the order as it is run; 0 outside of chunk loops.
     pub(crate) turn: u32,
 }
 
-/// A list and how far it is done.
+/// A list and the position in it.
 struct Level<'a> {
     list: &'a [Instr],
     next: usize,
     around: Loop,
-    /// Times that the list was run before.
+    /// Number of finished runs of the list.
     turn: u32,
-    /// The index of the repetitions outside of it.
+    /// The iteration index of the repetitions outside of it.
     outer: u32,
 }
 
-/// What a list is the body of.
+/// The loop whose body a list is.
 #[derive(Clone, Copy)]
 enum Loop {
     None,
@@ -41,7 +41,7 @@ enum Loop {
 }
 
 impl<'a> Steps<'a> {
-    /// Those of a list whose chunks have this order.
+    /// The steps of a list, with chunks in this order.
     pub(crate) fn new(list: &'a [Instr], order: Vec<u32>) -> Self {
         let level = Level {
             list,
@@ -56,7 +56,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The indices of the instruction at hand through loop bodies.
+    /// The indices of the current instruction, through loop bodies.
     pub(crate) fn path(&self) -> impl Iterator<Item = usize> + '_ {
         self.levels.iter().map(|level| level.next.saturating_sub(1))
     }

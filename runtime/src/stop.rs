@@ -1,4 +1,4 @@
-//! How a run that goes on for long is asked to end.
+//! Requests to end a long run.
 
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
@@ -7,43 +7,43 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A request to stop training. Clones are the same request.
 ///
-/// Ranks look for it between instructions. An epoch that was not finished then has changed nothing that
-/// a checkpoint holds: as soon as one rank begins to change that, all of them finish the epoch.
+/// Ranks check it between instructions. An abandoned epoch has changed nothing a checkpoint holds:
+/// as soon as one rank begins to change that, all ranks finish the epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a run looks for the request.
+    /// Whether a run checks for the request.
     heard: AtomicBool,
     asked: AtomicBool,
     epoch: AtomicU8,
 }
 
-/// The epoch at hand can still be given up.
+/// The current epoch can still be abandoned.
 const OPEN: u8 = 0;
 /// A rank has begun to change what checkpoints hold.
 const COMMITTED: u8 = 1;
-/// The epoch was given up.
+/// The epoch was abandoned.
 const STOPPED: u8 = 2;
 
 impl Stop {
-    /// Asks the run to stop.
+    /// Requests a stop.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the run was asked to stop.
+    /// Whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// Says that a run looks for the request from now on.
+    /// Declares that a run checks for the request from now on.
     pub fn listen(&self) {
         self.0.heard.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a run looks for the request.
+    /// Whether a run checks for the request.
     pub fn is_heard(&self) -> bool {
         self.0.heard.load(Ordering::SeqCst)
     }
@@ -53,12 +53,13 @@ impl Stop {
         self.0.epoch.store(OPEN, Ordering::SeqCst);
     }
 
-    /// Whether the epoch at hand was given up.
+    /// Whether the current epoch was abandoned.
     pub(crate) fn is_given_up(&self) -> bool {
         self.0.epoch.load(Ordering::SeqCst) == STOPPED
     }
 
-    /// Whether a rank runs its next instruction; `changes` says that it changes what checkpoints hold.
+    /// Whether a rank may run its next instruction. `changes`: the instruction changes what
+    /// checkpoints hold.
     pub(crate) fn goes_on(&self, changes: bool) -> bool {
         if !changes && !self.is_asked() {
             return true;
@@ -73,8 +74,8 @@ impl Stop {
     }
 }
 
-/// The place in `step` of the first instruction that changes what a checkpoint holds, or that holds one
-/// in its body.
+/// Index in `step` of the first instruction that changes what a checkpoint holds, itself or in its
+/// body.
 pub(crate) fn first_change(program: &Program) -> usize {
     let list = &program.step;
     let place = list.iter().position(|instr| changes(instr, program));

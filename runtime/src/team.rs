@@ -1,7 +1,8 @@
 //! The threads of one rank.
 //!
-//! On them numbers too small for a normal float are zero: a processor takes a hundred times as long for each of those, and
-//! a model that has learnt its training vertices has many, in the gradient of its loss and all that follows from it.
+//! They flush subnormal numbers to zero: a processor takes a hundred times as long for each of
+//! those, and a model that has learned its training vertices has many, in the gradient of its loss
+//! and everything computed from it.
 
 use crate::RuntimeError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,19 +12,20 @@ const SMALL: u64 = 48 * 1024;
 
 /// Does `work` with floats below the smallest normal one (1.2e-38) read and written as zero.
 fn flushed<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: the compiler may take floats that it knows to be computed exactly; what runs here are generated
-    // kernels and loops over numbers that only a run knows. The thread is as before when this returns or unwinds.
+    // SAFETY: the compiler may assume exact results for floats it can compute itself. This runs
+    // only generated kernels and loops over run-time numbers. The thread's mode is restored when
+    // this returns or unwinds.
     unsafe { no_denormals::no_denormals(work) }
 }
 
-/// The threads of one rank. How work is cut into pieces never depends on their number.
+/// The threads of one rank. Their number never affects how work is cut into pieces.
 pub(crate) struct Team {
     pool: Option<rayon::ThreadPool>,
     threads: usize,
 }
 
 impl Team {
-    /// A team of `threads` threads; one thread means the calling one.
+    /// A team of `threads` threads; a single thread is the calling one.
     pub(crate) fn new(rank: u32, threads: usize) -> Result<Self, RuntimeError> {
         let threads = threads.max(1);
         let refused = |e: rayon::ThreadPoolBuildError| RuntimeError::Threads {
@@ -43,7 +45,7 @@ impl Team {
         Ok(Self { pool, threads })
     }
 
-    /// Runs `work` on a thread of the team, from where [`Self::each`] is quick.
+    /// Runs `work` on a thread of the team, where [`Self::each`] is fast.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
             Some(pool) => pool.install(|| flushed(work)),
@@ -51,8 +53,8 @@ impl Team {
         }
     }
 
-    /// Runs `piece` for every number below `pieces`, in any order; at once if there are
-    /// several threads and `accesses` floats to touch are worth it.
+    /// Runs `piece` for every number below `pieces`, in any order; in parallel if there are several
+    /// threads and enough `accesses` to floats.
     pub(crate) fn each(&self, pieces: usize, accesses: u64, piece: impl Fn(usize) + Sync) {
         match &self.pool {
             Some(pool) if pieces > 1 && accesses >= SMALL => {

@@ -1,4 +1,4 @@
-//! What checked code compares its accesses with; see [`crate::cpu::Compiler::checked`].
+//! Bounds that checked code compares its accesses with; see [`crate::cpu::Compiler::checked`].
 
 use crate::args::ArgsError;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Memory {
     /// Row offsets.
     Indptr,
-    /// Neighbours.
+    /// Neighbors.
     Indices,
     /// Positions of edges.
     Positions,
@@ -27,7 +27,7 @@ pub enum Memory {
     Output(u16),
 }
 
-/// Memory that is neither an input nor an output, in the order of the ranges; see [`Lists::in_order`].
+/// Memory other than inputs and outputs, in the order of the ranges; see [`Lists::in_order`].
 const LISTS: [Memory; 7] = [
     Memory::Indptr,
     Memory::Indices,
@@ -39,7 +39,7 @@ const LISTS: [Memory; 7] = [
 ];
 
 impl Memory {
-    /// The position of its range for a kernel with so many inputs.
+    /// Index of this memory's range for a kernel with `inputs` inputs.
     pub(crate) fn number(self, inputs: usize) -> usize {
         match self {
             Self::Input(i) => LISTS.len() + usize::from(i),
@@ -102,22 +102,22 @@ impl MemoryRange {
     }
 }
 
-/// The ranges of what is neither an input nor an output.
+/// Ranges of the memory other than inputs and outputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lists {
-    /// Of the row offsets.
+    /// Row offsets.
     pub indptr: MemoryRange,
-    /// Of the neighbours.
+    /// Neighbors.
     pub indices: MemoryRange,
-    /// Of the positions of edges.
+    /// Edge positions.
     pub positions: MemoryRange,
-    /// Of the global vertex ids.
+    /// Global vertex ids.
     pub ids: MemoryRange,
-    /// Of the row list.
+    /// The row list.
     pub list: MemoryRange,
-    /// Of the run-time scalars.
+    /// Run-time scalars.
     pub scalars: MemoryRange,
-    /// Of the keys of masks.
+    /// Keys of masks.
     pub keys: MemoryRange,
 }
 
@@ -135,25 +135,25 @@ impl Lists {
     }
 }
 
-/// The ranges of a launch, and the first access outside of them that a thread met. Machine code reads the first two
-/// fields.
+/// The ranges of a launch, and an access that a thread made outside them. Machine code reads the
+/// first two fields.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Checks {
     ranges: *const MemoryRange,
-    /// One more than the number of the memory; 0 if all is well.
+    /// 1 + the number of the memory that was accessed out of bounds; 0 if none was.
     outside: AtomicU64,
     inputs: usize,
     owned: Vec<MemoryRange>,
 }
 
-/// Where machine code finds `Checks::ranges`, in bytes.
+/// Byte offset of `Checks::ranges`, for machine code.
 pub(crate) const RANGES: i32 = std::mem::offset_of!(Checks, ranges) as i32;
-/// Where machine code writes `Checks::outside`, in bytes.
+/// Byte offset of `Checks::outside`, for machine code.
 pub(crate) const OUTSIDE: i32 = std::mem::offset_of!(Checks, outside) as i32;
 
 impl Checks {
-    /// Checks for the ranges of the lists, of the inputs and of the outputs.
+    /// Checks for the ranges of lists, inputs and outputs.
     pub fn new(lists: &Lists, inputs: &[MemoryRange], outputs: &[MemoryRange]) -> Self {
         let owned = [&lists.in_order(), inputs, outputs].concat();
         Self::of_ranges(owned, inputs.len())
@@ -168,13 +168,13 @@ impl Checks {
         }
     }
 
-    /// The same for a call that has other outputs.
+    /// The same checks with other outputs.
     pub fn with_outputs(&self, outputs: &[MemoryRange]) -> Self {
         let others = &self.owned[..LISTS.len() + self.inputs];
         Self::of_ranges([others, outputs].concat(), self.inputs)
     }
 
-    /// Takes over what a call found that had checks of its own.
+    /// Adopts the failure, if any, of a call that had its own checks.
     pub fn include(&self, call: &Self) {
         let found = call.outside.load(Ordering::Relaxed);
         if found != 0 {
@@ -182,7 +182,7 @@ impl Checks {
         }
     }
 
-    /// What accesses were found to be outside, after all calls are done.
+    /// The out-of-bounds access found, once all calls are done.
     pub fn result(&self) -> Result<(), ArgsError> {
         let Some(number) = self.outside.load(Ordering::Relaxed).checked_sub(1) else {
             return Ok(());

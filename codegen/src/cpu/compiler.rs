@@ -1,4 +1,4 @@
-//! The compiler: kernels in, callable code out, each compiled once.
+//! The compiler: kernels in, callable code out. Each kernel is compiled once.
 
 use super::function::Emit;
 use super::jit::Code;
@@ -31,7 +31,7 @@ pub struct Compiler {
     memory_hits: AtomicU64,
 }
 
-/// What a compiler has done.
+/// Counters of a compiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Kernels compiled.
@@ -66,22 +66,23 @@ impl Compiled {
         self.checked
     }
 
-    /// Runs the kernel over the rows `begin .. end`; calls on disjoint rows may run at once.
+    /// Runs the kernel over the rows `begin .. end`. Calls on disjoint rows may run concurrently.
     ///
     /// # Safety
-    /// Everything that the kernel touches over these rows must lie inside the buffers (see
-    /// [`KernelArgs::check`]), and nothing else may use the outputs' elements meanwhile. Checked code
-    /// needs [`RawArgs::checks`] instead of the former.
+    /// Everything the kernel touches over these rows must lie inside the buffers (see
+    /// [`KernelArgs::check`]), and nothing else may use the elements of the outputs meanwhile.
+    /// Checked code needs valid [`RawArgs::checks`] instead of in-bounds accesses.
     pub unsafe fn run(&self, args: &RawArgs, begin: u64, end: u64) {
-        // SAFETY: the code was generated for this signature; the caller vouches for `args`.
+        // SAFETY: the code has this signature; the caller vouches for `args`.
         unsafe { self.code.entry()(args, begin, end) }
     }
 
-    /// Runs the kernel over `rows` and returns what is wrong with its arguments. Checked code notices
-    /// it at the access itself; other code is not run unless [`KernelArgs::check`] accepts the arguments.
+    /// Runs the kernel over `rows`. Returns an error if its arguments do not fit: checked code
+    /// finds out at the access itself; other code runs only if [`KernelArgs::check`] accepts the
+    /// arguments.
     ///
     /// # Safety
-    /// Nothing else may use the outputs' elements meanwhile.
+    /// Nothing else may use the elements of the outputs meanwhile.
     pub unsafe fn run_args(&self, args: &KernelArgs, rows: Range<u64>) -> Result<(), ArgsError> {
         let packed = args.pack();
         if self.checked {
@@ -91,19 +92,19 @@ impl Compiled {
                 checks: &checks,
                 ..packed.raw()
             };
-            // SAFETY: the pointers are there, and every access is checked.
+            // SAFETY: the counts were checked, and the code checks every access.
             unsafe { self.run(&raw, rows.start, rows.end) };
             return checks.result();
         }
         args.check(&self.kernel, rows.clone())?;
-        // SAFETY: what the kernel touches was checked; the caller vouches for the outputs.
+        // SAFETY: every access was checked; the caller vouches for the outputs.
         unsafe { self.run(&packed.raw(), rows.start, rows.end) };
         Ok(())
     }
 }
 
 impl Compiler {
-    /// A compiler for the running processor that keeps compiled code in a cache, if given.
+    /// A compiler for the running processor. Keeps compiled code in `cache`, if given.
     pub fn new(cache: Option<Cache>) -> Result<Self, CodegenError> {
         Ok(Self {
             target: Target::native()?,
@@ -116,8 +117,9 @@ impl Compiler {
         })
     }
 
-    /// The same, for code that compares every load and store with the bounds of what it accesses: slow, for tests.
-    /// Such code stops at the first access that is outside, and [`Compiled::run_args`] says of what.
+    /// A compiler whose code compares every load and store with the bounds of its memory: slow, for
+    /// tests. The code stops at the first access out of bounds, and [`Compiled::run_args`] names
+    /// the memory.
     pub fn checked(cache: Option<Cache>) -> Result<Self, CodegenError> {
         Ok(Self {
             checked: true,
@@ -125,7 +127,7 @@ impl Compiler {
         })
     }
 
-    /// Machine code for a kernel: from memory, from disk, or new.
+    /// Machine code for a kernel: from memory, from disk, or newly compiled.
     pub fn compile(&self, kernel: &Kernel) -> Result<Arc<Compiled>, CodegenError> {
         let spec = spec_text(kernel)?;
         if let Some(known) = self
@@ -164,17 +166,17 @@ impl Compiler {
         Ok(Arc::clone(memo.entry(spec).or_insert(compiled)))
     }
 
-    /// The kernel in Cranelift's intermediate language, before its optimisations.
+    /// The kernel in Cranelift's intermediate language, before Cranelift's optimizations.
     pub fn clif(&self, kernel: &Kernel) -> Result<String, CodegenError> {
         Ok(self.function(kernel)?.display().to_string())
     }
 
-    /// Where compiled code is kept, if anywhere.
+    /// The cache on disk, if any.
     pub fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }
 
-    /// What has been done so far.
+    /// Counters so far.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             compiled: self.compiled.load(Ordering::Relaxed),
@@ -225,7 +227,7 @@ impl Compiler {
         Ok(function)
     }
 
-    /// The instructions of the processor that a kernel becomes, one a line.
+    /// The kernel's machine instructions, one per line.
     pub fn assembly(&self, kernel: &Kernel) -> Result<String, CodegenError> {
         let mut context = Context::for_function(self.function(kernel)?);
         context.set_disasm(true);
@@ -248,7 +250,7 @@ impl Compiler {
     }
 }
 
-/// Element-wise kernels walk elements as the columns of row 0.
+/// Makes element-wise kernels walk elements as the columns of row 0.
 fn one_long_row(kernel: &mut Kernel) {
     for operand in kernel.inputs.iter_mut().chain(&mut kernel.outputs) {
         if operand.at != At::One {

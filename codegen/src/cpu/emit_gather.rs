@@ -1,10 +1,10 @@
-//! Code for [`gnnc_ir::kernel::Body::Gather`]: sparse matrix times dense matrix, generalised.
+//! Code for [`gnnc_ir::kernel::Body::Gather`]: a generalized sparse-dense matrix product.
 //!
-//! The columns of a row are cut into windows whose sums stay in registers while the edges go
-//! by. The first window touches the whole rows of coming neighbours, so that the later
-//! windows find them in the cache; edges are done in blocks whose rows fit into the
-//! first-level cache, between which the sums wait in the output. That leaves the order of
-//! additions as it is. Sums that would be rounded in the output do not wait there: such rows are one block.
+//! The columns of a row are cut into windows, whose sums stay in registers while the loop goes over
+//! the edges. The first window prefetches the whole rows of the neighbors to come, so that later
+//! windows find them in cache. Edges are processed in blocks whose rows fit into the L1 cache;
+//! between blocks, the sums wait in the output. Blocks do not change the order of additions. A
+//! 16-bit output would round the waiting sums, so its rows are one block each.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit, WindowAt};
@@ -17,34 +17,34 @@ use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::{Expr, Value as Term};
 use gnnc_ir::kernel::{At, Reduce};
 
-/// Accumulators of a window: 8 of the 16 vector registers.
+/// Accumulators of a window: 8 of 16 vector registers.
 const TILE: u32 = 8;
-/// Vector registers that may hold values that are the same for all edges of a row.
+/// Vector registers for values that are the same for all edges of a row.
 const REGISTERS: usize = 12;
 /// Bytes of a cache line.
 const LINE: u32 = 64;
-/// Columns from which rows are touched early: for narrower ones the processor's own
-/// out-of-order window reaches as far.
+/// Columns from which rows are prefetched. For narrower rows, out-of-order execution already
+/// reaches far enough.
 const TOUCHED: u32 = 128;
-/// Cache lines of neighbour rows that are under way at the same time.
+/// Cache lines of neighbor rows in flight at a time.
 const LINES_AHEAD: u32 = 32;
-/// Cache lines of one row that are touched: further ones are streamed by the hardware.
+/// Cache lines prefetched per row; the hardware streams the rest.
 const LINES_OF_ROW: usize = 64;
-/// Floats of neighbour rows in a block of edges: half of a first-level cache.
+/// Floats of neighbor rows in a block of edges: half of an L1 cache.
 const BLOCK_FLOATS: u32 = 4096;
 /// Edges of the smallest block.
 const BLOCK_EDGES: u32 = 16;
 
-/// How far ahead rows are touched, and which.
+/// Which rows are prefetched, and how far ahead.
 #[derive(Clone, Copy)]
 struct Lookahead {
     input: u16,
     edges: i64,
-    /// The last edge of the whole call: indices behind it are not read.
+    /// The last edge of the whole call; later indices are not read.
     last_edge: Value,
 }
 
-/// A block of the edges of one row.
+/// A block of edges of one row.
 #[derive(Clone, Copy)]
 struct Block {
     row: Value,
@@ -54,7 +54,7 @@ struct Block {
     begun: Option<Value>,
     /// Whether this is the last block; `None` if the row is one block.
     ends: Option<Value>,
-    /// Whether the row has edges at all.
+    /// Whether the row has any edges.
     some: Value,
 }
 
@@ -83,7 +83,7 @@ impl Emit<'_, '_> {
             .ins()
             .icmp(IntCC::SignedLessThan, self.begin, self.end);
         self.when(any, &mut |emit| {
-            // `indptr[end]` is the entry after that of the last row.
+            // `indptr[end]` is the entry behind the last row's.
             let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
             let (_, end) = emit.edge_range(last_row);
             let last_edge = emit.b.ins().iadd_imm_s(end, -1);
@@ -225,7 +225,7 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// The input that is read at the other end of each edge, if its rows are wide.
+    /// The input read at the other end of each edge, if its rows are wide.
     fn neighbour_rows(&self, value: &Expr) -> Option<u16> {
         let other = match Walk::of(&self.kernel.body) {
             Walk::EdgesBySource => At::Dst,
@@ -244,8 +244,8 @@ impl Emit<'_, '_> {
         })
     }
 
-    /// Loads one byte of each cache line of `heads` heads of a neighbour further on, so that
-    /// the line is on its way. The index is held below the last edge.
+    /// Loads one byte of each cache line of `heads` heads of a later neighbor, as a prefetch. The
+    /// index never exceeds the last edge.
     fn touch(&mut self, lookahead: Lookahead, k: Value, base: Base, heads: u32) {
         let operand = self.kernel.inputs[usize::from(lookahead.input)];
         let later = self.b.ins().iadd_imm_s(k, lookahead.edges);
@@ -257,7 +257,7 @@ impl Emit<'_, '_> {
         let element = operand.storage.bytes() as u32;
         let lines = (0..=last).step_by((LINE / element) as usize);
         for first in lines.take(LINES_OF_ROW) {
-            // A load that might trap is not removed although nothing uses it.
+            // The optimizer keeps an unused load if it might trap.
             let at = ((operand.offset + first) * element) as i32;
             self.check(Memory::Input(lookahead.input), pointer, at, 1);
             self.b

@@ -9,11 +9,11 @@ use gnnc_ir::kernel::At;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::Expr;
 
-/// Vectors of a window: element-wise code gains nothing from more.
+/// Vectors of a window; element-wise code gains nothing from more.
 const TILE: u32 = 4;
 
 impl Emit<'_, '_> {
-    /// The scope of edge `k` of the CSR inside the scope of its row.
+    /// The scope of edge `k` of the CSR, within the scope of its row.
     pub fn edge_scope(&mut self, row: &Scope, k: Value) -> Scope {
         let mut scope = row.clone();
         let other = self.entry(Memory::Indices, k);
@@ -38,7 +38,7 @@ impl Emit<'_, '_> {
         scope
     }
 
-    /// The place of a row before its edges.
+    /// The place of a row before any of its edges.
     pub fn row_place(&self, row: Value) -> Place {
         let row = Some(row);
         match Walk::of(&self.kernel.body) {
@@ -81,12 +81,12 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// Address of an output's row, moved to the columns from `base`.
+    /// Address of an output's row, advanced to the columns from `base`.
     pub fn output_pointer(&mut self, output: usize, row: Option<Value>, base: Base) -> Value {
         self.row_pointer(self.outputs[output], self.kernel.outputs[output], row, base)
     }
 
-    /// Stores a vector to its lanes' places in an output.
+    /// Stores a vector to its lanes in an output.
     pub fn store_output(&mut self, output: usize, pointer: Value, lanes: &Lanes, vector: Value) {
         let operand = self.kernel.outputs[output];
         let mut offsets = lanes.offsets(operand.head_step, operand.column_step);
@@ -97,7 +97,7 @@ impl Emit<'_, '_> {
         self.store_lanes(memory, pointer, &offsets, vector, operand.storage);
     }
 
-    /// Loads a vector from its lanes' places in the first output.
+    /// Loads a vector from its lanes in the first output.
     pub fn load_output(&mut self, pointer: Value, lanes: &Lanes) -> Value {
         let operand = self.kernel.outputs[0];
         let mut offsets = lanes.offsets(operand.head_step, operand.column_step);
@@ -124,7 +124,7 @@ impl Emit<'_, '_> {
             .map(|output| self.output_pointer(output, row, base))
             .collect();
         for lanes in &window.vectors {
-            // All values before any store: an output may be an input.
+            // Compute all values before the first store: an output may be an input.
             let results: Vec<Value> = values
                 .iter()
                 .map(|value| self.eval(value, scope, lanes, None))
@@ -135,8 +135,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The same for contiguous arrays of `width` columns: the kernel's operands are those of
-    /// one long row.
+    /// The same for contiguous arrays of `width` columns; the kernel's operands are those of one
+    /// long row.
     pub fn map_elements(&mut self, values: &[Expr], width: u32) {
         let (mut first, mut last) = (self.begin, self.end);
         if Walk::of(&self.kernel.body) == Walk::Edges {

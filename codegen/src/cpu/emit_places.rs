@@ -1,4 +1,4 @@
-//! Code for [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the row of the result.
+//! Code for a [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the result's row.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit};
@@ -6,11 +6,11 @@ use super::schedule::passes;
 use cranelift_codegen::ir::InstBuilder;
 use gnnc_ir::kernel::expr::Expr;
 
-/// Vectors of a window: sums stay in the first-level cache.
+/// Vectors of a window. The sums stay in the L1 cache.
 const TILE: u32 = 4;
 
 impl Emit<'_, '_> {
-    /// `out[v, number of the edge] = sum over the edges of v that name it of value`.
+    /// `out[v, n] =` sum of `value` over the edges of `v` that name place `n`.
     pub fn places(&mut self, value: &Expr) {
         let output = self.kernel.outputs[0];
         let Some(picked) = output.picked else {

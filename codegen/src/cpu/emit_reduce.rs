@@ -12,11 +12,11 @@ use gnnc_ir::words::storage::Storage;
 
 /// Accumulators of a column window.
 const TILE: u32 = 8;
-/// Partial results of one row's reduction over columns; added as `(0 + 1) + (2 + 3)`.
+/// Partial results of one row's reduction over columns, added as `(0 + 1) + (2 + 3)`.
 const PARTIALS: usize = 4;
-/// Vectors of a head up to which its reduction is written out.
+/// Most vectors of a head for which the reduction is unrolled.
 const WRITTEN_OUT: u32 = 32;
-/// Head groups of four up to which they are written out.
+/// Most groups of four heads that are unrolled.
 const GROUPS: u32 = 4;
 
 impl Emit<'_, '_> {
@@ -59,7 +59,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Reduces the columns of up to four heads, which become the lanes of one vector.
+    /// Reduces the columns of up to four heads; each becomes a lane of one vector.
     fn head_group(
         &mut self,
         reduce: Reduce,
@@ -79,7 +79,7 @@ impl Emit<'_, '_> {
         self.store_output(0, pointer, &lanes, result);
     }
 
-    /// One vector whose lanes reduce to the reduction of a head's columns.
+    /// One vector whose lanes still have to be reduced to give the reduction of a head's columns.
     fn head(&mut self, reduce: Reduce, value: &Expr, scope: &mut Scope, head: u32) -> Value {
         let width = self.kernel.width;
         let step = PARTIALS as u32 * LANES;

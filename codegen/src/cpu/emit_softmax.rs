@@ -1,4 +1,4 @@
-//! Code for [`gnnc_ir::kernel::Body::EdgeSoftmax`]: lanes are heads, or edges for a single head.
+//! Code for [`gnnc_ir::kernel::Body::EdgeSoftmax`]. Lanes are heads, or edges for a single head.
 
 use super::exprs::Scope;
 use super::function::{Base, Emit};
@@ -14,8 +14,8 @@ use gnnc_ir::words::storage::Storage;
 const TILE: u32 = 2;
 
 impl Emit<'_, '_> {
-    /// Softmax over the edges of each destination: scores and their maximum, exponentials and
-    /// their sum, quotients; three passes over the row's results.
+    /// Softmax over the edges of each destination, in three passes over the row's results: scores
+    /// and their maximum, exponentials and their sum, quotients.
     pub fn edge_softmax(&mut self, value: &Expr) {
         let passes = passes(self.kernel.heads, 1, TILE);
         self.for_range(self.begin, self.end, 1, &mut |emit, row| {
@@ -90,7 +90,7 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// For one head whose results lie beside each other: four edges at a time.
+    /// For one head with contiguous results: four edges at a time.
     fn normalise_edges(&mut self, top: Value, first: Value, last: Value) {
         let zero = self.splat(0.0);
         let sum = self.variables(&[zero])[0];
@@ -121,7 +121,7 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// Replaces a stored score by its exponential and adds that to `sum`.
+    /// Replaces a stored score by its exponential and adds the exponential to `sum`.
     fn weigh(
         &mut self,
         k: Value,
@@ -149,8 +149,8 @@ impl Emit<'_, '_> {
         self.store_lanes(Memory::Output(0), pointer, &offsets, result, Storage::F32);
     }
 
-    /// Address of the edge's row of results and the floats that the lanes stand for: heads,
-    /// or consecutive edges where lanes are columns.
+    /// Address of the edge's row of results and the offset of each lane: lanes are heads, or
+    /// consecutive edges for a single head.
     fn result_place(&mut self, k: Value, base: Base, lanes: &Lanes) -> (Value, Vec<u32>) {
         let operand = self.kernel.outputs[0];
         let pointer = self.output_pointer(0, Some(k), base);

@@ -1,4 +1,4 @@
-//! Expressions of a kernel on vectors.
+//! Kernel expressions on vectors.
 
 use super::function::{Base, Emit};
 use super::schedule::Lanes;
@@ -9,21 +9,21 @@ use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, Reduce};
 use gnnc_ir::words::scalar::Binary;
 
-/// The current row and edge; what is not known here is `None`.
+/// The current row and edge; `None` where unknown.
 #[derive(Clone, Copy, Default)]
 pub struct Place {
-    /// The row, `i64`, as all of these.
+    /// The row, `i64` like all of these.
     pub row: Option<Value>,
     /// The source vertex.
     pub src: Option<Value>,
     /// The destination vertex.
     pub dst: Option<Value>,
-    /// The edge's position in the in-neighbour CSR.
+    /// The edge's position in the in-neighbor CSR.
     pub edge: Option<Value>,
 }
 
-/// What has been computed at a place for the columns from `base`; a copy serves the code
-/// inside a loop, which may add to it without the code after the loop seeing that.
+/// Values computed at a place for the columns from `base`. The code inside a loop works on a copy:
+/// what it adds is invisible to the code after the loop.
 #[derive(Clone)]
 pub struct Scope {
     /// The place.
@@ -39,21 +39,21 @@ pub struct Scope {
     loads: Vec<(u16, Vec<u32>, Value)>,
 }
 
-/// The values of an expression that exist already, by position.
+/// Values of an expression that are already computed, by position.
 pub type Known = Vec<Option<Value>>;
 
-/// Which values of an expression are computed by themselves.
+/// Which values of an expression need code of their own.
 struct Shape {
     /// Reaches the result.
     live: Vec<bool>,
     /// For a sum: the product that a fused instruction adds, and the other operand.
     fused: Vec<Option<(u16, u16)>>,
-    /// Only ever part of a fused instruction.
+    /// Used only inside a fused instruction.
     absorbed: Vec<bool>,
 }
 
 impl Shape {
-    /// `accumulated`: the result is added to a sum, so a product there can be fused.
+    /// `accumulated`: the result is added to a sum, so a final product can be fused.
     fn of(expr: &Expr, accumulated: bool) -> Self {
         let count = expr.values.len();
         let (mut live, mut uses) = (vec![false; count], vec![0u32; count]);
@@ -105,7 +105,7 @@ impl Shape {
 }
 
 impl Scope {
-    /// Nothing computed yet.
+    /// A scope with nothing computed yet.
     pub fn new(emit: &Emit, place: Place, base: Base) -> Self {
         let masks = emit.kernel.masks.len();
         Self {
@@ -121,7 +121,7 @@ impl Scope {
         }
     }
 
-    /// With the hashes of `outer`, which do not depend on columns.
+    /// Takes the hashes of `outer`, which do not depend on columns.
     pub fn with_masks_of(mut self, outer: &Self) -> Self {
         (self.src_id, self.dst_id, self.listed) = (outer.src_id, outer.dst_id, outer.listed);
         self.dst_hashes.clone_from(&outer.dst_hashes);
@@ -129,14 +129,14 @@ impl Scope {
         self
     }
 
-    /// The same place seen from other columns.
+    /// The same place for other columns.
     pub fn at_columns(&self, emit: &Emit, base: Base) -> Self {
         Self::new(emit, self.place, base).with_masks_of(self)
     }
 }
 
 impl Emit<'_, '_> {
-    /// Address of an operand's row, moved to the columns from `base`.
+    /// Address of an operand's row, advanced to the columns from `base`.
     pub fn row_pointer(
         &mut self,
         start: Value,
@@ -217,7 +217,7 @@ impl Emit<'_, '_> {
         value
     }
 
-    /// The number of the current edge that picks a place, `i64`.
+    /// The number, `i64`, by which the current edge picks a place.
     pub fn number(&mut self, scope: &mut Scope, by: u16) -> Value {
         let operand = self.kernel.inputs[usize::from(by)];
         let row = self.index(scope, operand.at);
@@ -281,7 +281,7 @@ impl Emit<'_, '_> {
         hash
     }
 
-    /// Computes what the masks need of the vertex that a row stands for, before its edges.
+    /// Computes the mask hashes of the row's vertex, before its edges.
     pub fn prepare_masks(&mut self, scope: &mut Scope) {
         for mask in 0..self.kernel.masks.len() {
             match mask_row(self.kernel, self.kernel.masks[mask].at) {
@@ -310,7 +310,7 @@ impl Emit<'_, '_> {
         self.value(&known, expr.result())
     }
 
-    /// `acc` reduced with the expression's value on `lanes`; `known` values are used.
+    /// Reduces `acc` with the expression's value on `lanes`; reuses the values in `known`.
     pub fn accumulate(
         &mut self,
         reduce: Reduce,
@@ -336,8 +336,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The values that are the same for all edges of a row, computed before its edges: all
-    /// that are more than a load, and loads if `registers` suffice for them.
+    /// Values that are the same for all edges of a row, computed before its edges. Plain loads are
+    /// included only if `registers` suffice for them.
     pub fn invariants(
         &mut self,
         expr: &Expr,
@@ -368,7 +368,7 @@ impl Emit<'_, '_> {
             .collect()
     }
 
-    /// Whether a value is an operand of another fixed one, which is computed early anyway.
+    /// Whether a value is an operand of another fixed value, and so is computed early anyway.
     fn feeds(&self, expr: &Expr, id: usize, fixed: &[bool]) -> bool {
         (0..expr.values.len()).any(|user| {
             fixed[user]

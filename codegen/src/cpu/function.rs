@@ -15,7 +15,7 @@ pub struct Emit<'a, 'f> {
     pub b: FunctionBuilder<'f>,
     /// The kernel, flattened.
     pub kernel: &'a Kernel,
-    /// Whether the machine multiplies and adds in one instruction.
+    /// Whether the processor has fused multiply-add.
     pub fma: bool,
     /// The pointers of [`crate::args::RawArgs`].
     pub raw: Raw,
@@ -27,11 +27,11 @@ pub struct Emit<'a, 'f> {
     pub inputs: Vec<Value>,
     /// Address of each output.
     pub outputs: Vec<Value>,
-    /// Each run-time scalar in all lanes.
+    /// Each run-time scalar, splat to all lanes.
     pub scalars: Vec<Value>,
     /// Low and high half of each mask's key.
     pub keys: Vec<(Value, Value)>,
-    /// In checked code: what each access is compared with.
+    /// In checked code: the bounds of every access.
     pub checks: Option<Checks>,
 }
 
@@ -40,9 +40,9 @@ pub struct Emit<'a, 'f> {
 pub struct Raw {
     /// Row offsets.
     pub indptr: Value,
-    /// Neighbours.
+    /// Neighbors.
     pub indices: Value,
-    /// In-neighbour CSR positions.
+    /// In-neighbor CSR positions.
     pub positions: Value,
     /// Global ids.
     pub ids: Value,
@@ -50,7 +50,7 @@ pub struct Raw {
     pub list: Value,
 }
 
-/// The part of a column position that is known at run time only.
+/// The part of a column position that is known only at run time.
 #[derive(Clone, Copy, Default)]
 pub struct Base {
     /// First head, `i64`.
@@ -59,12 +59,12 @@ pub struct Base {
     pub column: Option<Value>,
 }
 
-/// A window on its way over the columns.
+/// The position of a window in the loop over columns.
 #[derive(Clone, Copy)]
 pub struct WindowAt {
     /// Where the window's columns start.
     pub base: Base,
-    /// For the first window of a sequence: the heads that the sequence covers.
+    /// For the first window of a sequence: the number of heads the sequence covers.
     pub first_of: Option<u32>,
 }
 
@@ -162,20 +162,20 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.bits_const(types::I32X4, [value; 4])
     }
 
-    /// A vector constant by its lanes' bits.
+    /// A vector constant, given the bits of its lanes.
     pub fn bits_const(&mut self, ty: Type, lanes: [u32; 4]) -> Value {
         let bytes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
         let pool = self.b.func.dfg.constants.insert(bytes.into());
         self.b.ins().vconst(ty, pool)
     }
 
-    /// Other lanes type, same bits.
+    /// Reinterprets the bits as another type of lanes.
     pub fn cast(&mut self, ty: Type, value: Value) -> Value {
         let little = MemFlagsData::new().with_endianness(cranelift_codegen::ir::Endianness::Little);
         self.b.ins().bitcast(ty, little, value)
     }
 
-    /// Variables that start with the given values.
+    /// Variables initialized to the given values.
     pub fn variables(&mut self, starts: &[Value]) -> Vec<Variable> {
         starts
             .iter()
@@ -225,7 +225,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.b.seal_block(after);
     }
 
-    /// Runs `yes` where `condition` holds and `no` elsewhere.
+    /// Runs `yes` if `condition` holds, `no` otherwise.
     pub fn choose(
         &mut self,
         condition: Value,
@@ -259,7 +259,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         });
     }
 
-    /// Runs `body` for every window; `heads` is the number of heads that all passes cover.
+    /// Runs `body` for every window; `heads` is the number of heads that all passes cover together.
     pub fn for_windows_in(
         &mut self,
         passes: &[Pass],
@@ -315,7 +315,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         (first, self.first_edge(next))
     }
 
-    /// First edge of a row, or one past the last edge of the row before it.
+    /// First edge of a row, which is the end of the row before it.
     pub fn first_edge(&mut self, row: Value) -> Value {
         let offset = self.b.ins().ishl_imm_u(row, 3);
         let address = self.b.ins().iadd(self.raw.indptr, offset);

@@ -47,7 +47,7 @@ impl Emit<'_, '_> {
         self.store_bits(memory, pointer, offsets, bits);
     }
 
-    /// 16 bits in each lane of 32.
+    /// Loads 16 bits into each 32-bit lane.
     fn load_bits(&mut self, memory: Memory, pointer: Value, offsets: &[u32]) -> Value {
         let one = |emit: &mut Self, element: u32| {
             let at = bytes(element);
@@ -136,7 +136,7 @@ impl Emit<'_, '_> {
         let (top, below_top) = (self.isplat(0x8000_0000), self.isplat(0x7fff_ffff));
         let sign = self.b.ins().band(all, top);
         let bits = self.b.ins().band(all, below_top);
-        // Infinite, or no number.
+        // Infinity or NaN.
         let (infinite, quiet) = (self.isplat(0x7c00), self.isplat(0x0200));
         let is_none = self.b.ins().fcmp(FloatCC::Unordered, vector, vector);
         let none = self.b.ins().band(is_none, quiet);
@@ -170,8 +170,8 @@ impl Emit<'_, '_> {
         let sign = self.b.ins().band(all, top);
         let sign = self.up(sign, 16);
         let bits = self.b.ins().band(all, below_top);
-        // The exponent is moved by 112. Numbers without one get the least one first, which is taken off again: nothing
-        // here is too small for a normal float of 32 bits, since threads may take that for zero.
+        // Raise the exponent by 112. Subnormals first get the smallest exponent, which is then
+        // subtracted: no intermediate is a subnormal 32-bit float, which threads may flush to zero.
         let moved = self.up(bits, 13);
         let (shift, least) = (self.isplat(0x3800_0000), self.isplat(0x3880_0000));
         let normal = self.b.ins().iadd(moved, shift);

@@ -6,8 +6,8 @@ use memmap2::{Mmap, MmapMut};
 /// The signature of a compiled kernel.
 pub type Entry = unsafe extern "C" fn(args: *const RawArgs, begin: u64, end: u64);
 
-/// Executable memory that holds one position-independent function from its first byte. It is
-/// never writable and executable at the same time.
+/// Executable memory with one position-independent function at its first byte. It is never writable
+/// and executable at the same time.
 #[derive(Debug)]
 pub struct Code {
     map: Mmap,
@@ -28,10 +28,10 @@ impl Code {
     /// The function.
     ///
     /// # Safety
-    /// The bytes must be a function of the type [`Entry`] for this processor. The result must
-    /// not outlive `self`.
+    /// The bytes must be a function of the type [`Entry`] for this processor. The result must not
+    /// outlive `self`.
     pub unsafe fn entry(&self) -> Entry {
-        // SAFETY: the caller vouches for the bytes; the map is executable and not moved.
+        // SAFETY: the caller vouches for the bytes; the map is executable and stays in place.
         unsafe { std::mem::transmute::<*const u8, Entry>(self.map.as_ptr()) }
     }
 

@@ -1,4 +1,4 @@
-//! Dropout masks: the hash of [`gnnc_ir::kernel::keep`] with lanes for columns.
+//! Dropout masks: the hash of [`gnnc_ir::kernel::keep`], one column per lane.
 
 use super::function::{Base, Emit};
 use super::schedule::Lanes;
@@ -8,7 +8,7 @@ use gnnc_ir::kernel::drop_threshold;
 const COLUMN: u32 = 0x9e37_79b9;
 
 impl Emit<'_, '_> {
-    /// [`gnnc_ir::kernel::mix32`], on a 32-bit integer or on lanes of them.
+    /// [`gnnc_ir::kernel::mix32`] of a 32-bit integer, or of each lane of a vector of them.
     fn mix32(&mut self, x: Value) -> Value {
         let constant = |emit: &mut Self, value: u32| {
             if emit.b.func.dfg.value_type(x) == types::I32X4 {
@@ -52,7 +52,7 @@ impl Emit<'_, '_> {
         self.mix32(mixed)
     }
 
-    /// The dropout factors of a vector from the hash of its row.
+    /// The dropout factors of a vector, from its row's hash.
     pub fn mask_factors(
         &mut self,
         mask: usize,

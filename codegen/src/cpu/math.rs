@@ -1,6 +1,6 @@
 //! Elementary functions on vectors of four floats, as polynomials.
 //!
-//! Coefficients are those of Cephes (S. L. Moshier): errors of about 2 units in the last
+//! The coefficients are those of Cephes (S. L. Moshier), with errors of about 2 units in the last
 //! place on the reduced ranges.
 
 use super::function::Emit;
@@ -46,7 +46,7 @@ impl Emit<'_, '_> {
         match unary {
             Unary::Neg => self.b.ins().fneg(x),
             Unary::Relu => {
-                // What is not a number stays so: of two it is the second that does.
+                // A NaN stays NaN: `vmax` returns its second argument.
                 let zero = self.splat(0.0);
                 self.vmax(zero, x)
             }
@@ -141,7 +141,7 @@ impl Emit<'_, '_> {
         sum
     }
 
-    /// `2^n` for integers `-126 ..= 127` in the lanes of `n`.
+    /// `2^n` in each lane, for integers `n` in `-126 ..= 127`.
     fn power_of_two(&mut self, n: Value) -> Value {
         let bias = self.isplat(127);
         let biased = self.b.ins().iadd(n, bias);
@@ -149,10 +149,10 @@ impl Emit<'_, '_> {
         self.cast(types::F32X4, bits)
     }
 
-    /// `exp(x)`: overflow gives infinity, underflow goes through subnormals to 0.
+    /// `exp(x)`: overflow gives infinity; underflow passes through subnormals to 0.
     pub fn exp(&mut self, x: Value) -> Value {
         let (low, high) = (self.splat(-104.0), self.splat(89.0));
-        // The operand order keeps a NaN.
+        // This operand order keeps NaN.
         let x = self.vmin(high, x);
         let x = self.vmax(low, x);
         let (log2e, rounder) = (self.splat(std::f32::consts::LOG2_E), self.splat(ROUNDER));
@@ -166,7 +166,7 @@ impl Emit<'_, '_> {
         let tail = self.mul_add(series, square, r);
         let one = self.splat(1.0);
         let power = self.b.ins().fadd(tail, one);
-        // Two factors, because 2^n alone leaves the normal range at both ends.
+        // Two factors, since 2^n alone leaves the normal range at both ends.
         let (shifted, base) = (
             self.cast(types::I32X4, shifted),
             self.isplat(ROUNDER.to_bits()),
@@ -188,7 +188,7 @@ impl Emit<'_, '_> {
         let scaled = self.b.ins().fmul(x, up);
         let normal = self.b.ins().bitselect(subnormal, scaled, x);
         let bits = self.cast(types::I32X4, normal);
-        // Exponent so that the mantissa lies in [sqrt(1/2), sqrt(2)).
+        // An exponent that puts the mantissa in [sqrt(1/2), sqrt(2)).
         let root = self.isplat(std::f32::consts::FRAC_1_SQRT_2.to_bits());
         let above = self.b.ins().isub(bits, root);
         let exponent = self.b.ins().sshr_imm_u(above, 23);
@@ -224,7 +224,7 @@ impl Emit<'_, '_> {
         self.b.ins().bitselect(is_zero, pole, log)
     }
 
-    /// `tanh(x)`: a polynomial near 0, by `exp` elsewhere.
+    /// `tanh(x)`: a polynomial near 0, `exp` elsewhere.
     pub fn tanh(&mut self, x: Value) -> Value {
         let size = self.b.ins().fabs(x);
         let (one, two, edge) = (self.splat(1.0), self.splat(2.0), self.splat(0.625));
@@ -245,7 +245,7 @@ impl Emit<'_, '_> {
         self.b.ins().bitselect(small, near, far)
     }
 
-    /// All ones where signed `a >= b`, as float lanes.
+    /// All ones where `a >= b` (signed), as float lanes.
     pub fn at_least(&mut self, a: Value, b: Value) -> Value {
         let reached = self.b.ins().icmp(IntCC::SignedGreaterThanOrEqual, a, b);
         self.cast(types::F32X4, reached)

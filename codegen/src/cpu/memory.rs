@@ -1,4 +1,4 @@
-//! Loads and stores: their flags and, in checked code, the comparison with the bounds of what they access.
+//! Loads and stores: their flags and, in checked code, their bounds checks.
 
 use super::function::Emit;
 use crate::args::checks::{Memory, OUTSIDE, RANGES};
@@ -7,39 +7,40 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, MemFlagsData, Type, Va
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Body};
 
-/// Where checked code finds bounds, and where it goes when an access is outside of them.
+/// Where checked code finds bounds and where it jumps if an access violates them.
 #[derive(Clone, Copy)]
 pub struct Checks {
     /// Address of [`crate::args::checks::Checks`].
     pub table: Value,
     /// Address of the ranges.
     pub ranges: Value,
-    /// Takes the number of the memory, reports it and returns.
+    /// Block that takes the number of the memory, reports it and returns.
     pub failed: Block,
 }
 
-/// Flags of memory accesses: they cannot trap, alignment is that of a float.
+/// Flags of memory accesses: no traps, alignment of a float.
 pub fn plain() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
 impl Emit<'_, '_> {
-    /// Loads from an address that is `offset` bytes behind `pointer`.
+    /// Loads from `offset` bytes behind `pointer`.
     pub fn read(&mut self, memory: Memory, ty: Type, pointer: Value, offset: i32) -> Value {
         self.check(memory, pointer, offset, ty.bytes());
         let flags = self.flags(memory);
         self.b.ins().load(ty, flags, pointer, offset)
     }
 
-    /// Stores to an address that is `offset` bytes behind `pointer`.
+    /// Stores to `offset` bytes behind `pointer`.
     pub fn write(&mut self, memory: Memory, value: Value, pointer: Value, offset: i32) {
         let bytes = self.b.func.dfg.value_type(value).bytes();
         self.check(memory, pointer, offset, bytes);
         self.b.ins().store(plain(), value, pointer, offset);
     }
 
-    /// Flags of a load. Rows at the other end of an edge are loaded where they are used: all at once they would
-    /// take the registers of the sums. A load that is checked stays behind its check.
+    /// Flags of a load. Rows at the other end of an edge may move to where they are used: loaded
+    /// all at once, they would take the registers of the sums. A checked load stays behind its
+    /// check.
     pub fn flags(&self, memory: Memory) -> MemFlagsData {
         let Memory::Input(input) = memory else {
             return plain();
@@ -51,7 +52,7 @@ impl Emit<'_, '_> {
             Walk::EdgesByDestination | Walk::Edges => matches!(at, At::Src | At::Edge),
             Walk::EdgesByType => at == At::Edge,
         };
-        // Only maps may write to what they read.
+        // Only maps may write to their inputs.
         let written = matches!(self.kernel.body, Body::Map { .. });
         if varies && !written && self.checks.is_none() {
             plain().with_readonly().with_can_move()
@@ -60,7 +61,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// In checked code, leaves the function unless `bytes` bytes from `offset` behind `pointer` belong to `memory`.
+    /// In checked code, leaves the function unless `memory` holds the `bytes` bytes from `offset`
+    /// behind `pointer`.
     pub fn check(&mut self, memory: Memory, pointer: Value, offset: i32, bytes: u32) {
         let Some(checks) = self.checks else {
             return;
@@ -89,7 +91,7 @@ impl Emit<'_, '_> {
         self.b.seal_block(inside);
     }
 
-    /// Emits what a failed check does: it reports the memory and returns.
+    /// Emits the code of a failed check: report the memory and return.
     pub fn report_failures(&mut self) {
         let Some(checks) = self.checks else {
             return;

@@ -1,4 +1,4 @@
-//! The Cranelift back end: kernels to machine code of the running processor.
+//! The Cranelift back end: from kernels to machine code for the running processor.
 
 pub mod compiler;
 mod emit_gather;

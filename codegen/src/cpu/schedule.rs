@@ -1,4 +1,4 @@
-//! Schedules: how the columns of a row are cut into windows of vectors.
+//! Schedules: how a row's columns are cut into windows of vectors.
 
 /// Lanes of a vector.
 pub const LANES: u32 = 4;
@@ -7,7 +7,7 @@ pub const LANES: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lanes(pub Vec<(u32, u32)>);
 
-/// Vectors that are in registers at the same time.
+/// Vectors held in registers at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The vectors.
@@ -19,27 +19,27 @@ pub struct Window {
 pub enum Pass {
     /// One window.
     Once(Window),
-    /// A loop over columns: iteration `i` moves by `i * step` columns.
+    /// A loop over columns: iteration `i` starts `i * step` columns further on.
     Columns {
         /// Iterations, at least 1.
         count: u32,
-        /// Columns of an iteration.
+        /// Columns per iteration.
         step: u32,
         /// The window of iteration 0.
         window: Window,
     },
-    /// A loop over heads: iteration `i` moves by `i * step` heads.
+    /// A loop over heads: iteration `i` starts `i * step` heads further on.
     Heads {
         /// Iterations, at least 1.
         count: u32,
-        /// Heads of an iteration.
+        /// Heads per iteration.
         step: u32,
-        /// What an iteration does.
+        /// Passes of one iteration.
         inner: Vec<Pass>,
     },
 }
 
-/// Loops of up to this many iterations are written out.
+/// Most iterations of a loop that is unrolled.
 const WRITTEN_OUT: u32 = 2;
 
 impl Window {
@@ -52,7 +52,7 @@ impl Window {
 }
 
 impl Lanes {
-    /// Lanes of one head from `column`.
+    /// Consecutive lanes of one head from `column`.
     pub fn run(head: u32, column: u32, lanes: u32) -> Self {
         Self((column..column + lanes).map(|c| (head, c)).collect())
     }
@@ -71,8 +71,8 @@ impl Lanes {
     }
 }
 
-/// Cuts `heads x width` columns into windows of at most `tile` vectors; every column is in
-/// exactly one lane, in ascending order.
+/// Cuts `heads x width` columns into windows of at most `tile` vectors. Every column is in exactly
+/// one lane, in ascending order.
 pub fn passes(heads: u32, width: u32, tile: u32) -> Vec<Pass> {
     if heads == 1 {
         return columns(width, tile, 0);
@@ -104,7 +104,7 @@ pub fn passes(heads: u32, width: u32, tile: u32) -> Vec<Pass> {
     passes
 }
 
-/// The same passes, with the first window of every sequence apart from the loop it is in.
+/// The same passes, with the first window of every sequence peeled off its loop.
 pub fn peel(passes: Vec<Pass>) -> Vec<Pass> {
     let mut peeled = Vec::new();
     for (i, pass) in passes.into_iter().enumerate() {
@@ -135,7 +135,7 @@ pub fn peel(passes: Vec<Pass>) -> Vec<Pass> {
     peeled
 }
 
-/// Whole heads beside each other, four columns to a vector.
+/// Whole heads side by side, four columns to a vector.
 fn across(first_head: u32, heads: u32, width: u32) -> Window {
     let flat: Vec<(u32, u32)> = (0..heads * width)
         .map(|j| (first_head + j / width, j % width))

@@ -1,19 +1,19 @@
-//! The running processor: what code is generated for, and how the cache tells its code from other code.
+//! The running processor: the target of generated code, and part of the cache key.
 
 use crate::CodegenError;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 
-/// Increase this when a generator change must not find code that an older generator left in the cache.
+/// Increase this if code that older generators left in the cache must not be used.
 const REVISION: u32 = 2;
 
 /// The processor that code is generated for.
 pub struct Target {
-    /// Its instructions, as Cranelift knows them.
+    /// Its instruction set, as Cranelift knows it.
     pub isa: OwnedTargetIsa,
-    /// Whether it multiplies and adds in one instruction.
+    /// Whether it has fused multiply-add.
     pub fma: bool,
-    /// Everything but the function that determines its machine code.
+    /// Everything that determines the machine code, except the function itself.
     pub key: String,
 }
 
@@ -47,8 +47,8 @@ impl Target {
     }
 }
 
-/// Whether Cranelift emits one instruction for a multiplication and an addition. On x86 without FMA or AVX it would
-/// call a function for each lane; everywhere else the instruction is part of the base set.
+/// Whether Cranelift emits fused multiply-add as one instruction. On x86 without FMA or AVX it
+/// would call a function for each lane; elsewhere the instruction is in the base set.
 fn multiplies_and_adds(isa: &dyn TargetIsa) -> bool {
     let values = isa.isa_flags();
     let has = |name: &str| {

@@ -7,18 +7,18 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use gnnc_ir::kernel::Reduce;
 use gnnc_ir::words::storage::Storage;
 
-/// How the lanes of a vector lie in memory.
+/// How the lanes of a vector are laid out in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Beside each other.
+    /// Contiguous.
     Contiguous,
-    /// All in one place.
+    /// All at one address.
     Same,
     /// Anywhere.
     Scattered,
 }
 
-/// The pattern of lane offsets.
+/// Classifies lane offsets.
 pub fn pattern(offsets: &[u32]) -> Pattern {
     if offsets.windows(2).all(|pair| pair[1] == pair[0] + 1) {
         Pattern::Contiguous
@@ -111,21 +111,21 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// `a > b ? a : b` in every lane: one instruction; `b` if either is not a number.
+    /// `a > b ? a : b` in every lane, in one instruction; `b` if either is NaN.
     pub fn vmax(&mut self, a: Value, b: Value) -> Value {
         let less = self.b.ins().fcmp(FloatCC::LessThan, b, a);
         let mask = self.cast(types::F32X4, less);
         self.b.ins().bitselect(mask, a, b)
     }
 
-    /// `a < b ? a : b` in every lane; `b` if either is not a number.
+    /// `a < b ? a : b` in every lane; `b` if either is NaN.
     pub fn vmin(&mut self, a: Value, b: Value) -> Value {
         let less = self.b.ins().fcmp(FloatCC::LessThan, a, b);
         let mask = self.cast(types::F32X4, less);
         self.b.ins().bitselect(mask, a, b)
     }
 
-    /// `a * b + c`, fused where the machine can.
+    /// `a * b + c`, fused if the processor can.
     pub fn mul_add(&mut self, a: Value, b: Value, c: Value) -> Value {
         if self.fma {
             return self.b.ins().fma(a, b, c);
@@ -134,7 +134,7 @@ impl Emit<'_, '_> {
         self.b.ins().fadd(product, c)
     }
 
-    /// Selects lanes of the pair `(a, b)`: 0 to 3 are those of `a`, 4 to 7 those of `b`.
+    /// Selects lanes of the pair `(a, b)`: 0 to 3 are `a`'s, 4 to 7 are `b`'s.
     pub fn shuffle(&mut self, a: Value, b: Value, lanes: [u8; 4]) -> Value {
         let bytes: Vec<u8> = lanes
             .iter()
@@ -146,7 +146,7 @@ impl Emit<'_, '_> {
         self.cast(types::F32X4, shuffled)
     }
 
-    /// The identity of a reduction, in all lanes.
+    /// The identity of a reduction in all lanes.
     pub fn identity(&mut self, reduce: Reduce) -> Value {
         self.splat(match reduce {
             Reduce::Sum => 0.0,
@@ -162,8 +162,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Lane `i` of the result reduces the lanes of `vectors[i]`, up to 4 of them, always in
-    /// the order `(0, 2), (1, 3)`, then the two results.
+    /// Lane `i` of the result reduces the lanes of `vectors[i]`. Takes up to 4 vectors and always
+    /// reduces `(0, 2)` and `(1, 3)` first, then the two results.
     pub fn reduce_lanes(&mut self, reduce: Reduce, vectors: &[Value]) -> Value {
         let get = |i: usize| vectors[i.min(vectors.len() - 1)];
         if vectors.len() == 1 {
@@ -188,7 +188,7 @@ impl Emit<'_, '_> {
         self.combine(reduce, even, odd)
     }
 
-    /// `vector` where `lanes` are in use, the identity of the reduction elsewhere.
+    /// `vector` in the first `lanes` lanes, the identity of the reduction in the others.
     pub fn only_lanes(&mut self, reduce: Reduce, vector: Value, lanes: usize) -> Value {
         if lanes == 4 {
             return vector;

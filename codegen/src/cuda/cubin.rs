@@ -1,19 +1,19 @@
-//! Machine code of a GPU, from NVRTC or from a folder of what it made before.
+//! GPU machine code, from NVRTC or from the cache of earlier compilations.
 
 use super::nvrtc::{Nvrtc, NvrtcError, OPTIONS};
 use crate::cache::Cache;
 
-/// A compiler that keeps what it compiled.
+/// A compiler that caches its output.
 #[derive(Debug)]
 pub struct Cubins {
     nvrtc: Nvrtc,
     cache: Option<Cache>,
-    /// Texts that were compiled, and found on the disk.
+    /// Number of texts compiled, and of texts found on disk.
     counts: [u64; 2],
 }
 
 impl Cubins {
-    /// Keeps machine code in a cache, if given; it may be that of the processor's kernels.
+    /// Caches machine code in `cache`, if given; CPU kernels may share that cache.
     pub fn new(nvrtc: Nvrtc, cache: Option<Cache>) -> Self {
         Self {
             nvrtc,
@@ -22,8 +22,8 @@ impl Cubins {
         }
     }
 
-    /// The machine code of a translation unit for an architecture such as `sm_90`. Whatever
-    /// determines it is the key: text, architecture, options, and NVRTC's version.
+    /// The machine code of a translation unit for an architecture such as `sm_90`. The cache key is
+    /// everything that determines it: text, architecture, options and NVRTC's version.
     ///
     /// # Errors
     /// If the text does not compile.
@@ -38,18 +38,18 @@ impl Cubins {
         let cubin = self.nvrtc.compile(text, "gnnc.cu", arch)?.cubin;
         self.counts[0] += 1;
         if let Some(cache) = &self.cache {
-            // It is compiled again where it cannot be kept.
+            // If this cannot be stored, it is compiled again next time.
             cache.store(&key, &cubin);
         }
         Ok(cubin)
     }
 
-    /// How many texts were compiled.
+    /// Number of texts compiled.
     pub fn compiled(&self) -> u64 {
         self.counts[0]
     }
 
-    /// How many texts were found on the disk.
+    /// Number of texts found on disk.
     pub fn found(&self) -> u64 {
         self.counts[1]
     }

@@ -1,4 +1,4 @@
-//! What the kernels have in common: heads of entry points and the loops over rows and edges.
+//! Text that kernels have in common: entry points and the loops over rows and edges.
 
 use super::exprs::Columns;
 use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Shape};
@@ -11,13 +11,13 @@ use gnnc_ir::kernel::{At, Body, Kernel};
 pub struct Emit<'a> {
     /// The specification.
     pub kernel: &'a Kernel,
-    /// How it lies over threads.
+    /// How rows are laid over threads.
     pub shape: Shape,
     /// Threads of a team.
     pub team: u32,
-    /// Whether teams may take rows in another order.
+    /// Whether teams may take rows out of order.
     pub ordered: bool,
-    /// The block among those that share the rows, and how many there are.
+    /// The index of the block among those that share the rows, and their number.
     pub block: [&'static str; 2],
     /// The text so far.
     pub text: Text,
@@ -25,7 +25,7 @@ pub struct Emit<'a> {
 }
 
 impl<'a> Emit<'a> {
-    /// Nothing written yet.
+    /// A kernel with no text yet.
     pub fn new(kernel: &'a Kernel, schedule: &Schedule) -> Self {
         Self {
             kernel,
@@ -59,7 +59,8 @@ impl<'a> Emit<'a> {
         self.text.open("");
     }
 
-    /// Declares `lane` and `team`, the thread's place in a team and the team's in the block.
+    /// Declares `lane` and `team`: the thread's index in its team and the team's index in the
+    /// block.
     pub fn teams(&mut self, team: u32) {
         if team > 1 {
             self.text
@@ -69,7 +70,8 @@ impl<'a> Emit<'a> {
             .line(format!("const u32 team = threadIdx.x / {team}u;"));
     }
 
-    /// Opens the loop of teams over `items`, which the whole block runs equally often.
+    /// Opens the loop of teams over `items`. All threads of a block run the same number of
+    /// iterations.
     pub fn stride(&mut self, teams: u32, items: &str) {
         let [block, blocks] = self.block;
         self.text.open(format!(
@@ -77,8 +79,8 @@ impl<'a> Emit<'a> {
         ));
     }
 
-    /// Runs `body` for every row or edge and each of `per_row` teams of it, with `row`, `sub` (the
-    /// number of the team) and `active` declared. Inactive teams stand at a row that exists.
+    /// Runs `body` for every row or edge and each of its `per_row` teams, with `row`, `sub` (the
+    /// team's number) and `active` declared. Inactive teams get a row that exists.
     pub fn items(&mut self, per_row: u32, exprs: &[&Expr], body: impl FnOnce(&mut Self)) {
         let edges = self.walks_edges();
         let search = edges && self.needs(exprs, At::Dst);
@@ -131,8 +133,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Finds the destinations of edges `low` and `high` for the whole block: `bounds` is then the
-    /// range of rows that the edges in between belong to.
+    /// Finds the destinations of edges `low` and `high` for the whole block. `bounds` is then the
+    /// range of rows that own the edges in between.
     pub fn bounds(&mut self, low: &str, high: &str) {
         self.text.open("if (threadIdx.x == 0)");
         self.text.line(format!(
@@ -147,7 +149,8 @@ impl<'a> Emit<'a> {
         self.text.line("__syncthreads();");
     }
 
-    /// Declares what expressions need of the row or edge `row`, and the hashes of their masks.
+    /// Declares the indices that expressions need at the row or edge `row`, and the hashes of their
+    /// masks.
     pub fn edge(&mut self, exprs: &[&Expr]) {
         if self.walks_edges() {
             let declared = [
@@ -169,7 +172,7 @@ impl<'a> Emit<'a> {
         self.hashes(exprs);
     }
 
-    /// Declares `h` and `c` from `at`, the number of an element of a row.
+    /// Declares `h` and `c` from `at`, an element's index in its row.
     pub fn columns_at(&mut self, at: &str) -> Columns {
         let (heads, width) = (self.kernel.heads, self.kernel.width);
         if heads > 1 {

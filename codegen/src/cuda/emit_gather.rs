@@ -1,8 +1,9 @@
 //! Text of [`gnnc_ir::kernel::Body::Gather`]: a team of threads for each row.
 //!
-//! The threads of a team lie along the columns; of narrow rows, several groups of them take the
-//! edges in turn and add their sums at the end, always in the same order. A hub's edges are cut into
-//! chunks, each the work of a team like a row; a second entry point adds the chunks in order.
+//! The threads of a team are laid along the columns. If rows are narrow, several groups of threads
+//! share the edges and add their sums at the end, always in the same order. A hub's edges are cut
+//! into chunks; one team takes each chunk as if it were a row, and a second entry point adds the
+//! chunks in order.
 
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
@@ -12,7 +13,7 @@ use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{At, Reduce};
 
-/// Floats that a thread has under way: bounds how far the loop over edges is unrolled.
+/// Floats in flight per thread. Limits how far the loop over edges is unrolled.
 const UNDER_WAY: u32 = 32;
 
 impl Emit<'_> {
@@ -107,7 +108,8 @@ impl Emit<'_> {
         self.kernel.heads * self.kernel.width
     }
 
-    /// Declares `column`, the first of the thread, and `apart`, its group among the edges.
+    /// Declares `column`, the thread's first column, and `apart`, its group among those that share
+    /// the edges.
     pub fn first_column(&mut self) {
         let shape = self.shape;
         let mut sum = Vec::new();
@@ -149,13 +151,13 @@ impl Emit<'_> {
         }
     }
 
-    /// Whether some vectors of the threads lie behind the end of a row.
+    /// Whether some threads have vectors beyond the end of a row.
     fn has_tail(&self) -> bool {
         let shape = self.shape;
         shape.lanes * shape.vector * shape.tiles * shape.slabs != self.columns()
     }
 
-    /// Runs `body` for every vector of the thread that lies in the row, with `t` and `at`.
+    /// Runs `body` for each of the thread's vectors that lies in the row, with `t` and `at`.
     pub fn tiles(&mut self, body: impl FnOnce(&mut Self, Columns)) {
         let shape = self.shape;
         let step = shape.lanes * shape.vector;
@@ -179,13 +181,13 @@ impl Emit<'_> {
     fn gather_edges(&mut self, reduce: Reduce, value: &Expr) {
         let shape = self.shape;
         let exprs = [value];
-        // Picked places have addresses of their own.
+        // Picked places need addresses of their own.
         let picks = self
             .kernel
             .inputs
             .iter()
             .any(|input| input.picked.is_some());
-        // A comparison for each vector takes registers as well: 602 columns spilled.
+        // A comparison for each vector takes registers too: 602 columns spilled.
         let halved = picks || self.has_tail();
         let under_way = if halved { UNDER_WAY / 2 } else { UNDER_WAY };
         let unroll = (under_way / (shape.tiles * shape.vector)).clamp(1, 4);
@@ -206,7 +208,7 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// Declares what expressions need of edge `k`.
+    /// Declares the indices that expressions need at edge `k`.
     pub fn edge_names(&mut self, exprs: &[&Expr]) {
         let walk = Walk::of(&self.kernel.body);
         let (own, other) = match walk {
@@ -231,7 +233,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Adds the sums of the groups that shared the edges; all threads of the warp take part.
+    /// Adds the sums of the groups that shared the edges. All threads of the warp take part.
     fn join_groups(&mut self, reduce: Reduce) {
         let shape = self.shape;
         let mut distance = shape.lanes;
@@ -249,7 +251,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Declares what `finish` needs of the row.
+    /// Declares the index of the row that `finish` needs.
     fn own_row(&mut self, finish: &Expr) {
         let (at, name) = match Walk::of(&self.kernel.body) {
             Walk::EdgesBySource => (At::Src, "src"),

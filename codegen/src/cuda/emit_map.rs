@@ -5,15 +5,15 @@ use super::exprs::Known;
 use gnnc_ir::kernel::expr::Expr;
 
 impl Emit<'_> {
-    /// `out_i[row, h, c] = values_i`. All values of an element are known before one is stored,
-    /// because an output may be an input.
+    /// `out_i[row, h, c] = values_i`. Computes all values of an element before storing any, since
+    /// an output may be an input.
     pub fn map(&mut self, values: &[Expr]) {
         self.entry(0);
         self.map_rows(values);
         self.text.close();
     }
 
-    /// The same inside of an entry point.
+    /// The same within an open entry point.
     pub fn map_rows(&mut self, values: &[Expr]) {
         let exprs: Vec<&Expr> = values.iter().collect();
         let vector = self.shape.vector;

@@ -1,7 +1,7 @@
-//! Text of [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the row of the result.
+//! Text of a [`gnnc_ir::kernel::Body::Gather`] whose edges name places in the result's row.
 //!
-//! The threads of a team lie along the columns and go through the edges of a row one after the other, so that each sum
-//! belongs to one thread, hubs included.
+//! The threads of a team are laid along the columns and go through a row's edges one by one. Each
+//! sum belongs to one thread, even in hubs.
 
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
@@ -9,7 +9,7 @@ use super::schedule::BLOCK;
 use gnnc_ir::kernel::expr::Expr;
 
 impl Emit<'_> {
-    /// `out[v, number of the edge] = sum over the edges of v that name it of value`.
+    /// `out[v, n] =` sum of `value` over the edges of `v` that name place `n`.
     pub fn places(&mut self, value: &Expr) {
         let output = self.kernel.outputs[0];
         let Some(picked) = output.picked else {
@@ -53,7 +53,7 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// Changes the elements of `place` that belong to the thread.
+    /// Updates the thread's elements of `place`.
     fn each_place(&mut self, columns: Columns, change: impl Fn(u32) -> String) {
         let output = self.kernel.outputs[0];
         let step = output.picked.map_or(0, |picked| picked.step);

@@ -1,8 +1,8 @@
 //! Text of [`gnnc_ir::kernel::Body::RowReduce`] and [`gnnc_ir::kernel::Body::ColReduce`].
 //!
-//! A head of a row is reduced by a team, whose threads then add up in the order of a butterfly;
-//! over heads each thread reduces columns of its own. A column reduction runs in two steps: blocks
-//! sum a number of rows each, then one block for each slab of columns adds these sums.
+//! A team reduces a head of a row and adds up its threads' results in butterfly order. A reduction
+//! over heads gives each thread columns of its own. A column reduction runs in two steps: blocks
+//! sum a number of rows each, then one block per slab of columns adds these sums.
 
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
@@ -105,7 +105,7 @@ impl Emit<'_> {
         });
     }
 
-    /// Reduces a variable over the lanes of a team whose number differs from `from` on; all
+    /// Reduces a variable over the lanes of a team whose indices are equal modulo `from`. All
     /// threads of the warp take part.
     pub fn join_lanes(&mut self, reduce: Reduce, name: &str, from: u32, team: u32) {
         let mut distance = from;
@@ -170,7 +170,8 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// Declares `at`, the thread's first column, and `apart`, its place among the rows.
+    /// Declares `at`, the thread's first column, and `apart`, its index among the threads that
+    /// share the rows.
     fn column_place(&mut self) {
         let (lanes, vector) = (self.shape.lanes, self.shape.vector);
         self.text.line(format!(

@@ -1,7 +1,8 @@
-//! Text of [`gnnc_ir::kernel::Body::EdgeSoftmax`]: a team for each destination, a block for hubs.
+//! Text of [`gnnc_ir::kernel::Body::EdgeSoftmax`]: a team for each destination, a block for each
+//! hub.
 //!
-//! Scores wait in the output between the maximum, the sum and the quotient; every element is
-//! written and read by the same thread.
+//! Scores stay in the output while maximum, sum and quotient are computed. One thread writes and
+//! reads each element.
 
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
@@ -41,7 +42,7 @@ impl Emit<'_> {
         self.text.close();
     }
 
-    /// The softmax over edges `first .. last` by `team` threads.
+    /// The softmax of edges `first .. last`, computed by `team` threads.
     fn softmax_row(&mut self, value: &Expr, team: u32) {
         let heads = self.kernel.heads;
         let lanes = heads.next_power_of_two().min(WARP);
@@ -106,7 +107,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Reduces over the threads of a team that have the same head.
+    /// Reduces over the threads of a team that share a head.
     fn softmax_join(&mut self, reduce: Reduce, name: &str, lanes: u32, team: u32) {
         if team <= WARP {
             self.join_lanes(reduce, name, lanes, team);

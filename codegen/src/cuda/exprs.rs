@@ -1,7 +1,7 @@
-//! Expressions of a kernel as statements of C.
+//! Kernel expressions as C statements.
 //!
-//! A thread computes `lanes` columns beside each other. A value that is the same for all of them
-//! has one name, any other a name for each.
+//! A thread computes `lanes` adjacent columns. A value has one name if it is the same for all of
+//! them, otherwise one name per lane.
 
 use super::emit::Emit;
 use super::math;
@@ -10,21 +10,21 @@ use gnnc_ir::kernel::mask_row;
 use gnnc_ir::kernel::{At, Operand, drop_threshold};
 use gnnc_ir::words::storage::Storage;
 
-/// Which columns are computed.
+/// The columns a thread computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
     /// The variable of the head; `None` if there is no such axis here.
     pub head: Option<&'static str>,
     /// The variable of the first column; `None` if there is no such axis here.
     pub column: Option<&'static str>,
-    /// Columns of the thread.
+    /// Columns per thread.
     pub lanes: u32,
 }
 
-/// The names of a value: one for each lane, or one for all.
+/// The names of a value: one per lane, or one for all.
 pub type Lanes = Vec<String>;
 
-/// Loads and dropout factors that were written already at this place.
+/// Loads and dropout factors already emitted here.
 pub type Known = Vec<(Term, Lanes)>;
 
 /// The name of lane `i`.
@@ -47,7 +47,7 @@ fn row_name(at: At) -> Option<&'static str> {
     }
 }
 
-/// Which values of an expression its result needs.
+/// Which values of an expression its result depends on.
 fn live(expr: &Expr) -> Vec<bool> {
     let mut live = vec![false; expr.values.len()];
     live[usize::from(expr.result())] = true;
@@ -64,7 +64,7 @@ fn live(expr: &Expr) -> Vec<bool> {
     live
 }
 
-/// The values of expressions that their results need.
+/// The values that the results of expressions depend on.
 fn terms(exprs: &[&Expr]) -> impl Iterator<Item = Term> {
     exprs.iter().flat_map(|expr| {
         let live = live(expr);
@@ -74,7 +74,7 @@ fn terms(exprs: &[&Expr]) -> impl Iterator<Item = Term> {
 }
 
 impl Emit<'_> {
-    /// Whether expressions or outputs need the index of a row.
+    /// Whether expressions or outputs need this row index.
     pub fn needs(&self, exprs: &[&Expr], at: At) -> bool {
         let by = |output: &Operand| {
             let by = output
@@ -128,7 +128,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The index of an operand's element: that of the first lane.
+    /// The index of an operand's element, for the first lane.
     pub fn address(&self, operand: &Operand, columns: Columns) -> String {
         let mut sum = Vec::new();
         if let (Some(row), true) = (row_name(operand.at), operand.stride != 0) {
@@ -180,7 +180,7 @@ impl Emit<'_> {
         parts.map(|part| format!("{name}.{part}")).collect()
     }
 
-    /// Two elements in each of 1, 2 or 4 words.
+    /// Loads 1, 2 or 4 words with two elements each.
     fn load_halves(&mut self, input: u16, address: &str, lanes: u32) -> Lanes {
         let storage = self.kernel.inputs[usize::from(input)].storage;
         let (ty, parts) = words(lanes);
@@ -268,7 +268,8 @@ impl Emit<'_> {
             .collect()
     }
 
-    /// Writes the statements of an expression; `tag` keeps the names of several apart.
+    /// Emits the statements of an expression; `tag` keeps the names of several expressions
+    /// distinct.
     pub fn eval(
         &mut self,
         expr: &Expr,
@@ -335,7 +336,7 @@ impl Emit<'_> {
     }
 }
 
-/// The type of so many elements of 16 bits, and its parts, each of two.
+/// The type that holds `lanes` 16-bit elements, and its parts of two elements each.
 fn words(lanes: u32) -> (&'static str, &'static [&'static str]) {
     match lanes {
         8 => ("uint4", &[".x", ".y", ".z", ".w"]),
@@ -344,7 +345,7 @@ fn words(lanes: u32) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-/// An element as a number.
+/// An element converted to a float.
 fn read(storage: Storage, element: &str) -> String {
     match storage {
         Storage::F32 => element.to_owned(),
@@ -352,7 +353,7 @@ fn read(storage: Storage, element: &str) -> String {
     }
 }
 
-/// A number as an element.
+/// A float converted to an element.
 fn written(storage: Storage, number: &str) -> String {
     match storage {
         Storage::F32 => number.to_owned(),
@@ -368,7 +369,7 @@ fn times(name: &str, factor: u32) -> String {
     }
 }
 
-/// A negative number in brackets, so that no operator before it runs into its sign.
+/// Puts a negative number in parentheses, so that its sign cannot merge with an operator before it.
 fn group(x: &str) -> String {
     if x.starts_with('-') {
         format!("({x})")

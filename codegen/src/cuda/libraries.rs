@@ -1,12 +1,12 @@
-//! NVIDIA's libraries: where they are looked for, what is there, what is missing.
+//! NVIDIA's libraries: where to look for them, which are there, which are missing.
 //!
-//! Nothing of CUDA is needed to build or to start this program: a library is loaded when it is asked
-//! for, once for the whole process, and stays. Python packages keep libraries in folders that the
-//! system's loader does not know (`nvidia/cu13/lib`); what is found there is loaded by its path
-//! before cudarc asks for it by name, so that the loader answers with it.
+//! gnnc builds and starts without CUDA. A library is loaded on request, once per process, and stays
+//! loaded. Python packages keep libraries in folders unknown to the system's loader
+//! (`nvidia/cu13/lib`). Such a library is loaded by path before cudarc asks for it by name, so the
+//! loader answers with that one.
 //!
-//! cudarc asks for names without a version first. Where the system's loader knows one of those (a
-//! toolkit in its path), that one is taken whatever the folders hold; [`Found::file`] says which.
+//! cudarc asks for unversioned names first. If the system's loader finds one (a toolkit in its
+//! path), that library wins whatever the folders hold; [`Found::file`] tells which one it is.
 
 use libloading::Library;
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_NOW};
@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Folders of a Python environment's packages that hold libraries.
+/// Folders in a Python environment's packages that hold libraries.
 const WHEELS: [&str; 5] = [
     "nvidia/cu13/lib",
     "nvidia/cuda_nvrtc/lib",
@@ -28,22 +28,22 @@ const WHEELS: [&str; 5] = [
 /// One of NVIDIA's libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The interface of the driver.
+    /// The driver API.
     Driver,
     /// The compiler.
     Nvrtc,
-    /// Dense products.
+    /// Matrix products.
     Cublas,
-    /// Dense products with ends.
+    /// Matrix products with epilogues.
     CublasLt,
     /// Messages between GPUs.
     Nccl,
 }
 
-/// A library that cannot be used.
+/// Why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
-    /// There is no library.
+    /// The library was not found.
     #[error(
         "{part} is not here: found no {names} in {places}; expected {expected}; name another folder \
          with --cuda-libraries or GNNC_CUDA_LIBRARIES",
@@ -54,19 +54,19 @@ pub enum LibraryError {
     Missing {
         /// Which one.
         part: Part,
-        /// Where it was looked for, with what the system said.
+        /// Where it was looked for, with the system's messages.
         places: String,
     },
-    /// It has not all that is needed.
+    /// The library lacks a function.
     #[error("{file} lacks the function {symbol}: found version {version}, expected {expected}", expected = part.expected())]
     Old {
         /// Which one.
         part: Part,
         /// The file.
         file: String,
-        /// What it has not.
+        /// The missing function.
         symbol: String,
-        /// What it says it is.
+        /// The version the library reports.
         version: String,
     },
 }
@@ -88,7 +88,7 @@ impl Part {
         Self::Nccl,
     ];
 
-    /// As people call it.
+    /// Name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Driver => "the NVIDIA driver",
@@ -99,8 +99,8 @@ impl Part {
         }
     }
 
-    /// Names of the file, the best first. Of CUDA 13 that is 13.0, the newest whose code the
-    /// driver 580 takes.
+    /// File names, best first. Within CUDA 13, 13.0 is best: the newest version whose code driver
+    /// 580 accepts.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Driver => &["libcuda.so.1", "libcuda.so"],
@@ -128,7 +128,7 @@ impl Part {
         }
     }
 
-    /// Beginnings of the names of libraries that this one loads by itself, by their name only.
+    /// Prefixes of the libraries that this one loads itself, by name only.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Nvrtc => &["libnvrtc-builtins.so"],
@@ -137,17 +137,17 @@ impl Part {
         }
     }
 
-    /// Loads the library from the first of `folders` that has it, or from where the system looks. A
-    /// library that this process has loaded before stays the one.
+    /// Loads the library from the first of `folders` that has it, or from the system's folders. A
+    /// library this process has already loaded is returned again.
     ///
     /// # Errors
-    /// If there is none, with the places that were looked at.
+    /// If it is not found; the error lists the places searched.
     pub fn load(self, folders: &[PathBuf]) -> Result<Found, LibraryError> {
         let (first, mut places) = self.preload(folders);
         let library = match self {
             Self::Nccl => nccl(first),
             _ => {
-                // Kept: cudarc gets the same one by its name.
+                // Keep it loaded: cudarc gets the same library by name.
                 std::mem::forget(first);
                 self.of_cudarc()
             }
@@ -164,7 +164,8 @@ impl Part {
             })
     }
 
-    /// Loads by path what cudarc asks for by name. Returns the library and the places that had none.
+    /// Loads by path the library cudarc later asks for by name. Returns it and the places that did
+    /// not have it.
     fn preload(self, folders: &[PathBuf]) -> (Option<Library>, Vec<String>) {
         let mut places = Vec::new();
         for folder in folders {
@@ -174,7 +175,7 @@ impl Part {
                 continue;
             };
             for needed in self.needs().iter().filter_map(|name| begins(folder, name)) {
-                // What is not loaded here is looked for when it is needed, and missed then.
+                // If this fails, the library that needs it reports it later.
                 std::mem::forget(open(needed.as_os_str()));
             }
             match open(path.as_os_str()) {
@@ -185,11 +186,11 @@ impl Part {
         (None, places)
     }
 
-    /// The library that cudarc calls, if it finds one; it stops the process where it is asked to call
-    /// one that it does not find.
+    /// The library cudarc calls, if it finds one. cudarc ends the process if asked to call a
+    /// library it cannot find.
     fn of_cudarc(self) -> Option<&'static Library> {
         use cudarc::{cublas, cublaslt, driver, nvrtc};
-        // SAFETY: NVIDIA's libraries do nothing but set up when they are loaded.
+        // SAFETY: NVIDIA's libraries only initialize themselves when loaded.
         unsafe {
             match self {
                 Self::Driver => driver::sys::is_culib_present().then(|| driver::sys::culib()),
@@ -203,7 +204,7 @@ impl Part {
 }
 
 impl Found {
-    /// The file, by the system's loader.
+    /// The file, as the system's loader reports it.
     pub fn file(&self) -> PathBuf {
         let symbol = match self.part {
             Part::Driver => c"cuInit",
@@ -216,14 +217,14 @@ impl Found {
         let Ok(address) = self.symbol::<*const c_void>(symbol) else {
             return unknown();
         };
-        // SAFETY: all fields of this structure may be zero.
+        // SAFETY: zeros are valid for every field of this structure.
         let mut about: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: the function looks an address up and writes the structure.
+        // SAFETY: the function looks up an address and fills in the structure.
         let known = unsafe { libc::dladdr(address, &mut about) } != 0 && !about.dli_fname.is_null();
         if !known {
             return unknown();
         }
-        // SAFETY: the loader keeps the name as long as the library, which stays.
+        // SAFETY: the loader keeps the name as long as the library, which stays loaded.
         let name = unsafe { CStr::from_ptr(about.dli_fname) };
         PathBuf::from(OsStr::from_bytes(name.to_bytes()))
     }
@@ -231,7 +232,7 @@ impl Found {
     /// Major and minor version.
     pub fn version(&self) -> [i32; 2] {
         let [mut number, mut minor]: [c_int; 2] = [0; 2];
-        // SAFETY: the functions have these types and write whole numbers.
+        // SAFETY: the functions have these types and write integers.
         unsafe {
             match self.part {
                 Part::Nvrtc => {
@@ -263,12 +264,12 @@ impl Found {
         [number / 1000, number / 10 % 100]
     }
 
-    /// A function of the library. The caller says its type, which has to be a pointer to a function.
+    /// A function of the library. `T` has to be its function pointer type.
     ///
     /// # Errors
-    /// If the library does not have it.
+    /// If the library lacks it.
     pub fn symbol<T: Copy>(&self, name: &CStr) -> Result<T, LibraryError> {
-        // SAFETY: nothing is called here; callers give the types of NVIDIA's headers.
+        // SAFETY: nothing is called here; callers pass the types of NVIDIA's headers.
         let symbol = unsafe { self.library.get::<T>(name) };
         symbol.map(|symbol| *symbol).map_err(|_| LibraryError::Old {
             part: self.part,
@@ -278,19 +279,19 @@ impl Found {
         })
     }
 
-    /// Checks that functions are there that older versions do not have; cudarc stops the process
-    /// where one is missing.
+    /// Checks that functions newer than some versions exist; cudarc ends the process if one is
+    /// missing.
     ///
     /// # Errors
-    /// The first that is not.
+    /// Names the first missing function.
     pub fn require(&self, names: &[&CStr]) -> Result<(), LibraryError> {
         let has = |name: &&CStr| self.symbol::<*const c_void>(name).map(|_| ());
         names.iter().try_for_each(has)
     }
 }
 
-/// The folders in which a place may keep libraries: itself, those of a toolkit, of Python packages
-/// (`pip install --target`, a `site-packages`) and of a Python environment.
+/// The folders below `place` that may hold libraries: `place` itself, those of a toolkit, of Python
+/// packages (`pip install --target`, a `site-packages`) and of a Python environment.
 pub fn folders(place: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = wheel_folders(place);
     for packages in python_packages(place) {
@@ -300,13 +301,13 @@ pub fn folders(place: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The folders in which Python packages below `packages` keep libraries. `packages` is the folder
-/// that `pip install --target` was given, or a `site-packages`.
+/// The folders in which Python packages keep libraries. `packages` is the target of `pip install
+/// --target`, or a `site-packages`.
 pub fn wheel_folders(packages: &Path) -> Vec<PathBuf> {
     WHEELS.iter().map(|wheel| packages.join(wheel)).collect()
 }
 
-/// `lib/python3.*/site-packages` and `dist-packages` below a folder, in order of their names.
+/// `lib/python3.*/site-packages` and `dist-packages` below a folder, sorted by name.
 pub fn python_packages(place: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place.join("lib"))
@@ -325,7 +326,7 @@ pub fn python_packages(place: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// NCCL, which cudarc does not find by the name that packages give it. The first that was found stays.
+/// NCCL. cudarc cannot find it under the name used in packages. The first one found stays loaded.
 fn nccl(first: Option<Library>) -> Option<&'static Library> {
     static LOADED: OnceLock<Library> = OnceLock::new();
     if LOADED.get().is_none() {
@@ -337,11 +338,11 @@ fn nccl(first: Option<Library>) -> Option<&'static Library> {
 }
 
 fn open(path: &OsStr) -> Result<Library, libloading::Error> {
-    // SAFETY: NVIDIA's libraries do nothing but set up when they are loaded.
+    // SAFETY: NVIDIA's libraries only initialize themselves when loaded.
     unsafe { unix::Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map(Library::from)
 }
 
-/// The first file of a folder whose name begins so.
+/// The first file of a folder whose name has this prefix.
 fn begins(folder: &Path, beginning: &str) -> Option<PathBuf> {
     let files = fs::read_dir(folder)
         .ok()?

@@ -1,12 +1,12 @@
-//! Elementary functions as expressions of C, with what is not a number treated as on the CPU.
+//! Elementary functions as C expressions; they treat NaN like the CPU back end.
 //!
-//! `expf`, `logf`, `tanhf`, `sqrtf` and `/` are those of CUDA without `--use_fast_math`: at most
-//! 2 units in the last place, the last two exact.
+//! `expf`, `logf`, `tanhf`, `sqrtf` and `/` are those of CUDA without `--use_fast_math`: at most 2
+//! units in the last place; the last two are exact.
 
 use gnnc_ir::kernel::Reduce;
 use gnnc_ir::words::scalar::{Binary, Unary};
 
-/// A number that is read back bit for bit.
+/// A literal that C reads back bit for bit.
 pub fn number(x: f32) -> String {
     if x.is_finite() {
         format!("{x:?}f")
@@ -15,7 +15,7 @@ pub fn number(x: f32) -> String {
     }
 }
 
-/// A function of a variable or number.
+/// A function of a variable or literal.
 pub fn unary(unary: Unary, x: &str) -> String {
     match unary {
         Unary::Neg => format!("-{x}"),
@@ -35,7 +35,7 @@ pub fn unary(unary: Unary, x: &str) -> String {
     }
 }
 
-/// A function of two variables or numbers.
+/// A function of two variables or literals.
 pub fn binary(binary: Binary, a: &str, b: &str) -> String {
     match binary {
         Binary::Add => format!("{a} + {b}"),
@@ -47,7 +47,7 @@ pub fn binary(binary: Binary, a: &str, b: &str) -> String {
     }
 }
 
-/// The statement that takes `value`, a variable or a call, into the reduction `sum`.
+/// The statement that reduces `value`, a variable or a call, into `sum`.
 pub fn accumulate(reduce: Reduce, sum: &str, value: &str) -> String {
     match reduce {
         Reduce::Sum => format!("{sum} += {value};"),
@@ -55,7 +55,7 @@ pub fn accumulate(reduce: Reduce, sum: &str, value: &str) -> String {
     }
 }
 
-/// What a reduction starts from.
+/// The initial value of a reduction.
 pub fn identity(reduce: Reduce) -> String {
     number(match reduce {
         Reduce::Sum => 0.0,

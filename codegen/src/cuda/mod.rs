@@ -1,15 +1,16 @@
-//! The CUDA back end: kernels to CUDA C, a way to launch them, and NVRTC to compile them.
+//! The CUDA back end: kernels to CUDA C, their launches, and NVRTC to compile them.
 //!
 //! [`generate`] makes the text of one kernel and its [`Schedule`]; [`module`] puts several kernels
-//! into one translation unit. The text includes no header and uses the part of C that C++ shares,
-//! so an ordinary C compiler can run it with the few names of CUDA defined (the tests do).
+//! into one translation unit. The text includes no header and stays in the common subset of C and
+//! C++, so an ordinary C compiler can run it given definitions of a few CUDA names (the tests do).
 //!
-//! Results never depend on the launch: no sum is made with atomics, and how rows and edges are
-//! grouped follows from the kernel and from the numbers of rows and edges alone.
+//! Results never depend on the launch: no sum uses atomics, and only the kernel and the numbers of
+//! rows and edges determine how rows and edges are grouped.
 //!
-//! Widths are constants of the text. Rows are read 16 or 8 bytes at a time where the width and all
-//! strides allow (8 elements where all are of 16 bits); every pointer must then be aligned to [`Schedule::alignment`] bytes, and rows of
-//! a buffer are (their stride is a multiple of the vector).
+//! Widths are constants in the text. Rows are read 16 or 8 bytes at a time if the width and all
+//! strides allow (8 elements if all are 16-bit). Every pointer must then be aligned to
+//! [`Schedule::alignment`] bytes. The rows of an aligned buffer are aligned too, as their stride is
+//! a multiple of the vector.
 
 pub mod cubin;
 mod emit;
@@ -37,20 +38,20 @@ use gnnc_ir::kernel::{Body, Kernel, Reduce};
 /// A kernel as CUDA C.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Name of the first entry point, and the beginning of the names of further ones.
+    /// Name of the first entry point, and prefix of the others' names.
     pub name: String,
-    /// The entry points, without what [`module`] puts before them.
+    /// The entry points, without the text [`module`] puts before them.
     pub text: String,
-    /// What every entry point is called with, in order.
+    /// The parameters of every entry point, in order.
     pub parameters: Vec<Parameter>,
     /// How the entry points are launched.
     pub schedule: Schedule,
 }
 
-/// Generates the text of a kernel; `name` has to be an identifier of C.
+/// Generates the text of a kernel. `name` has to be a C identifier.
 ///
 /// # Errors
-/// If the specification has no meaning.
+/// If the specification is invalid.
 pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
     verify(kernel)?;
     let kernel = gnnc_ir::kernel::flatten::flatten(kernel);

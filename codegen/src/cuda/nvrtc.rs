@@ -1,7 +1,7 @@
 //! NVRTC, NVIDIA's compiler as a library: CUDA C to PTX and machine code, without a GPU.
 //!
 //! It comes with the CUDA toolkit and as the PyPI package `nvidia-cuda-nvrtc`, which
-//! `scripts/nvrtc.sh` fetches; [`super::libraries`] says where it is looked for.
+//! `scripts/nvrtc.sh` fetches. [`super::libraries`] says where it is looked for.
 
 pub use super::libraries::wheel_folders;
 use super::libraries::{Found, LibraryError, Part};
@@ -9,10 +9,11 @@ use cudarc::nvrtc::{result, sys};
 use std::ffi::{CStr, CString, c_char};
 use std::path::PathBuf;
 
-/// What a text is compiled with, beside the architecture. Which of `h` and `c` a kernel uses depends on
-/// its operands: 177 says that one is unused.
-/// Products and sums are rounded each by itself: what one kernel computes and another computes again, as gradients of
-/// maxima do, has to be equal, whatever else the kernels do.
+/// Compiler options, apart from the architecture.
+///
+/// Diagnostic 177 reports unused variables: the operands decide which of `h` and `c` a kernel uses.
+/// `--fmad=false` rounds each product and sum separately: a value that two kernels compute, as for
+/// gradients of maxima, has to be equal in both.
 pub const OPTIONS: [&str; 4] = [
     "--std=c++17",
     "--ptxas-options=-v",
@@ -20,21 +21,21 @@ pub const OPTIONS: [&str; 4] = [
     "--fmad=false",
 ];
 
-/// Why nothing was compiled.
+/// Why compilation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
     /// The library cannot be used.
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// The text does not compile: a defect of this crate.
+    /// The text does not compile, which is a defect of this crate.
     #[error("NVRTC refused a generated kernel ({error}); please report it (gnnc emit cuda)\n{log}")]
     Refused {
-        /// NVRTC's name of the error.
+        /// NVRTC's name for the error.
         error: String,
         /// The compiler's messages.
         log: String,
     },
-    /// A name or an architecture with a zero byte, or a text.
+    /// The text, its name or the architecture contains a zero byte.
     #[error("{what} holds a zero byte")]
     Zero {
         /// Which argument.
@@ -42,29 +43,29 @@ pub enum NvrtcError {
     },
 }
 
-/// What one entry point takes of the device.
+/// Resources of one entry point on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The entry point.
     pub entry: String,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of registers that are stored to memory, and loaded from it.
+    /// Bytes of spilled registers: stored to memory, and loaded from it.
     pub spills: [u32; 2],
-    /// Bytes of shared memory of a block.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
 }
 
 /// A compiled translation unit.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    /// Code for the virtual machine, which drivers compile.
+    /// PTX, which drivers compile.
     pub ptx: Vec<u8>,
     /// Machine code.
     pub cubin: Vec<u8>,
-    /// The messages of the compiler.
+    /// The compiler's messages.
     pub log: String,
-    /// What every entry point takes, by the messages.
+    /// The resources of every entry point, parsed from the messages.
     pub usage: Vec<Usage>,
 }
 
@@ -76,11 +77,11 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Loads the library from the first of `folders` that has it, or from where the system looks; see
+    /// Loads the library from the first of `folders` that has it, or from the system's folders; see
     /// [`Part::load`].
     ///
     /// # Errors
-    /// If there is none, with the places that were looked at.
+    /// If it is not found; the error lists the places searched.
     pub fn load(folders: &[PathBuf]) -> Result<Self, NvrtcError> {
         let library = Part::Nvrtc.load(folders)?;
         library.require(&[c"nvrtcGetCUBIN", c"nvrtcGetCUBINSize"])?;
@@ -103,7 +104,7 @@ impl Nvrtc {
     /// Compiles a translation unit for an architecture such as `sm_90`.
     ///
     /// # Errors
-    /// If the text does not compile; the messages of the compiler are part of the error.
+    /// If the text does not compile; the error includes the compiler's messages.
     pub fn compile(&self, text: &str, name: &str, arch: &str) -> Result<Binary, NvrtcError> {
         let zero = |what| move |_| NvrtcError::Zero { what };
         let text = CString::new(text).map_err(zero("the text"))?;
@@ -117,10 +118,10 @@ impl Nvrtc {
             result::create_program(&text, Some(&name)).map_err(|e| refused(e, String::new()))?;
         let mut options = vec![format!("-arch={arch}")];
         options.extend(OPTIONS.map(str::to_owned));
-        // SAFETY: the program exists, and so do text and name.
+        // SAFETY: the program, text and name are alive.
         let status = unsafe { result::compile_program(program, &options) };
         let binary = results(program, status);
-        // SAFETY: the program exists and is not used any more.
+        // SAFETY: the program exists and is not used again.
         let destroyed = unsafe { result::destroy_program(program) };
         destroyed.map_err(|e| refused(e, String::new()))?;
         binary
@@ -153,7 +154,7 @@ fn cubin(program: sys::nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
     // SAFETY: the program exists and was compiled.
     unsafe { sys::nvrtcGetCUBINSize(program, &mut length) }.result()?;
     let mut code = vec![0u8; length];
-    // SAFETY: the buffer has the size that was asked for.
+    // SAFETY: the buffer has the size NVRTC reported.
     unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }.result()?;
     Ok(code)
 }
@@ -171,7 +172,7 @@ fn refused(error: result::NvrtcError, log: String) -> NvrtcError {
     }
 }
 
-/// Reads what `ptxas -v` says of every entry point.
+/// Parses the output of `ptxas -v` for every entry point.
 fn usage(log: &str) -> Vec<Usage> {
     let mut usages: Vec<Usage> = Vec::new();
     for line in log.lines() {

@@ -1,4 +1,5 @@
-//! What stands before every kernel: types, 16-bit floats, the hash of dropout masks, maxima, the search for a row.
+//! The text before every kernel: types, 16-bit floats, the hash of dropout masks, maxima, the
+//! search for a row.
 
 /// The beginning of a translation unit. The hashes are those of [`gnnc_ir::kernel`], the 16-bit floats those of
 /// [`gnnc_ir::words::storage`]; a GPU has instructions for binary16, whose results are the same but for what is no number.

@@ -10,46 +10,47 @@ use std::ops::Range;
 
 mod order;
 
-/// Threads of a block.
+/// Threads per block.
 pub const BLOCK: u32 = 256;
-/// Blocks that a multiprocessor should hold at once: leaves a thread 64 registers. Without a number
-/// the compiler aims at 32 registers and spills.
+/// Blocks a multiprocessor should hold at once, which leaves 64 registers per thread. Without this
+/// bound, the compiler aims at 32 registers and spills.
 pub const RESIDENT: u32 = 4;
-/// Threads of a warp.
+/// Threads per warp.
 pub const WARP: u32 = 32;
-/// Accumulators of a thread.
+/// Accumulators per thread.
 const ACCUMULATORS: u32 = 16;
-/// Lanes that share a narrow row of a gather, at least.
+/// Least number of lanes that share a narrow row of a gather.
 const ROW_LANES: u32 = 8;
-/// Blocks of a launch, at most; threads stride over what is left.
+/// Most blocks of a launch; threads stride over the rest.
 const MOST_BLOCKS: u64 = 1 << 20;
-/// Rows or edges that one block of a column reduction sums: at least so many, and more where there are enough blocks.
+/// Least number of rows or edges a block of a column reduction sums. With enough blocks, each sums
+/// more.
 const LEAST_PARTIAL: u64 = 8;
 const PARTIAL: u64 = 1024;
-/// Blocks of a column reduction that are enough: more than two for each multiprocessor of the largest GPU (148).
+/// Enough blocks for a column reduction: more than two per multiprocessor of the largest GPU (148).
 const ENOUGH_PARTIALS: u64 = 320;
-/// Blocks of a column reduction, at most.
+/// Most blocks of a column reduction.
 const MOST_PARTIALS: u64 = 4096;
-/// Edges from which a row is a hub if the caller has no better number: 512 edges keep a warp busy
-/// for some tens of microseconds.
+/// Edges from which a row is a hub, unless the caller has a better number: 512 edges keep a warp
+/// busy for some tens of microseconds.
 pub const HUB_EDGES: u64 = 512;
 
-/// How the columns of a row lie over threads.
+/// How the columns of a row are laid over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Columns that a thread reads at once: 1, 2 or 4, or 8 in 16 bits.
+    /// Columns a thread reads at once: 1, 2 or 4, or 8 in 16 bits.
     pub vector: u32,
-    /// Threads beside each other along a row, a power of 2.
+    /// Adjacent threads along a row, a power of 2.
     pub lanes: u32,
-    /// Groups of these that share the edges of a row, a power of 2.
+    /// Groups of `lanes` threads that share the edges of a row, a power of 2.
     pub apart: u32,
-    /// Vectors of a thread.
+    /// Vectors per thread.
     pub tiles: u32,
-    /// Parts of a row that different blocks compute (the launch's second dimension).
+    /// Parts of a row computed by different blocks (the launch's second dimension).
     pub slabs: u32,
 }
 
-/// What an entry point has one thread, team or block for.
+/// The items that threads, teams or blocks of an entry point are assigned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Items {
     Rows,
@@ -67,9 +68,9 @@ enum Items {
 struct Pass {
     entry: String,
     items: Items,
-    /// Teams (or threads) that an item is given to.
+    /// Teams (or threads) per item.
     per_item: u32,
-    /// Teams in a block.
+    /// Teams per block.
     teams: u32,
     slabs: u32,
     shared_bytes: u32,
@@ -79,15 +80,15 @@ struct Pass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     pub(crate) shape: Shape,
-    /// Threads that compute one row (or one head of a row) together.
+    /// Threads that together compute one row, or one head of a row.
     pub(crate) team: u32,
     columns: u32,
-    /// What the kernel walks: rows or edges.
+    /// Whether the kernel walks rows or edges.
     over: Items,
     passes: Vec<Pass>,
 }
 
-/// What a kernel is launched over.
+/// The size of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Rows.
@@ -105,21 +106,20 @@ pub struct Size {
 pub struct Launch {
     /// The entry point.
     pub entry: String,
-    /// Blocks in both dimensions.
+    /// Blocks in each dimension.
     pub grid: [u32; 2],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
-    /// Bytes of shared memory that a block takes at most; they are static, none are asked for at
-    /// launch.
+    /// Most shared memory per block, in bytes. It is static: the launch requests none.
     pub shared_bytes: u32,
 }
 
-/// Rows with more edges than one team should walk, and the chunks that they are cut into.
+/// Rows with more edges than one team should walk, and their chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hubs {
     /// The hub rows, ascending.
     pub rows: Vec<u32>,
-    /// First chunk of each hub row, one more than hubs.
+    /// First chunk of each hub row, plus one final entry.
     pub first_chunks: Vec<u32>,
     /// The row of each chunk.
     pub chunk_rows: Vec<u32>,
@@ -127,14 +127,14 @@ pub struct Hubs {
     pub chunk_edges: Vec<u64>,
 }
 
-/// An argument of an entry point.
+/// A parameter of an entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// First edge of each row.
     Indptr,
     /// The vertex at the other end of each edge.
     Indices,
-    /// In-neighbour CSR position of each edge of the out-neighbour CSR.
+    /// In-neighbor CSR position of each edge of the out-neighbor CSR.
     Positions,
     /// Global id of each local row.
     Ids,
@@ -152,9 +152,9 @@ pub enum Parameter {
     Input(u16),
     /// Output `n`.
     Output(u16),
-    /// Edges of the longest row that is no hub.
+    /// Most edges of a row that is not a hub.
     HubEdges,
-    /// [`by_degree`] where [`Schedule::ordered`], null for the rows as they are.
+    /// [`by_degree`] if [`Schedule::ordered`]; null for ascending rows.
     Order,
     /// [`Hubs::rows`].
     HubRows,
@@ -168,7 +168,7 @@ pub enum Parameter {
     ChunkEdges,
     /// Number of chunks.
     ChunkCount,
-    /// [`Schedule::scratch_floats`] floats, not initialised.
+    /// [`Schedule::scratch_floats`] floats, uninitialized.
     Scratch,
     /// [`Schedule::partial_items`].
     PartialItems,
@@ -177,7 +177,7 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// The arguments of a kernel's entry points, in order; all entry points take the same.
+    /// The parameters of a kernel's entry points, in order. All entry points have the same.
     pub fn of(kernel: &Kernel) -> Vec<Self> {
         use Parameter::{
             Begin, ChunkCount, ChunkEdges, ChunkRows, End, FirstChunks, HubCount, HubEdges,
@@ -249,9 +249,8 @@ impl Parameter {
 }
 
 impl Hubs {
-    /// The rows among `rows` with more than `most` edges, cut into chunks of `most`.
-    ///
-    /// Rows that `indptr` does not have are left out.
+    /// The rows of `rows` with more than `most` edges, cut into chunks of `most`. Ignores rows that
+    /// `indptr` lacks.
     pub fn of(indptr: &[u64], rows: Range<usize>, most: u64) -> Self {
         let most = most.max(1);
         let mut hubs = Self {
@@ -295,7 +294,7 @@ impl Schedule {
                 slabs: 1,
             },
         };
-        // Sums at places belong to one thread each.
+        // Only one thread adds to each place.
         let places = kernel.outputs.iter().any(|output| output.picked.is_some());
         let shape = match places {
             true => Shape { apart: 1, ..shape },
@@ -368,12 +367,13 @@ impl Schedule {
         }
     }
 
-    /// Bytes that the pointers of all inputs and outputs of a storage are a multiple of whose columns differ.
+    /// Alignment, in bytes, of the pointers of all inputs and outputs with this storage that have
+    /// more than one column.
     pub fn alignment(&self, storage: Storage) -> u64 {
         u64::from(self.shape.vector) * storage.bytes()
     }
 
-    /// The launches over `size`; those that have nothing to do are left out.
+    /// The launches over `size`, without empty ones.
     pub fn launches(&self, size: &Size) -> Vec<Launch> {
         let launch = |pass: &Pass| {
             let items = match pass.items {
@@ -401,7 +401,7 @@ impl Schedule {
         self.passes.iter().map(|pass| pass.entry.as_str())
     }
 
-    /// Rows or edges of each partial sum of a column reduction.
+    /// Rows or edges per partial sum of a column reduction.
     pub fn partial_items(&self, size: &Size) -> u64 {
         let summed = self.summed(size);
         let enough = summed.div_ceil(ENOUGH_PARTIALS);
@@ -409,7 +409,7 @@ impl Schedule {
         summed.div_ceil(MOST_PARTIALS).max(least)
     }
 
-    /// Partial sums of a column reduction; 0 for other kernels.
+    /// Number of partial sums of a column reduction; 0 for other kernels.
     pub fn partials(&self, size: &Size) -> u64 {
         let reduces = self.passes.iter().any(|pass| pass.items == Items::Partials);
         if reduces {
@@ -419,12 +419,12 @@ impl Schedule {
         }
     }
 
-    /// Floats that the launches need to keep partial results in.
+    /// Floats of scratch memory for partial results.
     pub fn scratch_floats(&self, size: &Size) -> u64 {
         (self.partials(size) + size.chunks) * u64::from(self.columns)
     }
 
-    /// What a column reduction sums.
+    /// Number of rows or edges a column reduction sums.
     fn summed(&self, size: &Size) -> u64 {
         if self.over == Items::Edges {
             size.edges
@@ -434,7 +434,7 @@ impl Schedule {
     }
 }
 
-/// The widest vector that divides the width and that all operands allow.
+/// The widest vector that divides the width and suits all operands.
 fn vector(kernel: &Kernel) -> u32 {
     if matches!(kernel.body, Body::EdgeSoftmax { .. }) {
         return 1;
@@ -453,7 +453,7 @@ fn vector(kernel: &Kernel) -> u32 {
     let possible = |vector: &u32| {
         kernel.width.is_multiple_of(*vector) && operands.iter().all(|o| fits(o, *vector))
     };
-    // 16 bytes at once.
+    // Read 16 bytes at a time.
     let stepping = || operands.iter().filter(|o| o.column_step != 0);
     let halves = stepping().count() > 0 && stepping().all(|o| !o.storage.is_f32());
     let widest = if halves { 8 } else { 4 };

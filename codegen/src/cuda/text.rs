@@ -1,4 +1,4 @@
-//! Lines of C with their indentation.
+//! C text, line by line, with indentation.
 
 /// Text under construction.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Text {
         self.out.push('\n');
     }
 
-    /// `head {`; what follows is indented.
+    /// Opens `head {`; later lines are indented.
     pub fn open(&mut self, head: impl AsRef<str>) {
         let head = head.as_ref();
         self.line(if head.is_empty() {
@@ -35,13 +35,13 @@ impl Text {
         self.depth += 1;
     }
 
-    /// `}`.
+    /// Closes `}`.
     pub fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.line("}");
     }
 
-    /// What was written.
+    /// The finished text.
     pub fn finish(self) -> String {
         self.out
     }

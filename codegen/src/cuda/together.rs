@@ -1,17 +1,17 @@
 //! One launch of a kernel over several sets of operands, such as the parameters of a model.
 //!
-//! A table on the device says where the operands of each set lie and which blocks it has; a block finds its set
-//! there. What is computed is the text of the kernel by itself, so numbers are the same bits.
+//! A table on the device lists where the operands of each set are and which blocks it has; a block
+//! finds its set there. The kernel's text is unchanged, so results are the same bits.
 
 use super::emit::Emit;
 use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Size};
 use crate::verify::{SpecError, verify};
 use gnnc_ir::kernel::{Body, Kernel};
 
-/// How many arguments the entry point has: the table, how many sets there are, the run-time scalars.
+/// Number of arguments of the entry point: the table, the number of sets, the run-time scalars.
 pub const ARGUMENTS: usize = 3;
 
-/// An entry point that runs a kernel over several sets.
+/// An entry point that runs one kernel over several sets.
 #[derive(Clone, Debug)]
 pub struct Together {
     /// Its name.
@@ -21,7 +21,7 @@ pub struct Together {
     schedule: Schedule,
 }
 
-/// What a kernel is run over once.
+/// The operands of one run of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
     /// Rows.
@@ -32,16 +32,16 @@ pub struct Set {
     pub outputs: Vec<u64>,
 }
 
-/// What the entry point reads, and its blocks.
+/// The table an entry point reads, and the number of its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The first block of each set, its rows, its inputs, its outputs; then the number of blocks.
+    /// For each set: its first block, its rows, its inputs, its outputs. Then the number of blocks.
     pub numbers: Vec<u64>,
-    /// Blocks of all sets.
+    /// Blocks of all sets together.
     pub blocks: u64,
 }
 
-/// Generates the entry point of a kernel; none if its sets need more than a table says.
+/// Generates the entry point of a kernel; `None` if its sets need more than a table holds.
 ///
 /// # Errors
 /// As [`super::generate`].
@@ -104,7 +104,7 @@ pub fn together(kernel: &Kernel, name: &str) -> Result<Option<Together>, SpecErr
     }))
 }
 
-/// Numbers of a set in the table.
+/// Numbers per set in the table.
 fn entry(inputs: usize, outputs: usize) -> usize {
     2 + inputs + outputs
 }

@@ -8,19 +8,19 @@ use rayon::prelude::*;
 
 /// Features, labels and split of a generated graph.
 ///
-/// The features of a vertex are `signal` times the centre of its class, a vector of 1 and
-/// -1, and noise of variance 1.
+/// A vertex's features are `signal` times its class center, a vector of 1 and -1, plus noise of
+/// variance 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
-    /// Features of a vertex, 0 for none.
+    /// Features per vertex; 0 for none.
     pub features: u32,
-    /// Classes of nearly equal size, 0 for no labels and no split.
+    /// Number of classes, of nearly equal size; 0 for no labels and no split.
     pub classes: u32,
-    /// How far apart the classes are; 0 for pure noise.
+    /// Distance between the classes; 0 gives pure noise.
     pub signal: f32,
-    /// Fraction of the vertices to train on.
+    /// Fraction of the vertices used for training.
     pub train: f64,
-    /// Fraction of the vertices to validate on; those left are for the test.
+    /// Fraction of the vertices used for validation; the rest are for the test.
     pub val: f64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Attributes {
     }
 }
 
-/// The number of vertices, if the attributes make sense for it.
+/// Checks the attributes against the number of vertices, and returns that number.
 pub(super) fn check_attributes(vertices: u32, attributes: &Attributes) -> Result<u32, GraphError> {
     if vertices == 0 {
         return Err(wrong("vertices", "0".to_owned(), "at least 1"));
@@ -81,7 +81,7 @@ pub(super) fn classes_of(n: u32, attributes: &Attributes, seed: u64) -> Vec<i32>
     }
 }
 
-/// The graph of a topology, with features, the labels and a split.
+/// A graph with this topology, features, the given labels and a split.
 pub(super) fn with_attributes(
     name: &str,
     topology: Topology,

@@ -1,7 +1,6 @@
 //! Random graphs: RMAT and planted partitions.
 //!
-//! A graph is a function of its parameters: the same on every machine, with any number of
-//! threads.
+//! A graph is a function of its parameters: the same on every machine, with any number of threads.
 
 mod attributes;
 mod planted;
@@ -25,7 +24,7 @@ mod purpose {
     pub const SPLIT: u64 = 6;
 }
 
-/// Draws for each edge asked for before a generator gives up.
+/// Draws per requested edge before a generator gives up.
 const MAX_DRAWS_PER_EDGE: u64 = 100;
 
 fn wrong(parameter: &'static str, found: String, expected: impl Into<String>) -> GraphError {
@@ -36,8 +35,8 @@ fn wrong(parameter: &'static str, found: String, expected: impl Into<String>) ->
     }
 }
 
-/// Draws edges until `edges` different ones are there; a symmetric graph gets both directions
-/// of each. Every round draws as many as are missing, so that there are never too many.
+/// Draws edges until there are `edges` different ones. A symmetric graph gets both directions of
+/// each. Every round draws as many as are still missing, so there are never too many.
 fn draw_edges(
     n: u32,
     edges: u64,

@@ -1,28 +1,29 @@
-//! Planted partitions: graphs whose classes can be learned.
+//! Planted partitions: graphs with learnable classes.
 
 use super::attributes::{Attributes, check_attributes, classes_of, with_attributes};
 use super::{draw_edges, purpose, wrong};
 use crate::rng::Stream;
 use crate::{GraphData, GraphError};
 
-/// A graph whose vertices have a class and prefer neighbours of their own: an undirected
-/// stochastic block model with a stated number of edges.
+/// A graph whose vertices prefer neighbors of their own class: an undirected stochastic block model
+/// with a given number of edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlantedPartition {
     /// Number of vertices.
     pub vertices: u32,
-    /// Stored edges: twice the number of edges. Rounded down to an even number.
+    /// Stored edges: twice the undirected edges. Rounded down to an even number.
     pub edges: u64,
-    /// Probability that an edge lies inside a class.
+    /// Probability that an edge stays within a class.
     pub homophily: f64,
     /// Features, labels and split; at least one class.
     pub attributes: Attributes,
-    /// Seed of everything random.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Default for PlantedPartition {
-    /// 1000 vertices, 10 neighbours each, 4 classes, 16 features: a graph that a small model learns.
+    /// 1000 vertices with 10 neighbors each, 4 classes, 16 features: a graph that a small model
+    /// learns.
     fn default() -> Self {
         Self {
             vertices: 1000,
@@ -42,8 +43,8 @@ impl PlantedPartition {
     /// Generates the graph.
     ///
     /// # Errors
-    /// No class or more classes than vertices; a homophily outside 0 to 1, or above 0 (below
-    /// 1) where classes have one vertex (there is one class); more edges than fit.
+    /// No classes, or more than vertices; a homophily outside 0 to 1; a homophily above 0 if
+    /// classes have only one vertex, or below 1 if there is only one class; more edges than fit.
     pub fn generate(&self) -> Result<GraphData, GraphError> {
         let n = check_attributes(self.vertices, &self.attributes)?;
         let classes = self.attributes.classes;
@@ -127,7 +128,7 @@ mod tests {
         );
     }
 
-    /// The nearest class centre, after averaging over neighbours, is mostly the right one.
+    /// After averaging over neighbors, the nearest class center is usually the right one.
     #[test]
     fn planted_features_are_learnable() {
         let graph = PlantedPartition::default().generate().unwrap();

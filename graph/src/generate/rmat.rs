@@ -5,29 +5,28 @@ use super::{draw_edges, purpose, wrong};
 use crate::rng::Stream;
 use crate::{GraphData, GraphError};
 
-/// A graph with the skewed degrees of social networks (Chakrabarti, Zhan and Faloutsos, SDM
-/// 2004): each edge falls into a quadrant of the adjacency matrix, a quadrant of that, and so
+/// A graph with the skewed degrees of social networks (Chakrabarti, Zhan and Faloutsos, SDM 2004):
+/// each edge falls into a quadrant of the adjacency matrix, then into a quadrant of that, and so
 /// on. Vertices are then renamed at random, as in Graph 500.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmat {
-    /// Number of vertices; a power of two is not needed.
+    /// Number of vertices; need not be a power of two.
     pub vertices: u32,
-    /// Stored edges, without repeats and self loops. Rounded down to an even number if
-    /// symmetric.
+    /// Stored edges, without repeats and self loops. Rounded down to an even number if symmetric.
     pub edges: u64,
     /// Probabilities of the four quadrants, `a` (low source, low destination), `b` (low,
     /// high), `c` (high, low) and `d`. They sum to 1.
     pub quadrants: [f64; 4],
-    /// Store the reverse of every edge too; both count.
+    /// Also store the reverse of every edge; both count.
     pub symmetric: bool,
-    /// Features, labels and split. The labels have nothing to do with the edges.
+    /// Features, labels and split. The labels are independent of the edges.
     pub attributes: Attributes,
-    /// Seed of everything random.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Default for Rmat {
-    /// Graph 500's quadrants, 1024 vertices and 16 edges for each, symmetric.
+    /// Graph 500's quadrants, 1024 vertices with 16 edges each, symmetric.
     fn default() -> Self {
         Self {
             vertices: 1024,
@@ -45,7 +44,7 @@ impl Rmat {
     ///
     /// # Errors
     /// Probabilities that are negative or do not sum to 1; more edges than the vertices (or the
-    /// skew) allow; attributes that contradict themselves.
+    /// skew) allow; contradictory attributes.
     pub fn generate(&self) -> Result<GraphData, GraphError> {
         let [a, b, c, d] = self.quadrants;
         if self.quadrants.iter().any(|p| !(0.0..=1.0).contains(p))
@@ -70,7 +69,7 @@ impl Rmat {
         let draw = |edge: u64| {
             let (mut u, mut v, mut bits) = (0u64, 0u64, 0u64);
             for level in 0..levels {
-                // Half of 64 random bits for each level.
+                // Each level uses half of 64 random bits.
                 bits = if level % 2 == 0 {
                     stream.bits(edge * 16 + u64::from(level / 2))
                 } else {
@@ -81,7 +80,7 @@ impl Rmat {
                 u = u << 1 | quadrant >> 1;
                 v = v << 1 | quadrant & 1;
             }
-            // Shrink the power of two to the number of vertices.
+            // Scale the power of two down to the number of vertices.
             let name = |x: u64| names[((x * u64::from(n)) >> levels) as usize];
             (name(u), name(v))
         };

@@ -1,9 +1,9 @@
-//! Where the chunks of a part's rows lie.
+//! The bounds of chunks in a part's rows.
 
 use super::LocalPart;
 use crate::partition::Partition;
 
-/// Bounds of the chunks of a part: chunk `c` is between bound `c` and bound `c + 1` of each list. A part
+/// Chunk bounds of a part: in each list, chunk `c` lies between bound `c` and bound `c + 1`. A part
 /// that is not cut is one chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalChunks {
@@ -11,12 +11,12 @@ pub struct LocalChunks {
     pub own: Vec<usize>,
     /// Local rows, for each entry of [`LocalPart::halo_of`].
     pub halo: Vec<Vec<usize>>,
-    /// Places in the list of rows, for each entry of [`LocalPart::send`].
+    /// Positions in the list of rows, for each entry of [`LocalPart::send`].
     pub send: Vec<Vec<usize>>,
 }
 
 impl LocalChunks {
-    /// The bounds in a part whose rows are in order of chunks.
+    /// The bounds of a part whose rows are sorted by chunk.
     pub(super) fn new(part: &LocalPart, partition: &Partition) -> Self {
         let chunk = |row: usize| partition.chunk_of(part.global[row]);
         let bounds = |begin: usize, end: usize, chunk: &dyn Fn(usize) -> u32| -> Vec<usize> {
@@ -44,15 +44,15 @@ impl LocalChunks {
         }
     }
 
-    /// How many there are.
+    /// Number of chunks.
     pub fn count(&self) -> usize {
         self.own.len().saturating_sub(1)
     }
 }
 
 impl LocalPart {
-    /// Stored edges into the inner vertices by the chunks of their ends: those into chunk `d` from chunk
-    /// `s` at `d * count + s`.
+    /// Stored edges into the inner vertices, counted by the chunks of their ends: edges from chunk
+    /// `s` into chunk `d` are at `d * count + s`.
     pub fn edges_between_chunks(&self) -> Vec<u64> {
         let count = self.chunks.count();
         let mut chunk = vec![0; self.rows()];
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(all, g8.edges());
     }
 
-    /// Quarters of two vertices: 12 edges between them, 6 each way.
+    /// Quarters of two vertices each: 12 edges between them, 6 each way.
     #[test]
     fn edges_between_quarters() {
         let g8 = example::g8().topology;

@@ -1,16 +1,18 @@
-//! Chunks of parts, which pipelines work on one after the other (GNNPipe, section 3.0).
+//! Chunks of parts, which pipelines process one after another (GNNPipe, section 3.0).
 
 use super::{Metis, Partition};
 use crate::{GraphError, Topology};
 
-/// Cuts that are tried before a chunk without vertices is an error.
+/// Attempted cuts before a chunk without vertices is an error.
 const TRIES: u32 = 4;
 
 impl Partition {
-    /// The same parts, cut into `chunks` chunks each: chunk `c` of the graph is that of all parts together.
+    /// The same parts, each cut into `chunks` chunks. Chunk `c` of the graph is the union of chunk
+    /// `c` of all parts.
     ///
     /// # Errors
-    /// No chunks, chunks of another number of vertices, or a chunk that is not below `chunks`.
+    /// If `chunks` is 0, `chunk` does not have one entry per vertex, or an entry is not below
+    /// `chunks`.
     pub fn with_chunks(self, chunks: u32, chunk: Vec<u32>) -> Result<Self, GraphError> {
         if chunks == 0 {
             return Err(GraphError::NoChunks);
@@ -33,12 +35,13 @@ impl Partition {
         }
     }
 
-    /// The same parts, each cut by METIS into `chunks` chunks with few edges between them. Where a cut leaves
-    /// a chunk without vertices, others are tried. The same input gives the same result.
+    /// The same parts, each cut by METIS into `chunks` chunks with few edges between them. If a cut
+    /// leaves a chunk without vertices, it is repeated with other seeds. The same input gives the
+    /// same result.
     ///
     /// # Errors
-    /// A partition of another graph; no chunks, or more than a part has vertices; a chunk that stays
-    /// without vertices; a graph that METIS cannot handle.
+    /// A partition of another graph; no chunks, or more than some part's vertices; a chunk left
+    /// without vertices by every attempt; a graph METIS cannot handle.
     pub fn cut_chunks(
         self,
         topology: &Topology,
@@ -82,7 +85,7 @@ impl Partition {
         })
     }
 
-    /// Number of chunks that every part is cut into; 1 if it is whole.
+    /// Chunks per part; 1 if parts are not cut.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
@@ -92,7 +95,7 @@ impl Partition {
         self.chunk.get(vertex as usize).copied().unwrap_or(0)
     }
 
-    /// The first part that has no vertices of a chunk, and that chunk.
+    /// The first part that lacks a chunk's vertices, and that chunk.
     fn empty(&self, chunks: u32, chunk: &[u32]) -> Option<(u32, u32)> {
         let mut seen = vec![false; self.parts as usize * chunks as usize];
         for (&part, &chunk) in self.owner.iter().zip(chunk) {

@@ -1,10 +1,10 @@
-//! Vertices dealt out in turn.
+//! Vertices dealt to parts in turn.
 
 use super::{Partition, Partitioner, check_parts};
 use crate::{GraphError, Topology};
 
-/// Vertex `v` goes to part `v mod parts`. It ignores the edges: its replication factor is that
-/// of a random partition unless the numbering has a pattern.
+/// Vertex `v` goes to part `v mod parts`. Edges are ignored: the replication factor is that of a
+/// random partition unless the numbering has a pattern.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hash;
 

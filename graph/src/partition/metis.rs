@@ -1,4 +1,4 @@
-//! METIS: recursive bisection that keeps most edges inside parts.
+//! METIS: recursive bisection that keeps most edges within parts.
 
 use super::{Partition, Partitioner, check_parts};
 use crate::csr::Csr;
@@ -6,21 +6,21 @@ use crate::{GraphError, Topology};
 use metis::option::{NCuts, Seed};
 use std::sync::{Mutex, PoisonError};
 
-/// METIS's multilevel bisection (Karypis and Kumar, 1998), applied recursively to the
-/// symmetrised, unweighted graph. Published replication factors are those of recursive
-/// bisection; METIS's k-way method is 4 to 10 % worse on the graphs that they were measured on.
+/// METIS's multilevel bisection (Karypis and Kumar, 1998), applied recursively to the symmetrized,
+/// unweighted graph. Published replication factors come from recursive bisection; METIS's k-way
+/// method is 4 to 10 % worse on the graphs of those publications.
 ///
-/// METIS 5.2 is bad at graphs of many components: it merges a component that has shrunk to a
-/// single vertex with any other vertex, and so glues small components to a large one that
-/// they need not follow. A bisection of several components is therefore tried a second time
-/// with the small ones strung together by light edges, and the smaller cut is taken. On
-/// CiteSeer in four parts this lowers the replication factor from 0.044 to 0.032, as of METIS 5.1.
+/// METIS 5.2 handles graphs of many components badly: it merges a component that has shrunk to a
+/// single vertex with any other vertex, which ties small components to a large one for no reason. A
+/// bisection of several components is therefore tried a second time with light edges that string
+/// the small ones together, and the smaller cut wins. On CiteSeer in four parts this lowers the
+/// replication factor from 0.044 to 0.032, the value of METIS 5.1.
 #[derive(Clone, Copy, Debug)]
 pub struct Metis {
-    /// Seed of its random choices; METIS uses the low 31 bits.
+    /// Random seed; METIS uses the low 31 bits.
     pub seed: u64,
-    /// Balance the in-neighbours of the parts as well as the vertices. On skewed graphs the
-    /// parts differ several-fold in work without it; with it more edges are cut.
+    /// Balance the in-neighbors of the parts as well as their vertices. Without it, the parts of
+    /// skewed graphs differ several-fold in work; with it, more edges are cut.
     pub balance_edges: bool,
 }
 
@@ -33,15 +33,15 @@ impl Default for Metis {
     }
 }
 
-/// METIS draws from the C library's one random sequence, so that two runs at the same time
-/// would disturb each other's result.
+/// METIS draws from the C library's single random sequence, so concurrent runs would disturb each
+/// other's results.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Cuts that METIS makes of a strung graph to keep the smallest. One cut of a graph that falls
-/// into many pieces varies much with the seed.
+/// Cuts METIS makes of a strung graph; the smallest is kept. When a graph falls into many pieces,
+/// the quality of a single cut varies much with the seed.
 const STRUNG_CUTS: i32 = 2;
 
-/// Weight of a real edge where there are others that string components together.
+/// Weight of real edges in a graph that also has light edges between components.
 const REAL_EDGE: i32 = 10;
 
 impl Partitioner for Metis {
@@ -59,8 +59,8 @@ impl Partitioner for Metis {
         Partition::new(parts, self.divide(topology, vec![all], parts)?)
     }
 
-    /// As one by one; a set of vertices is cut only once in two sides of the same shares. Parts of which twice
-    /// as many are asked for as well cost nothing.
+    /// The same results as one by one, but several divisions share a bisection of the same vertices
+    /// with the same shares. A division into half as many parts as another one is free.
     fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
         for parts in parts {
             check_parts(topology, *parts)?;
@@ -73,23 +73,23 @@ impl Partitioner for Metis {
     }
 }
 
-/// A number of parts that some vertices are to become.
+/// The number of parts a set of vertices is to be divided into.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// The place of the division that asks for it.
+    /// Index of the division that asks for it.
     division: usize,
-    /// The first of the parts.
+    /// The first of these parts.
     first: u32,
     parts: u32,
 }
 
 impl Wanted {
-    /// The share of the first side where the vertices are cut in two.
+    /// The first side's share of the vertices in the next cut.
     fn share(self) -> f32 {
         (self.parts / 2) as f32 / self.parts as f32
     }
 
-    /// What the two sides are to become.
+    /// The division of the two sides.
     fn halves(self) -> [Self; 2] {
         let left = self.parts / 2;
         let half = |first, parts| Self {
@@ -105,8 +105,8 @@ impl Wanted {
 }
 
 impl Metis {
-    /// Divides each of some disjoint sets of vertices into `parts` parts, by the edges within the set: the
-    /// part of each vertex.
+    /// Divides each of several disjoint sets of vertices into `parts` parts, using the edges within
+    /// the set. Returns the part of each vertex.
     pub(super) fn divide(
         &self,
         topology: &Topology,
@@ -117,7 +117,7 @@ impl Metis {
         Ok(owners.pop().unwrap_or_default())
     }
 
-    /// The same for each of several numbers of parts.
+    /// The same for several numbers of parts.
     fn divide_each(
         &self,
         topology: &Topology,
@@ -132,7 +132,7 @@ impl Metis {
             edges: both.edges(),
             reason,
         };
-        // Weights are summed in 32 bits as well; a string has two edges for each vertex.
+        // METIS also sums weights in 32 bits; a string adds two edges per vertex.
         let largest_sum = (both.edges() + 2 * u64::from(vertices)) * REAL_EDGE as u64;
         if largest_sum > i32::MAX as u64 {
             return Err(failed(format!(
@@ -169,8 +169,8 @@ impl Metis {
     }
 }
 
-/// What is wanted of some vertices, by the share of the first side of the cut that it begins with; where nothing
-/// is left to choose, the owners.
+/// Groups the divisions of these vertices by the first side's share in their next cut. Where no
+/// choice is left, writes the owners instead.
 fn cuts(members: &[u32], wanted: &[Wanted], owners: &mut [Vec<u32>]) -> Vec<(f32, Vec<Wanted>)> {
     let mut cuts: Vec<(f32, Vec<Wanted>)> = Vec::new();
     for wanted in wanted {
@@ -194,12 +194,12 @@ fn cuts(members: &[u32], wanted: &[Wanted], owners: &mut [Vec<u32>]) -> Vec<(f32
 struct Bisection {
     xadj: Vec<i32>,
     adjncy: Vec<i32>,
-    /// In-neighbours of each vertex in the whole graph.
+    /// In-degree of each vertex in the whole graph.
     in_degree: Vec<i32>,
 }
 
 impl Bisection {
-    /// The graph of `members` alone. `local` is scratch space with an entry a vertex.
+    /// The subgraph of `members`. `local` is scratch space with one entry per vertex.
     fn induced(both: &Topology, topology: &Topology, members: &[u32], local: &mut [u32]) -> Self {
         for (i, &v) in members.iter().enumerate() {
             local[v as usize] = i as u32;
@@ -222,7 +222,7 @@ impl Bisection {
         }
     }
 
-    /// The side of each vertex. Side 0 is to have `left` of the weights.
+    /// The side of each vertex. Side 0 gets the fraction `left` of the weights.
     fn best(&self, metis: &Metis, left: f32) -> Result<Vec<i32>, metis::Error> {
         let plain = self.cut(metis, left, &self.xadj, &self.adjncy, None)?;
         let across = self.edges_across(&plain);
@@ -278,7 +278,7 @@ impl Bisection {
         (0..side.len()).map(across).sum()
     }
 
-    /// The first vertex of each connected component but the largest.
+    /// The first vertex of each connected component except the largest.
     fn small_components(&self) -> Vec<i32> {
         let mut seen = vec![false; self.in_degree.len()];
         let mut components: Vec<(i32, usize)> = Vec::new();
@@ -308,8 +308,8 @@ impl Bisection {
         components.into_iter().map(|(first, _)| first).collect()
     }
 
-    /// The graph with light edges from each vertex of `string` to the next, and the weights
-    /// of all edges.
+    /// The graph plus light edges from each vertex of `string` to the next, and the weights of all
+    /// edges.
     fn strung(&self, string: &[i32]) -> (Vec<i32>, Vec<i32>, Vec<i32>) {
         let mut links = Csr {
             indptr: vec![0],
@@ -359,7 +359,7 @@ mod tests {
         let parts = |wanted: &[Wanted]| wanted.iter().map(|w| w.parts).collect::<Vec<_>>();
         let found: Vec<_> = found.iter().map(|(share, w)| (*share, parts(w))).collect();
         assert_eq!(found, [(0.5, vec![64, 2, 6]), (1.0 / 3.0, vec![3])]);
-        // What is one part, or has a vertex a part, is settled.
+        // Sets that are one part, or have one vertex per part, are settled.
         assert_eq!(owners[3], vec![0; 100]);
         assert_eq!(owners[5], members);
         assert!([0, 1, 2, 4].iter().all(|n| owners[*n] == vec![7; 100]));

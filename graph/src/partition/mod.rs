@@ -1,4 +1,4 @@
-//! Which rank owns which vertex.
+//! Partitions: which rank owns which vertex.
 
 mod chunked;
 mod hash;
@@ -11,7 +11,8 @@ pub use range::Range;
 
 use crate::{GraphError, Topology};
 
-/// A disjoint cover of the vertices: one part a rank. A part may be empty. Parts may be cut into chunks.
+/// A disjoint cover of the vertices, one part per rank. A part may be empty. Parts may be cut into
+/// chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     parts: u32,
@@ -32,7 +33,7 @@ pub trait Partitioner {
     /// No parts, more parts than vertices, or a graph that the method cannot handle.
     fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError>;
 
-    /// The same for each of several numbers of parts, which may share work.
+    /// The same for several numbers of parts, which may share work.
     ///
     /// # Errors
     /// As [`partition`](Self::partition).
@@ -42,7 +43,7 @@ pub trait Partitioner {
     }
 }
 
-/// The partitioner of that name (one of [`NAMES`]), if there is one.
+/// The partitioner with this name (one of [`NAMES`]), if any.
 pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
     match name {
         "metis" => Some(Box::new(Metis {
@@ -59,14 +60,14 @@ pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
     }
 }
 
-/// Names that [`by_name`] knows.
+/// The names [`by_name`] knows.
 pub const NAMES: [&str; 4] = ["metis", "metis-edges", "hash", "range"];
 
 impl Partition {
     /// A partition from the owner of each vertex.
     ///
     /// # Errors
-    /// No parts, or an owner that is not below `parts`.
+    /// If `parts` is 0, or an owner is not below `parts`.
     pub fn new(parts: u32, owner: Vec<u32>) -> Result<Self, GraphError> {
         if parts == 0 {
             return Err(GraphError::NoParts);
@@ -115,7 +116,7 @@ impl Partition {
         members
     }
 
-    /// Checks that the partition is one of `topology`.
+    /// Checks that this is a partition of `topology`.
     pub(crate) fn check(&self, topology: &Topology) -> Result<(), GraphError> {
         let (found, expected) = (self.owner.len(), topology.vertices() as usize);
         if found == expected {
@@ -126,7 +127,7 @@ impl Partition {
     }
 }
 
-/// Checks that `parts` parts can be made.
+/// Checks that the graph can have `parts` parts.
 fn check_parts(topology: &Topology, parts: u32) -> Result<(), GraphError> {
     let vertices = topology.vertices();
     match parts {

@@ -1,10 +1,10 @@
-//! Consecutive vertices together.
+//! Consecutive vertices in one part.
 
 use super::{Partition, Partitioner, check_parts};
 use crate::{GraphError, Topology};
 
-/// Part `i` of `k` gets the vertices from `i * n / k` up to `(i + 1) * n / k`: sizes differ by
-/// at most one.
+/// Part `i` of `k` gets the vertices from `i * n / k` up to `(i + 1) * n / k`: sizes differ by at
+/// most one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range;
 

@@ -1,20 +1,20 @@
-//! NumPy arrays: header, and conversion of elements. Shared by `.npy` and `.npz`.
+//! NumPy arrays: header and conversion of elements, for `.npy` and `.npz`.
 //!
-//! The header is parsed by hand: it comes from strangers, and a general parser of Python
-//! literals recurses as deep as the file tells it to.
+//! The header is parsed by hand: it is untrusted, and a general parser of Python literals recurses
+//! as deep as the file tells it to.
 
 use crate::GraphError;
 use crate::error::shape_text;
 use gnnc_ir::workload::MAX_WIDTH;
 use std::io::{self, Read};
 
-/// Longest header that is read; NumPy's own are below 200 bytes.
+/// Longest header accepted; NumPy's own are below 200 bytes.
 const MAX_HEADER: usize = 16 * 1024;
 
-/// What the header of an array says.
+/// The header of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// `<i4`, `|b1`, ...
+    /// Type string: `<i4`, `|b1`, ...
     pub(crate) descr: String,
     pub(crate) fortran_order: bool,
     pub(crate) shape: Vec<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Header {
     pub(crate) size: usize,
 }
 
-/// An array as read: raw bytes and what they mean.
+/// An array as read: raw bytes and their interpretation.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     /// `file: array`, for messages.
@@ -85,7 +85,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Bytes of all elements, which may be more than there are.
+    /// Bytes of all elements, according to the header; there may be fewer.
     pub(crate) fn claimed(&self, element_size: usize) -> u128 {
         self.shape.iter().fold(element_size as u128, |product, &n| {
             product.saturating_mul(u128::from(n))
@@ -94,7 +94,7 @@ impl Header {
 }
 
 impl Array {
-    /// Reads an array from `reader`, of which at most `available` bytes can come.
+    /// Reads an array from `reader`, which yields at most `available` bytes.
     pub(crate) fn read(
         at: String,
         reader: &mut impl Read,
@@ -111,7 +111,7 @@ impl Array {
             });
         }
         let mut bytes = Vec::new();
-        // One byte more than claimed, to notice an array that is too long.
+        // Read one byte more than claimed, to notice an array that is too long.
         reader
             .take(claimed as u64 + 1)
             .read_to_end(&mut bytes)
@@ -156,12 +156,12 @@ impl Array {
         }
     }
 
-    /// A number of columns, of features or of classes.
+    /// Checks a number of columns, of features or of classes.
     pub(crate) fn width(&self, columns: u64) -> Result<u32, GraphError> {
         width(&self.at, &self.header.shape, columns)
     }
 
-    /// Non-negative integers, each at most `limit - 1`.
+    /// Non-negative integers below `limit`.
     pub(crate) fn indices(&self, limit: u64) -> Result<Vec<u32>, GraphError> {
         let limit = limit.min(1 << 32);
         self.integers("integers", |position, x| match u32::try_from(x) {
@@ -182,7 +182,7 @@ impl Array {
         })
     }
 
-    /// Labels, which have to fit 32 bits.
+    /// Labels, which have to fit in 32 bits.
     pub(crate) fn labels(&self) -> Result<Vec<i32>, GraphError> {
         self.integers(
             "integers (one class per vertex) or a matrix (several labels)",
@@ -246,7 +246,7 @@ impl Array {
             .collect()
     }
 
-    /// The bits of one element.
+    /// The bits of one element, zero-extended.
     fn raw(&self, bytes: &[u8]) -> u64 {
         let mut wide = [0u8; 8];
         wide[..bytes.len()].copy_from_slice(bytes);
@@ -284,7 +284,8 @@ impl Array {
     }
 }
 
-/// A number of columns that a model can have; what is read later takes memory for each of them.
+/// Checks a number of columns against the widest a model can have: later steps allocate memory for
+/// each.
 pub(crate) fn width(at: &str, shape: &[u64], columns: u64) -> Result<u32, GraphError> {
     u32::try_from(columns)
         .ok()
@@ -306,7 +307,7 @@ fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     out
 }
 
-/// The element type that a NumPy type string names.
+/// Parses a NumPy type string.
 fn element(at: &str, descr: &str) -> Result<Element, GraphError> {
     let unknown = || GraphError::ElementType {
         at: at.to_owned(),

@@ -1,16 +1,16 @@
-//! Edge lists: a line `source destination` an edge, ids from 0.
+//! Edge lists: one `source destination` per line, ids from 0.
 //!
-//! Words are split at white space, commas or semicolons; further words of a line (weights,
-//! times) are ignored; lines that start with `#` or `%` are comments; one header line of
-//! names is skipped. The comment `# vertices N`, which gnnc writes, states the number of
-//! vertices; otherwise it is one more than the largest id.
+//! Words are split at white space, commas or semicolons. Further words of a line (weights, times)
+//! are ignored. Lines that start with `#` or `%` are comments. One header line of names is skipped.
+//! The comment `# vertices N`, which gnnc writes, gives the number of vertices; without it, that is
+//! the largest id plus one.
 
 use super::LoadOptions;
 use super::text::{integer, lines, plausible_vertices, quote, syntax, words};
 use crate::topology::Dropped;
 use crate::{GraphError, Topology};
 
-/// Parses an edge list. `at` names it in messages.
+/// Parses an edge list. `at` is its name in messages.
 pub fn parse(
     at: &str,
     bytes: &[u8],
@@ -37,7 +37,7 @@ pub fn parse(
         let Some(first) = words.next() else { continue };
         let second = words.next();
         let Some(src) = integer(first) else {
-            // A line of names before the first edge.
+            // A header line of names before the first edge.
             if edges.is_empty() && !header_seen && first.iter().any(u8::is_ascii_alphabetic) {
                 header_seen = true;
                 continue;

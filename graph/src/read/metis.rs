@@ -1,12 +1,12 @@
-//! METIS `.graph` files: a header `vertices edges [fmt [constraints]]`, then a line of
-//! neighbours for each vertex, counted from 1. Weights and sizes are skipped.
+//! METIS `.graph` files: a header `vertices edges [fmt [constraints]]`, then one line per vertex
+//! with its neighbors, counted from 1. Weights and sizes are skipped.
 
 use super::LoadOptions;
 use super::text::{integer, lines, quote, syntax, words};
 use crate::topology::{Dropped, check_vertices};
 use crate::{GraphError, Topology};
 
-/// Parses a METIS graph file. `at` names it in messages.
+/// Parses a METIS graph file. `at` is its name in messages.
 pub fn parse(
     at: &str,
     bytes: &[u8],
@@ -77,7 +77,8 @@ pub fn parse(
             edges.push(((u - 1) as u32, v));
         }
     }
-    // An editor may have taken away the last line if it was empty: the line of an isolated vertex.
+    // The last line may be missing: an editor may drop it if it is empty, as for an isolated
+    // vertex.
     if rows + 1 < format.vertices {
         return Err(GraphError::WrongLength {
             at: at.to_owned(),
@@ -128,7 +129,7 @@ struct Format {
     vertices: u64,
     edges: u64,
     edge_weights: bool,
-    /// Numbers before the neighbours: the size and the weights of the vertex.
+    /// Numbers on a line before the neighbors: size and weights of the vertex.
     skipped: usize,
 }
 

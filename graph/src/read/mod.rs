@@ -1,8 +1,7 @@
 //! Reading data graphs from files.
 //!
-//! One file a format, each with a function from bytes, so that it can be tested without
-//! files. Whatever the bytes are, the result is a graph or an error: nothing panics, and
-//! nothing is allocated because a header says so.
+//! Each format has a file with a function that takes bytes, so tests need no files. Any bytes give
+//! a graph or an error: nothing panics, and nothing is allocated just because a header says so.
 
 mod array;
 pub mod edges;
@@ -18,27 +17,27 @@ use crate::{GraphData, GraphError};
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Longest text file that is read.
+/// Longest text file accepted.
 const MAX_TEXT: u64 = 1 << 40;
-/// Longest text that is decompressed from a `.gz` file.
+/// Longest text decompressed from a `.gz` file.
 const MAX_GZIP_TEXT: u64 = 8 << 30;
 
-/// What to do while reading.
+/// Options for reading a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Add the reverse of every edge where it is missing; where edges have types, the reverse of each, with a type
-    /// of its own.
+    /// Add the reverse of every edge if it is missing. If edges have types, every edge gets a
+    /// reverse with a type of its own.
     pub symmetrise: bool,
-    /// A `.npy` file of dense features, for formats without features or to replace them.
+    /// A `.npy` file of dense features, for formats without features or to replace the file's.
     pub features: Option<PathBuf>,
-    /// Number of vertices, where the file does not say it or to insist on it.
+    /// Number of vertices, if the file does not give it or to insist on it.
     pub vertices: Option<u32>,
 }
 
-/// A format of graph files.
+/// A graph file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
-    /// NumPy archive, gnnc's or SciPy's layout.
+    /// NumPy archive in gnnc's or SciPy's layout.
     Npz,
     /// Matrix Market.
     MatrixMarket,
@@ -52,7 +51,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 4] = [Self::Npz, Self::MatrixMarket, Self::Metis, Self::Edges];
 
-    /// The format that a file name stands for; `.gz` at the end is passed over.
+    /// The format a file name implies, ignoring `.gz` at the end.
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -65,7 +64,7 @@ impl Format {
         }
     }
 
-    /// The format that the first bytes of a file show, if they do.
+    /// The format the first bytes of a file reveal, if any.
     fn of_content(start: &[u8]) -> Option<Self> {
         if start.starts_with(b"PK\x03\x04") {
             Some(Self::Npz)
@@ -80,19 +79,19 @@ impl Format {
     }
 }
 
-/// Reads a graph file. The format is that of the content where it can be told, that of the
-/// name otherwise. Features come in the storage that suits them
+/// Reads a graph file. The content determines the format if it can, otherwise the name does.
+/// Features come in the storage that suits them
 /// ([`Features::in_best_storage`](crate::Features::in_best_storage)).
 ///
 /// # Errors
-/// A file that cannot be read, is not of its format, or whose graph is not valid
+/// A file that cannot be read or does not follow its format, or an invalid graph
 /// ([`GraphData::validate`]).
 pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<GraphData, GraphError> {
     load_counting(path, options).map(|(data, _)| data)
 }
 
-/// [`load`], and what was left out: self loops, repeated edges, edges of weight 0, and what
-/// no model can use.
+/// Like [`load`], and returns what was left out: self loops, repeated edges, edges of weight 0, and
+/// anything no model can use.
 ///
 /// # Errors
 /// As [`load`].
@@ -163,7 +162,7 @@ pub fn load_counting(
     Ok((finish(&at, data, options)?, dropped))
 }
 
-/// Reads a graph from the bytes of a file. [`LoadOptions::features`] is not looked at.
+/// Reads a graph from the bytes of a file. Ignores [`LoadOptions::features`].
 ///
 /// # Errors
 /// As [`load`].
@@ -209,12 +208,12 @@ fn finish(at: &str, mut data: GraphData, options: &LoadOptions) -> Result<GraphD
     Ok(data)
 }
 
-/// How messages name a file.
+/// The name of a file in messages.
 pub(crate) fn place(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The name of a graph: the file name without what tells the format.
+/// The name of a graph: the file name without the extensions that tell the format.
 fn name(path: &Path) -> String {
     let name = path
         .file_name()

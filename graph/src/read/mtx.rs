@@ -1,14 +1,14 @@
 //! Matrix Market coordinate files: entry `(i, j)`, counted from 1, is the edge `i -> j`.
 //!
-//! `pattern`, `real` and `integer` values, `general` and `symmetric` matrices are read.
-//! Weights are ignored, except that a weight of 0 means no edge.
+//! Reads `pattern`, `real` and `integer` values, and `general` and `symmetric` matrices. Weights
+//! are ignored, except that a weight of 0 means no edge.
 
 use super::LoadOptions;
 use super::text::{integer, lines, plausible_vertices, quote, syntax, words};
 use crate::topology::Dropped;
 use crate::{GraphError, Topology};
 
-/// Parses a Matrix Market file. `at` names it in messages.
+/// Parses a Matrix Market file. `at` is its name in messages.
 pub fn parse(
     at: &str,
     bytes: &[u8],
@@ -44,8 +44,8 @@ pub fn parse(
             "a square matrix",
         ));
     }
-    // A line of an entry has at least four bytes, line end included, so that this bounds
-    // what a false header can ask for.
+    // An entry's line has at least four bytes including the line end, which bounds what a false
+    // header can claim.
     let possible = (bytes.len() as u64 / 4).saturating_add(1);
     if entries > i128::from(possible) {
         return Err(GraphError::ClaimTooLarge {

@@ -1,4 +1,4 @@
-//! `.npy` files: a dense feature matrix, mapped where it can be used in place.
+//! `.npy` files: a dense feature matrix, mapped if it can be used in place.
 
 use super::array::{Array, Header, width};
 use crate::error::shape_text;
@@ -8,15 +8,14 @@ use memmap2::Mmap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Dense features from the bytes of a `.npy` file. `at` names it in messages.
+/// Dense features from the bytes of a `.npy` file. `at` is its name in messages.
 pub fn parse(at: &str, bytes: &[u8]) -> Result<Features, GraphError> {
     let array = Array::read(at.to_owned(), &mut &bytes[..], bytes.len() as u64)?;
     dense(&array)
 }
 
-/// Dense features of a `.npy` file. A row-major little-endian `float32` matrix is mapped,
-/// not read: the file must not change while the features are in use. Anything else is
-/// converted in memory.
+/// Dense features of a `.npy` file. A row-major little-endian `float32` matrix is mapped, not read:
+/// the file must not change while the features are in use. Anything else is converted in memory.
 pub fn map(path: &Path) -> Result<Features, GraphError> {
     let failed = |source| GraphError::Io {
         file: path.to_owned(),
@@ -24,8 +23,8 @@ pub fn map(path: &Path) -> Result<Features, GraphError> {
     };
     let at = super::place(path);
     let file = gnnc_files::open(path).map_err(failed)?;
-    // SAFETY: the map is read-only. That the file stays as it is while it is mapped is asked
-    // of the caller; the values have no invalid bit patterns.
+    // SAFETY: the map is read-only, and every bit pattern is a valid value. The caller must keep
+    // the file unchanged while it is mapped.
     let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
     let header = Header::read(&at, &mut &map[..])?;
     if let [rows, columns] = header.shape[..]
@@ -55,11 +54,11 @@ pub(super) fn dense(array: &Array) -> Result<Features, GraphError> {
         return Err(array.wrong_shape("two dimensions, vertices by features".to_owned()));
     };
     let columns = array.width(columns)?;
-    // As many rows as the array has bytes, or fewer.
+    // At most as many rows as the array has bytes.
     Ok(Features::dense(rows as usize, columns, array.floats()))
 }
 
-/// Checks the shape that an archive states of dense features beside the array's own. `name` is the array's.
+/// Compares the shape an archive states for dense features with that of the array `name`.
 pub(super) fn same_shape(stated: &Array, features: &Array, name: &str) -> Result<(), GraphError> {
     let (claimed, shape) = (stated.offsets()?, &features.header.shape);
     if claimed == *shape {

@@ -1,10 +1,11 @@
-//! `.npz` archives: gnnc's layout, and SciPy's as the gnn-benchmark files use it.
+//! `.npz` archives in gnnc's layout, or in SciPy's as the gnn-benchmark files use it.
 //!
-//! gnnc's: `indptr`, `indices` (rows of in-neighbours); `features` or `feat_indptr`,
-//! `feat_indices`, `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`,
-//! `test_mask`; `edge_type` for each index, with `relations` (how many) or `rel_names`. SciPy's: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` (row `u`,
-//! column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`; `labels`. Other arrays are
-//! named as not used, and so are edge weights, except that a weight of 0 means no edge.
+//! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
+//! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
+//! index, with `relations` (how many) or `rel_names`. SciPy's: `adj_data`, `adj_indices`,
+//! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
+//! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
+//! means no edge.
 
 use super::LoadOptions;
 use super::array::{Array, Header, width};
@@ -19,10 +20,10 @@ use std::io::{Read, Seek};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// Deflate cannot shrink data more than this; an entry that claims more is lying.
+/// Best compression ratio of deflate; an entry that claims more is lying.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// Reads an archive. `at` names it in messages.
+/// Reads an archive. `at` is its name in messages.
 pub fn read(
     at: &str,
     reader: impl Read + Seek,
@@ -64,7 +65,7 @@ pub fn read(
 /// The arrays of an archive, read one at a time.
 struct Arrays<R> {
     at: String,
-    /// Names that were read or looked for.
+    /// Names that were read or looked up.
     asked: BTreeSet<String>,
     archive: ZipArchive<R>,
 }
@@ -98,7 +99,7 @@ impl<R: Read + Seek> Arrays<R> {
             .is_some()
     }
 
-    /// Names of the arrays that nobody asked for, the first of very many.
+    /// Names of the arrays that were not used; only the first 20 of them.
     fn not_used(&self) -> Vec<String> {
         let names = self.archive.file_names();
         let mut names: Vec<&str> = names
@@ -142,7 +143,7 @@ impl<R: Read + Seek> Arrays<R> {
         }
     }
 
-    /// What the header of an array says whose elements are not read.
+    /// The header of an array whose elements are not read.
     fn header(&mut self, array: &str) -> Result<Option<Header>, GraphError> {
         let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
             return Ok(None);
@@ -214,7 +215,7 @@ fn in_neighbours<R: Read + Seek>(
     Topology::from_edges(vertices, edges)
 }
 
-/// How many types of edges an archive says that there are, if it does.
+/// The number of edge types that the archive states, if any.
 fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
     if let Some(count) = arrays.optional("relations")? {
         return match count.offsets()?[..] {
@@ -229,7 +230,7 @@ fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Grap
     }))
 }
 
-/// Edges with their types.
+/// A topology with edge types.
 fn typed(
     vertices: u32,
     indptr: &[u64],
@@ -250,7 +251,7 @@ fn typed(
             expected: format!("1 to {MAX_RELATIONS}; merge similar ones"),
         });
     }
-    // Below 2^16, as was checked.
+    // Types are below 2^16, as checked above.
     let types: Vec<u16> = types.indices(limit)?.iter().map(|t| *t as u16).collect();
     let used = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
     let relations = relations.map_or_else(used, |count| count as u32);
@@ -384,8 +385,7 @@ fn sparse_features<R: Read + Seek>(
     })
 }
 
-/// Sorts the entries of each row by column and adds those of one column up, as SciPy means
-/// them.
+/// Sorts the entries of each row by column and adds up repeated columns, as SciPy does.
 fn sort_rows(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Vec<f32>) {
     let rows = indptr.len() - 1;
     let ascending = (0..rows)

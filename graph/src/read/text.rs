@@ -1,9 +1,9 @@
-//! Lines and numbers of the text formats.
+//! Lines and numbers in the text formats.
 
 use crate::GraphError;
 use crate::topology::check_vertices;
 
-/// The lines of a text file, from 1, without line ends.
+/// The lines of a text file, numbered from 1, without line ends.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = bytes
@@ -55,10 +55,10 @@ pub(super) fn syntax(
     }
 }
 
-/// A number of vertices that a text file claims.
+/// Checks the number of vertices that a text file claims.
 ///
-/// A few bytes can name any vertex, so that a claim needs backing: the file may mean up to
-/// a million vertices, sixteen for each edge, or as many as the caller states.
+/// A few bytes can name any vertex, so a claim needs backing: the file may mean up to a million
+/// vertices, sixteen for each edge, or as many as the caller states.
 pub(super) fn plausible_vertices(
     at: &str,
     claimed: u128,

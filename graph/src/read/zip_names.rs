@@ -1,14 +1,15 @@
-//! Names in the directory of a zip archive, repeats included: the `zip` crate keeps the last entry of a name.
+//! Names in a zip archive's directory, including repeats: the `zip` crate keeps only the last entry
+//! of a name.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// What an entry of the directory begins with.
+/// The first bytes of a directory entry.
 const SIGNATURE: &[u8] = b"PK\x01\x02";
-/// Bytes of an entry before its name.
+/// Bytes of a directory entry before its name.
 const FIXED: usize = 46;
 
-/// The first name that stands in the directory twice, if one does. `start` is where the directory begins.
+/// The first repeated name in the directory, if any. `start` is the directory's offset.
 pub(super) fn repeated(reader: &mut (impl Read + Seek), start: u64) -> io::Result<Option<String>> {
     reader.seek(SeekFrom::Start(start))?;
     let mut seen: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -21,7 +22,7 @@ pub(super) fn repeated(reader: &mut (impl Read + Seek), start: u64) -> io::Resul
         let length = |at: usize| u64::from(u16::from_le_bytes([fixed[at], fixed[at + 1]]));
         let mut name = Vec::new();
         reader.by_ref().take(length(28)).read_to_end(&mut name)?;
-        // Extra field and comment.
+        // Skip the extra field and the comment.
         let rest = length(30) + length(32);
         io::copy(&mut reader.by_ref().take(rest), &mut io::sink())?;
         if seen.contains(&name) {

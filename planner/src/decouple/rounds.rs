@@ -1,4 +1,4 @@
-//! The rounds of aggregations of a decoupled form.
+//! The rounds of aggregation of a decoupled form.
 
 use super::{DecoupleError, Rest, Step, name, source};
 use gnnc_ir::Type;
@@ -7,19 +7,19 @@ use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::words::scalar::Binary;
 
-/// Rounds up to which aggregations that no loop can hold are written out.
+/// Most rounds written out if no loop can hold them.
 const WRITTEN_OUT: u32 = 64;
 
-/// The rounds, as they are written.
+/// The rounds under construction.
 pub(super) struct Rounds {
     pub out: Graph,
     pub scope: u32,
-    /// What the dense part gives.
+    /// Output of the dense part.
     pub output: NodeId,
 }
 
 impl Rounds {
-    /// Rounds of an aggregation that stands in the model itself.
+    /// Rounds of an aggregation outside of loops.
     pub fn outside(
         &mut self,
         graph: &Graph,
@@ -46,7 +46,7 @@ impl Rounds {
         Ok(z)
     }
 
-    /// Rounds of an aggregation that stands in a loop.
+    /// Rounds of an aggregation inside a loop.
     pub fn inside(
         &mut self,
         scan: &Scan,
@@ -71,8 +71,8 @@ impl Rounds {
     }
 }
 
-/// One round: `z` to the next `z`, from what the rounds began with. `coefficient` gives what is not `z`
-/// nor that.
+/// One round: from `z` to the next `z`; `u` is the input of the first round. `coefficient` provides
+/// all other values.
 fn round(
     out: &mut Graph,
     step: &Step,
@@ -120,7 +120,7 @@ fn round(
     Ok(next)
 }
 
-/// Rows of `z` at the sources, times the coefficients of an edge tensor.
+/// The sources' rows of `z`, times the coefficients of an edge tensor.
 fn message(
     out: &mut Graph,
     graph: &Graph,
@@ -158,19 +158,19 @@ fn message(
     }
 }
 
-/// The body of the loop that holds the rounds.
+/// The body of the loop over rounds.
 struct Body<'a> {
     graph: &'a Graph,
-    /// The loop that the aggregation stands in.
+    /// The loop that contains the aggregation.
     scan: Option<&'a Scan>,
     out: Graph,
     new: Vec<Option<NodeId>>,
-    /// Nodes that come in as arguments: which are the same in every round, which one for each.
+    /// Nodes that enter as arguments: the same in every round, or one per round.
     consts: Vec<NodeId>,
     xs: Vec<NodeId>,
 }
 
-/// Arguments of the rounds' loop that are always there: `z`, then `U`.
+/// Arguments the loop always has: `z`, then `U`.
 const ARGS: usize = 2;
 
 impl<'a> Body<'a> {
@@ -188,7 +188,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Writes the loop. `argument` gives the copy of a node that comes into it.
+    /// Writes the loop. `argument` returns the copy of a node that enters it.
     fn scan(
         &mut self,
         rounds: &mut Rounds,
@@ -224,7 +224,7 @@ impl<'a> Body<'a> {
         Ok(rounds.out.add(Op::Out(0), &[node], rounds.scope)?)
     }
 
-    /// Finds the numbers that the step reads and that the loop's body cannot compute.
+    /// Finds the numbers that the step reads and the loop body cannot compute.
     fn arguments(&mut self, step: &Step, count: u32) -> Result<(), DecoupleError> {
         let rest = step.rest.and_then(|rest| rest.factor);
         let edges = self.graph.node(step.gather).inputs[0];

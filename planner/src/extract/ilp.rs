@@ -1,4 +1,5 @@
-//! Extraction as an integer program: one binary for each class and node, cycles cut as they show.
+//! Extraction as an integer program: one binary variable per class and per node; cycles are cut as
+//! they appear.
 
 use super::{Choice, Problem};
 use good_lp::{
@@ -9,8 +10,8 @@ use std::collections::BTreeMap;
 /// Rounds of cutting cycles before giving up.
 const ROUNDS: usize = 30;
 
-/// The cheapest acyclic choice; `None` if the solver fails or too many cycles have to be cut.
-/// `scale` is the cost of a known choice, which keeps the coefficients near 1.
+/// The cheapest acyclic choice; `None` if the solver fails or too many cycles must be cut. `scale`
+/// is the cost of a known choice, which keeps the coefficients near 1.
 pub(super) fn solve(problem: &Problem, scale: f64) -> Option<Choice> {
     let mut cuts: Vec<Vec<(usize, usize)>> = Vec::new();
     for _ in 0..ROUNDS {
@@ -23,7 +24,7 @@ pub(super) fn solve(problem: &Problem, scale: f64) -> Option<Choice> {
     None
 }
 
-/// One solution under the cuts so far.
+/// One solution under the current cuts.
 fn round(problem: &Problem, scale: f64, cuts: &[Vec<(usize, usize)>]) -> Option<Choice> {
     let classes = problem.reachable();
     let mut vars = variables!();
@@ -73,7 +74,7 @@ fn round(problem: &Problem, scale: f64, cuts: &[Vec<(usize, usize)>]) -> Option<
         .iter()
         .filter_map(|class| Some((*class, pick(*class)?)))
         .collect();
-    // Every class that a chosen node reads must have a chosen node.
+    // Every class a chosen node reads must have a chosen node.
     let complete = chosen.iter().all(|(class, i)| {
         problem.classes[*class][*i]
             .kids
@@ -88,7 +89,7 @@ fn cycle(problem: &Problem, choice: &Choice) -> Option<Vec<(usize, usize)>> {
     if problem.order(choice).is_some() {
         return None;
     }
-    // Classes whose operands all lie outside the set are taken away; what stays holds a cycle.
+    // Remove classes whose operands are all outside the set; the rest contains a cycle.
     let mut left: Vec<usize> = choice.keys().copied().collect();
     loop {
         let before = left.len();

@@ -1,4 +1,4 @@
-//! Puts the forms of regions together to a graph.
+//! Assembles the forms of regions into a graph.
 
 use super::{Placed, RegionForm, Symbol, is_opaque};
 use gnnc_ir::graph::infer::TypeError;
@@ -6,12 +6,12 @@ use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::{Graph, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A value that is to be written.
+/// A value to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Want {
     /// A node of the original graph.
     Node(NodeId),
-    /// A node of the form of a part.
+    /// A node of a part's form.
     Part(usize, usize),
 }
 
@@ -28,7 +28,7 @@ struct Assembler<'a> {
     same: BTreeMap<(Symbol, Vec<NodeId>), NodeId>,
 }
 
-/// The graph that computes the results of `graph` by the forms of its parts, written by a walk
+/// The graph that computes the results of `graph` with the forms of its parts, written by a walk
 /// from the results.
 pub(super) fn assemble(graph: &Graph, parts: &[(Placed, RegionForm)]) -> Result<Graph, TypeError> {
     let mut results = BTreeMap::new();
@@ -59,7 +59,7 @@ pub(super) fn assemble(graph: &Graph, parts: &[(Placed, RegionForm)]) -> Result<
     Ok(by_scope(&assembler.out))
 }
 
-/// The same graph with its nodes in the order of their scopes, as far as operands allow.
+/// The same graph with nodes ordered by scope, as far as operands allow.
 fn by_scope(graph: &Graph) -> Graph {
     let users = graph.users();
     let distinct = |node: &Node| node.inputs.iter().collect::<BTreeSet<_>>().len();
@@ -99,7 +99,7 @@ fn by_scope(graph: &Graph) -> Graph {
     out
 }
 
-/// The scope of every node of a form: that of the node which computed the value before, else that
+/// The scope of every node of a form: that of the original node for the same value, otherwise that
 /// of its first user.
 fn scopes(graph: &Graph, placed: &Placed, form: &RegionForm) -> Vec<u32> {
     let nodes = form.term.as_ref();
@@ -108,7 +108,7 @@ fn scopes(graph: &Graph, placed: &Placed, form: &RegionForm) -> Vec<u32> {
     for i in (0..nodes.len()).rev() {
         let scope = before(i).unwrap_or(scopes[i]);
         scopes[i] = scope;
-        // Users come later in a term, so the last one written here is the first user.
+        // Users come later in a term, so the first user is the last to write here.
         nodes[i]
             .kids
             .iter()
@@ -170,7 +170,7 @@ impl Assembler<'_> {
         }
     }
 
-    /// Writes a value whose operands are written.
+    /// Writes a value; its operands have been written already.
     fn node(&mut self, want: Want, inputs: &[NodeId]) -> Result<NodeId, TypeError> {
         let (op, scope) = match want {
             Want::Node(id) if self.results.contains_key(&id) => return Ok(inputs[0]),

@@ -1,5 +1,5 @@
-//! Takes out of loop bodies what is the same in every iteration and worth keeping: row scalings
-//! (an inverse root of a degree), and whatever holds a product or an aggregation.
+//! Hoists values out of loops that are the same in every iteration and worth keeping: row scalings
+//! (an inverse root of a degree), and anything that contains a product or an aggregation.
 //!
 //! Wide element-wise values stay: they fuse into their readers, and keeping them costs memory.
 
@@ -9,12 +9,12 @@ use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::{Graph, Op, Rows};
 use std::collections::BTreeMap;
 
-/// What is known about a node of a body.
+/// How a node of a loop body relates to iterations.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Differs between iterations, or is made for every iteration anyway.
+    /// Differs between iterations, or is made in every iteration anyway.
     Varying,
-    /// The same in every iteration and cheap to have.
+    /// The same in every iteration, but cheap.
     Fixed,
     /// The same in every iteration and worth computing once.
     Worth,
@@ -36,7 +36,7 @@ pub(super) fn hoist(graph: &Graph) -> Result<Graph, TypeError> {
     Ok(out)
 }
 
-/// Writes what a loop can do without before it, then the loop.
+/// Writes the hoisted values of a loop before it, then the loop.
 fn out_of(
     scan: &Scan,
     operands: &[NodeId],
@@ -56,7 +56,7 @@ fn out_of(
         })
         .map(|(id, _)| id)
         .collect();
-    // The values, with their operands, in front of the loop.
+    // The hoisted values and their operands, before the loop.
     let mut outside: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (id, node) in below(body, &taken) {
         let place = match node.op {
@@ -68,7 +68,7 @@ fn out_of(
         };
         outside.insert(id, place);
     }
-    // The loop, which reads them as further constants.
+    // The loop, which reads them as additional constants.
     let first_x = (scan.carries + scan.consts) as usize;
     let count = taken.len() as u32;
     let mut args = body.args.clone();
@@ -110,7 +110,7 @@ fn kinds(scan: &Scan) -> Vec<Kind> {
             Op::Input(_) | Op::Const(_) => Kind::Fixed,
             Op::Arg(n) if consts.contains(n) => Kind::Fixed,
             Op::Arg(_) | Op::Param(_) | Op::Table(_) | Op::Scan(_) | Op::Out(_) => Kind::Varying,
-            // A taken row is loaded by who reads it; a draw is new in every iteration.
+            // Readers load taken rows themselves; a draw is new in every iteration.
             Op::Take(..) | Op::Pick | Op::PickHead | Op::Dropout { .. } => Kind::Varying,
             _ if below(Kind::Varying) => Kind::Varying,
             Op::Gather(..) | Op::GatherMean(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
@@ -124,7 +124,7 @@ fn kinds(scan: &Scan) -> Vec<Kind> {
     kinds
 }
 
-/// The nodes that some nodes need, in evaluation order.
+/// The nodes that `roots` need, in evaluation order.
 fn below<'a>(body: &'a Graph, roots: &[NodeId]) -> Vec<(NodeId, &'a Node)> {
     let mut needed = vec![false; body.nodes.len()];
     let mut work = roots.to_vec();

@@ -1,4 +1,4 @@
-//! Connected sets of edge tensors, and along which axis each can be cut.
+//! Connected sets of edge tensors, and the axis along which each can be cut.
 
 use super::features::Place;
 use crate::fixed::fixed;
@@ -9,30 +9,30 @@ use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
 
-/// How the edge tensors of a graph are cut.
+/// How a graph's edge tensors are cut.
 #[derive(Clone)]
 pub(super) struct Components {
-    /// For each edge tensor, and each vertex tensor gathered from edges, the axis that its component is
-    /// cut along; `None` if it stays by rows.
+    /// For each edge tensor, and each vertex tensor gathered from edges: the axis along which its
+    /// component is cut. `None` if it stays by rows.
     pub cut: Vec<Option<Axis>>,
     /// Whether a node on slices is one rank's share of a sum.
     pub share: Vec<bool>,
-    /// Whether what pads a node's slice is 0 (see [`Slice`]).
+    /// Whether the padding of a node's slice is 0 (see [`Slice`]).
     pub zero: Vec<bool>,
-    /// Why some stay by rows.
+    /// Why some components stay by rows.
     pub refused: Vec<String>,
-    /// Arc tensors of one number an edge that never change, such as norms: in no component, and
-    /// computed wherever they are read.
+    /// Edge tensors of one constant number per edge, such as norms. They belong to no component and
+    /// are computed wherever they are read.
     pub free: Vec<bool>,
-    /// The components that can be cut, in the order in which a [`Choice`] is asked.
+    /// The components that can be cut, in the order in which a [`Choice`] covers them.
     pub sets: Vec<Vec<NodeId>>,
-    /// How nodes lie where the input features lie by slices.
+    /// How nodes are laid out if the input features are in slices.
     pub places: Vec<Place>,
 }
 
 impl Components {
-    /// Finds the components and chooses their axes: heads if every rank gets one, else columns. Those
-    /// that `choice` leaves by rows have none.
+    /// Finds the components and chooses their axes: heads if every rank gets at least one,
+    /// otherwise columns. Components that `choice` leaves by rows have no axis.
     pub fn find(graph: &Graph, ranks: u32, choice: &Choice) -> Self {
         let free = free(graph);
         let group = groups(graph, &free);
@@ -85,8 +85,9 @@ impl Components {
 }
 
 impl Components {
-    /// Whether a node that is needed on slices and by rows is computed both ways: the features come
-    /// either way without a message, and so does what is computed from them element by element.
+    /// Whether a node needed both on slices and by rows is computed both ways. The features are
+    /// available either way without a message, and so is everything computed from them element by
+    /// element.
     pub fn both(&self, id: NodeId) -> bool {
         let n = id.0 as usize;
         let near = self.places[n].columns().is_some_and(|c| !c.tied);
@@ -94,8 +95,8 @@ impl Components {
     }
 }
 
-/// Which of the components that can be cut are cut, in the order in which they are found: those of a
-/// graph, then those of its loops.
+/// Which of the cuttable components are cut, in the order in which they are found: a graph's own
+/// first, then those of its loops.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
     layouts: Vec<Layout>,
@@ -103,7 +104,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The layouts that are said; further components are cut.
+    /// The given layouts; any further components are cut.
     pub fn new(layouts: &[Layout]) -> Self {
         Self {
             layouts: layouts.to_vec(),
@@ -122,7 +123,7 @@ impl Choice {
     }
 }
 
-/// Arc tensors of one number an edge that never change.
+/// Edge tensors of one constant number per edge.
 fn free(graph: &Graph) -> Vec<bool> {
     let fixed = fixed(graph, &[]);
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
@@ -139,7 +140,7 @@ fn free(graph: &Graph) -> Vec<bool> {
     free
 }
 
-/// For each edge tensor and each vertex tensor gathered from edges, a number that is the same in a component.
+/// For each edge tensor, and each vertex tensor gathered from edges, the number of its component.
 fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
     let mut parent: Vec<usize> = (0..graph.nodes.len()).collect();
     fn root(parent: &mut [usize], mut n: usize) -> usize {
@@ -152,7 +153,7 @@ fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
     let is_edge = |id: NodeId| graph.ty(id).rows.edge_set().is_some() && !free[id.0 as usize];
     let member = |id: NodeId| is_edge(id) || graph.node(id).inputs.iter().any(|i| is_edge(*i));
     for (id, node) in graph.iter() {
-        // What was gathered from edges and goes straight back to edges stays where it is.
+        // A vertex tensor gathered from edges that goes straight back to edges stays in place.
         let back = |input: NodeId| matches!(node.op, Op::Take(..)) && member(input);
         for input in node.inputs.iter().filter(|i| is_edge(**i) || back(**i)) {
             let (a, b) = (
@@ -168,7 +169,7 @@ fn groups(graph: &Graph, free: &[bool]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Whether a tensor is cut along an axis, or held whole by every rank.
+/// Whether a tensor is cut along an axis; otherwise every rank holds it whole.
 pub(super) fn sliced(ty: Type, axis: Axis) -> bool {
     match axis {
         Axis::Heads => ty.heads > 1,
@@ -176,20 +177,20 @@ pub(super) fn sliced(ty: Type, axis: Axis) -> bool {
     }
 }
 
-/// What is known of a tensor on slices.
+/// Properties of a tensor on slices.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// It is one rank's share of a sum.
     share: bool,
-    /// The element that pads a slice is 0 (see [`Slice`]).
+    /// The padding of a slice is 0 (see [`Slice`]).
     zero: bool,
 }
 
-/// What is known of the members if the component is cut along `axis`; `zero` says of components
-/// before it whether what pads them is 0.
+/// The properties of members if the component is cut along `axis`. `zero` says for earlier
+/// components whether their padding is 0.
 ///
 /// # Errors
-/// Why it cannot be cut so.
+/// Why it cannot be cut this way.
 fn states(
     graph: &Graph,
     members: &[NodeId],
@@ -209,8 +210,8 @@ fn states(
     Ok(members.iter().map(|id| states[id.0 as usize]).collect())
 }
 
-/// Whether what pads a vertex tensor on slices is 0 where edges take it: it arrives as a 0, and
-/// element-wise functions that stay on slices may keep it.
+/// Whether the padding of a vertex tensor on slices is 0 where edges take it: it arrives as 0, and
+/// element-wise functions that stay on slices may preserve it.
 fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
     let mut arrive: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
@@ -223,7 +224,7 @@ fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
             Op::Binary(Binary::Mul) => of(0) || of(1),
             Op::Binary(Binary::Div) => of(0) && !cut(1),
             Op::Binary(_) => of(0) && of(1),
-            // Those of a component that is cut may have stayed on slices.
+            // Members of a cut component may have stayed on slices.
             Op::Gather(..) => zero[id.0 as usize],
             _ => true,
         });
@@ -244,7 +245,7 @@ fn transfer(
     let all_zero = of.iter().all(|s| s.zero);
     let edge = |id: NodeId| graph.ty(id).rows.edge_set().is_some();
     let cut = |id: NodeId| edge(id) && sliced(graph.ty(id), axis);
-    // What is the same for all edges must not depend on the axis.
+    // Operands shared by all edges must not depend on the axis.
     let fits = node
         .inputs
         .iter()
@@ -320,11 +321,11 @@ fn transfer(
                 (false, Reduce::Max) => whole(zero),
             }
         }
-        // What is picked is whole on every rank, as the table is: its columns are not those that are cut.
+        // Like the table, the picked row is whole on every rank: its columns are not the ones cut.
         Op::Pick => Ok(State::default()),
         Op::PickHead | Op::PlaceHead(_) if axis == Axis::Heads => Err("it picks one of the heads"),
         Op::PickHead | Op::PlaceHead(_) => Ok(State { share, zero }),
-        // Shares of the sums are added up as the sums of other ranks' rows are.
+        // Shares of the sums are added up like sums of other ranks' rows.
         Op::PickSum(_) if !cut(node.inputs[0]) => Ok(State { share, zero: false }),
         Op::SumRows if share || cut(node.inputs[0]) => Err("it sums columns into a weight"),
         Op::SumRows => Ok(State::default()),

@@ -1,4 +1,4 @@
-//! In which layouts every node can be had, and in which it is needed.
+//! In which layouts every node is available, and in which it is needed.
 
 use super::components::Components;
 use super::features::Place;
@@ -8,8 +8,8 @@ use gnnc_ir::graph::op::Op;
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
-/// In which layouts a node is needed: by rows (or as it is, if it has no vertex rows), on slices
-/// of each axis, and as a copy of all rows on every rank.
+/// The layouts in which a node is needed: by rows (or as it is, if it has no vertex rows), on
+/// slices along each axis, and as a copy of all rows on every rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Needed {
     pub rows: bool,
@@ -17,21 +17,21 @@ pub(super) struct Needed {
     pub copied: bool,
 }
 
-/// What a region needs.
+/// The demand within a region.
 pub(super) struct Demand {
-    /// The axis along which a node can be had on slices without a message: edge tensors and gathered
-    /// vertex tensors of a component that is cut, arguments that come on slices, results of loops
-    /// that are carried on slices, element-wise functions of all these, and slices of features.
+    /// The axis along which a node is available on slices without a message: edge tensors and
+    /// gathered vertex tensors of a cut component, arguments that come on slices, results of loops
+    /// carried on slices, element-wise functions of all these, and slices of features.
     pub near: Vec<Option<Axis>>,
     /// The layouts in which each node is needed.
     pub needed: Vec<Needed>,
-    /// Layouts that the results are wanted in; `None` is by rows.
+    /// The layouts in which the results are wanted; `None` means by rows.
     pub results: Vec<Option<Axis>>,
 }
 
 impl Demand {
-    /// Looks at a region whose arguments come on slices of the given axes (and by rows where they are
-    /// needed so).
+    /// Analyzes a region whose arguments come on slices along the given axes, and also by rows
+    /// where needed.
     pub fn new(
         graph: &Graph,
         components: &Components,
@@ -48,7 +48,7 @@ impl Demand {
         demand
     }
 
-    /// From the results down.
+    /// Propagates demand from the results down.
     fn find(&mut self, graph: &Graph, components: &Components, loops: &[Option<Loop>]) {
         for (id, axis) in graph.results.iter().zip(self.results.clone()) {
             self.mark(*id, axis);
@@ -62,7 +62,7 @@ impl Demand {
             let own = self.near[n];
             let member = components.cut[n];
             let wanted = self.needed[n];
-            // A tensor that is cut along another axis than the wanted one comes by way of its rows.
+            // A tensor cut along an axis other than the wanted one goes through its rows.
             let far = AXES
                 .into_iter()
                 .any(|a| wanted.slices[index(a)] && own != Some(a));
@@ -70,7 +70,7 @@ impl Demand {
                 self.needed[n].rows = true;
             }
             self.needed[n].rows |= wanted.copied;
-            // Rows of what is computed on slices anyway are brought back from there.
+            // If a value is computed on slices anyway, its rows come from there.
             let back = self.needed[n].rows && (member.is_some() || is_result(&node.op));
             if let Some(axis) = own.filter(|_| back && !matches!(node.op, Op::Arg(_))) {
                 self.needed[n].slices[index(axis)] = true;
@@ -108,7 +108,8 @@ impl Demand {
         }
     }
 
-    /// Marks what a node is computed from that is computed in every layout in which it is needed.
+    /// Marks the operands of a node that is computed separately in every layout in which it is
+    /// needed.
     fn everywhere(&mut self, graph: &Graph, id: NodeId) {
         let Needed { rows, slices, .. } = self.needed[id.0 as usize];
         for axis in AXES.into_iter().filter(|axis| slices[index(*axis)]) {
@@ -123,7 +124,8 @@ impl Demand {
         }
     }
 
-    /// Marks what a node that lies where the features do is computed from; false if that is as elsewhere.
+    /// Marks the operands of a node that is computed on feature slices; false if its operands are
+    /// as usual.
     fn of_features(&mut self, node: &Node, place: Place, (here, rows): (bool, bool)) -> bool {
         let on_slices = Some(Axis::Width);
         match (place, &node.op, &node.inputs[..]) {
@@ -152,7 +154,7 @@ impl Demand {
         }
     }
 
-    /// Marks what a node on slices is computed from.
+    /// Marks the operands of a node on slices.
     fn operands(&mut self, graph: &Graph, id: NodeId, axis: Axis) {
         for input in &graph.node(id).inputs {
             let fixed = matches!(graph.ty(*input).rows, Rows::Fixed(_));
@@ -189,7 +191,7 @@ fn near(
             _ if components.cut[n].is_some() => components.cut[n],
             Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows == Rows::Vertices => {
                 let axis = node.inputs.iter().find_map(|i| near[i.0 as usize]);
-                // The others are numbers, or degrees and the like: a column that never changes.
+                // The other operands are constant columns, such as degrees.
                 axis.filter(|axis| {
                     node.inputs.iter().all(|i| {
                         let (ty, n) = (graph.ty(*i), i.0 as usize);

@@ -1,10 +1,11 @@
-//! What is computed where the input features lie by slices of their columns (P3, section 3).
+//! Computation on slices of the input features' columns (P3, section 3).
 //!
-//! Every rank has some columns of the features of all vertices, and they never move. Whatever treats
-//! columns alike is computed on the slices. A product that contracts them with a parameter gives a
-//! share of its result; shares are added where they return to rows. The parameter is cut by rows to
-//! match, and its gradient, from a copy of the result's gradient on every rank, is whole where its
-//! rows are. A parameter that something else reads stays whole, and its product is one of rows.
+//! Every rank has some feature columns of all vertices, which never move. Operators that treat
+//! columns alike run on the slices. A product that contracts the columns with a parameter gives a
+//! share of its result; shares are added on their way back to rows. The parameter is cut by rows to
+//! match. Its gradient uses a copy of the result's gradient on every rank, and is complete on the
+//! rank that has the rows. A parameter with another reader stays whole, and its product runs by
+//! rows.
 
 use super::Ranks;
 use super::components::Components;
@@ -16,38 +17,37 @@ use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 
-/// How a node lies where the features lie by slices.
+/// How a node is laid out if the features are in slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Place {
-    /// As elsewhere: by rows, or the same on every rank.
+    /// As without feature slices: by rows, or the same on every rank.
     #[default]
     Elsewhere,
-    /// A slice of the columns of all rows, without a message of its own.
+    /// A slice of the columns of all rows, obtained without a message.
     Columns(Columns),
-    /// A share, of all rows, of a sum over the ranks.
+    /// A share of a sum over the ranks, for all rows.
     Share,
-    /// Some of the rows of a parameter or of its gradient: so many blocks of as many rows as there
-    /// are features.
+    /// Some rows of a parameter or its gradient, as this many blocks with one row per feature.
     Rows(u32),
     /// Sums over the rows of slices.
     Sums,
-    /// A share of a sum over the ranks, of fixed rows.
+    /// A share of a sum over the ranks, for fixed rows.
     Part,
 }
 
 /// Slices of columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Columns {
-    /// Blocks as wide as the features, of each of which a rank has the same slice.
+    /// Number of blocks, each as wide as the features; a rank has the same slice of each.
     pub blocks: u32,
-    /// What pads a block is 0.
+    /// The padding of a block is 0.
     zero: bool,
-    /// Computed from rows of a parameter, so that it cannot be had by rows.
+    /// Computed from rows of a parameter, so it is not available by rows.
     pub tied: bool,
 }
 
 impl Place {
-    /// Whether only its slices are known, so that all that reads it must work on slices.
+    /// Whether only its slices exist, so that all its readers must work on slices.
     fn tied(self) -> bool {
         match self {
             Self::Columns(columns) => columns.tied,
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// The columns, if these are slices.
+    /// The columns, if it is in slices.
     pub fn columns(self) -> Option<Columns> {
         match self {
             Self::Columns(columns) => Some(columns),
@@ -65,11 +65,11 @@ impl Place {
     }
 }
 
-/// Where gradients are, by parameter: nodes of a graph that has them.
+/// For each parameter, the node of its gradient, in a graph that has gradients.
 pub(super) type Grads = [Option<NodeId>];
 
-/// For each component that can be cut, in the order of [`Components::sets`], whether it is cut and reads
-/// nothing but the features and what is known of every vertex, so that it is computed on slices of them.
+/// For each cuttable component, in the order of [`Components::sets`]: whether it is cut and reads
+/// only the features and constants of every vertex, so that it runs on feature slices.
 pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<bool> {
     let fixed = fixed(graph, &[]);
     let whole = vec![false; graph.nodes.len()];
@@ -110,7 +110,7 @@ pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<b
     }
 }
 
-/// For each node, whether it is of a component that is computed on slices of the features.
+/// For each node, whether its component runs on feature slices.
 pub(super) fn members(graph: &Graph, components: &Components, local: &[bool]) -> Vec<bool> {
     let mut member = vec![false; graph.nodes.len()];
     for (set, local) in components.sets.iter().zip(local) {
@@ -119,13 +119,13 @@ pub(super) fn members(graph: &Graph, components: &Components, local: &[bool]) ->
     member
 }
 
-/// One number a row that a rank has, or gets once, of every row.
+/// One number per row that a rank has, or receives once, for every row.
 fn narrow(ty: Type, fixed: bool) -> bool {
     ty.columns() == 1 && ty.stack == 0 && (fixed || ty.rows == Rows::Fixed(1))
 }
 
-/// How every node lies. Of the parameters only those that are `allowed` may be cut. A parameter and
-/// its gradient are cut together, or not at all.
+/// The layout of every node. Only parameters that are `allowed` may be cut. A parameter and its
+/// gradient are cut together or not at all.
 pub(super) fn find(
     graph: &Graph,
     ranks: u32,
@@ -149,7 +149,7 @@ pub(super) fn find(
     }
 }
 
-/// A graph without nodes whose parameters are those of a rank.
+/// A graph without nodes, with the parameters as a rank has them.
 pub(super) fn sharded(graph: &Graph, components: &Components, ranks: Ranks) -> Graph {
     let mut out = graph.clone_without_nodes();
     let slice = ranks.slice(Axis::Width, graph.features);
@@ -161,7 +161,7 @@ pub(super) fn sharded(graph: &Graph, components: &Components, ranks: Ranks) -> G
     out
 }
 
-/// For each parameter, whether it is cut by rows, and into how many blocks.
+/// For each parameter, the number of blocks if it is cut by rows.
 pub(super) fn cut(graph: &Graph, places: &[Place]) -> Vec<Option<u32>> {
     let mut cut = vec![None; graph.params.len()];
     for (id, node) in graph.iter() {
@@ -172,7 +172,7 @@ pub(super) fn cut(graph: &Graph, places: &[Place]) -> Vec<Option<u32>> {
     cut
 }
 
-/// The first operator that reads slices of features and cannot work on them, and why not.
+/// The first operator that reads feature slices but cannot work on them, and the reason.
 pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<String> {
     let reads = |node: &Node| {
         let columns = |i: &NodeId| places[i.0 as usize].columns().is_some();
@@ -200,8 +200,8 @@ pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<Str
     })
 }
 
-/// Nodes that must be whole after all: those behind slices that something reads which cannot work on
-/// them, and parameters without their gradient.
+/// Nodes that turn out to need whole rows: sources of slices whose readers cannot work on slices,
+/// and parameters without their gradient.
 fn conflicts(graph: &Graph, places: &[Place], grads: &Grads) -> Vec<NodeId> {
     let mut found = Vec::new();
     for (id, node) in graph.iter() {
@@ -232,8 +232,7 @@ fn conflicts(graph: &Graph, places: &[Place], grads: &Grads) -> Vec<NodeId> {
     found
 }
 
-/// Slices of several blocks that something else reads on slices: of the tensor as a whole, a rank has
-/// other columns than of its blocks.
+/// Slices of several blocks whose reader wants slices of the whole tensor, which has other columns.
 fn arranged(
     graph: &Graph,
     (components, loops): (&Components, &[Option<Loop>]),
@@ -258,7 +257,7 @@ fn arranged(
     found
 }
 
-/// The parameters and products of which a node is known only in slices.
+/// The parameters and products that make a node available only in slices.
 fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>) {
     if !places[id.0 as usize].tied() {
         return;
@@ -273,8 +272,7 @@ fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>)
     }
 }
 
-/// How every node lies if those that are `local` are computed on slices of the features and those that
-/// are `whole` are not.
+/// The layout of every node if `local` components run on feature slices and `whole` nodes do not.
 fn places(
     graph: &Graph,
     ranks: u32,
@@ -322,8 +320,8 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// How a node lies whose operands lie as `of` says; `narrow` are those of one number a row that
-    /// every rank has.
+    /// The layout of a node whose operands have the layouts `of`. `narrow` operands have one number
+    /// per row, available on every rank.
     fn node(&self, node: &Node, of: &[Place], narrow: &[bool]) -> Place {
         use Place::{Columns as On, Elsewhere, Part, Rows as Cut, Share, Sums};
         let blocks = |of: u32| {
@@ -331,10 +329,10 @@ impl Transfer<'_> {
                 .then(|| of / self.features)
                 .filter(|blocks| *blocks > 0)
         };
-        // What pads a slice must not be added.
+        // The padding of a slice must not be added.
         let adds = |columns: Columns| columns.zero || !self.padded;
         match (&node.op, of) {
-            // A single column is no slice of anything.
+            // A single column has no slices.
             (Op::Input(Input::Features), _) if self.features > 1 => On(Columns {
                 blocks: 1,
                 zero: true,
@@ -363,7 +361,7 @@ impl Transfer<'_> {
             }
             (Op::SliceCols { start, len }, [On(x)]) => {
                 match (blocks(*len), start % self.features) {
-                    // What edges read arrives padded with 0.
+                    // Whatever edges read arrives padded with 0.
                     (Some(blocks), 0) if adds(*x) => On(Columns { blocks, ..*x }),
                     _ => Elsewhere,
                 }
@@ -419,7 +417,7 @@ impl Transfer<'_> {
         match of {
             [Place::Columns(a), Place::Columns(b)] if a.blocks == b.blocks => {
                 let (zero, tied) = (zero(a.zero, b.zero), a.tied || b.tied);
-                // A quotient of two zeros is none.
+                // A quotient of two zeros is not zero.
                 let zero = zero && f != Binary::Div;
                 Place::Columns(Columns { zero, tied, ..a })
             }

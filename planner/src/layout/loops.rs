@@ -1,4 +1,4 @@
-//! Loops whose carries stay on slices from one iteration to the next.
+//! Loops whose carries stay on slices between iterations.
 
 use super::components::{Choice, Components};
 use super::demand::Demand;
@@ -8,17 +8,17 @@ use gnnc_ir::graph::op::{Op, Scan};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{Graph, Rows};
 
-/// How a loop is run.
+/// How a loop runs.
 pub(super) struct Loop {
-    /// The axis of everything that comes or goes on slices.
+    /// The axis of everything that enters or leaves on slices.
     pub axis: Axis,
-    /// Operands that are read on slices.
+    /// Operands read on slices.
     pub slices: Vec<bool>,
-    /// Operands that are read by rows (or have no vertex rows).
+    /// Operands read by rows (or without vertex rows).
     pub rows: Vec<bool>,
     /// Number of carries.
     carries: usize,
-    /// The loop. Its constants that come on slices and by rows are two.
+    /// The loop. A constant that enters both on slices and by rows becomes two.
     pub scan: Scan,
 }
 
@@ -29,7 +29,7 @@ impl Loop {
     }
 }
 
-/// How every loop of a graph is run, by node.
+/// How every loop of a graph runs, by node.
 pub(super) fn find(
     graph: &Graph,
     ranks: Ranks,
@@ -55,7 +55,7 @@ fn plan(scan: &Scan, ranks: Ranks, choice: &Choice) -> Result<Loop, LowerError> 
     let mut args: Vec<Option<Axis>> = (0..body.args.len())
         .map(|n| axis.filter(|_| n < carries + constants && vertices(n)))
         .collect();
-    // Of the carries that could be on slices, those stay that are computed and used there.
+    // Keep only those carries on slices that are computed and used there.
     let demand = loop {
         let results: Vec<Option<Axis>> = (0..body.results.len())
             .map(|n| args.get(n).copied().flatten().filter(|_| n < carries))

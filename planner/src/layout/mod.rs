@@ -1,16 +1,17 @@
-//! Which tensors lie by columns: message passing on slices of the columns (NeutronTP, section 3.1).
+//! Tensor layouts: which tensors are laid out by columns, so that message passing runs on slices of
+//! the columns (NeutronTP, section 3.1).
 //!
 //! Dense products need whole rows; an aggregation needs all rows but treats columns alike. So every
 //! connected set of edge tensors (see `components`) may be computed for all edges of the graph on a
-//! slice of the columns (or heads), with one redistribution of what it reads at its vertices and one of
-//! what it gives back. Element-wise operators between two aggregations stay on the slices, and so do
-//! the carries of loops in which nothing else happens (see `loops`).
+//! slice of the columns (or heads), with one redistribution of its vertex inputs and one of its
+//! outputs. Element-wise operators between two aggregations stay on the slices. So do the carries
+//! of loops that do nothing else (see `loops`).
 //!
-//! The input features may lie by slices of their columns from the start (see `features`), whatever the
-//! other layouts are. [`Pure`] are the layouts that are placements of one kind.
+//! The input features may be in slices of their columns from the start (see `features`), whatever
+//! the other layouts are. [`Pure`] holds the layouts of the pure placements.
 //!
-//! Sums over the axis that is cut (scores' gradients in attention) are *shares*, one a rank, until they
-//! are added where they return to rows; only linear operators may see them in between.
+//! Sums over the cut axis (gradients of attention scores) are *shares*, one per rank, until they
+//! are added on their way back to rows. Only linear operators may see them in between.
 
 mod components;
 mod demand;
@@ -28,26 +29,26 @@ use gnnc_ir::plan::Layout;
 use gnnc_ir::{Graph, NodeId};
 use loops::Loop;
 
-/// Where a mixture has its tensors.
+/// The layouts of a mixture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Layouts {
-    /// The input features: by columns if what contracts them is computed where their slices are.
+    /// The input features: by columns if the products that contract them run on their slices.
     pub features: Layout,
-    /// Each component of forward and backward graph that can lie either way, those of a graph before
-    /// those of its loops.
+    /// Each component of the forward and backward graphs that allows both layouts; a graph's own
+    /// components precede those of its loops.
     pub epoch: Vec<Layout>,
-    /// The same of the forward graph alone.
+    /// The same for the forward graph alone.
     pub eval: Vec<Layout>,
 }
 
-/// The layouts that are placements of one kind, and which all mixtures are as long as.
+/// The layouts of the pure placements. All mixtures have the same lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pure {
     /// Everything by rows.
     pub graph: Layouts,
     /// All components by columns.
     pub tensor: Layouts,
-    /// The features by columns, and the components that read nothing else.
+    /// The features by columns, with the components that read nothing else.
     pub push_pull: Layouts,
 }
 
@@ -72,7 +73,7 @@ impl Pure {
     }
 }
 
-/// Columns for the components that read nothing but the features, rows for the others.
+/// Columns for components that read only the features, rows for the others.
 fn first(graph: &Graph, ranks: u32) -> Vec<Layout> {
     let choice = Choice::default();
     let components = Components::find(graph, ranks, &choice);
@@ -113,13 +114,14 @@ impl Ranks {
     }
 }
 
-/// The graphs of a training step and of an evaluation with their tensors where the layouts say. Vertex
-/// tensors outside of aggregations lie by rows, and so do aggregations that cannot be cut. Where the
-/// features lie by columns, so does everything up to the products that contract them.
+/// The graphs of a training step and of an evaluation, with tensors in the given layouts. Vertex
+/// tensors outside of aggregations are by rows, and so are aggregations that cannot be cut. If the
+/// features are by columns, so is everything up to the products that contract them.
 ///
 /// # Errors
-/// [`LowerError::Layouts`] if there are more or fewer than components; [`LowerError::Illegal`] if the
-/// features are to lie by columns and no product contracts them there; a bug in the pass.
+/// [`LowerError::Layouts`] if there are more or fewer layouts than components;
+/// [`LowerError::Illegal`] if the features should be by columns and no product contracts them
+/// there; a bug in the pass.
 pub fn lay_out(graphs: &Graphs, ranks: Ranks, layouts: &Layouts) -> Result<Graphs, LowerError> {
     let mut step = Placing::new(&graphs.step, ranks, ("an epoch", &layouts.epoch))?;
     let mut eval = Placing::new(&graphs.eval, ranks, ("an evaluation", &layouts.eval))?;
@@ -133,7 +135,7 @@ pub fn lay_out(graphs: &Graphs, ranks: Ranks, layouts: &Layouts) -> Result<Graph
     })
 }
 
-/// Finds what is computed on slices of the features. A parameter is cut in both graphs, or in none.
+/// Finds the nodes computed on feature slices. A parameter is cut in both graphs or in neither.
 fn with_features([step, eval]: [&mut Placing; 2], graphs: &Graphs) -> Result<(), LowerError> {
     let mut allowed = vec![true; graphs.step.params.len()];
     let grads = graphs.grads.iter();
@@ -156,7 +158,7 @@ fn with_features([step, eval]: [&mut Placing; 2], graphs: &Graphs) -> Result<(),
     }
 }
 
-/// A graph and how its nodes lie.
+/// A graph with the layouts of its nodes.
 struct Placing<'a> {
     graph: &'a Graph,
     ranks: Ranks,
@@ -188,8 +190,8 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Finds how nodes lie that are computed where slices of the features are; the blocks of each
-    /// parameter that is cut.
+    /// Finds the layouts of nodes computed on feature slices. Returns the number of blocks of each
+    /// cut parameter.
     fn place(&mut self, grads: &[Option<NodeId>], allowed: &[bool]) -> Vec<Option<u32>> {
         let here = (&self.components, &self.loops[..]);
         let places = features::find(self.graph, self.ranks.ranks, here, (grads, allowed));
@@ -232,7 +234,7 @@ pub struct Graphs {
     pub eval: Graph,
 }
 
-/// Why aggregations of a graph, loop bodies included, stay by rows when columns are cut.
+/// Why aggregations of a graph, including those in loops, stay by rows when columns are cut.
 pub fn uncut(graph: &Graph, ranks: u32) -> Vec<String> {
     let mut reasons = Components::find(graph, ranks, &Choice::default()).refused;
     for node in &graph.nodes {
@@ -245,7 +247,7 @@ pub fn uncut(graph: &Graph, ranks: u32) -> Vec<String> {
     reasons
 }
 
-/// The axes, in the order in which they are tried.
+/// The axes, in the order they are tried.
 const AXES: [Axis; 2] = [Axis::Heads, Axis::Width];
 
 fn index(axis: Axis) -> usize {

@@ -1,4 +1,4 @@
-//! Writes a graph anew, with the redistributions that its layouts need.
+//! Rewrites a graph with the redistributions its layouts need.
 
 use super::components::{Components, sliced};
 use super::demand::Demand;
@@ -22,8 +22,8 @@ pub(super) fn rewrite(
     Writer::new(graph, components, loops, demand, ranks).write()
 }
 
-/// A loop's body; `layouts` say which arguments come on slices and which by rows. Those that come
-/// both ways are two, on slices first.
+/// Rewrites a loop body. The last argument says which arguments come on slices and which by rows;
+/// an argument that comes both ways becomes two, with slices first.
 pub(super) fn body(
     graph: &Graph,
     components: &Components,
@@ -66,7 +66,7 @@ pub(super) fn bug(what: &str) -> LowerError {
     LowerError::Internal(format!("layouts: {what}"))
 }
 
-/// The same of the edges of the whole graph.
+/// The same for the edges of the whole graph.
 fn whole(relations: Relations) -> Relations {
     Relations {
         all: true,
@@ -92,7 +92,7 @@ fn on_rank(ty: Type, axis: Axis, ranks: Ranks) -> Type {
     ty
 }
 
-/// Elements of an axis.
+/// Length of an axis.
 fn size(ty: Type, axis: Axis) -> u32 {
     match axis {
         Axis::Heads => ty.heads,
@@ -109,9 +109,9 @@ pub(super) struct Writer<'a> {
     out: Graph,
     /// Each node by rows.
     rows: Vec<Option<NodeId>>,
-    /// Each node on slices of heads and of columns.
+    /// Each node on slices of heads, and on slices of columns.
     slices: Vec<[Option<NodeId>; 2]>,
-    /// Copies of all rows of each node.
+    /// Each node as a copy of all rows.
     pub copies: Vec<Option<NodeId>>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Cuts a tensor that lies by rows.
+    /// Cuts a tensor that is by rows.
     fn cut(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
         let node = self.graph.node(id);
         let rows = self.rows[id.0 as usize].ok_or_else(|| bug("a tensor to cut has no rows"))?;
@@ -243,7 +243,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Computes a node by rows, or brings it back to rows.
+    /// Computes a node by rows, or redistributes it back to rows.
     fn by_rows(&mut self, id: NodeId) -> Result<(), LowerError> {
         let (node, n) = (self.graph.node(id), id.0 as usize);
         let on_slices = AXES
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
                 };
                 self.add(Op::Redistribute(how), &[found], node.scope)?
             }
-            // A sum over all edges: every rank has the whole.
+            // A sum over all edges: every rank has it whole.
             (_, Some(axis)) => {
                 let inputs = self.operands(id, Some(axis))?;
                 let sum = self.add(node.op.clone(), &inputs, node.scope)?;

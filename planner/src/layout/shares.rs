@@ -1,5 +1,5 @@
-//! Writes what lies where slices of the features do: shares of products with parameters that are cut
-//! by rows, and the gradients of these.
+//! Writes nodes computed on feature slices: shares of products with parameters cut by rows, and the
+//! gradients of these parameters.
 
 use super::features::Place;
 use super::rewrite::{Writer, bug};
@@ -9,17 +9,17 @@ use gnnc_ir::kernel::Axis;
 use gnnc_ir::{NodeId, Rows, Type};
 
 impl Writer<'_> {
-    /// The slice of the features.
+    /// The rank's slice of the features.
     pub fn features(&self) -> Slice {
         self.ranks.slice(Axis::Width, self.graph.features)
     }
 
-    /// What so many columns (or rows) of whole blocks are on a rank.
+    /// The rank's part of `columns` columns (or rows) of whole blocks.
     pub fn of_blocks(&self, columns: u32) -> u32 {
         columns / self.graph.features.max(1) * self.features().len
     }
 
-    /// The type of a tensor of so many blocks on a rank.
+    /// The type on a rank of a tensor with `blocks` blocks.
     pub fn on_features(&self, ty: Type, blocks: u32) -> Type {
         let rows = match ty.rows {
             Rows::Edges(set) => Rows::AllEdges(set),
@@ -29,7 +29,7 @@ impl Writer<'_> {
         Type { rows, width, ..ty }
     }
 
-    /// The operands of a product whose left one every rank has all rows of.
+    /// The operands of a product, the left one copied so that every rank has all its rows.
     pub fn copied_left(&self, id: NodeId) -> Result<Vec<NodeId>, LowerError> {
         let inputs = &self.graph.node(id).inputs;
         Ok(vec![self.copy(inputs[0])?, self.operand(inputs[1], None)?])
@@ -40,7 +40,7 @@ impl Writer<'_> {
         found.ok_or_else(|| bug(&format!("{id} is not copied to all ranks")))
     }
 
-    /// Whether a node that is needed by rows, or as it is, is computed where slices of features lie.
+    /// Whether a node needed by rows, or as it is, is computed on feature slices.
     pub fn lies_with_features(&self, id: NodeId) -> bool {
         let place = self.components.places[id.0 as usize];
         !matches!(place, Place::Elsewhere | Place::Columns(_))

@@ -9,21 +9,21 @@ use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// Facts about every node of one region, indexed by node.
 pub struct Analysis {
-    /// Needs neither a parameter, nor dropout, nor a loop argument: the same in every epoch.
+    /// Depends on no parameter, dropout or loop argument: the same in every epoch.
     pub fixed: Vec<bool>,
-    /// Lives in a buffer of its own (or is a view of one).
+    /// Has a buffer of its own (or is a view of one).
     pub stored: Vec<bool>,
-    /// `host[p] = g`: the kernel of reduction or product `g` computes `p` as its last step.
+    /// `host[p] = g`: the kernel of reduction or product `g` computes `p` as its epilogue.
     pub host: Vec<Option<NodeId>>,
-    /// Halo rows are read by some kernel.
+    /// Some kernel reads its halo rows.
     pub read_at_source: Vec<bool>,
-    /// Sums over the rank's own rows that are still to be added over the ranks.
+    /// Sums over the rank's own rows, yet to be added over the ranks.
     pub partial: Partials,
-    /// Number of uses, results included.
+    /// Number of uses, including results.
     pub uses: Vec<u32>,
 }
 
-/// Whether an operator is computed element by element, hence inside another kernel.
+/// Whether an operator is computed element by element, and so inside another kernel.
 pub fn pointwise(op: &Op) -> bool {
     matches!(
         op,
@@ -40,8 +40,8 @@ pub fn pointwise(op: &Op) -> bool {
     )
 }
 
-/// Whether an operator renames the elements of its operand, or nothing (sums over the ranks wait until
-/// they are needed, see `partial.rs`).
+/// Whether an operator only renames the elements of its operand, or does nothing (sums over the
+/// ranks wait until needed, see `partial.rs`).
 pub fn view(op: &Op) -> bool {
     matches!(
         op,
@@ -53,7 +53,7 @@ pub fn view(op: &Op) -> bool {
     )
 }
 
-/// Whether one number, cheap enough to be computed wherever it is used.
+/// Whether it is a single number, cheap enough to compute wherever it is used.
 fn tiny(ty: Type) -> bool {
     ty.rows == Rows::Fixed(1) && ty.columns() == 1 && ty.stack == 0
 }
@@ -62,7 +62,7 @@ fn is_edge(ty: Type) -> bool {
     ty.rows.edge_set().is_some()
 }
 
-/// Analyses a region.
+/// Analyzes a region.
 pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis {
     let users = graph.users();
     let fixed = fixed(graph, &[]);
@@ -99,21 +99,21 @@ fn uses(graph: &Graph) -> Vec<u32> {
     uses
 }
 
-/// Whether `user` needs operand number `position` in memory.
+/// Whether `user` needs its operand number `position` in memory.
 fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> bool {
     match user {
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
         Op::Redistribute(_) => true,
         Op::Copies(..) | Op::Clip(..) => true,
-        // What is kept is exchanged and copied.
+        // The kept tensor is exchanged and copied.
         Op::Blend => position >= 2,
         Op::Take(..) | Op::Pick => true,
-        // The head is picked where the row of the vertex lies.
+        // The head is picked directly from the vertex's row.
         Op::PickHead => position > 0 || !matches!(graph.node(operand).op, Op::Take(..)),
         Op::PlaceHead(_) => position > 0,
-        // The edges of a type lie apart: what they bring is computed once.
+        // The edges of a type are not contiguous, so their values are computed once.
         Op::PickSum(_) => position == 0,
-        // A carry's start value is computed straight into the loop's buffer.
+        // A carry's initial value is computed directly into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
         // Softmax over several columns renames them as heads, which needs a plain layout.
         Op::EdgeSoftmax(_) => graph.ty(operand).width != 1,
@@ -134,12 +134,12 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
         {
             continue;
         }
-        // Computed once in `setup` if an epoch needs it: small enough tensors only.
+        // Computed once in `setup` if an epoch needs it, unless the tensor is too large.
         let hoisted = fixed[n]
             && (!is_edge(node.ty) || node.ty.columns() == 1)
             && !matches!(node.op, Op::Broadcast(_))
             && users[n].iter().any(|u| !fixed[u.0 as usize]);
-        // Shared work is stored, unless it is a wide edge tensor: those are never materialised.
+        // Shared work is stored, except wide edge tensors, which are never materialized.
         let shared =
             uses[n] > 1 && (!is_edge(node.ty) || (node.ty.width == 1 && !loaded(graph, id)));
         stored[n] = hoisted || shared;
@@ -150,8 +150,8 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
     stored
 }
 
-/// Whether an edge tensor costs about as much to compute as to load: rows of vertices or of tables, and those of
-/// tables times a stored number of the edge.
+/// Whether an edge tensor costs about as much to compute as to load: rows of vertices or tables,
+/// and table rows times a stored number of the edge.
 fn loaded(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let picked = |id: &NodeId| matches!(graph.node(*id).op, Op::Pick);
@@ -165,7 +165,7 @@ fn loaded(graph: &Graph, id: NodeId) -> bool {
     }
 }
 
-/// Finds, for every reduction and product, the element-wise node that its kernel can end in.
+/// For every reduction and product, finds the element-wise node its kernel can end in.
 fn hosts(
     graph: &Graph,
     users: &[Vec<NodeId>],
@@ -180,11 +180,11 @@ fn hosts(
             node.op,
             Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
         );
-        // Sums over out-edges are complete only when the other ranks' shares have arrived.
+        // Sums over out-edges are complete only after the other ranks' shares have arrived.
         let early = distributed
             && node.ty.rows == Rows::Vertices
             && matches!(node.op, Op::Gather(_, End::Src, _));
-        // Heads that no edge names are 0, whatever a function of them would be.
+        // Heads that no edge names are 0, whatever a function of them would give.
         let places = node
             .inputs
             .first()
@@ -214,7 +214,7 @@ fn hosts(
     host
 }
 
-/// Whether the only use of a node is as the start value of a loop's carry.
+/// Whether a node is only used as the initial value of a loop's carry.
 fn carry_start(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], id: NodeId) -> bool {
     let [user] = users[id.0 as usize][..] else {
         return false;
@@ -237,7 +237,7 @@ pub fn read_at_source(graph: &Graph) -> Vec<bool> {
         }
     }
     for (id, node) in graph.iter().rev() {
-        // What copies are kept of is exchanged, whatever it is computed from.
+        // A tensor with copies is exchanged itself, whatever it is computed from.
         let kept = matches!(node.op, Op::Copies(Copies::Kept, _));
         if view(&node.op) && !kept && read[id.0 as usize] {
             read[node.inputs[0].0 as usize] = true;
@@ -252,7 +252,7 @@ pub fn read_at_source(graph: &Graph) -> Vec<bool> {
     read
 }
 
-/// Per-argument disjunction of a flag over the nodes of a body.
+/// For each argument, whether any node that reads it has the flag.
 pub fn argument_flags(body: &Graph, flags: &[bool]) -> Vec<bool> {
     let mut of_args = vec![false; body.args.len()];
     for (id, node) in body.iter() {

@@ -1,9 +1,10 @@
-//! Gradients that are clipped by blocks (SANCUS, section 3.2, step 1 of the backward pass).
+//! Gradients clipped by blocks (SANCUS, section 3.2, step 1 of the backward pass).
 //!
-//! The gradient of a layer's *pre-activations*, which an activation or the loss reads, is scaled by each rank for its own
-//! rows, before it goes on to weights and to earlier layers: by a number of its own, so that no message is needed. Before a
-//! model is differentiated, these tensors are marked ([`Clip::Gradient`]); marks are gone when it is lowered, and what
-//! they left in the backward pass ([`Clip::Rows`]) is made of other operators.
+//! A layer's *pre-activations* are the tensors that an activation or the loss reads. Each rank
+//! scales their gradient in its own rows before it goes on to weights and earlier layers, by a
+//! factor of its own, so no message is needed. The tensors are marked before a model is
+//! differentiated ([`Clip::Gradient`]); the marks are gone when it is lowered, and their
+//! counterparts in the backward pass ([`Clip::Rows`]) become other operators.
 
 use super::kernel::Builder;
 use super::region::Region;
@@ -17,15 +18,16 @@ use gnnc_ir::program::Instr;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 
-/// The same graph with its pre-activations marked, so that gradients of a rank's rows are at most so long.
+/// The same graph with marked pre-activations, which bound the length of the gradients of a rank's
+/// rows by `most`.
 ///
 /// # Errors
-/// A graph that is not valid.
+/// If the graph is invalid.
 pub fn marked(graph: &Graph, most: f32) -> Result<Graph, TypeError> {
     within(graph, &[], most)
 }
 
-/// A graph whose arguments are the same in every epoch as `args` says.
+/// Marks a graph; `args` says which arguments are the same in every epoch.
 fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
     let fixed = fixed(graph, args);
     let mut read = vec![false; graph.nodes.len()];
@@ -34,7 +36,7 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
         read[x.0 as usize] = graph.ty(x).rows == Rows::Vertices && !fixed[x.0 as usize];
     }
     let mut out = graph.clone_without_nodes();
-    // Each node, and what is read in its place.
+    // Each node, and the node its readers use instead.
     let mut new: Vec<(NodeId, NodeId)> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
         let op = match &node.op {
@@ -49,7 +51,7 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
             op => op.clone(),
         };
         let input = |input: &NodeId| match (new[input.0 as usize], &op) {
-            // Results of a loop but the first are read from the loop.
+            // Results of a loop except the first are read from the loop.
             ((loop_itself, _), Op::Out(_)) => loop_itself,
             ((_, marked), _) => marked,
         };
@@ -69,7 +71,7 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
     Ok(out)
 }
 
-/// Whether what an operator reads is the last of what a layer is linear in.
+/// Whether an operator reads the end of a layer's linear part.
 fn activates(op: &Op) -> bool {
     match op {
         Op::Loss(_) => true,
@@ -81,7 +83,7 @@ fn activates(op: &Op) -> bool {
     }
 }
 
-/// A rank's rows `x`, multiplied with a factor that depends on their squares.
+/// A rank's rows `x`, multiplied by a factor that depends on their squares.
 pub fn clip_rows(out: &mut Graph, x: NodeId, most: f32, scope: u32) -> Result<NodeId, TypeError> {
     let squares = out.add(Op::Binary(Binary::Mul), &[x, x], scope)?;
     let mut sum = out.add(Op::SumRows, &[squares], scope)?;
@@ -96,7 +98,7 @@ pub fn clip_rows(out: &mut Graph, x: NodeId, most: f32, scope: u32) -> Result<No
 pub fn at_most(expr: &mut Expr, length: ValueId, most: f32) -> ValueId {
     let most = expr.push(Scalar::Const(most));
     let share = expr.push(Scalar::Binary(Binary::Div, most, length));
-    // There is a larger of two numbers, and no smaller one.
+    // There is a maximum of two numbers, but no minimum.
     let share = expr.push(Scalar::Unary(Unary::Neg, share));
     let one = expr.push(Scalar::Const(-1.0));
     let share = expr.push(Scalar::Binary(Binary::Max, one, share));
@@ -104,7 +106,7 @@ pub fn at_most(expr: &mut Expr, length: ValueId, most: f32) -> ValueId {
 }
 
 impl Region<'_> {
-    /// The factor of a rank's block, from the sum of its squares.
+    /// The factor of a rank's block, from its sum of squares.
     pub fn clip_factor(
         &mut self,
         lowerer: &mut Lowerer,

@@ -1,4 +1,4 @@
-//! Operators that kernels have no form of their own for, in terms of others.
+//! Expresses operators that kernels have no form for in terms of others.
 
 use crate::error::LowerError;
 use crate::lower::blocks::clip_rows;
@@ -9,9 +9,9 @@ use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{EdgeSet, NodeId, Rows};
 
-/// Writes means as scaled sums, clipping as a factor, and, if the input features are stored as non-zeros, moves
-/// scalings of their rows to the other side of products: `(s x) w = s (x w)` and
-/// `(s x)^T g = x^T (s g)`, so that the non-zeros are used as they are.
+/// Writes means as scaled sums, and clipping as a factor. If the input features are stored as
+/// nonzeros, moves scalings of their rows to the other side of products, so that the nonzeros are
+/// used unchanged: `(s x) w = s (x w)` and `(s x)^T g = x^T (s g)`.
 pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     let bug = |e: TypeError| LowerError::Internal(format!("canonical form: {e}"));
     let mut out = graph.clone_without_nodes();
@@ -42,7 +42,7 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
                 let right = add(Op::Binary(Binary::Mul), &[inputs[1], scale])?;
                 add(Op::MatMulTN, &[x, right])?
             }
-            // Heads are picked of rows as they lie, and placed by the sums that have them.
+            // Heads are picked from rows as stored, and placed by the sums that have them.
             (Op::PickHead, _) => {
                 let taken = taken(&mut out, inputs[0], scope).map_err(bug)?;
                 out.add(Op::PickHead, &[taken, inputs[1]], scope)
@@ -68,7 +68,7 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     Ok(gnnc_ir::graph::simplify::simplify(&out.pruned()))
 }
 
-/// The same rows of vertices, taken last: `reshape(take(x)) = take(reshape(x))`.
+/// The same rows of vertices, with the take last: `reshape(take(x)) = take(reshape(x))`.
 fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
     let node = out.node(id).clone();
     let (Op::Reshape { .. }, Some(take)) = (&node.op, node.inputs.first()) else {
@@ -84,8 +84,8 @@ fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
     }
 }
 
-/// A sum over edges in which placed heads stand alone: `gather(place(a) + b) = gather(place(a)) + gather(b)`, and a factor
-/// of one column is taken into what is placed.
+/// A sum over edges in which placed heads are separate: `gather(place(a) + b) = gather(place(a)) +
+/// gather(b)`. A factor of one column moves inside the placed value.
 fn gather_places(
     out: &mut Graph,
     (set, end): (EdgeSet, End),
@@ -129,7 +129,7 @@ fn gather_places(
     }
 }
 
-/// Whether a node is the feature matrix or a dropout of it.
+/// Whether a node is the feature matrix or its dropout.
 pub fn features(graph: &Graph, id: NodeId) -> bool {
     match &graph.node(id).op {
         Op::Input(Input::Features | Input::FeatureSlice(_)) => true,

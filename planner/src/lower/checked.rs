@@ -1,19 +1,19 @@
-//! Programs are verified after every pass, in builds with debug assertions.
+//! Verifies programs after every pass, in builds with debug assertions.
 
 use gnnc_ir::program::verify::{RankData, verify};
 use gnnc_ir::program::{Program, RankSizes};
 
-/// What a pass made of a program, or of the programs of several ranks or stages: verified, for the sizes of a rank or
-/// typical ones. `features` are the columns of the input features, where they are known.
+/// Verifies the output of a pass for typical sizes, and returns it. `features` is the number of
+/// columns of the input features, if known.
 ///
 /// # Panics
-/// In builds with debug assertions, if a program does not verify: the pass has a bug.
+/// In builds with debug assertions, if the program does not verify: the pass has a bug.
 pub(crate) fn checked(program: Program, features: Option<u32>, pass: &str) -> Program {
     check(&program, features, None, pass);
     program
 }
 
-/// As [`checked`], of a program that stays where it is.
+/// As [`checked`], for a borrowed program or the sizes of a rank.
 pub(crate) fn check(
     program: &Program,
     features: Option<u32>,

@@ -1,13 +1,13 @@
-//! What is computed for all vertices, in chunks, so that messages of one chunk are under way while
+//! Cuts work over all vertices into chunks, so that messages of one chunk are in flight while
 //! another is computed (NeutronTP, section 3.5).
 //!
-//! Where a tensor is split and then aggregated, rows that are new to a chunk are moved before it; where
-//! results are joined, rows of a chunk are moved after it. The backward pass sums over edges by their
-//! sources, a row of the result at a time, so its chunks are those of the sources: what is new to a
-//! chunk are the destinations of its edges, and its rows are finished with it. So every row moves once,
-//! as without chunks, and every number is computed as without them, since a row always was computed in
-//! one go. [`super::overlap`] then puts the pieces in the order in which they overlap; chunks do not
-//! reach over the border of a loop.
+//! If a tensor is split and then aggregated, rows new to a chunk are moved before it; if results
+//! are joined, rows of a chunk are moved after it. The backward pass sums over edges by source, one
+//! row of the result at a time, so its chunks consist of sources: the rows new to a chunk are the
+//! destinations of its edges, and the chunk completes its own rows. So every row moves once, as
+//! without chunks. Every number is also the same, because a row is still computed in one go.
+//! [`super::overlap`] then reorders the pieces so that they overlap. Chunks do not extend across
+//! the border of a loop.
 
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::{At, Body, End};
@@ -16,7 +16,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program};
 use std::collections::BTreeSet;
 
-/// The most chunks that a program is cut into: every one costs a launch of each kernel, and latencies.
+/// Most chunks of a program: each one costs a launch of every kernel, and latencies.
 pub const MOST_CHUNKS: u32 = 16;
 
 /// Cuts a program into chunks.
@@ -96,11 +96,11 @@ enum Cut {
     Whole,
     /// By the vertices of the chunks.
     Rows,
-    /// By what is new to a reduction to an end.
+    /// By the rows new to a reduction to an end.
     New(End),
 }
 
-/// How the instructions of a list are cut: redistributions that meet a kernel of the same list, and
+/// How the instructions of a list are cut: redistributions next to a kernel of the same list, and
 /// these kernels.
 fn cuts(instrs: &[Instr], program: &Program) -> Vec<Cut> {
     let mut cuts = vec![Cut::Whole; instrs.len()];
@@ -130,8 +130,8 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Cut> {
     cuts
 }
 
-/// The launch at a place, if it can run over a part of the vertices: it runs over all of them and
-/// gives a row for each (or for each edge into it).
+/// The launch at index `n`, if it can run over part of the vertices: it runs over all of them and
+/// gives one row per vertex (or per in-edge).
 fn cuttable<'a>(n: usize, instrs: &'a [Instr], program: &Program) -> Option<(usize, &'a Launch)> {
     let Instr::Launch(launch) = &instrs[n] else {
         return None;
@@ -141,7 +141,7 @@ fn cuttable<'a>(n: usize, instrs: &'a [Instr], program: &Program) -> Option<(usi
     (launch.rows == Extent::All && by_row).then_some((n, launch))
 }
 
-/// Which rows of a buffer a launch over a chunk reads that none over an earlier one has read.
+/// Which rows of a buffer a launch over a chunk is the first to read.
 fn first_read(launch: &Launch, buffer: BufferId, program: &Program) -> Cut {
     let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
         return Cut::Rows;
@@ -168,7 +168,7 @@ fn writes(instr: &Instr, buffer: BufferId) -> bool {
     buffers(instr).contains(&(buffer, true))
 }
 
-/// The buffers that an instruction uses, loops included, and whether it writes them.
+/// The buffers that an instruction uses, including those in loops, and whether it writes them.
 fn buffers(instr: &Instr) -> BTreeSet<(BufferId, bool)> {
     if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
         return body.iter().flat_map(buffers).collect();

@@ -1,10 +1,11 @@
 //! Gradients that stop at copies (SANCUS, section 5: `stale_grad = stop`).
 //!
-//! Before a model is differentiated, the embeddings that are exchanged ([`Copies::Kept`]) and the tensors that edges see
-//! ([`Copies::Seen`]) are marked. What lies between them is linear in the embedding, row by row, so that ranks compute it for
-//! copies too, and it is differentiated twice: for own rows, with what came back, and for copies, whose rows get
-//! no gradient, but the parameters between them and the edges do. The latter is done for all rows that a rank has;
-//! gradients are 0 in all but those of blocks that were left out.
+//! Before a model is differentiated, the exchanged embeddings ([`Copies::Kept`]) and the tensors
+//! that edges see ([`Copies::Seen`]) are marked. The operators between them are linear in the
+//! embedding, row by row, so ranks can apply them to copies too. They are differentiated twice: for
+//! own rows, with the gradients that came back; and for copies, which get no gradient themselves,
+//! while the parameters between copies and edges do. The latter runs over all rows of a rank;
+//! gradients are 0 except in blocks that were left out.
 
 use super::canonical::{canonical, features};
 use super::embeddings::Embeddings;
@@ -21,15 +22,16 @@ use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 use std::collections::BTreeMap;
 
-/// A model with its embeddings marked, so that gradients stop at copies.
+/// A model with marked embeddings, so that gradients stop at copies.
 ///
 /// # Errors
-/// If the model uses something that a program cannot express.
+/// If a program cannot express the model.
 pub fn marked(form: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     within(&canonical(form, sparse)?, &[], sparse, &mut 0)
 }
 
-/// A graph whose arguments are the same in every epoch as `args` says, with its embeddings marked by numbers from `next`.
+/// Marks the embeddings of a graph with numbers from `next` on; `args` says which arguments are the
+/// same in every epoch.
 fn within(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
     let fixed = fixed(graph, args);
     let mut marks = Marks {
@@ -69,12 +71,13 @@ fn within(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<
     Ok(marks.out)
 }
 
-/// A graph while it is marked.
+/// A graph during marking.
 struct Marks<'a> {
     graph: &'a Graph,
-    /// The embedding that a tensor of vertices is computed of, row by row; itself, if it is one.
+    /// The embedding that each vertex tensor is computed from, row by row; an embedding's own is
+    /// itself.
     of: Vec<Option<NodeId>>,
-    /// Whether a node is computed of an embedding and edges see it, or what is computed of it.
+    /// Whether a node is computed from an embedding, and edges see it or a value computed from it.
     between: Vec<bool>,
     out: Graph,
     new: Vec<NodeId>,
@@ -92,7 +95,7 @@ impl Marks<'_> {
         self.out.add(op, inputs, scope).map_err(bug)
     }
 
-    /// Finds what leads from an embedding to a tensor that edges see.
+    /// Marks the nodes from an embedding to a tensor that edges see.
     fn lead(&mut self, seen: NodeId) {
         let mut work = vec![seen];
         while let Some(id) = work.pop() {
@@ -105,7 +108,7 @@ impl Marks<'_> {
         }
     }
 
-    /// What a node reads in place of an operand.
+    /// The node that `by` reads instead of its operand.
     fn read(&mut self, by: NodeId, id: NodeId, next: &mut u32) -> Result<NodeId, LowerError> {
         let node = self.graph.node(by);
         let Some(embedding) = self.of[id.0 as usize] else {
@@ -140,13 +143,13 @@ impl Marks<'_> {
     }
 }
 
-/// Whether a node is what edges see of their sources.
+/// Whether a node is the value that edges read at their source.
 fn at_source(node: &Node) -> bool {
     matches!(node.op, Op::Take(_, End::Src)) && matches!(node.ty.rows, Rows::Edges(_))
 }
 
-/// The embedding that each tensor of vertices is computed of, row by row: none of what is the same in every epoch but
-/// for parameters and dropout.
+/// The embedding that each vertex tensor is computed from, row by row. `None` for values that are
+/// the same in every epoch, apart from parameters and dropout.
 fn embeddings(graph: &Graph, fixed: &[bool], sparse: bool) -> Vec<Option<NodeId>> {
     let mut of: Vec<Option<NodeId>> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
@@ -169,10 +172,10 @@ fn embeddings(graph: &Graph, fixed: &[bool], sparse: bool) -> Vec<Option<NodeId>
     of
 }
 
-/// Whether an operator gives a row for each of its operand's, in which it is linear.
+/// Whether an operator maps each row of its operand to one row, linearly.
 fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
     match &node.op {
-        // Of features stored as non-zeros a rank has only its own rows.
+        // Of features stored as nonzeros, a rank has only its own rows.
         Op::MatMul => {
             let [left, right] = [node.inputs[0], node.inputs[1]];
             !(sparse && features(graph, left)) && graph.ty(right).rows != Rows::Vertices
@@ -188,18 +191,19 @@ fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
     }
 }
 
-/// Which nodes have rows of other ranks where gradients stop at copies.
+/// Which nodes have rows of other ranks, if gradients stop at copies.
 pub struct Beside {
-    /// Gradients by what is computed of copies.
+    /// Gradients of values computed from copies.
     pub gradient: Vec<bool>,
-    /// Sums over edges whose halo rows are not sent at once.
+    /// Sums over edges whose halo rows are not sent immediately.
     pub raw: Vec<bool>,
-    /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
+    /// The tensors whose halo rows a node's halo rows are computed from; empty if they are not
+    /// computed.
     pub from: Vec<Vec<NodeId>>,
 }
 
 impl Beside {
-    /// Finds them, and marks what is read at the source for their sake.
+    /// Finds these nodes, and marks the tensors they read at the source.
     pub fn find(graph: &Graph, facts: &mut Analysis) -> Self {
         let gradient = gradients(graph);
         let raw = raw(graph);
@@ -235,7 +239,7 @@ fn vertices(graph: &Graph, id: NodeId) -> bool {
     graph.ty(id).rows == Rows::Vertices
 }
 
-/// Gradients by what is computed of copies.
+/// Gradients of values computed from copies.
 fn gradients(graph: &Graph) -> Vec<bool> {
     let mut found: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
@@ -246,7 +250,7 @@ fn gradients(graph: &Graph) -> Vec<bool> {
     found
 }
 
-/// Sums over edges of which the halo rows are still needed.
+/// Sums over edges whose halo rows are still needed.
 fn raw(graph: &Graph) -> Vec<bool> {
     let mut raw = vec![false; graph.nodes.len()];
     for (id, node) in graph.iter().rev() {
@@ -258,7 +262,7 @@ fn raw(graph: &Graph) -> Vec<bool> {
     raw
 }
 
-/// Whether a node has its halo rows from elsewhere than from its operands'.
+/// Whether a node's halo rows come from somewhere other than its operands' halo rows.
 fn ends(node: &Node, facts: &Analysis, id: NodeId) -> bool {
     let n = id.0 as usize;
     let given = match &node.op {
@@ -285,7 +289,7 @@ fn stored(graph: &Graph, facts: &Analysis, id: NodeId, found: &mut Vec<NodeId>) 
     }
 }
 
-/// The number of the exchange that a tensor is marked with.
+/// The number of the exchange a tensor is marked with.
 pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
     match graph.node(id).op {
         Op::Copies(Copies::Kept | Copies::Seen, number) => Some(number),
@@ -294,8 +298,8 @@ pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
 }
 
 impl Region<'_> {
-    /// Lets gradients that edges bring to what they see go back to the rows' owners, as far as the rows were sent, and keeps
-    /// the others where something needs them.
+    /// Returns the gradients that edges bring to the owners of rows that were sent, and keeps the
+    /// other gradients if something needs them.
     pub fn hand_back(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let graph = self.graph;
         let node = graph.node(id);
@@ -343,7 +347,7 @@ impl Region<'_> {
 }
 
 impl Embeddings {
-    /// Lets halo rows be computed of those of others as `beside` says.
+    /// Also computes halo rows from those of other tensors, as `beside` says.
     pub fn with(mut self, beside: Beside) -> Self {
         self.from.resize(beside.from.len(), Vec::new());
         for (from, more) in self.from.iter_mut().zip(beside.from) {

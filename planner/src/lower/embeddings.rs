@@ -1,12 +1,13 @@
-//! Which tensors are exchanged where exchanges may be left out, and what is computed from their copies.
+//! Which tensors are exchanged if exchanges may be left out, and which values are computed from
+//! their copies.
 //!
-//! SANCUS (sections 2 and 5) keeps copies of embeddings and multiplies them with the weights of the epoch at
-//! hand. So what lies between an embedding and the aggregation that reads it - dropout, a product with
-//! weights, scores of an attention, whatever is linear in one tensor - is computed for halo rows too, from
-//! halo rows of the embedding. In a pipeline the same is done with what lies between a history and the
-//! aggregations that read it. The tensor that is exchanged is the first one before that which is not: the
-//! end of a nonlinearity, an aggregate, a loop's carry, or a product of features stored as non-zeros, of
-//! which a rank has only its own rows.
+//! SANCUS (sections 2 and 5) keeps copies of embeddings and multiplies them with the current
+//! epoch's weights. So everything between an embedding and the aggregation that reads it (dropout,
+//! a product with weights, attention scores, anything linear in one tensor) is computed for halo
+//! rows too, from halo rows of the embedding. A pipeline does the same between a history and the
+//! aggregations that read it. Going back from the aggregation, the exchanged tensor is the first
+//! one that is not linear like this: the end of a nonlinearity, an aggregate, a loop's carry, or a
+//! product of features stored as nonzeros, since a rank has only its own rows of those.
 
 use super::analysis::{Analysis, view};
 use super::canonical::features;
@@ -19,28 +20,29 @@ use gnnc_ir::program::{Extent, Ref, Role, Skip, Skipping};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 
-/// What a region knows of its embeddings; nothing where no exchange may be left out.
+/// A region's embeddings; empty if no exchange may be left out.
 #[derive(Clone, Debug, Default)]
 pub struct Embeddings {
     /// Nodes of the forward pass, whose exchanges may be left out.
     pub forward: Vec<bool>,
-    /// The tensors whose halo rows a node's halo rows are computed from; none if they are not computed.
+    /// The tensors whose halo rows a node's halo rows are computed from; empty if they are not
+    /// computed.
     pub from: Vec<Vec<NodeId>>,
-    /// Gradients by what is computed of copies, in halo rows too.
+    /// Gradients of values computed from copies, which also have halo rows.
     pub gradient: Vec<bool>,
-    /// Sums over edges whose halo rows are not sent at once.
+    /// Sums over edges whose halo rows are not sent immediately.
     pub raw: Vec<bool>,
 }
 
 impl Embeddings {
-    /// Whether a node's halo rows are computed from others.
+    /// Whether a node's halo rows are computed from other halo rows.
     pub fn near(&self, id: NodeId) -> bool {
         self.from
             .get(id.0 as usize)
             .is_some_and(|from| !from.is_empty())
     }
 
-    /// Whether a node's rows beside the own ones count where rows are summed.
+    /// Whether sums over a node's rows include its halo rows.
     pub fn beside(&self, id: NodeId) -> bool {
         self.gradient.get(id.0 as usize).is_some_and(|g| *g)
     }
@@ -50,7 +52,7 @@ impl Embeddings {
         self.forward.get(id.0 as usize).is_some_and(|f| *f)
     }
 
-    /// Finds them, and marks what is read at the source for their sake.
+    /// Finds the embeddings, and marks the tensors they read at the source.
     fn find(graph: &Graph, facts: &mut Analysis, forward: Vec<bool>, sparse: bool) -> Self {
         let mut from = vec![Vec::new(); graph.nodes.len()];
         for (id, node) in graph.iter().rev() {
@@ -58,7 +60,7 @@ impl Embeddings {
             if !facts.read_at_source[n] || !forward[n] || facts.fixed[n] {
                 continue;
             }
-            // What copies are kept of is exchanged, whatever it is computed from.
+            // A tensor with copies is exchanged itself, whatever it is computed from.
             if matches!(node.op, Op::Copies(Copies::Kept, _)) {
                 continue;
             }
@@ -85,8 +87,8 @@ impl Embeddings {
     }
 }
 
-/// What lies between the tensors that blends keep and those that edges see: for each node the one that is
-/// kept, or was.
+/// The nodes between the tensors that blends keep and those that edges see: for each, the tensor
+/// that is kept, or its history.
 fn between(graph: &Graph) -> Vec<Vec<NodeId>> {
     let mut from = vec![Vec::new(); graph.nodes.len()];
     for node in graph.nodes.iter().filter(|node| node.op == Op::Blend) {
@@ -108,7 +110,7 @@ fn between(graph: &Graph) -> Vec<Vec<NodeId>> {
     from
 }
 
-/// Whether a node is computed of another.
+/// Whether a node is computed from another.
 fn depends(graph: &Graph, id: NodeId, on: NodeId) -> bool {
     id == on || id > on && graph.node(id).inputs.iter().any(|i| depends(graph, *i, on))
 }
@@ -125,12 +127,12 @@ pub fn leading_to(graph: &Graph, result: NodeId) -> Vec<bool> {
     found
 }
 
-/// Gives a node memory of its own, if it was to be computed in the course of another.
+/// Gives a node its own memory if it was to be computed within another node's kernel.
 fn keep(graph: &Graph, facts: &mut Analysis, id: NodeId) {
     if std::mem::replace(&mut facts.stored[id.0 as usize], true) {
         return;
     }
-    // The kernel that it is a step of now ends in it; what is left of the chain is computed from it.
+    // The kernel that computes it now ends in it; the rest of the chain is computed from it.
     let users = graph.users();
     let mut last = id;
     while facts.host[last.0 as usize].is_none() {
@@ -145,14 +147,14 @@ fn keep(graph: &Graph, facts: &mut Analysis, id: NodeId) {
     }
 }
 
-/// Whether a node is computed in the course of another, or is that.
+/// Whether `from` computes `to` within its kernel, or is the same node.
 fn reaches(graph: &Graph, facts: &Analysis, from: NodeId, to: NodeId) -> bool {
     let open = |id: &NodeId| *id == to || !facts.stored[id.0 as usize];
     let mut inputs = graph.node(from).inputs.iter().filter(|id| open(id));
     from == to || inputs.any(|id| reaches(graph, facts, *id, to))
 }
 
-/// What a stored node is computed from.
+/// The operands of a stored node, through nodes without memory.
 struct Tree<'a> {
     graph: &'a Graph,
     facts: &'a Analysis,
@@ -160,8 +162,8 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// The vertex tensors in memory that a node is computed from row by row, if only one of them changes
-    /// from epoch to epoch and the node is linear in it.
+    /// The vertex tensors in memory that a node is computed from row by row, if only one of them
+    /// changes between epochs and the node is linear in it.
     fn leaves(&self, id: NodeId) -> Option<Vec<NodeId>> {
         let mut leaves = Vec::new();
         self.visit(id, true, &mut leaves)?;
@@ -187,7 +189,7 @@ impl Tree<'_> {
         match &node.op {
             Op::MatMul if self.sparse && features(self.graph, node.inputs[0]) => return None,
             Op::MatMul if self.graph.ty(node.inputs[1]).rows == Rows::Vertices => return None,
-            // What is dropped differs from epoch to epoch, so that no copy of it is worth anything.
+            // A dropout changes every epoch, so a copy of its result is worthless.
             Op::Dropout { .. } => {
                 let from = node.inputs[0];
                 let stored = self.facts.stored[from.0 as usize];
@@ -212,7 +214,8 @@ impl Tree<'_> {
 }
 
 impl Region<'_> {
-    /// Lets the exchanges of the nodes `forward` be left out, where the program has a rule for that.
+    /// Allows the exchanges of the nodes `forward` to be left out, if the program has a rule for
+    /// that.
     pub fn keep_embeddings(&mut self, lowerer: &Lowerer, forward: Vec<bool>) {
         let Some(skipping) = lowerer.skip else {
             return;
@@ -225,7 +228,8 @@ impl Region<'_> {
         }
     }
 
-    /// Lets what edges see of blends be computed for halo rows of what is kept, which travel.
+    /// Computes the values that edges see of blends for halo rows too; the kept tensors are
+    /// exchanged.
     pub fn keep_blends(&mut self, lowerer: &Lowerer) {
         if lowerer.distributed {
             self.embeddings.from = between(self.graph);
@@ -240,7 +244,7 @@ impl Region<'_> {
         }
     }
 
-    /// Makes sure that a node whose halo rows are computed has those that they are computed from.
+    /// Fetches the halo rows that a node's halo rows are computed from.
     pub fn fetch_embeddings(
         &mut self,
         lowerer: &mut Lowerer,
@@ -265,7 +269,7 @@ impl Region<'_> {
         }
         let buffer = lowerer.program.buffer(value.at.buffer);
         let (name, columns) = (format!("{}.copies", buffer.name), buffer.columns);
-        // What was sent last is needed only to compare with it.
+        // The rows sent last are needed only for comparison.
         let extent = match rule.limit() {
             Some(_) => Extent::Local,
             None => Extent::Halo,

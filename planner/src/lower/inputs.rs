@@ -1,4 +1,5 @@
-//! What a program is given: the data graph's tensors, tables of numbers, and what is the same in every epoch.
+//! The inputs of a program: the data graph's tensors, tables of numbers, and values that are the
+//! same in every epoch.
 
 use super::region::{Region, Value};
 use super::{LowerError, Lowerer, partial};
@@ -90,7 +91,8 @@ impl Lowerer {
         Ok(value)
     }
 
-    /// The non-zeros of the features, of own rows or of the slice of columns, if they are stored so.
+    /// The nonzeros of the features, for own rows or for the slice of columns; `None` if features
+    /// are dense.
     pub(super) fn feature_values(&mut self, slice: bool) -> Option<Ref> {
         if !self.sparse {
             return None;
@@ -107,7 +109,7 @@ impl Lowerer {
         Some(Ref::first(buffer))
     }
 
-    /// Non-zeros after dropout, once an epoch.
+    /// Nonzeros after dropout, computed once per epoch.
     pub(super) fn dropped(
         &mut self,
         code: &mut Vec<Instr>,
@@ -132,7 +134,7 @@ impl Lowerer {
         out
     }
 
-    /// An epoch-invariant tensor, computed in `setup` the first time that it is asked for.
+    /// An epoch-invariant tensor, computed in `setup` on first request.
     pub(super) fn fixed(
         &mut self,
         graph: &Graph,

@@ -1,11 +1,11 @@
-//! Rows that need nothing of other ranks, computed while rows of other ranks are under way.
+//! Computes interior rows while rows of other ranks are in flight.
 //!
-//! Before a kernel that reads halo rows they have to be here, though most of its rows may need none of them; and
-//! before halo rows are sent to their owners all rows have to be summed, though the own ones stay. So such a kernel is
-//! launched twice: over the own rows that no edge of another rank's vertex leads to ([`Grain::Reach`]; a rank numbers
-//! them first) and over the others, or over the own rows and over halo rows. [`super::overlap`] then puts the one
-//! while messages are under way and the other behind them, or before. Every row is computed as it was, in one
-//! go, so numbers stay the same; what sums over rows is not cut.
+//! A kernel that reads halo rows has to wait for them, although most of its rows may need none; and
+//! before halo rows are sent to their owners all rows have to be summed, although the own ones
+//! stay. So such a kernel is launched twice: over interior rows ([`Grain::Reach`]; a rank numbers
+//! them first) and over the others, or over own rows and over halo rows. [`super::overlap`] then
+//! runs one launch while messages are in flight, and the other before or after. Every row is still
+//! computed in one go, so numbers stay the same; sums over rows are not cut.
 
 use gnnc_ir::kernel::{At, Body, End, Kernel};
 use gnnc_ir::program::instr;
@@ -15,7 +15,7 @@ use gnnc_ir::program::{
 };
 use std::collections::BTreeSet;
 
-/// Launches kernels that meet halos twice.
+/// Splits kernels that read or sum halo rows into two launches.
 pub fn interior(mut program: Program) -> Program {
     for phase in [Phase::Step, Phase::Eval] {
         let instrs = std::mem::take(program.list_mut(phase));
@@ -24,7 +24,7 @@ pub fn interior(mut program: Program) -> Program {
     program
 }
 
-/// Whether a list has instructions over rows that need nothing of other ranks, or over the others.
+/// Whether a list has instructions over interior rows or over the rest.
 pub fn is_cut(instrs: &[Instr]) -> bool {
     instrs.iter().any(|instr| match instr {
         Instr::Repeat(instr::Repeat { body, .. }) => is_cut(body),
@@ -79,12 +79,12 @@ struct Cut {
     order: [u32; 2],
 }
 
-/// What has to wait for messages at a place of a list.
+/// Tensors that have to wait for messages at a position of a list.
 #[derive(Default)]
 struct Late {
-    /// Tensors whose halo rows come by messages, or are computed of such.
+    /// Tensors whose halo rows arrive in messages, or are computed from such rows.
     halos: BTreeSet<Ref>,
-    /// Results of kernels that are cut, by own rows or by edges into them.
+    /// Results of cut kernels, by own rows or by their in-edges.
     results: BTreeSet<Ref>,
 }
 
@@ -110,7 +110,8 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Option<Cut>> {
 }
 
 impl Late {
-    /// A kernel by rows of which some wait for messages: own rows with the edges into them, or own and halo rows.
+    /// Cuts a kernel some of whose rows wait for messages: own rows with their in-edges, or own and
+    /// halo rows.
     fn launch(&self, launch: &Launch, program: &Program) -> Option<Cut> {
         let kernel = free(launch, program)?;
         let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
@@ -130,7 +131,7 @@ impl Late {
         waits.then_some(Cut { rows, order })
     }
 
-    /// A product by rows of which the halo rows wait for messages.
+    /// Cuts a product whose halo rows wait for messages.
     fn product(&self, instr: &Instr) -> Option<Cut> {
         let Instr::MatMul(instr::MatMul {
             product: Product::Nn | Product::Nt,
@@ -148,7 +149,7 @@ impl Late {
         (ends && self.halos.contains(&a.at)).then_some(Cut { rows, order })
     }
 
-    /// What waits for messages behind an instruction.
+    /// Updates the waiting tensors after an instruction.
     fn after(&mut self, instr: &Instr, cut: Option<Cut>) {
         if let Instr::HaloExchange(instr::HaloExchange { buffer, .. }) = instr {
             self.results.remove(buffer);
@@ -167,15 +168,15 @@ impl Late {
     }
 }
 
-/// The kernel of a launch, if it can run over a part of its rows and does not already.
+/// The kernel of a launch, if it can run over part of its rows and does not already.
 fn free<'a>(launch: &Launch, program: &'a Program) -> Option<&'a Kernel> {
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
     let whole = launch.chunk.is_none() && launch.lists.is_empty();
     (whole && !kernel.body.sums_rows()).then_some(kernel)
 }
 
-/// Whether a kernel sums what edges bring to their sources and the sums of halo rows are then sent to their owners,
-/// before anything else uses them.
+/// Whether a kernel sums edge values at their sources, and the sums of halo rows are then sent to
+/// their owners before anything else uses them.
 fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
     let to_source = |kernel: &Kernel| matches!(kernel.body, Body::Gather { to: End::Src, .. });
     let sums = free(launch, program).is_some_and(to_source) && launch.rows == Extent::Local;

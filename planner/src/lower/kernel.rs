@@ -1,4 +1,4 @@
-//! Building one kernel from a tree of element-wise nodes.
+//! Builds one kernel from a tree of element-wise nodes.
 
 use crate::error::LowerError;
 use crate::lower::region::{Region, Value};
@@ -8,13 +8,13 @@ use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand, Picked};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
-/// A kernel under construction, with what its operands are bound to.
+/// A kernel under construction, with the bindings of its operands.
 pub struct Builder {
-    /// Type of the elements that the kernel iterates over.
+    /// Type of the elements the kernel iterates over.
     space: Type,
     inputs: Vec<(Operand, Ref)>,
     masks: Vec<(Mask, Site)>,
-    /// The reduction that the kernel performs: its result is `Acc`.
+    /// The reduction the kernel performs; its result is `Acc`.
     acc: Option<NodeId>,
     /// Nodes that already have an entry in the expression being built.
     done: Vec<(NodeId, ValueId)>,
@@ -32,12 +32,12 @@ impl Builder {
         }
     }
 
-    /// The expression of a node's element.
+    /// The expression for an element of a node.
     pub fn value(&mut self, region: &Region<'_>, node: NodeId) -> Result<Expr, LowerError> {
         self.root(region, node, None)
     }
 
-    /// The expression of `node`, in which `acc` is the reduction's result.
+    /// The expression for `node`, where `acc` is the reduction's result.
     pub fn finish(
         &mut self,
         region: &Region<'_>,
@@ -58,7 +58,7 @@ impl Builder {
         let mut expr = Expr::default();
         let result = self.tree(region, &mut expr, node)?;
         if result != expr.result() {
-            // The result was an earlier entry: name it last without changing its value.
+            // The result was an earlier entry: repeat it as the last one.
             let last = expr.values[result as usize];
             expr.values.push(last);
         }
@@ -87,7 +87,7 @@ impl Builder {
                     let a = self.tree(region, expr, node.inputs[0])?;
                     expr.push(Scalar::Unary(*op, a))
                 }
-                // Where edges are not fresh, the other factor is 0: see `phases`.
+                // For edges that are not fresh, the other factor is 0: see `phases`.
                 Op::Binary(op) => {
                     if let Some(other) = fresh(region.graph, id) {
                         return self.tree(region, expr, other);
@@ -158,7 +158,8 @@ impl Builder {
         Ok(value)
     }
 
-    /// One of so many heads, so far apart, that a node names for each edge.
+    /// A head picked by the number `number` has for each edge: one of `count`, which are `step`
+    /// apart.
     pub fn head(
         &mut self,
         region: &Region<'_>,
@@ -170,7 +171,7 @@ impl Builder {
         Ok(Picked { by, count, step })
     }
 
-    /// The expression that reads a tensor at the kernel's own element.
+    /// The expression that reads a tensor at the kernel's current element.
     pub fn read(&mut self, value: Value, at: At) -> Expr {
         let mut expr = Expr::default();
         let at = if at == At::Row {
@@ -182,7 +183,7 @@ impl Builder {
         expr
     }
 
-    /// Where the rows of a tensor lie, seen from the kernel's row.
+    /// How the kernel's row indexes the rows of a tensor.
     fn place(&self, ty: Type, taken: Option<End>) -> At {
         match (ty.rows, taken) {
             (_, Some(End::Src)) => At::Src,
@@ -198,7 +199,7 @@ impl Builder {
         expr.push(Scalar::Load(n))
     }
 
-    /// The number of an input, which equal ones share.
+    /// The index of an input; equal inputs share one.
     fn operand(&mut self, operand: Operand, at: Ref) -> u16 {
         let found = self.inputs.iter().position(|i| *i == (operand, at));
         let n = found.unwrap_or_else(|| {
@@ -285,7 +286,7 @@ pub fn fresh(graph: &Graph, id: NodeId) -> Option<NodeId> {
     }
 }
 
-/// The id of a kernel, shared by all equal ones.
+/// The id of a kernel; equal kernels share one.
 pub fn intern(program: &mut Program, kernel: Kernel) -> KernelId {
     let found = program.kernels.iter().position(|k| *k == kernel);
     let id = found.unwrap_or_else(|| {

@@ -1,9 +1,9 @@
-//! From operator graphs to a program: cutting into kernels, placing tensors in buffers.
+//! From operator graphs to a program: cuts the graph into kernels and places tensors in buffers.
 //!
-//! Element-wise operators are computed inside the kernels that use them; reductions over
-//! edges, rows or columns are kernels; products go to a library with an element-wise end.
-//! What is the same in every epoch is computed once, in `setup`. Vertex tensors lie by
-//! rows over the ranks; a kernel that reads rows of other ranks is preceded by an exchange.
+//! Element-wise operators are computed inside the kernels that use them. Reductions over edges,
+//! rows or columns are kernels. Products go to a library, with an element-wise epilogue. Values
+//! that are the same in every epoch are computed once, in `setup`. Vertex tensors are by rows over
+//! the ranks; an exchange precedes a kernel that reads rows of other ranks.
 
 pub mod analysis;
 pub mod blocks;
@@ -41,15 +41,15 @@ use region::{Region, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What a program is made from.
+/// The input of lowering.
 #[derive(Clone, Debug)]
 pub struct Training {
-    /// The model as it is written, but for scores of attention, which are computed for vertices where that is
-    /// cheaper: results are the loss and the logits.
+    /// The model as written, except that attention scores are computed on vertices if that is
+    /// cheaper. Results: the loss and the logits.
     pub source: Graph,
-    /// What is differentiated: results are the loss and the logits.
+    /// The model to be differentiated. Results: the loss and the logits.
     pub form: Graph,
-    /// Forward graph without dropout: results are the loss and the logits.
+    /// Forward graph without dropout. Results: the loss and the logits.
     pub forward: Graph,
     /// Forward and backward graph.
     pub backward: TrainingGraph,
@@ -57,11 +57,11 @@ pub struct Training {
     pub loss: Loss,
     /// Optimizer and weight decay.
     pub settings: TrainSettings,
-    /// Whether the input features are stored as non-zeros.
+    /// Whether the input features are stored as nonzeros.
     pub sparse_features: bool,
 }
 
-/// State that all regions of one program share.
+/// State shared by all regions of one program.
 pub struct Lowerer {
     /// The program so far.
     pub program: Program,
@@ -72,26 +72,26 @@ pub struct Lowerer {
     inputs: Vec<(Input, Value)>,
     params: Vec<Value>,
     tables: Vec<(Vec<f32>, Value)>,
-    /// Epoch-invariant tensors by the text of the graph that computes them.
+    /// Epoch-invariant tensors, keyed by the text of the graph that computes them.
     fixed: Vec<(String, Value)>,
-    /// Dropped feature values of this epoch, by the values and the site.
+    /// Feature values after this epoch's dropout, by the values and the site.
     dropped: Vec<(Ref, Site, Ref)>,
     /// When exchanges of the forward pass are left out, if they may be.
     skip: Option<Skipping>,
-    /// These exchanges, by the number that they are marked with.
+    /// These exchanges, by the number they are marked with.
     skips: BTreeMap<u32, Skip>,
 }
 
-/// Lowers a model to a program in which vertex tensors lie by rows over `ranks` parts.
+/// Lowers a model to a program whose vertex tensors are by rows over `ranks` parts.
 ///
 /// # Errors
-/// If the model uses something that a program cannot express.
+/// If a program cannot express the model.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     let ranks = Ranks { ranks, rank: 0 };
     program(training, ranks, None, &Ok)
 }
 
-/// As [`by_rows`], with exchanges of embeddings that may be left out in training epochs.
+/// As [`by_rows`], but training epochs may leave out exchanges of embeddings.
 ///
 /// # Errors
 /// As [`by_rows`].
@@ -105,10 +105,10 @@ pub fn by_embeddings(
     program(&training, of, Some(skipping), &Ok)
 }
 
-/// The same training with the gradients that a rule asks for: such that stop at copies, that are clipped, or both.
+/// The same training with the gradients a rule asks for: stopped at copies, clipped, or both.
 ///
 /// # Errors
-/// A graph that has no gradient.
+/// If a graph has no gradient.
 pub fn with_gradients(
     training: &Training,
     ranks: u32,
@@ -133,10 +133,11 @@ pub fn with_gradients(
     }))
 }
 
-/// Lowers a model to the program of one rank in which tensors lie as `wanted` says of the graphs.
+/// Lowers a model to the program of one rank, with the layouts that `wanted` chooses for the
+/// graphs.
 ///
 /// # Errors
-/// Layouts that are not those of the model, or a model that uses something that no program can express.
+/// If the layouts do not fit the model, or a program cannot express the model.
 pub fn by_layouts(
     training: &Training,
     ranks: Ranks,
@@ -152,15 +153,15 @@ pub fn by_layouts(
     })
 }
 
-/// The layouts of a model that are placements of one kind.
+/// The layouts of a model's pure placements.
 ///
 /// # Errors
-/// If the model uses something that a program cannot express.
+/// If a program cannot express the model.
 pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
     Ok(Pure::of(&graphs(training)?, ranks))
 }
 
-/// The graphs of a model as they are given layouts.
+/// The graphs of a model, ready for layouts.
 fn graphs(training: &Training) -> Result<Graphs, LowerError> {
     let sparse = training.sparse_features;
     Ok(Graphs {
@@ -170,14 +171,14 @@ fn graphs(training: &Training) -> Result<Graphs, LowerError> {
     })
 }
 
-/// A graph whose layouts were checked, without what no result needs.
+/// A graph with its layouts verified, without nodes that no result needs.
 fn checked(graph: &Graph) -> Result<Graph, LowerError> {
     let broken = |e: VerifyError| LowerError::Internal(format!("layouts: {e}"));
     graph.verify().map_err(broken)?;
     Ok(graph.pruned())
 }
 
-/// Lowers a model whose graphs are first given layouts.
+/// Lowers a model after its graphs have been laid out.
 fn program(
     training: &Training,
     ranks: Ranks,
@@ -236,7 +237,7 @@ fn program(
 }
 
 impl Region<'_> {
-    /// A gradient in a buffer of its own, so that it can be added over the ranks.
+    /// A gradient in a buffer of its own, so that it can be all-reduced.
     fn gradient(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
         let value = self.stored(id)?;
         let buffer = lowerer.program.buffer(value.at.buffer);
@@ -329,7 +330,7 @@ impl Lowerer {
         BufferId(self.program.buffers.len() as u32 - 1)
     }
 
-    /// Gives a buffer of vertex rows room for halo rows.
+    /// Adds room for halo rows to a buffer of vertex rows.
     pub fn make_local(&mut self, buffer: BufferId) {
         let extent = &mut self.program.buffers[buffer.0 as usize].extent;
         if *extent == Extent::Inner {
@@ -337,7 +338,7 @@ impl Lowerer {
         }
     }
 
-    /// Rows that a tensor has on a rank.
+    /// The rows a tensor has on a rank.
     pub fn extent(&self, ty: Type) -> Extent {
         match ty.rows {
             Rows::Fixed(n) => Extent::Fixed(n),

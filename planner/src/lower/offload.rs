@@ -1,23 +1,26 @@
-//! Tensors that rest in the memory of the host where a rank's own is too small (NeutronTP, section 3.4:
-//! what is not worked on lives in host memory).
+//! Offloads tensors to host memory if a rank's own is too small (NeutronTP, section 3.4: data that
+//! is not in use lives in host memory).
 //!
-//! A pass over finished lists that knows of no placement. As long as the buffers do not fit, it looks where
-//! most of them live at once, and of those that nothing touches there moves the one that frees most for
-//! longest: bytes times instructions until its next use, over the copies that this takes. Three ways:
+//! This pass works on finished lists and is independent of placements. As long as the buffers do
+//! not fit, it looks for the point where the most bytes are live. Among the buffers not used there,
+//! it moves the one that frees the most memory for the longest time: bytes times instructions until
+//! the next use, divided by the copies this takes. There are three ways:
 //!
-//! - a tensor that rests between two uses is stored after the one and fetched before the other, into memory of
-//!   its own there (`split`); one that was fetched and not changed need not be stored again;
-//! - a tensor that lives as long as the program, such as features or the state of an optimizer, has its home
-//!   on the host and is fetched where it is used (`home`);
-//! - a stack that loops fill and read slot by slot stays on the host, and every loop has a few slots that its
-//!   iterations take in turn; the next slot is fetched while an iteration runs, the last one stored (`ring`).
+//! - a tensor that rests between two uses is stored after one and fetched before the other, into
+//!   new memory (`split`); if it was fetched and not changed, it need not be stored again;
+//! - a tensor that lives as long as the program, such as features or optimizer state, has its home
+//!   on the host and is fetched for its uses (`home`);
+//! - a stack that loops fill and read slot by slot stays on the host, and every loop has a ring of
+//!   a few slots for its iterations; during an iteration, the next slot is fetched and the previous
+//!   one stored (`ring`).
 //!
-//! Where what one instruction works on does not fit by itself, it runs over one chunk of its rows after the other,
-//! with as few chunks as will do, and of the tensors that it uses by rows only those of a chunk are here
-//! (`stream`). What edges pick rows from stays whole. Where that is not enough, the ends of edges rest on the host too, and
-//! every kernel that walks them fetches those of a chunk (`topology`).
+//! If the operands of a single instruction do not fit, it runs over one chunk of its rows after
+//! another, with as few chunks as possible, and only a chunk of each tensor that it uses by rows is
+//! present (`stream`). Tensors from which edges pick rows stay whole. If that is not enough, the
+//! ends of edges move to the host too, and every kernel that walks them fetches those of a chunk
+//! (`topology`).
 //!
-//! In the end copies are cut into halves that lie as far apart as the memory allows (`widen`). Nothing else
+//! Finally, copies are cut into halves as far apart as memory allows (`widen`). Nothing else
 //! changes, so every number is computed as before.
 
 mod bound;
@@ -39,72 +42,74 @@ use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref,
 use std::cmp::Ordering;
 use tries::Tries;
 
-/// What a rank has for the buffers of a program.
+/// A rank's memory for the buffers of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
     /// Its share of the data.
     pub sizes: RankSizes,
-    /// Bytes of its memory that buffers may take.
+    /// Bytes of memory available for buffers.
     pub bytes: u64,
-    /// Bytes that it lacks for what is no buffer, if it has none for these.
+    /// Bytes missing for data other than buffers, if nothing is available.
     pub lacking: u64,
-    /// Whether the ends of edges take memory beside that, which buffers may take where they are fetched.
+    /// Whether the ends of edges take additional memory, which buffers may use if the ends are
+    /// fetched.
     pub lists: bool,
 }
 
-/// Programs that do not fit, whatever is moved.
+/// The programs do not fit, whatever is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// Bytes that the rank that lacks most would need beyond what it has.
+    /// Bytes missing on the rank that lacks the most.
     pub bytes: u64,
 }
 
-/// Whether slots are fetched and stored beside computing, which takes more of them.
+/// Whether slots are fetched and stored during computation, which takes more slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     Roomy,
     Tight,
 }
 
-/// How a program may be changed.
+/// What may be done to a program.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     style: Style,
-    /// Into how many chunks rows may be cut.
+    /// Number of chunks that rows may be cut into, if any.
     chunks: Option<u32>,
-    /// Whether the ends of edges rest on the host too.
+    /// Whether the ends of edges may move to the host too.
     lists: bool,
 }
 
 /// One change of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// A tensor rests between the uses that end and begin at these places of the list.
+    /// A tensor rests between two uses, which end and begin at these positions of the list.
     Split(Phase, BufferId, [usize; 2]),
     /// A tensor has its home on the host.
     Home(BufferId),
     /// A stack stays on the host.
     Ring(Phase, BufferId),
-    /// The instruction at a place of the list has one chunk of a tensor's rows after the other.
+    /// The instruction at a position of the list runs over a tensor's rows chunk by chunk.
     Stream(Phase, usize, BufferId),
 }
 
-/// A choice, with what it frees times for how long, and how often it copies that.
+/// A choice, with its gain: memory freed times duration, per copy.
 struct Candidate {
     choice: Choice,
     gain: f64,
 }
 
-/// Moves what is needed to make programs fit that are equal but for columns, the first with the widest: all are
-/// changed alike. Nothing is changed where they fit.
+/// Makes programs fit by moving tensors. The programs are equal except for columns, the first has
+/// the widest, and all are changed alike. Programs that already fit are unchanged.
 ///
 /// # Errors
-/// How much is missing when there is nothing left to move.
+/// How much memory is missing when nothing is left to move.
 pub fn offload(programs: &[Program], budgets: &[MemoryBudget]) -> Result<Vec<Program>, Short> {
     offload_counted(programs, budgets, &mut 0)
 }
 
-/// As [`offload`]; `looks` grows by how often it is found what some programs take, which is what the time goes to.
+/// As [`offload`]; adds to `looks` the number of times that memory needs were computed, which
+/// dominates the run time.
 ///
 /// # Errors
 /// As [`offload`].
@@ -141,7 +146,7 @@ fn fitted(
         let Some((most, fewer)) = counts.split_last() else {
             break;
         };
-        // What the most chunks do not do, fewer do not.
+        // If the most chunks do not suffice, fewer do not either.
         let Some(smallest) = tries.attempt(means(Style::Tight, Some(*most), lists)) else {
             continue;
         };
@@ -156,13 +161,13 @@ fn fitted(
     Err(tries.shortage())
 }
 
-/// Where most bytes live at once: a phase and a place of its list.
+/// Where the most bytes are live: a phase, and a position in its list.
 struct Peak {
     phase: Phase,
     place: usize,
 }
 
-/// The best thing to move away from where most bytes live.
+/// The best change to relieve the peak.
 fn choose(lives: &Lives, sizes: &RankSizes, means: Means) -> Option<Choice> {
     let program = lives.program();
     let peak = peak(lives, sizes)?;
@@ -170,7 +175,7 @@ fn choose(lives: &Lives, sizes: &RankSizes, means: Means) -> Option<Choice> {
     let place = Place::of(program, sizes, &peak, means.style);
     let candidates = ids.filter_map(|id| place.candidate(id));
     let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
-    // Of several that are as good, the first.
+    // The first of several equally good ones.
     let best = candidates.reduce(|best, next| match better(&next, &best) {
         Ordering::Greater => next,
         _ => best,
@@ -198,7 +203,7 @@ fn peak(lives: &Lives, sizes: &RankSizes) -> Option<Peak> {
     None
 }
 
-/// A place of a list, and what has to be known of the list to choose what to move away from there.
+/// A position in a list, with the data about the list needed to choose a change there.
 struct Place<'a> {
     program: &'a Program,
     sizes: &'a RankSizes,
@@ -206,9 +211,9 @@ struct Place<'a> {
     list: &'a [Instr],
     place: usize,
     index: uses::Index,
-    /// How many positions the instructions before each place take. Copies count for nothing: of several that are
-    /// fetched one after another, each would free its memory while the others are, and change places with them
-    /// without end.
+    /// Lifetime positions that the instructions before each place take. Copies do not count:
+    /// otherwise, of several tensors fetched one after another, each would seem to free memory
+    /// during the fetches of the others, and they would change places endlessly.
     works: Vec<u32>,
     style: Style,
 }
@@ -236,7 +241,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Positions that the instructions of a range take.
+    /// Lifetime positions that the instructions of a range take.
     fn length(&self, from: usize, to: usize) -> f64 {
         f64::from(self.works[to].saturating_sub(self.works[from]))
     }
@@ -306,7 +311,7 @@ impl<'a> Place<'a> {
 
 /// Whether a buffer lives as long as the program and may do so on the host.
 fn has_home(buffer: &Buffer) -> bool {
-    // Types of edges stay: they pick places, and are known by their role.
+    // Edge types stay: they pick places, and their role identifies them.
     let kind = matches!(
         buffer.role,
         Role::Features
@@ -330,7 +335,7 @@ fn add(program: &mut Program, buffer: Buffer, hosted: bool) -> BufferId {
     id
 }
 
-/// A buffer like another one, for what of it rests on the host.
+/// A host buffer for offloaded data of another buffer.
 fn twin(of: &Buffer, extent: Extent) -> Buffer {
     Buffer {
         name: format!("{}.host", of.name),
@@ -340,7 +345,7 @@ fn twin(of: &Buffer, extent: Extent) -> Buffer {
     }
 }
 
-/// A copy of all rows.
+/// A move of all rows.
 fn copy(from: Ref, to: Ref) -> Instr {
     let chunk = None;
     Instr::Move(instr::Move { from, to, chunk })

@@ -1,4 +1,4 @@
-//! Optimizer steps: one element-wise kernel for each parameter, after the gradients were clipped.
+//! Optimizer steps: one element-wise kernel per parameter, after gradients are clipped.
 
 mod clip;
 
@@ -12,19 +12,19 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Launch, Ref, Role, ScalarRef};
 use gnnc_ir::{Binary, Unary};
 
-/// Operands and run-time numbers of a step kernel, in this order: weight, gradient, what gradients are
-/// multiplied with where they are clipped, states.
+/// Operands and run-time scalars of a step kernel, in this order: weight, gradient, clipping factor
+/// (if gradients are clipped), states.
 const WEIGHT: u16 = 0;
 const GRADIENT: u16 = 1;
 const FACTOR: u16 = 2;
 const RATE: u16 = 0;
 
-/// The gradient as an optimizer takes it.
+/// How an optimizer reads the gradient.
 #[derive(Clone, Copy)]
 struct Gradient {
-    /// Weight decay that is added to it.
+    /// Weight decay added to it.
     decay: f32,
-    /// Whether it is multiplied before that.
+    /// Whether it is first multiplied by the clipping factor.
     clipped: bool,
 }
 
@@ -35,7 +35,7 @@ impl Gradient {
     }
 }
 
-/// Appends the updates of all parameters that have a gradient.
+/// Appends the updates of all parameters with a gradient.
 pub fn step(
     lowerer: &mut Lowerer,
     settings: &TrainSettings,
@@ -50,7 +50,7 @@ pub fn step(
         let decay = spec.decay.unwrap_or(settings.weight_decay) as f32;
         let clipped = clip.is_some();
         let (values, states, scalars) = update(&settings.optimizer, Gradient { decay, clipped });
-        // A repeated layer's parameters are stepped in a loop over its iterations.
+        // The parameters of a repeated layer are updated in a loop over its iterations.
         let (count, in_loop) = (spec.ty.stack, spec.ty.stack != 0);
         let floats = gnnc_ir::graph::floats(spec.ty.unstacked()) as u32;
         let slot = |buffer| Ref {
@@ -112,7 +112,7 @@ pub fn step(
     }
 }
 
-/// Expressions of the new weight and states, number of states, and run-time numbers.
+/// Expressions of the new weight and states, the number of states, and the run-time scalars.
 fn update(optimizer: &Optimizer, gradient: Gradient) -> (Vec<Expr>, u32, Vec<ScalarRef>) {
     match *optimizer {
         Optimizer::Sgd { momentum, .. } => {
@@ -154,7 +154,7 @@ fn update(optimizer: &Optimizer, gradient: Gradient) -> (Vec<Expr>, u32, Vec<Sca
     }
 }
 
-/// Adam (Kingma and Ba 2015, algorithm 1); `decoupled` is AdamW's decay of the weight itself.
+/// Adam (Kingma and Ba 2015, algorithm 1); `decoupled` is AdamW's direct decay of the weight.
 fn adam(
     [beta1, beta2, eps]: [f64; 3],
     gradient: Gradient,

@@ -1,12 +1,12 @@
-//! Communication beside computing: instructions in an order in which messages are under way while
-//! something else runs.
+//! Overlaps communication with computation: reorders instructions so that messages are in flight
+//! while something else runs.
 //!
-//! A communication is cut into its halves. Then every list, loop bodies too, is put in a new order
-//! among those that keep what is read before it is overwritten: what leads to the next message comes
-//! first, what nothing waits for is left for the time when messages are under way, and a rank waits
-//! only when it has nothing else to do. Numbers and bytes stay the same, since every instruction does
-//! what it did before; only lifetimes may become longer. The order depends on the instructions alone,
-//! not on widths, so that all ranks have the same.
+//! Each communication is cut into halves. Then every list, including loop bodies, is reordered
+//! among the orders that read everything before it is overwritten: instructions that lead to the
+//! next message come first, instructions that nothing waits for run while messages are in flight,
+//! and a rank waits only when it has nothing else to do. Numbers and bytes stay the same, because
+//! every instruction does the same as before; only lifetimes may grow. The order depends on the
+//! instructions alone, not on widths, so all ranks have the same.
 
 use gnnc_ir::program::access::{Access, accesses, halves};
 use gnnc_ir::program::instr;
@@ -14,7 +14,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
 
-/// Overlaps the communications of a program with its computing.
+/// Overlaps the communications of a program with its computation.
 pub fn overlap(mut program: Program) -> Program {
     let mut tag = Transfer::WHOLE;
     for phase in Phase::ALL {
@@ -37,18 +37,18 @@ fn list(mut instrs: Vec<Instr>, program: &Program, tag: &mut u32) -> Vec<Instr> 
     emit(instrs, &order, tag)
 }
 
-/// One place in the new order.
+/// One position in the new order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     /// An instruction that does not communicate.
     Run(usize),
-    /// The first half of one that does.
+    /// The first half of a communication.
     Begin(usize),
     /// Its second half.
     Finish(usize),
 }
 
-/// The instructions in their new order; halves with nothing in between are one again.
+/// The instructions in their new order; adjacent halves are merged again.
 fn emit(instrs: Vec<Instr>, order: &[Slot], tag: &mut u32) -> Vec<Instr> {
     let mut left: Vec<Option<Instr>> = instrs.into_iter().map(Some).collect();
     let mut halves: Vec<Option<Transfer>> = vec![None; left.len()];
@@ -76,15 +76,16 @@ fn emit(instrs: Vec<Instr>, order: &[Slot], tag: &mut u32) -> Vec<Instr> {
     out
 }
 
-/// What has to come before what.
+/// The constraints on the order.
 struct Scheduler {
-    /// The places of the new order, in the old one.
+    /// The slots, in the old order.
     slots: Vec<Slot>,
-    /// Slots that have to wait for slot `n`.
+    /// For each slot, the slots that have to wait for it.
     after: Vec<Vec<usize>>,
-    /// How many slots `n` has to wait for.
+    /// For each slot, the number of slots it has to wait for.
     before: Vec<usize>,
-    /// The first communication, in the old order, that waits for `n`; none is last.
+    /// For each slot, the first communication in the old order that waits for it; slots without one
+    /// come last.
     leads_to: Vec<usize>,
 }
 
@@ -143,9 +144,9 @@ impl Scheduler {
 
     fn order(mut self) -> Vec<Slot> {
         let mut order = Vec::with_capacity(self.slots.len());
-        // Communications that can begin; other instructions that can run, the most urgent first.
+        // Communications that can begin; other instructions that can run, most urgent first.
         let (mut begins, mut runs) = (BTreeSet::new(), BTreeSet::new());
-        // The ends of those that have begun.
+        // The second halves of communications that have begun.
         let mut under_way: Vec<usize> = Vec::new();
         let mut ready: Vec<usize> = (0..self.slots.len())
             .filter(|&n| self.before[n] == 0)

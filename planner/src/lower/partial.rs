@@ -1,4 +1,4 @@
-//! Which tensors are sums over one rank's rows, still to be added over the ranks.
+//! Partial tensors: sums over one rank's rows, yet to be added over the ranks.
 
 use crate::lower::analysis::view;
 use gnnc_ir::graph::op::{Clip, Op, Scan};
@@ -9,10 +9,10 @@ use gnnc_ir::{Graph, Node, NodeId, Rows};
 /// Partial sums of a region, by node.
 #[derive(Clone, Debug, Default)]
 pub struct Partials {
-    /// The node's value is one rank's share of a sum.
+    /// Whether the node's value is one rank's share of a sum.
     pub partial: Vec<bool>,
-    /// The shares are added as soon as the node is computed, because something that is
-    /// not linear reads the sum.
+    /// Whether the shares are added as soon as the node is computed, because a nonlinear operator
+    /// reads the sum.
     pub reduce_now: Vec<bool>,
 }
 
@@ -27,8 +27,8 @@ impl Partials {
     }
 }
 
-/// Finds the partial sums of a region whose arguments are partial as `args` says and whose
-/// nodes `full` must be whole.
+/// Finds the partial sums of a region. `args` says which arguments are partial; the nodes `full`
+/// must be whole.
 pub fn partials(graph: &Graph, args: &[bool], full: &[NodeId]) -> Partials {
     let mut reduce_now = vec![false; graph.nodes.len()];
     for id in full {
@@ -61,7 +61,7 @@ pub fn partials(graph: &Graph, args: &[bool], full: &[NodeId]) -> Partials {
     }
 }
 
-/// Whether a node is partial, and which of its partial operands must be whole instead.
+/// Whether a node is partial, and which of its partial operands must be made whole.
 fn transfer(
     graph: &Graph,
     node: &Node,
@@ -81,7 +81,7 @@ fn transfer(
     match &node.op {
         Op::Arg(n) => (args.get(*n as usize).copied().unwrap_or(false), Vec::new()),
         Op::Loss(_) | Op::SumRanks => (true, Vec::new()),
-        // Of the own rows alone.
+        // Uses only own rows.
         Op::Clip(Clip::Factor, _) => (false, Vec::new()),
         Op::SumRows | Op::PickSum(_) | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
             // Every rank has all rows, or the rows of a weight.
@@ -122,7 +122,7 @@ fn transfer(
     }
 }
 
-/// Partial sums at the border of a scan's body.
+/// Partial sums at the border of a scan body.
 pub struct BodyPartials {
     /// Arguments.
     pub args: Vec<bool>,
@@ -132,8 +132,8 @@ pub struct BodyPartials {
     pub nodes: Partials,
 }
 
-/// Finds which carries of a scan accumulate partial sums: those that start whole (at zero)
-/// or partial, and stay partial in every iteration.
+/// Finds which carries of a scan accumulate partial sums: those that start partial or at zero, and
+/// stay partial in every iteration.
 pub fn body_partials(graph: &Graph, node: &Node, scan: &Scan, partial: &[bool]) -> BodyPartials {
     let carries = scan.carries as usize;
     let mut args: Vec<bool> = (0..node.inputs.len())

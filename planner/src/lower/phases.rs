@@ -1,18 +1,21 @@
-//! The instructions of an epoch of a stage in four lists: before, over the chunks forward, over the chunks
-//! backward, and after (GNNPipe, section 3.1).
+//! Orders a stage's instructions of an epoch into four lists: before the chunks, forward over the
+//! chunks, backward over the chunks, and after (GNNPipe, section 3.1).
 //!
-//! Whatever works row by row goes with the chunks. What edges read of other vertices must be there: rows of a
-//! blend are histories until their chunk's turn, and gradients that edges with fresh values bring are 0
-//! until theirs, which is what an edge adds that does not count. So no kernel knows which edges are fresh. What
-//! edges read otherwise is computed before, for all rows, and what the backward pass has to collect from
-//! all edges is computed after. Where the backward pass reads once more what edges saw, a chunk's rows are made
-//! histories again at the end of its turn: the order is reversed, so that each chunk finds what it found forward;
-//! and what becomes history waits until nothing reads the one before it. Sums over rows wait until after: the backward chunks do only what the stage
-//! before waits for, so the last stages work on weights while the first ones still get gradients.
+//! Everything that works row by row goes with the chunks. Rows of other vertices that edges read
+//! must be available: rows of a blend are histories until their chunk's turn, and the gradients of
+//! fresh edges are 0 until theirs, so an edge that is not fresh adds nothing. So no kernel needs to
+//! know which edges are fresh. Everything else that edges read is computed before the chunks, for
+//! all rows, and anything the backward pass collects from all edges is computed after. If the
+//! backward pass reads again what edges saw, a chunk's rows are turned back into histories at the
+//! end of its turn: the order is reversed, so each chunk finds the same rows as in the forward
+//! pass. New histories are written only after nothing reads the old ones. Sums over rows wait until
+//! after the chunks: backward chunks do only the work that the previous stage waits for, so the
+//! last stages compute weight gradients while the first ones still receive gradients.
 //!
-//! A stage with several runs of layers takes all chunks through one run after the other, and backward through the last
-//! run first: a rank has the first chunk of its next run long before it is through with the last chunk of this one, so
-//! it waits once for all runs together. Each layer still sees the chunks in the order of the epoch.
+//! A stage with several runs of layers takes all chunks through one run after another, and backward
+//! through the last run first. A rank has the first chunk of its next run long before it finishes
+//! the last chunk of this one, so it waits only once for all runs together. Each layer still sees
+//! the chunks in the order of the epoch.
 
 mod order;
 
@@ -27,35 +30,35 @@ use gnnc_ir::{Rows, Type};
 use order::{Order, Phase, reads, writes};
 use std::collections::BTreeSet;
 
-/// The tensors that a run of layers gets and hands over.
+/// The tensors that a run of layers receives and passes on.
 #[derive(Clone, Debug, Default)]
 pub struct Borders {
-    /// From the stage before.
+    /// Activations received from the previous stage.
     pub received: Vec<Ref>,
-    /// Gradients by what is sent, from the next stage.
+    /// Gradients of the sent tensors, from the next stage.
     pub gradients: Vec<Ref>,
-    /// To the next stage.
+    /// Activations sent to the next stage.
     pub sent: Vec<Ref>,
-    /// Gradients by what was received, to the stage before.
+    /// Gradients of the received tensors, to the previous stage.
     pub returned: Vec<Ref>,
 }
 
-/// The instructions of a run of layers as they were emitted.
+/// The emitted instructions of a run of layers.
 pub struct Emitted {
-    /// What fills blends with histories.
+    /// Instructions that fill blends with histories.
     pub before: Vec<Instr>,
-    /// All others.
+    /// All other instructions.
     pub code: Vec<Instr>,
-    /// The places in `code` of kernels that collect what fresh edges bring.
+    /// Indices in `code` of kernels that collect gradients of fresh edges.
     pub fresh: Vec<usize>,
-    /// What comes from other stages and goes there.
+    /// Tensors exchanged with other stages.
     pub borders: Borders,
 }
 
-/// Puts the instructions of an epoch in order, those of all runs of layers of a stage.
+/// Orders the instructions of an epoch, for all runs of layers of a stage.
 ///
 /// # Errors
-/// A layer that needs a sum over all vertices, or rows that have no history.
+/// If a layer needs a sum over all vertices, or rows that have no history.
 pub fn arrange(lowerer: &mut Lowerer, runs: Vec<Emitted>) -> Result<Vec<Instr>, LowerError> {
     let runs = runs.into_iter().map(|run| Ordered::new(lowerer, run));
     let mut runs: Vec<Ordered> = runs.collect::<Result<_, _>>()?;
@@ -84,7 +87,7 @@ pub fn arrange(lowerer: &mut Lowerer, runs: Vec<Emitted>) -> Result<Vec<Instr>, 
     Ok(step)
 }
 
-/// Buffers that several runs read: what becomes history of one must not be there before the others' turns.
+/// Buffers that several runs read: a run must not overwrite a history before the other runs' turns.
 fn read_by_several(runs: &[Ordered]) -> BTreeSet<BufferId> {
     let (mut known, mut several) = (BTreeSet::new(), BTreeSet::new());
     for run in runs {
@@ -96,12 +99,12 @@ fn read_by_several(runs: &[Ordered]) -> BTreeSet<BufferId> {
     several
 }
 
-/// A run of layers whose instructions have their phases.
+/// A run of layers with its instructions assigned to phases.
 struct Ordered {
     order: Order,
     borders: Borders,
     before: Vec<Instr>,
-    /// What fills blends once more.
+    /// Instructions that refill blends.
     again: Vec<Instr>,
     /// By phase.
     lists: [Vec<Instr>; 4],
@@ -135,12 +138,12 @@ impl Ordered {
         })
     }
 
-    /// All that is read after the forward chunks, histories among it.
+    /// Everything read after the forward chunks, including histories.
     fn read_late(&self) -> BTreeSet<BufferId> {
         self.order.read_late(&self.again)
     }
 
-    /// Takes out what keeps histories that are still read after the run's forward chunks.
+    /// Extracts the instructions that update histories still read after the run's forward chunks.
     fn keep(&mut self, late: &BTreeSet<BufferId>) -> Vec<Instr> {
         let waits = |instr: &Instr| match instr {
             Instr::Remember(instr::Remember { history, .. }) => late.contains(&history.buffer),
@@ -153,7 +156,7 @@ impl Ordered {
         kept
     }
 
-    /// The chunks of the forward pass.
+    /// The loop over chunks of the forward pass.
     fn forward(&mut self) -> Instr {
         let ends = [Neighbour::Previous, Neighbour::Next];
         let rows = [&self.borders.received, &self.borders.sent];
@@ -162,19 +165,19 @@ impl Ordered {
         Instr::Chunks(instr::Chunks { reverse, body })
     }
 
-    /// The chunks of the backward pass.
+    /// The loop over chunks of the backward pass.
     fn backward(&mut self) -> Instr {
         let ends = [Neighbour::Next, Neighbour::Previous];
         let rows = [&self.borders.gradients, &self.borders.returned];
         let body = std::mem::take(&mut self.lists[Phase::Backward as usize]);
         let (reverse, mut body) = (true, between(ends, rows, body));
-        // The next stage does not wait for what is put back.
+        // The next stage does not wait for the refilled blends.
         body.append(&mut self.again);
         Instr::Chunks(instr::Chunks { reverse, body })
     }
 }
 
-/// What is done for a chunk between its rows' coming from one stage and going to another one.
+/// The body of a chunk loop: receives rows from one stage, computes, and sends rows to another.
 fn between(
     [from, to]: [Neighbour; 2],
     [received, sent]: [&Vec<Ref>; 2],
@@ -189,8 +192,8 @@ fn between(
     receive.into_iter().chain(body).chain(send).collect()
 }
 
-/// Instructions with whether they collect what fresh edges bring. A loss becomes two: its derivative row by
-/// row, and the number, which is a sum.
+/// Instructions, each with whether it collects gradients of fresh edges. A loss becomes two: its
+/// gradient, row by row, and its value, which is a sum.
 fn split_loss(code: Vec<Instr>, fresh: &[usize]) -> Vec<(Instr, bool)> {
     let mut out = Vec::with_capacity(code.len() + 1);
     for (n, instr) in code.into_iter().enumerate() {
@@ -259,7 +262,7 @@ mod tests {
     use gnnc_ir::Graph;
     use gnnc_ir::program::Role;
 
-    /// A run that keeps rows of `from`, and one whose edges see those of the history.
+    /// A run that keeps rows of `from`, and one whose edges see the history's rows.
     fn two_runs(shared: bool) -> Vec<Instr> {
         let place = Ranks { ranks: 1, rank: 0 };
         let mut lowerer = Lowerer::new(&Graph::body(1, Vec::new()), false, place);

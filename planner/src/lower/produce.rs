@@ -1,5 +1,5 @@
-//! The instructions of operators that are not element-wise: reductions, products, losses and
-//! tensors that are put together from parts.
+//! Instructions of operators that are not element-wise: reductions, products, losses, and tensors
+//! assembled from parts.
 
 use crate::lower::analysis::pointwise;
 use crate::lower::kernel::{Builder, fresh};
@@ -13,7 +13,7 @@ use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
 use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
 
 impl Region<'_> {
-    /// A kernel that reduces (node `g`) and ends in the element-wise node `last`.
+    /// A kernel that computes reduction `g` and ends in the element-wise node `last`.
     pub fn reduction(
         &mut self,
         lowerer: &mut Lowerer,
@@ -27,7 +27,7 @@ impl Region<'_> {
             .first()
             .copied()
             .ok_or_else(|| LowerError::Internal(format!("{g}, {}, has no operand", node.op)))?;
-        // What edges bring to one of several heads is computed without the others.
+        // The value an edge brings to one of several heads is computed without the other heads.
         let (operand, head) = match (&node.op, graph.node(operand)) {
             (Op::Gather(_, _, Reduce::Sum), place) if self.value(operand).is_none() => {
                 match place.op {
@@ -145,7 +145,7 @@ impl Region<'_> {
             self.fresh.push(self.code.len());
         }
         self.code.push(Instr::Launch(launch));
-        // Where gradients stop at copies, it is decided later what is sent.
+        // If gradients stop at copies, what is sent is decided later.
         let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
         if shared && !raw {
             self.code.push(Instr::HaloReduce(instr::HaloReduce {
@@ -158,7 +158,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// A matrix product (node `g`) whose rows end in the element-wise node `last`.
+    /// The matrix product `g`, whose rows end in the element-wise node `last`.
     pub fn product(
         &mut self,
         lowerer: &mut Lowerer,
@@ -190,7 +190,7 @@ impl Region<'_> {
         let finish = match last == g {
             true => None,
             false => {
-                // The product is left in the result's own place, where the kernel reads it.
+                // The product goes to the result's own memory, where the kernel reads it.
                 self.values[g.0 as usize] = Some(Value { ty: node.ty, ..out });
                 let mut builder = Builder::new(node.ty);
                 let value = builder.value(self, last)?;
@@ -250,7 +250,8 @@ impl Region<'_> {
         }
     }
 
-    /// Whether an edge tensor that a kernel computes has a factor that is 0 where edges are not fresh.
+    /// Whether an edge tensor computed in a kernel has a factor that is 0 for edges that are not
+    /// fresh.
     fn collects_fresh(&self, id: NodeId) -> bool {
         let node = self.graph.node(id);
         let inner = pointwise(&node.op) && !matches!(node.op, Op::Take(..));
@@ -258,8 +259,8 @@ impl Region<'_> {
             || (inner && node.inputs.iter().any(|id| self.collects_fresh(*id)))
     }
 
-    /// A tensor that edges see in two versions: earlier rows are written before the epoch's chunks, current
-    /// ones over them, and what is kept goes to its history.
+    /// A tensor that edges see in two versions: old rows are written before the epoch's chunks,
+    /// current rows overwrite them, and the rows to keep go to the history.
     pub fn blend(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let graph = self.graph;
         let [x, old, kept, history] = graph.node(id).inputs[..] else {
@@ -291,7 +292,7 @@ impl Region<'_> {
             from: kept.at,
             history: history.at,
         });
-        // Several tensors may be computed of one history.
+        // Several tensors may be computed from one history.
         if !self.code.contains(&remember) {
             self.code.push(remember);
         }
@@ -299,7 +300,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// Moves a tensor from one layout to another.
+    /// Redistributes a tensor from one layout to another.
     pub fn redistribute(
         &mut self,
         lowerer: &mut Lowerer,
@@ -328,7 +329,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// The non-zeros of a node that is the sparse feature matrix or a dropout of it.
+    /// The nonzeros of a node that is the sparse feature matrix or its dropout.
     fn sparse(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Option<Ref>, LowerError> {
         let node = self.graph.node(id);
         match &node.op {
@@ -377,7 +378,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// Concatenation and padding: each operand is computed into its place.
+    /// Concatenation and padding: each operand is computed in place.
     pub fn assemble(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let node = self.graph.node(id);
         let extent = self.extent_of(lowerer, id);
@@ -408,7 +409,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// Stores a part of a node.
+    /// Stores part of a node.
     fn store(
         &mut self,
         lowerer: &mut Lowerer,

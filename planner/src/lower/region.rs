@@ -1,4 +1,4 @@
-//! Emitting one region: a model, a loop body, or what `setup` computes once.
+//! Emits one region: a model, a loop body, or values that `setup` computes once.
 
 use crate::lower::analysis::{Analysis, analyse, pointwise, view};
 use crate::lower::canonical::features;
@@ -12,12 +12,12 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
-/// Where a tensor lies.
+/// Location of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Buffer and slot; of a stacked tensor, that of element 0.
+    /// Buffer and slot; for a stacked tensor, those of element 0.
     pub at: Ref,
-    /// First float of a row.
+    /// First float within a row.
     pub offset: u32,
     /// Floats from one row to the next.
     pub stride: u32,
@@ -25,12 +25,12 @@ pub struct Value {
     pub head_step: u32,
     /// Its type.
     pub ty: Type,
-    /// Halo rows hold their owners' values.
+    /// Whether halo rows hold their owners' values.
     pub halo: bool,
 }
 
 impl Value {
-    /// A tensor that fills a buffer's slot.
+    /// A tensor that fills a buffer slot.
     pub fn whole(at: Ref, ty: Type) -> Self {
         Self {
             at,
@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// Whether the columns of a row lie one after the other.
+    /// Whether the columns of a row are contiguous.
     fn plain_rows(&self) -> bool {
         self.ty.heads == 1 || self.head_step == self.ty.width
     }
@@ -76,7 +76,7 @@ impl Value {
     }
 }
 
-/// A region while its code is emitted.
+/// A region during emission.
 pub struct Region<'a> {
     /// The region's nodes.
     pub graph: &'a Graph,
@@ -84,34 +84,34 @@ pub struct Region<'a> {
     pub facts: Analysis,
     /// Whether dropout is on.
     pub train: bool,
-    /// Whether epoch-invariant values are computed in `setup` rather than here.
+    /// Whether epoch-invariant values are computed in `setup` instead of here.
     pub hoist: bool,
     /// Instructions so far.
     pub code: Vec<Instr>,
     /// Instructions that fill blends with rows of earlier epochs.
     pub before: Vec<Instr>,
-    /// Places in `code` of kernels that collect what fresh edges bring.
+    /// Indices in `code` of kernels that collect gradients of fresh edges.
     pub fresh: Vec<usize>,
-    /// Bound arguments, by argument number.
+    /// Bound arguments, by index.
     pub args: Vec<Value>,
-    /// Where each node's tensor lies, once computed.
+    /// Location of each node's tensor, once computed.
     pub values: Vec<Option<Value>>,
-    /// Where a node must be computed to, if not into a new buffer.
+    /// Where a node must be computed, if not in a new buffer.
     pub targets: Vec<Option<Ref>>,
     /// Scan results by node.
     pub scan_results: Vec<Vec<Value>>,
     /// Role of new buffers.
     pub role: Role,
-    /// Whether this is a loop's body.
+    /// Whether this is a loop body.
     pub in_loop: bool,
-    /// How often it runs: the iterations of a loop's body, else 1.
+    /// How often it runs: the iterations of a loop body, otherwise 1.
     pub iterations: u32,
-    /// What is exchanged where exchanges may be left out, and where there are blends.
+    /// Embeddings, if exchanges may be left out or there are blends.
     pub embeddings: Embeddings,
 }
 
 impl<'a> Region<'a> {
-    /// A region with nothing emitted.
+    /// A region with no instructions yet.
     pub fn new(
         lowerer: &Lowerer,
         graph: &'a Graph,
@@ -139,12 +139,12 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Where a node's tensor lies, if it has been computed.
+    /// Location of a node's tensor, if it has been computed.
     pub fn value(&self, id: NodeId) -> Option<Value> {
         self.values[id.0 as usize]
     }
 
-    /// Where a node's tensor lies.
+    /// Location of a node's tensor.
     pub fn stored(&self, id: NodeId) -> Result<Value, LowerError> {
         self.value(id).ok_or_else(|| {
             LowerError::Internal(format!("{id}, {}, is not stored", self.graph.node(id).op))
@@ -164,7 +164,7 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// Nodes that products read as non-zeros and nothing reads as a dense matrix.
+    /// Nodes that products read as nonzeros and nothing reads as a dense matrix.
     fn only_as_nonzeros(&self, lowerer: &Lowerer) -> Vec<bool> {
         let graph = self.graph;
         let mut only: Vec<bool> = graph
@@ -184,7 +184,7 @@ impl<'a> Region<'a> {
         only
     }
 
-    /// Nodes that a result needs and that `setup` does not provide.
+    /// Nodes that a result needs and `setup` does not provide.
     fn needed(&self) -> Vec<bool> {
         let mut needed = vec![false; self.graph.nodes.len()];
         let mut work = self.graph.results.clone();
@@ -256,7 +256,7 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// The buffer slot that a node is computed into.
+    /// The buffer slot a node is computed into.
     pub fn target(&mut self, lowerer: &mut Lowerer, id: NodeId, extent: Extent) -> Value {
         let ty = self.graph.ty(id);
         let at = self.targets[id.0 as usize].unwrap_or_else(|| {
@@ -269,7 +269,7 @@ impl<'a> Region<'a> {
         Value::whole(at, ty)
     }
 
-    /// Exchanges halo rows of the tensors that a node's kernel reads at the source.
+    /// Exchanges halo rows of the tensors a node's kernel reads at the source.
     pub fn fetch_halos(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         if !lowerer.distributed {
             return Ok(());
@@ -297,7 +297,7 @@ impl<'a> Region<'a> {
         self.values[id.0 as usize].is_some()
     }
 
-    /// Makes sure that a stored tensor's halo rows are valid.
+    /// Makes sure a stored tensor's halo rows are valid.
     pub fn fetch_halo(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let mut value = self.stored(id)?;
         if lowerer.distributed && !value.halo {
@@ -335,7 +335,7 @@ impl<'a> Region<'a> {
         Ok(value)
     }
 
-    /// The tensor with its columns one after the other, copied if they are not.
+    /// The tensor with contiguous columns; copies it if necessary.
     pub fn plain(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
         let value = self.stored(id)?;
         if value.plain_rows() {
@@ -374,7 +374,7 @@ impl<'a> Region<'a> {
         let ty = self.graph.ty(id);
         let mut builder = Builder::new(ty);
         let value = builder.value(self, id)?;
-        // Halo rows are computed here rather than sent if everything that they need is here.
+        // Halo rows are computed here instead of sent if all their operands are here.
         let wanted = lowerer.distributed && self.facts.read_at_source[id.0 as usize];
         let local = wanted && ty.rows == Rows::Vertices && self.halo_ready(id, true);
         let rows = if local {
@@ -400,7 +400,7 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// Whether all vertex tensors that an element-wise tree reads have valid halo rows.
+    /// Whether all vertex tensors an element-wise tree reads have valid halo rows.
     fn halo_ready(&self, id: NodeId, root: bool) -> bool {
         let node = self.graph.node(id);
         match (root, self.value(id)) {
@@ -411,7 +411,7 @@ impl<'a> Region<'a> {
 }
 
 impl Region<'_> {
-    /// Rows that a node is computed for.
+    /// Rows a node is computed for.
     pub fn rows_of(&self, id: NodeId) -> Extent {
         match self.embeddings.near(id) {
             true => Extent::Local,
@@ -419,7 +419,7 @@ impl Region<'_> {
         }
     }
 
-    /// Rows that a node has in memory.
+    /// Rows a node has in memory.
     pub fn extent_of(&self, lowerer: &Lowerer, id: NodeId) -> Extent {
         match self.embeddings.near(id) {
             true => Extent::Local,

@@ -1,4 +1,4 @@
-//! Loops: a scan becomes one `Repeat` whose tensors take turns in the slots of a buffer.
+//! Loops: a scan becomes one `Repeat`, whose tensors take turns in the slots of a buffer.
 
 use crate::lower::analysis::{argument_flags, view};
 use crate::lower::partial::body_partials;
@@ -17,11 +17,11 @@ struct Carry {
     writes: u32,
 }
 
-/// Where result number `n` of a body goes.
+/// Destination of a result of a body.
 enum Destination {
-    /// It is the value that a carry has in the same iteration.
+    /// The value a carry has in the same iteration.
     Reads(usize),
-    /// It is the value that a carry has in the next iteration.
+    /// The value a carry has in the next iteration.
     Writes(usize),
     /// A stack of its own.
     Stack(BufferId),
@@ -192,7 +192,7 @@ impl Region<'_> {
         Ok(())
     }
 
-    /// Makes a carry's buffer and fills its first slot.
+    /// Creates a carry's buffer and fills its first slot.
     fn carry(
         &mut self,
         lowerer: &mut Lowerer,
@@ -239,7 +239,7 @@ impl Region<'_> {
     }
 }
 
-/// The carry whose buffer already holds a stacked result, if there is one.
+/// The carry whose buffer already holds a stacked result, if any.
 fn aliased(scan: &Scan, y: NodeId) -> Option<Destination> {
     let carries = scan.carries as usize;
     if let Op::Arg(n) = scan.body.node(y).op
@@ -248,7 +248,7 @@ fn aliased(scan: &Scan, y: NodeId) -> Option<Destination> {
         return Some(Destination::Reads(n as usize));
     }
     let found = scan.body.results[..carries].iter().position(|r| *r == y)?;
-    // A result that is itself another carry's argument is copied, so it is not in place.
+    // A result that is another carry's argument is copied, so it is not in place.
     let placed = matches!(scan.body.node(y).op, Op::Arg(_));
     (!placed).then_some(Destination::Writes(found))
 }

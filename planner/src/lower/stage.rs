@@ -1,5 +1,5 @@
-//! The program of one stage of a pipeline: its layers' forward and backward pass, chunk by chunk, one run of layers
-//! after the other.
+//! The program of one pipeline stage: forward and backward pass of its layers, chunk by chunk, one
+//! run of layers after another.
 
 use crate::layout::Ranks;
 use crate::lower::phases::{Borders, Emitted, arrange};
@@ -19,7 +19,7 @@ use gnnc_ir::{Rows, Type};
 /// Lowers one stage for the ranks of its group.
 ///
 /// # Errors
-/// If the stage uses something that a program, or a chunk of one, cannot express.
+/// If a program, or a chunk loop, cannot express the stage.
 pub fn stage(
     training: &Training,
     runs: &[Run],
@@ -52,7 +52,7 @@ pub fn stage(
 struct Part<'a> {
     run: &'a Run,
     gradients: PartGraph,
-    /// That of the gradients as it is lowered.
+    /// The gradient graph as it is lowered.
     graph: Graph,
 }
 
@@ -81,7 +81,7 @@ fn step(
     let (mut grads, mut summed) = (vec![None; lowerer.program.params.len()], Vec::new());
     let mut runs = Vec::with_capacity(parts.len());
     for part in parts {
-        // What was dropped for the chunks of another run is there for chunks only.
+        // Feature values dropped for another run's chunks exist only within its chunks.
         lowerer.dropped.clear();
         let mut step = Step::new(lowerer, part)?;
         step.gradients(lowerer, &mut grads, &mut summed)?;
@@ -98,8 +98,8 @@ fn step(
     Ok(step)
 }
 
-/// The same graph in which sums over all edges are of sums for each vertex: what edges see is known chunk by
-/// chunk, and the sum over all chunks comes after them.
+/// The same graph, with sums over all edges as sums of per-vertex sums. What edges see is known
+/// chunk by chunk, and the sum over all chunks follows later.
 fn by_vertex(graph: &Graph) -> Result<Graph, LowerError> {
     let bug = |e| LowerError::Internal(format!("sums over edges: {e}"));
     let mut out = graph.clone_without_nodes();
@@ -118,7 +118,7 @@ fn by_vertex(graph: &Graph) -> Result<Graph, LowerError> {
     Ok(out)
 }
 
-/// The epoch of a run of layers while it is written.
+/// The epoch of a run of layers under construction.
 struct Step<'a> {
     part: &'a Part<'a>,
     region: Region<'a>,
@@ -165,7 +165,7 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// Finds the gradients by the parameters that the run reads, and which of them ranks have shares of.
+    /// Collects the gradients of the parameters the run reads, and those that need an all-reduce.
     fn gradients(
         &mut self,
         lowerer: &mut Lowerer,
@@ -204,7 +204,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Buffers of tensors that come from other stages.
+/// Buffers of tensors received from other stages.
 fn arguments(lowerer: &mut Lowerer, types: &[Type]) -> Vec<Value> {
     let mut values = Vec::with_capacity(types.len());
     for ty in types {
@@ -221,7 +221,7 @@ fn stage_message(with: Neighbour, tensors: Vec<Ref>) -> Option<StageMessage> {
 
 /// A run of layers without dropout or histories.
 struct Exact {
-    /// Results are those of the run, then what becomes histories.
+    /// Its results: those of the run, then the tensors that become histories.
     graph: Graph,
     /// The histories.
     histories: Vec<History>,
@@ -238,7 +238,7 @@ impl Exact {
             if node.op == Op::Blend
                 && let Op::Input(Input::History(history)) = graph.node(node.inputs[3]).op
             {
-                // Several tensors may be computed of one history.
+                // Several tensors may be computed from one history.
                 if !histories.contains(&history) {
                     kept.push(of(node.inputs[2]));
                     histories.push(history);
@@ -258,8 +258,8 @@ impl Exact {
         })
     }
 
-    /// A pass over all rows that computes some of the results; where these are among those of the run,
-    /// they are handed over. Gives the rows of the others.
+    /// A pass over all rows that computes some of the results. Results of the run itself are passed
+    /// on; returns the rows of the others.
     fn pass(
         &self,
         lowerer: &mut Lowerer,
@@ -325,8 +325,8 @@ impl Exact {
         Ok(())
     }
 
-    /// What fills the histories before the first epoch (epoch 0 of the specification): an exact pass with
-    /// the first weights.
+    /// Fills the histories before the first epoch (epoch 0 of the specification), by an exact pass
+    /// with the initial weights.
     fn first(
         &self,
         lowerer: &mut Lowerer,
@@ -352,7 +352,7 @@ impl Exact {
 }
 
 impl Region<'_> {
-    /// Where a tensor lies as a buffer of its own, as messages between stages take it.
+    /// A tensor in a buffer of its own, as messages between stages require.
     fn own_rows(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Ref, LowerError> {
         let value = self.plain(lowerer, id)?;
         if value.offset == 0 && value.stride == value.ty.columns() {

@@ -1,17 +1,18 @@
-//! Which buffers lie in 16 bits.
+//! Which buffers are stored in 16 bits.
 //!
-//! A tensor by rows of vertices does, wherever it comes from: activations and their gradients, dense features, what
-//! is kept for the backward pass, histories, and so the messages that its rows make. In 32 bits stay parameters,
-//! their gradients and optimizer states, the logits and their gradient, values of edges (softmax keeps scores in its
-//! result), and rows of fewer than `NARROW` numbers: degrees, scores, norms, whose errors many columns would share
-//! and which take little room. So do sparse features, most of whose bytes are their places.
+//! Tensors by rows of vertices are, wherever they come from: activations and their gradients, dense
+//! features, tensors kept for the backward pass, histories, and so the messages with their rows.
+//! The following stay in 32 bits: parameters, their gradients and optimizer states; the logits and
+//! their gradient; values of edges (softmax keeps scores in its result); and rows of fewer than
+//! `NARROW` numbers: degrees, scores and norms, whose errors many columns would share and which
+//! take little room. So do sparse features, whose bytes are mostly positions.
 //!
-//! Rows are moved as whole words of four bytes: a tensor of which a message would have an odd number of columns stays
-//! in 32 bits, and so does what is moved to it or from it. Every sum of a kernel or a product is in 32 bits; partial
-//! sums that ranks add up are rounded once for each addition.
+//! Rows are moved as whole four-byte words. A tensor whose messages would have an odd number of
+//! columns stays in 32 bits, and so does any tensor its rows are moved to or from. Every sum within
+//! a kernel or product is in 32 bits; partial sums added over ranks are rounded once per addition.
 //!
-//! A product takes both of its factors in the same storage: a parameter is copied once in each list of
-//! instructions, anything else in 32 bits before the product that reads it.
+//! A product takes both of its factors in the same storage: a parameter in 32 bits is copied once
+//! per list of instructions, any other factor in 32 bits before the product that reads it.
 
 mod rewrite;
 
@@ -24,10 +25,11 @@ use gnnc_ir::words::storage::Storage;
 
 use rewrite::Rewrite;
 
-/// Columns from which rows lie in 16 bits.
+/// Columns from which rows are stored in 16 bits.
 const NARROW: u32 = 16;
 
-/// Puts the tensors of programs in 16 bits that may be there: the stages of a pipeline, or one program.
+/// Stores the tensors of programs in 16 bits where allowed. Takes the stages of a pipeline, or one
+/// program.
 pub fn store(mut programs: Vec<Program>, storage: Storage) -> Vec<Program> {
     if storage.is_f32() {
         return programs;
@@ -41,8 +43,8 @@ pub fn store(mut programs: Vec<Program>, storage: Storage) -> Vec<Program> {
     programs
 }
 
-/// The same for one of several ranks whose programs differ in the widths of slices: what lies in 16 bits
-/// are the tensors that may on all of `ranks`, so that programs differ in nothing else.
+/// The same for one of several ranks whose programs differ in the widths of slices. A tensor is
+/// stored in 16 bits if all of `ranks` allow it, so that programs differ in nothing else.
 pub fn store_alike(mut program: Program, ranks: &[Program], storage: Storage) -> Program {
     let mut halves = vec![true; program.buffers.len()];
     for rank in ranks {
@@ -64,15 +66,15 @@ fn apply(program: &mut Program, halves: &[bool], storage: Storage) {
     Rewrite::new(program, storage).run();
 }
 
-/// Buffers between which rows are moved, which lie alike.
+/// Classes of buffers between which rows are moved, and which share a storage.
 struct Classes {
-    /// The first buffer of each program.
+    /// The index of each program's first buffer.
     first: Vec<usize>,
-    /// Of each buffer another one of its class, or itself.
+    /// For each buffer, another one of its class, or itself.
     parent: Vec<usize>,
-    /// Whether it has to stay in 32 bits.
+    /// Whether it must stay in 32 bits.
     stays: Vec<bool>,
-    /// The most columns that its rows have.
+    /// The most columns of its rows.
     columns: Vec<u32>,
 }
 
@@ -125,7 +127,7 @@ impl Classes {
         self.parent[a.max(b)] = a.min(b);
     }
 
-    /// Rows of a buffer are moved.
+    /// Records that rows of a buffer are moved.
     fn moves(&mut self, (at, program): (usize, &Program), id: BufferId) {
         if !program.buffer(id).columns.is_multiple_of(2) {
             self.stay(at, id);
@@ -201,7 +203,7 @@ impl Classes {
             Instr::Repeat(instr::Repeat { body, .. })
             | Instr::Chunks(instr::Chunks { body, .. }) => self.list(of, body),
             Instr::SparseMatMul(instr::SparseMatMul { b, out, .. }) => {
-                // It begins at a word.
+                // The matrix must begin at a word.
                 for matrix in [b, out] {
                     if !matrix.offset.is_multiple_of(2) {
                         self.stay(at, matrix.at.buffer);
@@ -212,15 +214,15 @@ impl Classes {
         }
     }
 
-    /// Rows of one buffer are copied to the other.
+    /// Records that rows of one buffer are copied to the other.
     fn alike(&mut self, of: (usize, &Program), a: BufferId, b: BufferId) {
         self.moves(of, a);
         self.moves(of, b);
         self.join(self.index(of.0, a), self.index(of.0, b));
     }
 
-    /// What a stage sends is alike where it is received: passages are taken in the order in which they are
-    /// sent.
+    /// Joins the classes of tensors that one stage sends and another receives. Messages are
+    /// received in the order in which they are sent.
     fn join_passages(&mut self, programs: &[Program]) {
         let stages = programs.len() as u32;
         let ring = (0..stages).filter_map(|at| Some((at, Neighbour::Next.of(at, stages)?)));
@@ -242,7 +244,7 @@ impl Classes {
         }
     }
 
-    /// Of each program the buffers that lie in 16 bits.
+    /// For each program, the buffers stored in 16 bits.
     fn halves(&self) -> Vec<Vec<bool>> {
         let count = self.parent.len();
         let (mut stays, mut columns) = (vec![false; count], vec![0; count]);
@@ -262,7 +264,7 @@ impl Classes {
     }
 }
 
-/// The tensors that a list sends to a stage, and those that it receives from it, in order.
+/// The tensors a list sends to a stage, and those it receives from it, in order.
 fn stage_messages(
     instrs: &[Instr],
     other: Neighbour,
@@ -287,7 +289,7 @@ fn stage_messages(
     }
 }
 
-/// Whether a buffer has rows of vertices that may lie in 16 bits.
+/// Whether a buffer has rows of vertices that may be stored in 16 bits.
 fn by_vertices(buffer: &Buffer) -> bool {
     let rows = matches!(
         buffer.extent,
@@ -300,7 +302,7 @@ fn by_vertices(buffer: &Buffer) -> bool {
     rows && role
 }
 
-/// Whether every rank's slice begins and ends between words.
+/// Whether every rank's slice begins and ends at a word boundary.
 fn even_slices(how: Redistribute, (heads, width): (u32, u32), ranks: u32) -> bool {
     match how {
         Redistribute::Split(slice) | Redistribute::Join(slice) => match slice.axis {

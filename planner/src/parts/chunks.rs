@@ -1,23 +1,23 @@
-//! What the chunks of a pipeline have.
+//! Shares of a pipeline's chunks.
 
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::workload::{PartLoad, Workload};
 use std::collections::BTreeMap;
 
-/// What a chunk has of a rank's rows and edges; all chunks together have 1 of each.
+/// A chunk's share of a rank's rows and edges; all chunks together have 1 of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChunkShare {
     /// Of the vertices.
     pub rows: f64,
     /// Of the edges into them.
     pub edges: f64,
-    /// Of the features' non-zeros.
+    /// Of the features' nonzeros.
     pub nonzeros: f64,
 }
 
 impl ChunkShare {
-    /// One of `count` that are alike.
+    /// One of `count` equal chunks.
     pub fn even(count: u32) -> Self {
         let share = 1.0 / f64::from(count.max(1));
         Self {
@@ -27,7 +27,7 @@ impl ChunkShare {
         }
     }
 
-    /// The sizes of this share.
+    /// This share of the sizes.
     pub fn of(&self, sizes: &RankSizes) -> RankSizes {
         let share = |total: u64, share: f64| (total as f64 * share).ceil() as u64;
         RankSizes {
@@ -41,7 +41,7 @@ impl ChunkShare {
     }
 }
 
-/// The shares of the chunks that were counted.
+/// The shares of chunks that were counted.
 pub fn chunk_shares(workload: &Workload) -> BTreeMap<u32, Vec<ChunkShare>> {
     let name = Partitioner::Metis.name();
     let counted = workload.partitions.keys().filter_map(|&count| {
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(ChunkShare::even(1).of(&whole), whole);
         let fourth = ChunkShare::even(4).of(&whole);
         assert_eq!([fourth.inner, fourth.halo, fourth.edges], [25, 8, 250]);
-        // Rows of all vertices stay as they are.
+        // Rows of all vertices are unaffected.
         assert_eq!(fourth.vertices, 100);
     }
 }

@@ -1,12 +1,12 @@
-//! How much of a part lies within it, where that was not counted.
+//! Estimates how much of a part is interior, if that was not counted.
 
 use super::replication::Degrees;
 use gnnc_ir::program::{RankSizes, Reach};
 
-/// Halvings of an interval that find a share to more digits than anything here has.
+/// Bisection steps; they give more digits than anything else here has.
 const HALVINGS: u32 = 50;
 
-/// What needs nothing of other ranks, as shares: of the vertices, of the edges into them, and of the edges.
+/// The interior, in shares: of the vertices, of the edges into them, and of all edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Within {
     rows: f64,
@@ -16,10 +16,13 @@ pub(super) struct Within {
 }
 
 impl Within {
-    /// As if every edge came from another part with the same probability, the one that gives the replication factor, and
-    /// each of the others were as likely as the next. That is right for rows and edges into them, but for fewer edges
-    /// from other parts than METIS leaves, whose vertices read several rows of another part and the same ones; there are
-    /// at most as many as edges into rows that are not within. What is taken is the geometric mean of both.
+    /// Assumes that every edge comes from another part with the same probability, chosen to give
+    /// the replication factor, and from each other part equally often. That is right for rows and
+    /// edges into them, but gives fewer edges from other parts than METIS leaves: there, several
+    /// edges of a vertex come from the same other part, and vertices share their sources. An upper
+    /// bound is the number of edges into rows outside the interior; `far` is the geometric mean of
+    /// both.
+    /// geometric mean of both.
     pub(super) fn of(degrees: &Degrees, alpha: f64, ranks: f64) -> Self {
         let others = (ranks - 1.0).max(1.0);
         let read = |far: f64| others * (1.0 - degrees.mean_of(|d| (1.0 - far / others).powf(d)));
@@ -43,7 +46,8 @@ impl Within {
         }
     }
 
-    /// The same of a rank. What it has of the edges, more or less than the others, changes nothing of the shares.
+    /// The same for one rank. Its shares do not depend on whether it has more or fewer edges than
+    /// others.
     pub(super) fn reach(&self, sizes: &RankSizes) -> Reach {
         let share = |of: u64, share: f64| (of as f64 * share).round() as u64;
         let interior_edges = share(sizes.edges, self.edges).min(sizes.edges);
@@ -61,8 +65,8 @@ mod tests {
     use crate::parts::tests::workload;
     use gnnc_ir::workload::Origin;
 
-    /// Shares that were counted in METIS's parts (`gnnc graph stats FILE --parts 2,8 --format json`), beside those from the
-    /// histogram and the replication factor.
+    /// Shares counted in METIS's parts (`gnnc graph stats FILE --parts 2,8 --format json`), next to
+    /// those from the histogram and the replication factor.
     #[test]
     fn what_lies_within_is_estimated_from_the_histogram() {
         type Counted<'a> = (u64, u64, u64, &'a [u64], [(f64, f64, [f64; 3]); 2]);

@@ -1,15 +1,15 @@
-//! Replication factors where no partition was counted.
+//! Replication factors for partitions that were not counted.
 
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::workload::{Origin, Workload};
 
-/// Replication where METIS balances edges too, over that where it does not: mean over nine graphs in
-/// eight parts, from 1.03 to 1.53.
+/// Replication factor if METIS also balances edges, relative to balancing only vertices: mean over
+/// nine graphs in eight parts, which range from 1.03 to 1.53.
 const BALANCED_ALPHA: f64 = 1.2;
-/// How far that may be off.
+/// Factor by which that may be off.
 const BALANCED_SPREAD: f64 = 1.3;
-/// Coefficient of variation of the degrees where no histogram was counted, at most: the median of nine
-/// graphs. A histogram that is guessed from the largest degree has a longer tail than any of them.
+/// Largest coefficient of variation of the degrees assumed without a histogram: the median of nine
+/// graphs. A histogram guessed from the largest degree has a longer tail than any of them.
 const ASSUMED_VARIATION: f64 = 1.5;
 
 /// The replication factor, how it was obtained, and the factor by which it may be off.
@@ -21,13 +21,13 @@ pub(super) fn replication(
 ) -> (f64, AlphaBasis, f64) {
     let k = f64::from(ranks);
     let random = degrees.random_replication(k);
-    // What is declared, or was measured with the same partitioner for other numbers of parts.
+    // Values that were declared, or measured with the same partitioner for other numbers of parts.
     let same = |parts: u32| workload.partition(parts, partitioner.name());
     let counts = workload.partitions.keys();
     let mut known: Vec<(f64, f64)> = counts
         .filter_map(|&parts| Some((f64::from(parts), same(parts)?.alpha)))
         .collect();
-    // What is declared is what METIS leaves where it balances vertices only.
+    // Declared values are for METIS balancing only vertices.
     let factor = match partitioner {
         Partitioner::Metis => Some(1.0),
         Partitioner::MetisEdges => Some(BALANCED_ALPHA),
@@ -49,7 +49,7 @@ pub(super) fn replication(
         };
     }
     if !known.is_empty() {
-        // No partition reads more copies than every edge from another part.
+        // No partition replicates more than if every edge came from another part.
         let most = (k - 1.0).min(workload.edges as f64 / workload.vertices as f64);
         let alpha = interpolate(&known, k);
         let largest = known
@@ -61,7 +61,7 @@ pub(super) fn replication(
     }
     match partitioner {
         Partitioner::Hash => (random, AlphaBasis::Estimated, 1.05),
-        // Nothing is known of how the vertices are numbered: no better than at random.
+        // The numbering is unknown, so assume it is no better than random.
         Partitioner::Range => (random, AlphaBasis::Estimated, 3.0),
         Partitioner::Metis | Partitioner::MetisEdges => (
             random * metis_factor(degrees.mean) * factor.unwrap_or(1.0),
@@ -71,13 +71,13 @@ pub(super) fn replication(
     }
 }
 
-/// Replication that METIS leaves, as a share of that of random parts, by mean degree. Fitted to
-/// ten graphs with mean degrees from 2.7 to 492; within a factor of 3 for nine of them.
+/// METIS's replication factor relative to that of random parts, by mean degree. Fitted to ten
+/// graphs with mean degrees from 2.7 to 492; within a factor of 3 for nine of them.
 fn metis_factor(mean_degree: f64) -> f64 {
     (0.045 * mean_degree.sqrt()).min(0.4)
 }
 
-/// Linear in log k between known points and `(1, 0)`, on from the last two beyond them.
+/// Linear in log k between known points and `(1, 0)`; extrapolates from the last two points.
 fn interpolate(known: &[(f64, f64)], k: f64) -> f64 {
     let mut points = vec![(1.0, 0.0)];
     points.extend_from_slice(known);
@@ -90,19 +90,18 @@ fn interpolate(known: &[(f64, f64)], k: f64) -> f64 {
     a0 + (a1 - a0) * (k / k0).ln() / (k1 / k0).ln()
 }
 
-/// What is known of the degrees.
+/// A summary of the degrees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Degrees {
     mean: f64,
-    /// Standard deviation over mean.
+    /// Standard deviation divided by the mean.
     pub(super) variation: f64,
-    /// Share of the vertices, and their degree.
+    /// Groups of vertices: their share, and their degree.
     groups: Vec<(f64, f64)>,
 }
 
 impl Degrees {
-    /// Reads the histogram; without one all degrees are the mean, which overestimates
-    /// replication.
+    /// Reads the histogram. Without one, all degrees are the mean, which overestimates replication.
     pub(super) fn of(workload: &Workload) -> Self {
         let vertices = workload.vertices.max(1) as f64;
         let mean = workload.edges as f64 / vertices;
@@ -131,7 +130,7 @@ impl Degrees {
                 .map(|(b, n)| *n as f64 * f(bounds(b).0, bounds(b).1))
                 .sum()
         };
-        // How far into their buckets the degrees lie, so that they sum up to the edges.
+        // Position of the degrees within their buckets that makes them add up to the edges.
         let (lowest, width) = (sum(&|low, _| low), sum(&|low, high| high - low));
         let tilt = if width > 0.0 {
             ((workload.edges as f64 - lowest) / width).clamp(0.0, 1.0)
@@ -164,7 +163,8 @@ impl Degrees {
         }
     }
 
-    /// Edges of a part over the mean of k parts, if it has the vertices with the largest degrees.
+    /// Edges of a part divided by the mean of k parts, if it has the vertices with the largest
+    /// degrees.
     pub fn worst(&self, k: f64) -> f64 {
         let mut groups = self.groups.clone();
         groups.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -180,9 +180,9 @@ impl Degrees {
         }
     }
 
-    /// The share of the vertices that the first chunks of a graph read, which have a share `x` of the
-    /// vertices: those that are among them, and those at the other end of an edge, as if edges led
-    /// anywhere. All of `x` if no degrees are known.
+    /// The share of the vertices read by the first chunks of a graph that hold a share `x` of the
+    /// vertices: those among them, and those at the other end of an edge, assuming that edges lead
+    /// anywhere. Just `x` if no degrees are known.
     pub fn read(&self, x: f64) -> f64 {
         let x = x.clamp(0.0, 1.0);
         if self.groups.is_empty() {
@@ -192,13 +192,13 @@ impl Degrees {
         1.0 - self.groups.iter().map(spared).sum::<f64>()
     }
 
-    /// The mean of what vertices have by their degrees.
+    /// The mean over vertices of a function of their degree.
     pub(super) fn mean_of(&self, of: impl Fn(f64) -> f64) -> f64 {
         self.groups.iter().map(|(share, d)| share * of(*d)).sum()
     }
 
-    /// Expected replication of random parts: a vertex of degree d is read by another part
-    /// with probability `1 - (1 - 1/k)^d`.
+    /// Expected replication factor of random parts: another part reads a vertex of degree d with
+    /// probability `1 - (1 - 1/k)^d`.
     fn random_replication(&self, k: f64) -> f64 {
         let stay = (1.0 - 1.0 / k).ln();
         let read: f64 = self

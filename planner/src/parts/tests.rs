@@ -1,4 +1,4 @@
-//! What ranks hold by what is known of a graph.
+//! The data of ranks, depending on what is known of a graph.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn declared_replication_is_interpolated() {
         parts(&w, 16, Partitioner::Metis).unwrap().alpha_basis,
         AlphaBasis::Interpolated
     );
-    // What is declared says nothing of random parts.
+    // Declared values say nothing about random parts.
     let hash = parts(&w, 8, Partitioner::Hash).unwrap();
     assert!(hash.alpha > 6.9 && hash.alpha_basis == AlphaBasis::Estimated);
 }
@@ -74,8 +74,8 @@ fn replication_never_exceeds_its_bounds() {
     }
 }
 
-/// Degree histograms of two real graphs and the replication of random parts computed from
-/// their exact degrees.
+/// Degree histograms of two real graphs, and the replication of random parts computed from their
+/// exact degrees.
 #[test]
 fn the_histogram_is_enough_for_random_parts() {
     let mut w = workload(2708, 10_556);
@@ -90,8 +90,9 @@ fn the_histogram_is_enough_for_random_parts() {
     }
 }
 
-/// Edges of the largest part over the mean, METIS with seed 0 (`gnnc graph stats --parts 2,8,64`): the estimate
-/// from the histogram is within a factor of 2.3, and no more than the largest degrees allow.
+/// Edges of the largest part over the mean, METIS with seed 0 (`gnnc graph stats --parts 2,8,64`).
+/// The estimate from the histogram is within a factor of 2.3, and no more than the largest degrees
+/// allow.
 #[test]
 fn edges_of_metis_parts_are_estimated_from_the_histogram() {
     type Counted<'a> = (u64, u64, u64, &'a [u64], [f64; 3]);
@@ -120,7 +121,7 @@ fn edges_of_metis_parts_are_estimated_from_the_histogram() {
         let balanced = parts(&w, 8, Partitioner::MetisEdges).unwrap();
         assert!(balanced.edge_imbalance <= 1.05);
     }
-    // A made-up tail does not make made-up parts.
+    // A made-up tail must not make up parts.
     let mut w = workload(232_965, 114_615_892);
     w.max_degree = 21_657;
     w.degree_histogram = vec![

@@ -1,6 +1,6 @@
-//! Broadcast (CAGNET; SANCUS without skipping, section 3): block rows of embeddings go to everybody
-//! before every aggregation, wanted or not, and gradients of whole blocks come back. Large, regular
-//! messages instead of fewer rows: it pays where nearly all rows would be sent anyway.
+//! Broadcast (CAGNET; SANCUS without skipping, section 3): before every aggregation, block rows of
+//! embeddings go to every rank, needed or not, and gradients of whole blocks come back. This trades
+//! more rows for large, regular messages, which pays if nearly all rows would be sent anyway.
 
 use crate::error::LowerError;
 use crate::lower::{Training, by_rows};

@@ -1,7 +1,7 @@
-//! Graph parallelism (GNNPipe's baseline, DGL): every rank owns a part of the vertices and
-//! their in-edges. Rows that an aggregation reads from other parts are exchanged before it,
-//! their gradients return to the owners after its backward; weights are replicated and
-//! their gradients added over the ranks once an epoch.
+//! Graph parallelism (GNNPipe's baseline, DGL): every rank owns a part of the vertices and their
+//! in-edges. Rows that an aggregation reads from other parts are exchanged before it; their
+//! gradients return to the owners after its backward pass. Weights are replicated, and their
+//! gradients all-reduced once per epoch.
 
 use crate::error::LowerError;
 use crate::lower::{Training, by_rows};

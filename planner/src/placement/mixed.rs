@@ -1,7 +1,7 @@
-//! Aggregations in the layouts that are asked for: by rows with halos, or on column slices, and the
-//! first layer on slices of the features or not. Propagation of many steps is cheap on slices, attention
-//! and good cuts are cheap by rows, a product with many features is cheap where slices of them are; a
-//! model that has all three gets all three. Which ones are best is for the search to find.
+//! Aggregations in the requested layouts: by rows with halos, or on column slices; and the first
+//! layer on feature slices or not. Propagation of many steps is cheap on slices, attention and good
+//! cuts are cheap by rows, and a product with many features is cheap on their slices; a model with
+//! all three gets all three. The search finds the best ones.
 
 use crate::error::LowerError;
 use crate::layout::{Layouts, Ranks};

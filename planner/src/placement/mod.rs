@@ -1,4 +1,4 @@
-//! Placements: each is a lowering from a model to a program, one file each, and a row of [`TABLE`].
+//! Placements: each lowers a model to a program. One file per placement, and one row of [`TABLE`].
 
 mod broadcast;
 mod graph;
@@ -24,32 +24,32 @@ use gnnc_ir::program::{Program, Skipping};
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
-/// What there is to know of a placement.
+/// Properties of a placement.
 pub struct Row {
     /// The placement.
     pub placement: Placement,
-    /// Whether it is also that of one rank, on which all placements are the same.
+    /// Whether it also represents a single rank, for which all placements are the same.
     pub alone: bool,
-    /// Whether parts matter, so that partitioners are tried; else rows are only dealt out, and any
-    /// even division does.
+    /// Whether parts matter, so that partitioners are tried. Otherwise any even division of the
+    /// rows will do, and they are dealt out.
     pub by_parts: bool,
-    /// Whether its layouts are to be found.
+    /// Whether the search has to find its layouts.
     pub mixes: bool,
     /// Whether ranks have slices of columns, so that their programs differ.
     pub slices: bool,
-    /// Whether exchanges may be left out, by a rule.
+    /// Whether a rule may leave out exchanges.
     pub skips: bool,
-    /// The relaxations that it needs.
+    /// The relaxations it needs.
     pub relaxations: &'static [Relaxation],
-    /// How programs are made.
+    /// How its programs are made.
     lower: Lower,
 }
 
 /// How the programs of a placement are made.
 enum Lower {
-    /// That of one of several ranks.
+    /// The program of one rank.
     Rank(fn(&Training, Ranks, &Place) -> Result<Program, LowerError>),
-    /// One for each stage, which all ranks of its group run.
+    /// One program per stage, run by all ranks of its group.
     Stages(fn(&Training, &Place) -> Result<Vec<Program>, LowerError>),
 }
 
@@ -131,7 +131,7 @@ pub const TABLE: &[Row] = &[
     staged(Placement::Hybrid),
 ];
 
-/// A placement that divides layers into stages.
+/// The row of a placement that divides layers into stages.
 const fn staged(placement: Placement) -> Row {
     Row {
         placement,
@@ -145,39 +145,39 @@ const fn staged(placement: Placement) -> Row {
     }
 }
 
-/// A placement with what its lowering has to know.
+/// A placement with the parameters of its lowering.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The placement.
     pub placement: Placement,
     /// Number of ranks.
     pub ranks: u32,
-    /// Layouts, where they are mixed.
+    /// Layouts, if they are mixed.
     pub layouts: Layouts,
-    /// How communication and computing share the time.
+    /// How communication and computation share the time.
     pub flow: Flow,
-    /// When exchanges are left out, where they may be; the usual rule if none is given.
+    /// When exchanges are left out, if they may be; `None` means the default rule.
     pub skip: Option<Skipping>,
-    /// How layers and vertices are divided, in a pipeline.
+    /// How layers and vertices are divided in a pipeline.
     pub stages: Option<Stages>,
-    /// How tensors lie in memory.
+    /// How tensors are stored in memory.
     pub storage: Storage,
 }
 
-/// How communication and computing share the time; never what is computed or sent.
+/// How communication and computation share the time; never affects what is computed or sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
-    /// Whether messages may be under way while something is computed.
+    /// Whether messages may be in flight during computation.
     pub overlap: bool,
-    /// Chunks that work for all vertices is cut into where columns are sliced; 1 leaves it whole.
+    /// Number of chunks for work over all vertices on column slices; 1 leaves it whole.
     pub chunks: u32,
-    /// Whether rows that need nothing of other ranks are computed apart from the others, so that messages of halos
-    /// can be under way meanwhile.
+    /// Whether interior rows are computed separately, so that halo messages can be in flight
+    /// meanwhile.
     pub interior: bool,
 }
 
 impl Default for Flow {
-    /// Messages and computing at once, work whole.
+    /// Overlap on, no chunks.
     fn default() -> Self {
         Self {
             overlap: true,
@@ -188,7 +188,7 @@ impl Default for Flow {
 }
 
 impl Place {
-    /// A placement whose layouts are not mixed.
+    /// A placement without mixed layouts.
     pub fn new(placement: Placement, ranks: u32) -> Self {
         Self {
             placement,
@@ -208,13 +208,13 @@ impl Row {
         matches!(self.lower, Lower::Stages(_))
     }
 
-    /// Whether work for all vertices may be cut into chunks, whose rows are dealt out.
+    /// Whether work over all vertices may be cut into chunks, whose rows are dealt out.
     pub fn chunked(&self) -> bool {
         self.slices && !self.by_parts
     }
 }
 
-/// What is known of a placement, if it has a lowering.
+/// The row of a placement, if it has a lowering.
 pub fn row(placement: Placement) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.placement == placement)
 }
@@ -224,11 +224,11 @@ pub fn names() -> Vec<&'static str> {
     TABLE.iter().map(|row| row.placement.name()).collect()
 }
 
-/// Lowers a model on a placement (for a placement that needs one, the relaxed form of it): as rank 0 runs
-/// it, whose slices of columns are the widest, or as each stage does.
+/// Lowers a model on a placement; a placement that needs a relaxation gets the relaxed form.
+/// Returns the program of rank 0, whose slices of columns are the widest, or one program per stage.
 ///
 /// # Errors
-/// If the model uses something that a program cannot express, or the placement has no lowering yet.
+/// If a program cannot express the model, or the placement has no lowering.
 pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
     match row(place.placement).map(|row| &row.lower) {
         Some(Lower::Stages(lower)) => {
@@ -245,8 +245,8 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     }
 }
 
-/// The programs of all ranks: one that all of them run, one for each where slices of columns differ, or
-/// one for each stage.
+/// The programs of all ranks: a single one, one per rank if slices of columns differ, or one per
+/// stage.
 ///
 /// # Errors
 /// As [`lower`].
@@ -284,7 +284,7 @@ fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, Low
     Ok(arrange(program, place.flow, features))
 }
 
-/// The program of one of several ranks with all tensors in 32 bits.
+/// The program of one rank, with all tensors in 32 bits.
 fn in_words(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
     let ranks = Ranks {
         ranks: place.ranks,
@@ -300,13 +300,13 @@ fn in_words(training: &Training, place: &Place, rank: u32) -> Result<Program, Lo
     }
 }
 
-/// One program with its tensors in a storage.
+/// A program with its tensors in the given storage.
 fn stored(program: Program, storage: Storage) -> Program {
     let mut one = store(vec![program], storage);
     one.pop().unwrap_or_default()
 }
 
-/// Cuts a program into chunks and by what needs other ranks, and overlaps what can be.
+/// Applies the chunk, interior and overlap passes.
 fn arrange(mut program: Program, flow: Flow, features: Option<u32>) -> Program {
     if flow.chunks > 1 {
         let count = flow.chunks.min(MOST_CHUNKS);

@@ -1,4 +1,4 @@
-//! One rank: no communication. Every other placement must compute what this one computes.
+//! One rank: no communication. Every other placement must compute the same as this one.
 
 use crate::error::LowerError;
 use crate::lower::{Training, by_rows};

@@ -1,6 +1,6 @@
-//! Pipelines (GNNPipe, section 3): consecutive layers over stages, chunks of vertices through them; and
-//! hybrids, whose stages are groups of ranks that split the graph. One stage of all ranks is graph parallelism
-//! on chunks, groups of one rank are the pure pipeline.
+//! Pipelines (GNNPipe, section 3): consecutive layers on stages, through which chunks of vertices
+//! pass; and hybrids, whose stages are groups of ranks that divide the graph. A single stage of all
+//! ranks is graph parallelism on chunks; groups of one rank are the pure pipeline.
 
 use super::Place;
 use crate::error::LowerError;
@@ -14,24 +14,24 @@ use gnnc_ir::words::types::share;
 /// How layers and vertices are divided.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stages {
-    /// Number of stages; 0 where it is still to be chosen.
+    /// Number of stages; 0 if it is yet to be chosen.
     pub count: u32,
-    /// Runs of consecutive layers that each stage has, at least 1: run `b` of stage `s` is number `b * count + s` of
-    /// all. Chunks go through the stages once for each.
+    /// Runs of consecutive layers per stage, at least 1 (virtual stages). Run `b` of stage `s` is
+    /// number `b * count + s` overall. Chunks go through the stages once per run.
     pub turns: u32,
-    /// Layers of each run, in their order, at least one each. None where they are still to be divided.
+    /// Layers of each run in order, at least one each. Empty if they are yet to be divided.
     pub layers: Vec<u32>,
-    /// Chunks that every part is cut into, at least 1; 0 where there are to be four a stage.
+    /// Chunks per part, at least 1; 0 means four per stage.
     pub chunks: u32,
-    /// Whether chunks come in another order in every epoch.
+    /// Whether the order of chunks changes every epoch.
     pub shuffle: bool,
-    /// Epochs for which a history stays as it is, at least 1.
+    /// Epochs between updates of a history, at least 1.
     pub interval: u32,
 }
 
 impl Stages {
-    /// Histories that stay for ten epochs, and four chunks a stage in an order that changes; layers are
-    /// still to be divided.
+    /// Histories that last ten epochs, four chunks per stage in a changing order; layers are yet to
+    /// be divided.
     pub fn new(count: u32) -> Self {
         Self {
             count,
@@ -43,8 +43,8 @@ impl Stages {
         }
     }
 
-    /// Those of a placement on so many ranks where nothing else is said: a stage a rank, or of a hybrid as
-    /// many as are best.
+    /// The default for a placement on `ranks` ranks: one stage per rank; for a hybrid, as many
+    /// stages as are best.
     pub fn of(placement: Placement, ranks: u32) -> Self {
         match placement {
             Placement::Hybrid => Self {
@@ -56,12 +56,12 @@ impl Stages {
         }
     }
 
-    /// With so many layers in each run.
+    /// The same with these layers per run.
     pub fn with_layers(self, layers: Vec<u32>) -> Self {
         Self { layers, ..self }
     }
 
-    /// What speaks against numbers that are none the less possible, in so many epochs.
+    /// Warnings about numbers that are possible but unwise, for a run of `epochs` epochs.
     pub fn warnings(&self, epochs: u32) -> Vec<String> {
         let (count, chunks, interval) = (self.count, self.chunks, self.interval);
         let mut found = Vec::new();
@@ -80,7 +80,7 @@ impl Stages {
         found
     }
 
-    /// Ranks of a stage, of so many in all.
+    /// Ranks per stage, out of `ranks`.
     pub fn width(&self, ranks: u32) -> u32 {
         (ranks / self.count.max(1)).max(1)
     }
@@ -154,7 +154,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     (0..).zip(&stages).map(program).collect()
 }
 
-/// So many layers for each run, as equally as they can be divided.
+/// Layers per run, divided as evenly as possible.
 fn even(layers: u32, runs: u32) -> Vec<u32> {
     (0..runs)
         .map(|run| share(layers, runs, run).len() as u32)

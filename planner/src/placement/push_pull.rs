@@ -1,7 +1,7 @@
-//! Push-pull on the whole graph (P3, sections 2 and 3): the input features lie by slices of their
-//! columns and never move. The first layer is computed on them up to its first product; owners add the
-//! partial activations, and everything after lies by rows with halos. The gradient of the first
-//! layer's weights needs no all-reduce, nor do they have copies.
+//! Push-pull on the whole graph (P3, sections 2 and 3): the input features are in slices of their
+//! columns and never move. The first layer runs on them up to its first product; owners add the
+//! partial activations, and everything after is by rows with halos. The first layer's weights are
+//! not replicated, and their gradient needs no all-reduce.
 
 use crate::error::LowerError;
 use crate::layout::{Pure, Ranks};

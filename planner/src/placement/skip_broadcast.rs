@@ -1,8 +1,9 @@
-//! Broadcast with skipping (SANCUS, section 3): block rows of embeddings go to everybody, but for blocks of
-//! which the others have copies that are fresh enough by a rule. Gradients move, unless they are to stop at copies. The copies make it
-//! another function than the model's (relaxation *stale*). Of a block every reader may be sent only the rows that it has
-//! edges from, with the same rule: fewer, and none of the others is ever read. Gradients of rows that
-//! were not sent may be left out too.
+//! Broadcast with skipping (SANCUS, section 3): block rows of embeddings go to every rank, except
+//! for blocks whose copies elsewhere are fresh enough by a rule. Gradients are always sent, unless
+//! they should stop at copies. The copies make this a different function than the model (relaxation
+//! *stale*). Optionally, readers receive only the rows of a block that they have edges from, under
+//! the same rule; the other rows are never read. Gradients of rows that were not sent may be left
+//! out too.
 
 use crate::error::LowerError;
 use crate::lower::{Training, by_embeddings};

@@ -1,7 +1,8 @@
-//! Tensor parallelism, coupled (NeutronTP, section 3.1): every rank has the whole topology and runs
-//! aggregations for all vertices on its slice of the columns; dense layers run on its own rows. Two
-//! redistributions a layer and direction, no halo. Of a model in its decoupled form ([`crate::decouple`])
-//! this is decoupled tensor parallelism (section 3.2): four redistributions an epoch.
+//! Coupled tensor parallelism (NeutronTP, section 3.1): every rank has the whole topology and runs
+//! aggregations for all vertices on its slice of the columns; dense layers run on its own rows.
+//! This takes two redistributions per layer and direction, and no halo. For a model in decoupled
+//! form ([`crate::decouple`]) this is decoupled tensor parallelism (section 3.2), with four
+//! redistributions per epoch.
 
 use crate::error::LowerError;
 use crate::layout::{Pure, Ranks};

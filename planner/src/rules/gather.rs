@@ -1,4 +1,4 @@
-//! Reductions over edges: what can be pulled out of them.
+//! Reductions over edges: factors that can be pulled out of them.
 
 use super::{Found, Rule, View, add, apply, gather_sum, mul, take};
 use egg::Id;
@@ -41,7 +41,7 @@ fn gather_dst_factor(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     };
     for pair in view.factors(kids[0]) {
         for (of, from, s) in view.takes(pair.b) {
-            // An infinite factor of a vertex without edges would turn its 0 into NaN.
+            // An infinite factor at a vertex without edges would turn its 0 into NaN.
             if (of, from) == (set, end) && view.known(s).finite && view.on_edges(pair.a) {
                 found.push(
                     gather_sum(set, end, pair.of(pair.a, take(of, from, s))),

@@ -58,7 +58,7 @@ fn commute(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     let Op::Binary(f @ (Binary::Add | Binary::Mul)) = op else {
         return;
     };
-    // Only from the smaller id, so that a pair is found once.
+    // Only from the smaller id, so that each pair is found once.
     if kids[0] < kids[1] && view.contains(op.clone(), vec![kids[1], kids[0]]) {
         found.push(binary(*f, kids[0], kids[1]), binary(*f, kids[1], kids[0]));
     }

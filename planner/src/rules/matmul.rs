@@ -167,7 +167,7 @@ fn matmul_rowscale(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
-/// The ways to see a function of two as a scaling of the rows of `b` by `a`.
+/// The ways to read a binary function as a scaling of the rows of `b` by `a`.
 fn scalings(view: &View<'_>, f: Binary, kids: &[Id]) -> impl Iterator<Item = Pair> {
     let is_scaling = |pair: &Pair| {
         let role = match f {

@@ -1,10 +1,10 @@
 //! The table of rewrite rules, and what a rule is.
 //!
-//! A rule looks at one e-node and, through [`View`], at the e-nodes of its operands; it writes
-//! down the term that it found and the term that equals it. Whatever operators a rule looked at
-//! are written in the found term, so that a step can be checked on its own. Every rule has one condition in
-//! common, checked where it is applied: the new term is well-typed and has the type of the old
-//! one. A rule therefore never has to spell out shapes that type inference checks anyway.
+//! A rule looks at one e-node and, through [`View`], at the e-nodes of its operands. It returns the
+//! term it found and an equal term. The found term includes all operators the rule looked at, so
+//! that a step can be checked by itself. All rules share one condition, checked on application: the
+//! new term is well-typed and has the type of the old one. So no rule has to spell out shapes that
+//! type inference checks anyway.
 
 mod gather;
 mod identity;
@@ -25,11 +25,11 @@ pub struct Rule {
     pub name: &'static str,
     /// The equation; it holds up to re-association of floating-point sums and products.
     pub equation: &'static str,
-    /// When it holds, beyond fitting types.
+    /// When it holds, besides matching types.
     pub condition: &'static str,
-    /// Where it comes from.
+    /// Its source.
     pub source: &'static str,
-    /// Finds the rule's left sides rooted in an e-node.
+    /// Finds the rule's left-hand sides rooted at an e-node.
     pub search: fn(&View<'_>, &Op, &[Id], &mut Found),
 }
 
@@ -47,7 +47,7 @@ pub fn table() -> impl Iterator<Item = &'static Rule> {
     .flatten()
 }
 
-/// The rule of a name.
+/// The rule with this name.
 pub fn find(name: &str) -> Option<&'static Rule> {
     table().find(|rule| rule.name == name)
 }
@@ -55,13 +55,13 @@ pub fn find(name: &str) -> Option<&'static Rule> {
 /// A term over e-classes.
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// Whatever the class holds.
+    /// Any member of the class.
     Class(Id),
     /// An operator.
     Apply(Op, Vec<Term>),
 }
 
-/// Pairs of equal terms: found, and to be added.
+/// Pairs of equal terms: the found one, and the one to add.
 #[derive(Default)]
 pub struct Found {
     /// Left and right sides.
@@ -109,7 +109,7 @@ impl Term {
         }
     }
 
-    /// Adds the term; the id stands for exactly this term in explanations.
+    /// Adds the term; the returned id means exactly this term in explanations.
     pub fn add(&self, egraph: &mut EGraph) -> Id {
         match self {
             Self::Class(id) => *id,
@@ -146,12 +146,12 @@ impl<'a> View<'a> {
         self.egraph[class].data.known
     }
 
-    /// What is known about a term that is not in the e-graph.
+    /// Facts about a term that is not in the e-graph.
     fn known_of(&self, term: &Term) -> Option<Known> {
         term.value(self.egraph).map(|value| value.known)
     }
 
-    /// The constant that a class is equal to.
+    /// The constant a class is equal to, if any.
     fn constant(&self, class: Id) -> Option<f32> {
         self.nodes(class).find_map(|(op, _)| match op {
             Op::Const(value) => Some(*value),
@@ -159,7 +159,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Whether an e-node is in the e-graph already.
+    /// Whether the e-graph already has this e-node.
     fn contains(&self, op: Op, kids: Vec<Id>) -> bool {
         self.egraph.lookup(ENode::op(op, kids)).is_some()
     }
@@ -182,12 +182,12 @@ impl<'a> View<'a> {
             .flatten()
     }
 
-    /// One number for each row: heads and width 1.
+    /// Whether there is one number per row: heads and width 1.
     fn one_column(&self, class: Id) -> bool {
         self.ty(class).columns() == 1
     }
 
-    /// The same for all rows: a scalar, a bias, an attention vector.
+    /// Whether all rows share the value: a scalar, a bias, an attention vector.
     fn one_row(&self, class: Id) -> bool {
         self.ty(class).rows == Rows::Fixed(1)
     }
@@ -197,7 +197,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The operands of a function of two, looked at from either side.
+/// The operands of a binary function, seen from either side.
 #[derive(Clone, Copy)]
 struct Pair {
     f: Binary,
@@ -208,7 +208,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The same function of other operands, in the order in which the model has them.
+    /// The same function of other operands, in the model's order.
     fn of(self, a: impl Into<Term>, b: impl Into<Term>) -> Term {
         match self.swapped {
             false => binary(self.f, a, b),
@@ -217,7 +217,7 @@ impl Pair {
     }
 }
 
-/// The operands of a function of two, from both sides.
+/// The operands of a binary function, from both sides.
 fn both(f: Binary, kids: &[Id]) -> [Pair; 2] {
     let (a, b) = (kids[0], kids[1]);
     [

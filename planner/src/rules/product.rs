@@ -1,4 +1,4 @@
-//! Products, quotients and roots: bringing factors to where they can be pulled out.
+//! Products, quotients and roots: moves factors to where they can be pulled out.
 
 use super::{Found, Rule, Term, View, apply, binary, both, mul, take};
 use crate::facts::Sign;

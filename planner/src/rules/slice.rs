@@ -1,4 +1,4 @@
-//! Column slices: aggregation and element-wise work are done column by column.
+//! Column slices: aggregation and element-wise work act on each column separately.
 
 use super::{Found, Rule, Term, View, apply, binary, matmul, slice_cols, take};
 use egg::Id;

@@ -1,4 +1,4 @@
-//! Work on edges that can be done on vertices, attention above all.
+//! Work on edges that can move to vertices, above all in attention.
 
 use super::{Found, Rule, Term, View, apply, binary, both, mul, slice_cols, sum, take};
 use egg::Id;
@@ -95,7 +95,7 @@ fn reduce_concat(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
-/// A vertex without edges is never taken; its value must not become infinite by moving there.
+/// A vertex without edges is never taken; moving work to it must not make its value infinite.
 fn finite(view: &View<'_>, term: &Term) -> bool {
     view.known_of(term).is_some_and(|known| known.finite)
 }
@@ -171,7 +171,7 @@ fn reshape_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
-/// `f(take(x)) = take(f(x))` for a function of one row.
+/// `f(take(x)) = take(f(x))` for a function of a single row.
 fn row_function(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     for (set, end, x) in view.takes(kids[0]) {
         found.push(

@@ -1,4 +1,4 @@
-//! What there is to price.
+//! The candidates to price.
 
 use super::PlanRequest;
 use crate::layout::Layouts;
@@ -7,40 +7,40 @@ use gnnc_ir::plan::{Candidate, Layout, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::words::storage::Storage;
 
-/// Chunks that are tried where work may be cut.
+/// Numbers of chunks to try if work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
 
-/// Runs of layers of a stage that are tried besides one.
+/// Numbers of runs of layers per stage to try, besides one.
 const TURNS: [u32; 2] = [2, 4];
 
-/// Numbers of stages that are tried with groups of ranks.
+/// Numbers of stages to try with groups of ranks.
 const GROUPINGS: usize = 3;
 
-/// One candidate: everything that a lowering has to know.
+/// One candidate: everything a lowering has to know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlacementSpec {
     /// The placement.
     pub placement: Placement,
     /// Number of ranks.
     pub ranks: u32,
-    /// How vertices are divided.
+    /// The partitioner.
     pub partitioner: Partitioner,
-    /// Layouts where they are mixed; those that are best if none are given.
+    /// Layouts, if they are mixed; empty means the best ones.
     pub layouts: Layouts,
-    /// How communication and computing share the time.
+    /// How communication and computation share the time.
     pub flow: Flow,
-    /// When exchanges are left out, where they may be.
+    /// When exchanges are left out, if they may be.
     pub skip: Option<Skipping>,
-    /// Whether tensors that do not fit rest on the host.
+    /// Whether tensors that do not fit are offloaded to the host.
     pub offload: bool,
-    /// Stages of a pipeline; the layers that are best if none are given.
+    /// Stages of a pipeline; without layers, the best division is used.
     pub stages: Option<Stages>,
-    /// How tensors lie in memory.
+    /// How tensors are stored in memory.
     pub storage: Storage,
 }
 
 impl PlacementSpec {
-    /// The candidate of a plan as a lowering has to know it.
+    /// The candidate of a plan, as a lowering needs it.
     pub fn of(candidate: &Candidate) -> Self {
         let parameters = &candidate.parameters;
         let stages = parameters.stages.map(|count| {
@@ -99,20 +99,20 @@ impl PlacementSpec {
         }
     }
 
-    /// Whether it matters which vertices are divided how.
+    /// Whether the choice of partitioner matters.
     pub fn by_parts(&self) -> bool {
         let cut = self.skip.is_some_and(|skipping| skipping.cut);
         cut || row(self.placement).is_some_and(|row| row.by_parts)
     }
 
-    /// Chunks of an epoch.
+    /// Chunks per epoch.
     fn chunks(&self) -> u32 {
         self.stages
             .as_ref()
             .map_or(self.flow.chunks, |stages| stages.chunks)
     }
 
-    /// Parts that the vertices are divided into: one for each rank of a stage.
+    /// Number of parts of the vertices: one per rank of a stage.
     pub fn parts(&self) -> u32 {
         self.stages
             .as_ref()
@@ -120,43 +120,43 @@ impl PlacementSpec {
     }
 }
 
-/// What candidates must be; what is none is free.
+/// Constraints on candidates; `None` leaves a field free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// The placement.
     pub placement: Option<Placement>,
-    /// Number of ranks, which then need not be those of a node or of all devices.
+    /// Number of ranks, which may differ from those of a node or of all devices.
     pub ranks: Option<u32>,
-    /// How vertices are divided, which then need not be among the partitioners to try.
+    /// The partitioner, which need not be among those to try.
     pub partitioner: Option<Partitioner>,
     /// The layouts of a mixture.
     pub layouts: Option<Layouts>,
-    /// How the input features of a mixture lie; there are only mixtures then.
+    /// Layout of a mixture's input features; restricts candidates to mixtures.
     pub features: Option<Layout>,
-    /// Chunks, which then need not be as many as are tried; other placements have one.
+    /// Number of chunks, which need not be among those tried; other placements have one.
     pub chunks: Option<u32>,
-    /// When exchanges are left out, where they may be.
+    /// When exchanges are left out, if they may be.
     pub skip: Option<Skipping>,
     /// Stages of a pipeline; other placements have none.
     pub stages: Option<u32>,
-    /// Runs of layers of each stage.
+    /// Runs of layers per stage.
     pub turns: Option<u32>,
-    /// Layers of each run.
+    /// Layers per run.
     pub layers: Option<Vec<u32>>,
-    /// Epochs for which a history of a pipeline stays.
+    /// Epochs between updates of a pipeline's histories.
     pub interval: Option<u32>,
-    /// How tensors lie in memory.
+    /// How tensors are stored in memory.
     pub storage: Storage,
-    /// Whether tensors rest on the host: only candidates that need it, or none; where they do not fit
-    /// otherwise if that is free.
+    /// Whether tensors are offloaded: only candidates that need it, or none. If free, candidates
+    /// that would not fit otherwise.
     pub offload: Option<bool>,
-    /// Whether rows that need nothing of other ranks are computed while halo rows are under way: only candidates
-    /// where they are, or none; where it pays if that is free.
+    /// Whether interior rows are computed while halo rows are in flight: only candidates that do,
+    /// or none. If free, wherever it pays.
     pub interior: Option<bool>,
 }
 
 impl Pin {
-    /// Nothing but one candidate.
+    /// Constraints that only this candidate satisfies.
     pub fn only(spec: &PlacementSpec) -> Self {
         Self {
             placement: Some(spec.placement),
@@ -191,8 +191,8 @@ impl Pin {
 }
 
 impl PlanRequest<'_> {
-    /// The candidates: one rank, one node, all devices; each placement, with each partitioner where
-    /// parts matter; what is pinned.
+    /// The candidates: one rank, one node, all devices, and pinned ranks; each placement, with each
+    /// partitioner if parts matter.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         let all = self.cluster.devices();
         let mut ranks = vec![1, self.cluster.devices_per_node.min(all), all];
@@ -242,14 +242,14 @@ impl PlanRequest<'_> {
         specs
     }
 
-    /// The stages that are tried on all devices, or as many as are pinned: a rank each, or groups of equal numbers of ranks, of these at most
-    /// [`GROUPINGS`], from the fewest stages to the most. Others, and more stages than layers, are left to whoever
-    /// pins them.
+    /// The stages to try on all devices, or those pinned: one rank each, or groups of equal size.
+    /// Of the latter at most [`GROUPINGS`], spread from the fewest stages to the most. Other
+    /// numbers, and more stages than layers, must be pinned.
     fn stages(&self, row: &Row, ranks: u32) -> Vec<Stages> {
         let pinned = |count: &u32| self.pin.stages.is_none_or(|pinned| pinned == *count);
         let legal = |count: &u32| {
             let groups = row.placement == Placement::Hybrid;
-            // A model that has no layers to divide is asked once, so that the plan says why.
+            // A model without layers to divide is tried once, so that the plan says why.
             let first = if groups { 2 } else { ranks };
             let none = self.layers == 0 && *count == first;
             let admitted = self.pin.stages.is_some() || *count <= self.layers || none;
@@ -277,8 +277,8 @@ impl PlanRequest<'_> {
         (0..tried).map(spread).flat_map(several).map(of).collect()
     }
 
-    /// The numbers of runs of layers that are tried of so many stages, as many as there are layers for; or what is pinned.
-    /// Several are tried where stages may be in a ring.
+    /// The numbers of runs per stage to try, limited by the number of layers; or the pinned one.
+    /// Several are tried only if stages may form a ring.
     fn turns(&self, stages: u32) -> Vec<u32> {
         if let Some(pinned) = self.pin.turns {
             return vec![pinned];
@@ -289,7 +289,7 @@ impl PlanRequest<'_> {
         std::iter::once(1).chain(tried).collect()
     }
 
-    /// How many chunks are tried.
+    /// The numbers of chunks to try.
     fn chunks(&self, row: &Row) -> Vec<u32> {
         match row.chunked() {
             true => CHUNKS.into_iter().chain(self.pin.chunks).collect(),
@@ -297,7 +297,8 @@ impl PlanRequest<'_> {
         }
     }
 
-    /// What may be left out of exchanges: by the usual rule, of whole blocks and of the rows of a cut.
+    /// Which exchanges may be left out: by the default rule, as whole blocks and as the rows of a
+    /// cut.
     fn skips(&self, row: &Row) -> Vec<Option<Skipping>> {
         match (row.skips, self.pin.skip) {
             (false, _) => vec![None],
@@ -314,18 +315,19 @@ impl PlanRequest<'_> {
         }
     }
 
-    /// How vertices may be divided.
+    /// The partitioners to try.
     fn divisions(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
         let cut = spec.skip.is_some_and(|skipping| skipping.cut);
         match self.pin.partitioner {
             _ if spec.parts() == 1 => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
-            // One of the best will do: there is another candidate for every partitioner without a rule.
+            // One of the best suffices: without a rule, there is another candidate for every
+            // partitioner.
             None if cut && self.partitioners.contains(&Partitioner::Metis) => {
                 vec![Partitioner::Metis]
             }
             None if spec.by_parts() => self.partitioners.to_vec(),
-            // The rows of a chunk, which lie together, are to belong to all ranks.
+            // The rows of a chunk are consecutive and should belong to all ranks.
             None if spec.flow.chunks > 1 => vec![Partitioner::Hash],
             None => vec![Partitioner::Range],
         }

@@ -1,5 +1,4 @@
-//! Candidates of which rows that need nothing of other ranks are computed while halo rows are under way, where that
-//! pays.
+//! Candidates that compute interior rows while halo rows are in flight, if that pays.
 
 use super::{Lower, PlanRequest, Ready};
 use crate::lower::interior::is_cut;
@@ -7,18 +6,18 @@ use crate::placement::Flow;
 use crate::simulate::Estimate;
 use gnnc_ir::plan::Objective;
 
-/// How much shorter an epoch has to be, at most this share of what it was: a forecast says no less.
+/// Largest ratio of new to old epoch time that is worth it: predictions are no more precise.
 const WORTH: f64 = 0.99;
 
 impl Ready {
-    /// Whether some instructions of an epoch run over a part of the rows.
+    /// Whether some instructions of an epoch run over part of the rows.
     pub(super) fn is_cut(&self) -> bool {
         self.programs.iter().any(|program| is_cut(&program.step))
     }
 
-    /// The candidate with its kernels cut, and its estimate, if that is shorter. It computes as much and launches
-    /// more, so a lower bound of the time without the cut is one with it. Where memory is the objective, a cut must not
-    /// take more of it.
+    /// The candidate with cut kernels and its estimate, if faster. It computes as much and launches
+    /// more, so a lower bound without the cut also holds with it. If memory is the objective, a cut
+    /// must not take more memory.
     pub(super) fn cut(
         &self,
         request: &PlanRequest,

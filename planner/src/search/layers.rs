@@ -1,15 +1,15 @@
-//! How many layers each stage of a pipeline has (GNNPipe, section 3.4).
+//! How many layers each stage of a pipeline gets (GNNPipe, section 3.4).
 
-/// Chunks beyond which what is waited for hardly depends on how many there are.
+/// Number of chunks from which waiting times hardly depend on it.
 const MANY_CHUNKS: u32 = 64;
 
-/// Relative difference below which two divisions take the same time.
+/// Relative difference below which two divisions count as equally fast.
 const SAME: f64 = 1e-9;
 
-/// Runs of consecutive layers, `turns` for each of `stages`, such that so many chunks are through all of them as soon as
-/// they can be: with one run a stage, the slowest run takes least; of several such divisions, the one with the fewest
-/// layers in the first runs. With several runs that is where it begins: layers go from run to run as long as that is
-/// better. None if there are fewer layers than runs.
+/// Divides the layers into `turns` runs per stage, so that the chunks finish as early as possible.
+/// With one run per stage, minimizes the slowest run; among ties, the first runs get the fewest
+/// layers. With several runs, starts from that division and moves layers between runs as long as
+/// that helps. `None` if there are fewer layers than runs.
 pub(super) fn divide(seconds: &[f64], [stages, turns, chunks]: [u32; 3]) -> Option<Vec<u32>> {
     let mut layers = slowest_run(seconds, stages.checked_mul(turns)?)?;
     if turns == 1 {
@@ -27,7 +27,7 @@ pub(super) fn divide(seconds: &[f64], [stages, turns, chunks]: [u32; 3]) -> Opti
     Some(layers)
 }
 
-/// What each run takes.
+/// Seconds of each run.
 fn of_runs(seconds: &[f64], layers: &[u32]) -> Vec<f64> {
     let mut rest = seconds;
     let mut runs = Vec::with_capacity(layers.len());
@@ -39,10 +39,10 @@ fn of_runs(seconds: &[f64], layers: &[u32]) -> Vec<f64> {
     runs
 }
 
-/// When the last chunk is through the last of the runs, which stages take in turn.
+/// When the last chunk finishes the last run; stages take the runs in turn.
 fn through(runs: &[f64], stages: usize, chunks: u32) -> f64 {
     let chunks = chunks.clamp(1, MANY_CHUNKS);
-    // By chunk, when it is through the run before; by stage, when it is through with its runs so far.
+    // By chunk: when it finishes the previous run. By stage: when it finishes its runs so far.
     let (mut done, mut free) = (vec![0.0f64; chunks as usize], vec![0.0f64; stages]);
     for (run, seconds) in runs.iter().enumerate() {
         let clock = &mut free[run % stages];
@@ -54,8 +54,8 @@ fn through(runs: &[f64], stages: usize, chunks: u32) -> f64 {
     done.last().copied().unwrap_or(0.0)
 }
 
-/// The divisions in which one run has a layer less and another one has a layer more, or two runs give one to a run beside
-/// them.
+/// Neighboring divisions: one run gives a layer to another, or two runs each give one to an
+/// adjacent run.
 fn moved(layers: &[u32]) -> impl Iterator<Item = Vec<u32>> + '_ {
     let runs = 0..layers.len();
     let all = runs.clone().flat_map(move |from| {
@@ -77,7 +77,8 @@ fn moved(layers: &[u32]) -> impl Iterator<Item = Vec<u32>> + '_ {
     })
 }
 
-/// So many runs, of which the slowest takes least, with the fewest layers in the first ones.
+/// Divides layers into runs so that the slowest takes the least time, with the fewest layers in the
+/// first runs.
 fn slowest_run(seconds: &[f64], runs: u32) -> Option<Vec<u32>> {
     let (layers, runs) = (seconds.len(), runs as usize);
     if runs == 0 || runs > layers {
@@ -87,7 +88,8 @@ fn slowest_run(seconds: &[f64], runs: u32) -> Option<Vec<u32>> {
     for seconds in seconds {
         before.push(before[before.len() - 1] + seconds);
     }
-    // least[s][n]: the slowest of s runs with the last n layers, and the layers of the first of them.
+    // least[s][n]: the slowest of s runs over the last n layers, and the layers of the first of
+    // these runs.
     let mut least: Vec<Vec<(f64, usize)>> = vec![vec![(f64::INFINITY, 0); layers + 1]];
     least[0][0].0 = 0.0;
     for run in 1..=runs {
@@ -126,7 +128,7 @@ mod tests {
         assert_eq!(once(&[1.0, 1.0, 1.0, 5.0], 3), Some(vec![1, 2, 1]));
         assert_eq!(once(&[1.0, 2.0], 3), None);
         assert_eq!(once(&[1.0, 2.0], 0), None);
-        // Against all divisions, of which none is through earlier either.
+        // Compare with all divisions: none finishes earlier either.
         let slowest = |layers: &[u32]| of_runs(&SECONDS, layers).into_iter().fold(0.0, f64::max);
         let end = |layers: &[u32]| through(&of_runs(&SECONDS, layers), 3, 4);
         let found = once(&SECONDS, 3).unwrap();
@@ -142,13 +144,13 @@ mod tests {
 
     #[test]
     fn chunks_are_through_several_runs_as_soon_as_they_can_be() {
-        // A short first and last run are waited for less.
+        // A short first and last run reduce waiting.
         assert_eq!(divide(&[1.0; 8], [2, 2, 4]), Some(vec![1, 3, 3, 1]));
         let alike = |layers: &[u32]| through(&of_runs(&[1.0; 8], layers), 2, 4);
         assert_eq!((alike(&[1, 3, 3, 1]), alike(&[2; 4])), (4.25, 4.5));
         assert_eq!(divide(&[1.0; 5], [2, 3, 4]), None);
         assert_eq!(divide(&[1.0; 5], [u32::MAX, 3, 4]), None);
-        // Three slots of four chunks and one more, in each of which a run takes a fourth of its time.
+        // Three slots of four chunks plus one, each a quarter of a run's time.
         assert_eq!(through(&[1.0; 6], 2, 4), 13.0 / 4.0);
         let end = |layers: &[u32]| through(&of_runs(&SECONDS, layers), 2, 4);
         let found = divide(&SECONDS, [2, 2, 4]).unwrap();

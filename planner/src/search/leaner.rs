@@ -1,4 +1,4 @@
-//! Candidates that compute nothing while messages are under way, where that takes less memory.
+//! Candidates without overlap, if that takes less memory.
 
 use super::{Lower, PlanRequest, Ready};
 use crate::placement::Flow;
@@ -6,9 +6,9 @@ use crate::simulate::peak_memory;
 use gnnc_ir::plan::Objective;
 
 impl Ready {
-    /// Where memory is the objective, the candidate without overlap if that needs less: what messages bring and what is
-    /// computed meanwhile are then not there at once. Of two that need as much, the one with overlap, which is
-    /// faster.
+    /// If memory is the objective, the candidate without overlap if that needs less: received rows
+    /// and values computed meanwhile are then not live at once. Ties go to the candidate with
+    /// overlap, which is faster.
     pub(super) fn leaner(self, request: &PlanRequest, lower: &dyn Lower) -> Self {
         let flow = self.spec.flow;
         let several = self.spec.ranks > 1 && self.spec.stages.is_none();
@@ -20,7 +20,8 @@ impl Ready {
             overlap: false,
             ..flow
         });
-        // What overlaps is made from what does not, so there is a program; without one nothing is lost.
+        // Overlap is applied to a program without it, so that program exists; if not, nothing is
+        // lost.
         let Ok(programs) = lower.programs(&spec) else {
             return self;
         };
@@ -37,7 +38,7 @@ impl Ready {
         }
     }
 
-    /// Bytes of the rank that needs most.
+    /// Bytes on the rank that needs the most.
     fn memory(&self, request: &PlanRequest) -> u64 {
         let programs = self.programs.iter();
         let peaks = programs.map(|program| peak_memory(program, request.cluster, &self.parts).0);

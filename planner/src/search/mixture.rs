@@ -1,18 +1,18 @@
-//! Which layouts to mix: found by changing one at a time as long as that helps.
+//! Which layouts to mix: changes one at a time as long as that helps.
 
 use crate::layout::{Layouts, Pure};
 use gnnc_ir::plan::{Layout, Placement};
 use std::collections::BTreeMap;
 
-/// What is better is smaller: the first number that differs decides.
+/// Smaller is better; the first number that differs decides.
 pub(super) type Cost = Vec<f64>;
 
-/// The cost of layouts; none if they are not those of a program, or if it is certainly not less than
-/// the cost given, if one is.
+/// The cost of layouts. `None` if no program has them, or if their cost is certainly not below the
+/// given one.
 pub(super) type Price<'a> = dyn Fn(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
 
-/// Layouts to begin with: all rows and all columns, then those in which the features lie by columns. With
-/// `features` only those in which they lie so.
+/// Layouts to start from: all rows and all columns, with the features by rows and by columns. With
+/// `features`, only those with that layout of the features.
 pub(super) fn starts(pure: &Pure, features: Option<Layout>) -> Vec<Layouts> {
     let tensor = Layouts {
         features: Layout::Columns,
@@ -27,11 +27,11 @@ pub(super) fn starts(pure: &Pure, features: Option<Layout>) -> Vec<Layouts> {
     starts
 }
 
-/// The layouts of the least cost that are found from `starts`: one after the other is changed as long as
-/// that helps. None if no program has the layouts to begin with.
+/// The cheapest layouts found from `starts` by changing one at a time as long as that helps. `None`
+/// if no program has any of the starting layouts.
 ///
 /// # Errors
-/// What `price` says of layouts that cannot be priced.
+/// The error of `price` for layouts that cannot be priced.
 pub(super) fn best(starts: &[Layouts], price: &Price) -> Result<Option<Layouts>, String> {
     let mut known: BTreeMap<Layouts, Cost> = BTreeMap::new();
     let mut cost = |layouts: &Layouts, beat: Option<&Cost>| {
@@ -56,10 +56,10 @@ pub(super) fn best(starts: &[Layouts], price: &Price) -> Result<Option<Layouts>,
     Ok(best.map(|(_, layouts)| layouts))
 }
 
-/// As [`Price`], with a memory.
+/// A [`Price`] that remembers its results.
 type Costs<'a> = dyn FnMut(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
 
-/// The least cost that single changes lead to, and the layouts. The features stay where they are.
+/// The least cost reached by single changes, and its layouts. The features keep their layout.
 fn climb(mut layouts: Layouts, cost: &mut Costs) -> Result<Option<(Cost, Layouts)>, String> {
     let Some(mut least) = cost(&layouts, None)? else {
         return Ok(None);
@@ -96,7 +96,7 @@ fn less(a: &[f64], b: &[f64]) -> bool {
         .is_lt()
 }
 
-/// The placement that a mixture is the same as in an epoch, if it is one of one kind.
+/// The pure placement that a mixture equals in an epoch, if any.
 pub(super) fn same(pure: &Pure, layouts: &Layouts) -> Option<Placement> {
     let kinds = [
         (Placement::Graph, &pure.graph),
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use Layout::{Columns, Rows};
 
-    /// Of so many components the first reads nothing but features.
+    /// Only the first component reads nothing but features.
     fn pure(epoch: usize, eval: usize) -> Pure {
         let all = |layout| Layouts {
             features: Rows,
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// How many layouts are not as wanted.
+    /// Number of layouts that are not as wanted.
     fn wrong(found: &Layouts, wanted: &Layouts) -> f64 {
         let list = |l: &Layouts| [&[l.features][..], &l.epoch, &l.eval].concat();
         let pairs = list(found).into_iter().zip(list(wanted));
@@ -157,7 +157,7 @@ mod tests {
             let found = best(&starts(&pure(3, 2), None), &cost).unwrap();
             assert_eq!(found, Some(wanted.clone()));
             assert!(tried.get() <= 48, "{} tries", tried.get());
-            // What is pinned is not left.
+            // Pinned layouts are kept.
             let pinned = starts(&pure(3, 2), Some(Columns));
             let found = best(&pinned, &cost).unwrap().unwrap();
             assert_eq!(found.features, Columns);
@@ -165,7 +165,8 @@ mod tests {
         }
     }
 
-    /// Neighbours that share a tensor pay only together: found from the other end.
+    /// Changing adjacent layouts pays only for all of them together; starting from the other end
+    /// finds that.
     #[test]
     fn both_ends_are_tried() {
         let of = |layouts: &Layouts, cheap: Layout| {
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Layouts without a program are passed by; if there are no others, there is no mixture.
+    /// Layouts without a program are skipped; if there are no others, there is no mixture.
     #[test]
     fn layouts_without_a_program_are_left_out() {
         let by_rows =

@@ -1,11 +1,11 @@
-//! Why a pin leaves nothing to price, and what to do about it.
+//! Explains why constraints leave nothing to price, and what to do about it.
 
 use super::{Pin, PlanRequest};
 use crate::placement::row;
 use gnnc_ir::plan::Placement;
 
 impl PlanRequest<'_> {
-    /// Why there is no candidate for what is pinned, and what there is instead.
+    /// Why no candidate satisfies the constraints, and which ones exist instead.
     pub fn why_none(&self) -> String {
         let devices = self.cluster.devices();
         let ranks = self.pin.ranks.unwrap_or(devices);
@@ -45,7 +45,7 @@ impl PlanRequest<'_> {
         format!("{name} is not cut into chunks; leave out chunks=")
     }
 
-    /// Why so many ranks cannot be divided into stages.
+    /// Why this many ranks cannot be divided into stages.
     fn why_no_stages(&self, name: &str, ranks: u32) -> String {
         let layers = self.layers;
         if let Some(stages) = self.pin.stages {

@@ -1,4 +1,4 @@
-//! Candidates of which some tensors rest on the host, since they do not fit otherwise.
+//! Candidates that offload some tensors to the host because they do not fit otherwise.
 
 use super::{PlanRequest, Ready};
 use crate::lower::offload::{self, Short};
@@ -9,11 +9,12 @@ use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::words::units::Bytes;
 
-/// Programs of ranks that have so many bytes of memory each: one that stands for all or one for each rank, or
-/// one for each stage. What does not fit there rests on the host. Unchanged where everything fits.
+/// Offloads tensors of programs so that they fit ranks with `device` bytes of memory each. Takes
+/// one program that represents all ranks, one per rank, or one per stage. Programs that fit are
+/// unchanged.
 ///
 /// # Errors
-/// How much is missing when there is nothing left to move.
+/// How much memory is missing when nothing is left to move.
 pub fn offload_to_fit(
     programs: &[Program],
     parts: &Parts,
@@ -33,8 +34,8 @@ pub fn offload_to_fit(
     offload::offload(programs, &budgets(first, parts, device))
 }
 
-/// What all ranks do with their hosts in an epoch, and what rests there in the node where most does; none if
-/// nothing does.
+/// The host traffic of all ranks in an epoch, and the host memory in the node that needs the most;
+/// `None` if nothing is offloaded.
 pub(super) fn use_of_host(
     programs: &[Program],
     request: &PlanRequest,
@@ -46,7 +47,7 @@ pub(super) fn use_of_host(
         memory: host_memory(programs, request.cluster, parts),
         ..Host::default()
     };
-    // One program may stand for the ranks of all parts.
+    // One program may represent the ranks of all parts.
     for program in programs {
         for sizes in &parts.sizes {
             let [fetched, stored] = moved(&program.step, program, sizes);
@@ -61,10 +62,10 @@ pub(super) fn use_of_host(
 }
 
 impl Ready {
-    /// The programs with what has to rest on the host there.
+    /// The programs with tensors offloaded as necessary.
     ///
     /// # Errors
-    /// Why that does not help.
+    /// Why offloading does not help.
     pub(super) fn rested(&self, request: &PlanRequest) -> Result<Vec<Program>, String> {
         let Some(host) = request.cluster.host else {
             return Err("the cluster has no host memory to offload to".to_owned());

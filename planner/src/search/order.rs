@@ -1,11 +1,11 @@
-//! Which of two candidates is better.
+//! Orders two candidates.
 
 use super::{Priced, mixture, significant};
 use crate::simulate::Estimate;
 use gnnc_ir::plan::Objective;
 use std::cmp::Ordering;
 
-/// What is better is smaller: the objective, then the other two measures.
+/// The measures to compare, smaller is better: the objective, then the other two.
 pub(super) fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
     let time = significant(estimate.epoch.seconds.0);
     let memory = estimate.peak_memory_bytes.0 as f64;
@@ -17,14 +17,13 @@ pub(super) fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
     }
 }
 
-/// What layouts are chosen by. Of those that are the same for an epoch, the better ones for an
-/// evaluation.
+/// The cost by which layouts are chosen. Ties for an epoch are broken by the evaluation.
 pub(super) fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
     let [first, second, third] = measures(objective, estimate);
     let seconds = significant(estimate.eval.seconds.0);
     let rest = match objective {
         Objective::Time => [seconds, second, third],
-        // Of those that need as much memory, the fastest.
+        // Among those that need the same memory, the fastest.
         Objective::Memory => [second, seconds, third],
         Objective::Bytes => [estimate.eval.bytes.0 as f64, second, third],
     };
@@ -34,8 +33,8 @@ pub(super) fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
         .collect()
 }
 
-/// Better candidates first: allowed and fitting, only fitting, the others; then by the
-/// objective, the other two measures, and the candidate itself, so that there are no ties.
+/// Better candidates first: allowed and fitting, only fitting, the others; then by the objective,
+/// the other two measures, and the candidate itself, so that there are no ties.
 pub(super) fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
     let class = |p: &Priced| match (p.estimate.fits, p.allowed()) {
         (true, true) => 0,

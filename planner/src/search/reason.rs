@@ -5,7 +5,7 @@ use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume
 use gnnc_ir::words::units::{Bytes, Seconds};
 
 impl Priced<'_> {
-    /// The candidate, chosen or not, beside the best one.
+    /// The candidate, chosen or not, compared to the best one.
     pub(super) fn candidate(
         &self,
         request: &PlanRequest,
@@ -54,7 +54,7 @@ impl Priced<'_> {
         }
     }
 
-    /// What the bytes of an epoch are, and how many rows a message of each kind moves.
+    /// What the bytes of an epoch consist of, and how many rows a message of each kind moves.
     fn volume(&self) -> Volume {
         let sent = &self.estimate.epoch.traffic;
         let ranks = f64::from(self.spec.ranks);
@@ -99,7 +99,7 @@ impl Priced<'_> {
                 .map(|r| r.permission().name())
                 .collect();
             let needs = format!("needs --allow {}", needed.join(","));
-            // The first candidate is allowed if any is that fits.
+            // If any allowed candidate fits, the first one does.
             if !best.allowed() {
                 return format!("{needs}; no allowed candidate fits");
             }
@@ -136,7 +136,7 @@ impl Priced<'_> {
         format!("{behind}: {}{}", self.mostly(Some(best)), self.why(best))
     }
 
-    /// What is copied to and from the host, and what of that nothing hides.
+    /// The copies to and from the host, and the part of their time that nothing hides.
     fn resting(&self) -> String {
         let Some(host) = self.host else {
             return String::new();
@@ -158,7 +158,7 @@ impl Priced<'_> {
         )
     }
 
-    /// What nobody knows before a run.
+    /// What only a run can tell.
     fn unknown(&self) -> &'static str {
         match self
             .spec
@@ -170,7 +170,7 @@ impl Priced<'_> {
         }
     }
 
-    /// By how much it does not fit, and what would help.
+    /// How much memory it lacks, and what would help.
     fn misses(&self, request: &PlanRequest) -> String {
         let needed = self.estimate.peak_memory_bytes;
         let has = request.cluster.device.memory;
@@ -191,7 +191,7 @@ impl Priced<'_> {
         format!("does not fit: {needed} needed, {device} has {has}; {remedy}{host}{copies}")
     }
 
-    /// What most of the epoch goes to, or most of what it takes longer than another's.
+    /// What takes most of the epoch, or most of the difference to another candidate's.
     fn main(&self, other: Option<&Priced>) -> Main {
         let beyond =
             |main: Main| self.seconds(main).0 - other.map_or(0.0, |other| other.seconds(main).0);
@@ -224,7 +224,7 @@ impl Priced<'_> {
         format!("{name} {} of {of}", self.seconds(main))
     }
 
-    /// What is behind the difference to the best.
+    /// The reason for the difference to the best.
     fn why(&self, best: &Priced) -> String {
         match self.main(Some(best)) {
             Main::ExposedCommunication => {
@@ -264,7 +264,7 @@ impl Priced<'_> {
             ),
             (all_reduce, "weight gradients".to_owned()),
         ];
-        // The largest first; what is less than a tenth is no reason.
+        // Largest first; less than a tenth is no reason.
         ways.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let all = self.estimate.epoch.bytes.0;
         let told = ways.iter().filter(|(bytes, _)| bytes.0 > all / 10);
@@ -274,7 +274,7 @@ impl Priced<'_> {
         told.join(" and ")
     }
 
-    /// The instructions that take longer than the best's, mostly.
+    /// The instruction that takes the most time beyond the best's.
     fn slower(&self, best: &Priced) -> String {
         let of = |p: &Priced, name: &str| {
             let kinds = p.estimate.epoch.breakdown.iter();

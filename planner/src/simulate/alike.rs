@@ -1,4 +1,4 @@
-//! Stages that are alike, which are priced once.
+//! Identical stages, which are priced only once.
 
 use super::bound::{Bound, bound_of};
 use super::fabric::Fabric;
@@ -10,14 +10,14 @@ use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 
-/// The stages of a pipeline, of which those whose programs and links cost the same are one kind.
+/// The stages of a pipeline. Stages whose programs and links cost the same are of one kind.
 pub(super) struct Alike<'a> {
     pub kinds: Vec<Kind<'a>>,
     /// The kind of each stage.
     pub stages: Vec<usize>,
 }
 
-/// One of the stages that are alike.
+/// A representative of identical stages.
 pub(super) struct Kind<'a> {
     pub program: &'a Program,
     pub fabric: Fabric,
@@ -42,7 +42,7 @@ impl<'a> Alike<'a> {
         Self { kinds, stages }
     }
 
-    /// What each stage takes at least.
+    /// Lower bounds for each stage.
     pub fn bounds(&self, cluster: &Cluster, parts: &Parts) -> Vec<Bound> {
         let kinds = self.kinds.iter();
         let bounds = kinds.map(|kind| bound_of(kind.program, cluster, parts, &kind.fabric));
@@ -51,8 +51,8 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// The program without what no price depends on: what tensors are called and which parameter or history they
-/// are, the values of constants, the keys of masks, and which of the stages this is.
+/// The program without everything prices do not depend on: names of tensors, which parameter or
+/// history they are, values of constants, keys of masks, and the stage's index.
 fn outline(program: &Program) -> Program {
     let mut outline = program.clone();
     outline.params.clear();
@@ -169,10 +169,10 @@ mod tests {
             let parts = parts(&workload(900, 5000), width, Partitioner::Metis).unwrap();
             Alike::of(programs, &cluster, &parts).stages
         };
-        // Numbers and names do not matter, widths do.
+        // Indices and names do not matter, widths do.
         let programs = [program(0, 4), program(1, 4), program(2, 8), program(3, 4)];
         assert_eq!(of(&programs, 1), [0, 0, 1, 0]);
-        // Of three ranks a stage, those of the third are not in one node.
+        // With three ranks per stage, those of the third stage span two nodes.
         let programs = [0, 1, 2].map(|number| program(number, 4));
         assert_eq!(of(&programs, 3), [0, 0, 1]);
     }

@@ -1,4 +1,4 @@
-//! What a program takes at least, found without running its instructions against each other.
+//! Lower bounds of a program's cost, found without running its instructions against each other.
 
 use super::compile::{Compiler, ExchangeCost, Half, Step, TransferCost};
 use super::fabric::Fabric;
@@ -9,20 +9,19 @@ use gnnc_ir::program::Program;
 use gnnc_ir::program::traffic::traffic;
 use gnnc_ir::words::units::{Bytes, Seconds};
 
-/// Sums in another order than the simulator's, and its extrapolated loops, differ by less.
+/// The simulator's other order of sums and its extrapolated loops make less difference than this.
 const ROUNDING: f64 = 1e-6;
 
-/// Bounds from below of an estimate.
+/// Lower bounds of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// An epoch takes as long as the rank, or the links of one, that are busy for longest. What they
-    /// wait for others is left out.
+    /// Busy time of the busiest rank, or of its links, in an epoch. Ignores waiting for others.
     pub seconds: Seconds,
     /// Bytes sent in an epoch; exact.
     pub bytes: Bytes,
 }
 
-/// Bounds an estimate from below, faster than [`super::simulate`] makes it; see also
+/// Lower bounds of an estimate, computed faster than by [`super::simulate`]; see also
 /// [`super::least_memory`].
 ///
 /// # Errors
@@ -33,7 +32,7 @@ pub fn bound(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<Boun
     Ok(bound_of(program, cluster, parts, &fabric))
 }
 
-/// The same of ranks on a fabric.
+/// The same for ranks on a given fabric.
 pub(super) fn bound_of(
     program: &Program,
     cluster: &Cluster,
@@ -53,8 +52,8 @@ pub(super) fn bound_of(
     }
 }
 
-/// Seconds that a rank of a class is busy, and that its links to other ranks and those from and to its host are.
-/// What is under way while it computes keeps the links busy, but not the rank.
+/// Busy seconds of a rank of a class, of its links to other ranks, and of its links from and to the
+/// host. Transfers during computation occupy the links, not the rank.
 fn busy(steps: &[Step], class: usize) -> [f64; 4] {
     let mut sum = [0.0; 4];
     for step in steps {
@@ -85,7 +84,7 @@ fn busy(steps: &[Step], class: usize) -> [f64; 4] {
                 let all = bodies.fold([0.0; 4], plus);
                 all.map(|seconds| times * seconds)
             }
-            // Rows that go to another stage keep nobody busy but their links.
+            // Messages between stages occupy only the links.
             Step::StageMessage { .. } => [0.0; 4],
         };
         sum = plus(sum, one);
@@ -98,7 +97,7 @@ fn plus(mut a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
     a
 }
 
-/// Packing, the own links and adding up.
+/// Busy seconds of the rank (packing and adding up) and of its links.
 fn transfer(half: Half, cost: &TransferCost, class: usize) -> [f64; 2] {
     let (before, after) = (cost.before(class), cost.after(class));
     let links = match cost {

@@ -1,4 +1,4 @@
-//! Instructions to durations by class of ranks.
+//! Compiles instructions to durations per class of ranks.
 
 mod exchange;
 mod host;
@@ -21,17 +21,17 @@ use messages::Messages;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What instructions are called, and what those of that name keep busy.
+/// The name of an instruction, and the resource it occupies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     pub text: &'static str,
     pub resource: Resource,
 }
 
-/// What runs, with the seconds that it takes.
+/// A step with its duration.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Computing: seconds by class.
+    /// Computation: seconds by class.
     Compute {
         at: Rc<str>,
         name: usize,
@@ -49,7 +49,7 @@ pub(super) enum Step {
         at: Rc<str>,
         name: usize,
         half: Half,
-        /// To the host: the two ways are apart.
+        /// Whether it goes to the host; the two directions are independent.
         out: bool,
         /// Seconds by class.
         seconds: Vec<f64>,
@@ -60,9 +60,9 @@ pub(super) enum Step {
         reverse: bool,
         body: Vec<Step>,
     },
-    /// What is done for every chunk, in the order of the chunks; one body where they are alike.
+    /// A body run for every chunk, in order of the chunks; a single body if all are alike.
     Chunks { count: u32, bodies: Vec<Vec<Step>> },
-    /// Rows for another stage, or from one.
+    /// Rows sent to another stage, or received from one.
     StageMessage {
         at: Rc<str>,
         name: usize,
@@ -70,31 +70,33 @@ pub(super) enum Step {
         with: Neighbour,
         /// Bytes by class.
         bytes: Vec<f64>,
-        /// Seconds of packing or unpacking by class; of unpacking what was there before.
+        /// Seconds of packing or unpacking by class; second, of unpacking rows that arrived
+        /// earlier.
         packing: Vec<[f64; 2]>,
     },
 }
 
-/// How much of a communication a step is.
+/// Which part of a communication a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
     /// All of it.
     Whole,
-    /// Packing and sending what has this tag.
+    /// Packs and sends the transfer with this tag.
     Begin(u32),
-    /// Waiting for it, and unpacking.
+    /// Waits for it, and unpacks.
     Finish(u32),
 }
 
-/// What a communication costs.
+/// The cost of a communication.
 #[derive(Clone, Debug)]
 pub(super) enum TransferCost {
-    /// A halo exchange or reduction: by class; who shares the links inside and between nodes.
+    /// A halo exchange or reduce: costs by class, and who shares the links inside and between
+    /// nodes.
     Halo {
         costs: Vec<ExchangeCost>,
         shared: [SharedBy; 2],
     },
-    /// The same on all ranks, each of which sends to every other.
+    /// The same for all ranks, each of which sends to every other.
     Everyone(CollectiveCost),
 }
 
@@ -105,9 +107,10 @@ pub(super) struct CollectiveCost {
     pub before: f64,
     /// The messages.
     pub messages: f64,
-    /// What follows when all ranks have received them: unpacking or adding up, and messages with sums.
+    /// Work after all ranks have received the messages: unpacking or adding up, and messages with
+    /// sums.
     pub after: f64,
-    /// Bytes that a rank sends at once, and those that it sends after it has received.
+    /// Bytes a rank sends at first, and bytes it sends after receiving.
     pub bytes_sent: [u64; 2],
 }
 
@@ -116,17 +119,17 @@ pub(super) struct CollectiveCost {
 pub(super) struct ExchangeCost {
     /// Packing, before anything is sent.
     pub before: f64,
-    /// From the start to the first byte of the last message.
+    /// Time from the start to the first byte of the last message.
     pub latency: f64,
-    /// Time that the links inside the node take for what it sends, and for what it receives.
+    /// Busy time of the links inside the node: for sending, and for receiving.
     pub inside: [f64; 2],
     /// The same between nodes.
     pub between: [f64; 2],
     /// Adding up what was received.
     pub after: f64,
-    /// Whether it sends or receives anything.
+    /// Whether it sends or receives any rows.
     pub active: bool,
-    /// Bytes that it sends.
+    /// Bytes sent.
     pub bytes_sent: u64,
 }
 
@@ -148,16 +151,16 @@ pub(super) struct Compiler<'a> {
     program: &'a Program,
     cluster: &'a Cluster,
     fabric: &'a Fabric,
-    /// What each rank holds.
+    /// The sizes of each rank's data.
     sizes: &'a [RankSizes],
     degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
-    /// What chunks have that were counted.
+    /// Shares of chunks that were counted.
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
-    /// What the chunk at hand has; all where there is none.
+    /// The share of the current chunk; everything without chunks.
     share: ChunkShare,
-    /// The same of the ranks of each class.
+    /// The same share of the ranks of each class.
     shares: Vec<RankSizes>,
 }
 
@@ -183,12 +186,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What the run of a list takes besides its instructions.
+    /// Overhead of running a list, besides its instructions.
     pub fn around(&self) -> f64 {
         self.costs.map_or(0.0, |costs| costs.around.0)
     }
 
-    /// The steps, and the names that they refer to.
+    /// The steps, and the names they refer to.
     pub fn compile(mut self, instrs: &'a [Instr]) -> (Vec<Step>, Vec<Name>) {
         let lines = lines(self.program, instrs, "", &mut self.names);
         let mut steps = self.list(&lines);
@@ -231,7 +234,7 @@ impl<'a> Compiler<'a> {
             }
             Instr::Send(stage_message) => self.stage_message(stage_message, true, at, name),
             Instr::Receive(stage_message) => self.stage_message(stage_message, false, at, name),
-            // In other epochs nothing is kept; this is the mean of all.
+            // In other epochs nothing is kept; this is the mean over all epochs.
             Instr::Remember(_) => {
                 let interval = self
                     .program
@@ -270,7 +273,7 @@ impl<'a> Compiler<'a> {
         self.shares = of_classes(self.fabric, share);
     }
 
-    /// An instruction that runs in a share of the epochs.
+    /// Computation that runs in a fraction of the epochs.
     fn computed(&self, line: &Line, share: f64) -> Step {
         let classes = self.fabric.classes.iter().zip(&self.shares);
         let seconds = classes
@@ -282,8 +285,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What the messages of an instruction were measured to take; none if they were not, or if
-    /// they leave the node on which they were.
+    /// Measured costs of the messages of an instruction. `None` if there are none, or if messages
+    /// leave the node on which they were measured.
     fn messages(&self, name: usize) -> Option<Messages<'a>> {
         let costs = self.costs.filter(|_| self.one_node())?;
         let group = self.names[name].text;
@@ -295,8 +298,8 @@ impl<'a> Compiler<'a> {
         self.fabric.nodes.len() == 1
     }
 
-    /// The time of an instruction over `sizes` on a rank that holds more: what was measured for what it asks, or
-    /// else what peaks and efficiencies say.
+    /// The time of an instruction over `sizes` on a rank that holds `held`: as measured for its
+    /// demand, otherwise from peak rates and efficiencies.
     fn instruction(&self, counts: &Counts, sizes: &RankSizes, held: &RankSizes) -> f64 {
         let measured = self.costs.and_then(|costs| {
             let demand = demand(self.program, counts.instr(), sizes, held)?;
@@ -323,8 +326,8 @@ impl<'a> Compiler<'a> {
         compute.max(memory)
     }
 
-    /// Passing over `read` and `written` bytes; no time at all if there are none, or if the
-    /// link was measured with what goes before and after a message.
+    /// Time to pass over `read` and `written` bytes. Zero if there are none, or if the link was
+    /// measured including the work before and after a message.
     fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
         if read + written == 0.0 || self.costs.is_some() && self.one_node() {
             return 0.0;
@@ -346,7 +349,7 @@ impl<'a> Compiler<'a> {
         link.bandwidth * self.cluster.calibration.link_efficiency
     }
 
-    /// From the start to the first byte of the last of several messages.
+    /// Time from the start to the first byte of the last of several messages.
     fn latency(&self, messages: u32, beyond_node: bool) -> f64 {
         if messages == 0 {
             return 0.0;
@@ -359,7 +362,7 @@ impl<'a> Compiler<'a> {
         link.latency.0 + f64::from(messages - 1) * self.cluster.calibration.message_gap.0
     }
 
-    /// What an instruction that communicates costs; `half` of it is the step.
+    /// The cost of a communication instruction, of which the step is `half`.
     fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr {
             Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
@@ -396,7 +399,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The same bytes in the time that was measured for them, packing and unpacking included.
+    /// The same bytes with their measured time, including packing and unpacking.
     fn as_measured(&self, cost: CollectiveCost, instr: &Instr, name: usize) -> CollectiveCost {
         let Some(messages) = self.messages(name) else {
             return cost;
@@ -411,7 +414,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What of so many bytes goes with some rows; the parts of all chunks add up to them.
+    /// The part of `bytes` that goes with the moved rows; the parts of all chunks add up to
+    /// `bytes`.
     fn moved(&self, bytes: u64, moved: Moved) -> u64 {
         match moved {
             Moved::All => bytes,
@@ -427,8 +431,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks`
-    /// of the bytes to every other one; and the additions.
+    /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks` of
+    /// the bytes to every other rank. Includes the additions.
     fn all_reduce(&self, total: u64) -> CollectiveCost {
         let ranks = u64::from(self.fabric.ranks);
         if ranks < 2 || total == 0 {
@@ -446,8 +450,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A message from every rank to every other one, `total` bytes in all, in equal shares; packed
-    /// before and unpacked (or added up) after.
+    /// A message from every rank to every other one, `total` bytes in equal shares, packed before
+    /// and unpacked (or added up) after.
     fn all_to_all(&self, how: Redistribute, total: u64) -> CollectiveCost {
         let ranks = u64::from(self.fabric.ranks);
         if ranks < 2 || total == 0 {
@@ -485,7 +489,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A share of what the ranks of each class hold.
+/// This share of the sizes of each class of ranks.
 fn of_classes(fabric: &Fabric, share: ChunkShare) -> Vec<RankSizes> {
     let classes = fabric.classes.iter();
     classes.map(|class| share.of(&class.sizes)).collect()

@@ -1,4 +1,4 @@
-//! Who talks to whom over which links, with ranks that cannot be told apart as one class.
+//! Which ranks communicate over which links; identical ranks form a class.
 
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::Cluster;
@@ -9,31 +9,31 @@ use gnnc_ir::program::RankSizes;
 pub(super) struct Class {
     /// The ranks, ascending.
     pub ranks: Vec<u32>,
-    /// What each of them holds.
+    /// The sizes of each rank's data.
     pub sizes: RankSizes,
-    /// Rows of a halo exchange; those of a halo reduction go the other way.
+    /// Rows of a halo exchange; a halo reduce goes the other way.
     pub flow: Flow,
-    /// Classes that it exchanges rows with; empty stands for all.
+    /// Classes it exchanges rows with; empty means all.
     pub peers: Vec<usize>,
 }
 
-/// Rows that one rank reads (`in`) and that others read from it (`out`), by level.
+/// Rows one rank reads (`in`), and rows others read from it (`out`), by level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Flow {
     pub inside_in: f64,
     pub inside_out: f64,
     pub between_in: f64,
     pub between_out: f64,
-    /// Messages that it sends or receives, whichever are more.
+    /// Number of messages it sends or receives, whichever is larger.
     pub messages: u32,
 }
 
 /// Nodes whose ranks are of the same classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// Ranks of one such node.
+    /// Ranks per node.
     pub ranks: u32,
-    /// Classes, and how many ranks of each one node has.
+    /// Classes, with the number of ranks of each in one node.
     pub members: Vec<(usize, u32)>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// Of ranks from `first` on, one for each part.
+    /// The fabric of ranks from `first` on, one per part.
     pub fn new(cluster: &Cluster, parts: &Parts, first: u32) -> Self {
         let (classes, nodes) = match &parts.messages {
             Messages::Uniform => uniform(cluster, &parts.sizes, first),
@@ -60,7 +60,7 @@ impl Fabric {
     }
 }
 
-/// Every rank is its own class.
+/// Makes every rank its own class.
 fn single(
     cluster: &Cluster,
     sizes: &[RankSizes],
@@ -110,16 +110,16 @@ fn single(
     (classes, nodes)
 }
 
-/// Classes where halos are owned in equal shares by all other ranks.
+/// Finds classes if each halo is spread evenly over all other ranks.
 fn uniform(cluster: &Cluster, sizes: &[RankSizes], first: u32) -> (Vec<Class>, Vec<Node>) {
     let mut kinds: Vec<RankSizes> = Vec::new();
     let kind_of: Vec<usize> = sizes
         .iter()
         .map(|sizes| position_or_push(&mut kinds, *sizes))
         .collect();
-    // Compositions of nodes: how many ranks of each kind.
+    // Compositions of nodes: number of ranks of each kind.
     let per_node = cluster.devices_per_node.max(1) as usize;
-    // Places of a node that ranks before the first one have.
+    // Slots of a node used by ranks before the first one.
     let taken = first as usize % per_node;
     let of_first = kind_of.len().min(per_node - taken);
     let nodes_of_kinds = [&kind_of[..of_first]]
@@ -215,7 +215,7 @@ mod tests {
             fabric.classes.iter().map(|c| c.ranks.len()).sum::<usize>(),
             1024
         );
-        // What is sent is what is received, at both levels, and adds up to the halos.
+        // Rows sent equal rows received, at both levels, and add up to the halos.
         let sum = |f: fn(&Flow) -> f64| -> f64 {
             fabric
                 .classes

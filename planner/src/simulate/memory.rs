@@ -1,4 +1,4 @@
-//! The memory of the rank that needs most.
+//! The memory of the rank that needs the most.
 
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
@@ -19,7 +19,8 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     each(program, parts, &sharers, &mut |sizes, own| {
         ranks.push((lives.least(sizes).saturating_add(own), *sizes, own));
     });
-    // The one that needs most is likely to be first; for the others it only has to be seen that they need no more.
+    // The rank that needs the most is probably first; the others only have to be shown to need no
+    // more.
     ranks.sort_by_key(|(least, ..)| std::cmp::Reverse(*least));
     let mut peak = 0u64;
     for (_, sizes, own) in ranks {
@@ -32,7 +33,7 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     Bytes(peak)
 }
 
-/// What [`peak`] cannot be below.
+/// A lower bound of [`peak`].
 pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
     let lives = Lives::of(program);
     let mut least = 0u64;
@@ -43,7 +44,7 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     Bytes(least)
 }
 
-/// What each rank of a program has for its buffers on such a device, where everything else has its place.
+/// The memory each rank of a program has for buffers on such a device, after everything else.
 pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
     let mut budgets = Vec::new();
     each(program, parts, &|_| 1, &mut |sizes, own| {
@@ -57,7 +58,8 @@ pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<Me
     budgets
 }
 
-/// Visits the ranks that differ, with what each keeps beside buffers; of what some share, its part.
+/// Visits the distinct ranks, with the bytes each keeps besides buffers, including its part of
+/// shared data.
 fn each(
     program: &Program,
     parts: &Parts,
@@ -74,12 +76,12 @@ fn each(
             needs.features[usize::from(sliced)].0 = true;
         }
     }
-    // A stage may be ahead of the next by all chunks.
+    // A stage may be ahead of the next one by all chunks.
     let lists = [&program.setup, &program.step, &program.eval];
     let passed = lists.map(|instrs| passed(instrs, program));
     let row = passed.iter().map(|(row, _)| *row).max().unwrap_or(0);
     let fixed = passed.iter().map(|(_, fixed)| *fixed).max().unwrap_or(0);
-    // Each size once: of a thousand ranks, most are equal.
+    // Visit each size once: among a thousand ranks, most are equal.
     let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
@@ -87,7 +89,7 @@ fn each(
             Messages::Uniform => sizes.halo,
         };
         let sharers = sharers(rank as u32);
-        // The messages of ranks are alike where their sizes are, unless each pair's are known.
+        // Ranks of equal sizes have equal messages, unless those of each pair are known.
         let known = |one: &&(RankSizes, u64, u64, u64)| (one.0, one.1) == (*sizes, sent);
         let uniform = parts.messages == Messages::Uniform;
         let known = seen.iter().find(known).filter(|_| uniform);
@@ -105,8 +107,9 @@ fn each(
     }
 }
 
-/// Words of the rows that a list sends to other stages before they are taken, and words that are no vertex's. What a run
-/// of layers sends comes around only after it was taken, so of each stage beside it one run's may wait.
+/// Words per row that a list sends to other stages before they are received, and words of rows that
+/// belong to no vertex. The messages of a run of layers come around only after they were received,
+/// so for each adjacent stage those of one run may be waiting.
 fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
     let mut waiting = [(0, 0); 2];
     for instr in instrs {
@@ -133,8 +136,8 @@ fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
     (next.0 + previous.0, next.1 + previous.1)
 }
 
-/// Ranks that keep one copy of what is the same on all of them. Processors of a node share their
-/// memory, and their ranks are threads of one process; other devices have memory of their own.
+/// Number of ranks that share one copy of data common to all. CPUs of a node share memory, and
+/// their ranks are threads of one process; other devices have their own memory.
 fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
     let of_node = cluster.devices_per_node;
     let before = cluster.node_of(rank).saturating_mul(of_node);
@@ -144,44 +147,44 @@ fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
     }
 }
 
-/// What a rank keeps besides the program's buffers.
+/// Data a rank keeps besides the program's buffers.
 #[derive(Default)]
 struct Needs {
-    /// Of the own edges and of the whole graph's, by edge set: whether they are walked, and whether by
-    /// source too.
+    /// By own edges and edges of the whole graph, then by edge set: how they are walked.
     edges: [[Edges; 2]; 2],
-    /// Of both: into how many types they are sorted; 0 if they are not.
+    /// The same for types: the number of types edges are sorted into; 0 if they are not.
     types: [u32; 2],
-    /// Of own rows and of own columns: whether the sparse features' places are kept, and the columns
-    /// if they are walked by column too.
+    /// For own rows and own columns: whether positions of sparse features are kept, and the number
+    /// of columns if they are also walked by column.
     features: [(bool, Option<u64>); 2],
-    /// Sets of rows that move with chunks: their vertices, and what is new to them by either end.
+    /// Sets of rows that move with chunks: the chunks' vertices, and those new to them by either
+    /// end.
     sets: [bool; 3],
-    /// What is under way now, by tag.
+    /// Messages in flight now, by tag.
     under_way: Vec<(u32, Sent)>,
-    /// What is under way at once, after each instruction that sends.
+    /// Messages in flight at once, after each sending instruction.
     sent: Vec<Sent>,
-    /// Floats of a vertex's labels.
+    /// Floats of labels per vertex.
     labels: u64,
 }
 
 /// Edges of one kind.
 #[derive(Clone, Copy, Default)]
 struct Edges {
-    /// Whether they are walked, and whether by source too.
+    /// Whether they are walked, and whether also by source.
     walked: [bool; 2],
-    /// Whether their ends are kept, by destination and by source.
+    /// Whether lists of their ends are kept, by destination and by source.
     kept: [bool; 2],
 }
 
-/// Messages under way.
+/// Messages in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sent {
-    /// Words of exchanged rows.
+    /// Words per exchanged row.
     exchanged: u64,
-    /// Words that redistributions send of a row.
+    /// Words per row sent by redistributions.
     redistributed: u64,
-    /// Floats of all-reduced messages.
+    /// Floats of all-reduce messages.
     reduced: u64,
 }
 
@@ -205,7 +208,7 @@ impl Sent {
                 ..
             }) => {
                 let others = u64::from(program.ranks.saturating_sub(1));
-                // A slice of each row goes to every rank, or all of it to every other one.
+                // Each rank gets a slice of each row, or every other rank gets the whole row.
                 let times = match how {
                     Redistribute::Replicate | Redistribute::Reduce => others,
                     _ => 1,
@@ -213,7 +216,7 @@ impl Sent {
                 let columns = times * u64::from(*heads) * u64::from(*width);
                 let in_word = program.buffer(to.buffer).storage.in_word();
                 let columns = columns / u64::from(in_word);
-                // As many words as so many columns of all own rows.
+                // As many words as this many columns of all own rows.
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }
@@ -309,7 +312,8 @@ impl Needs {
         }
     }
 
-    /// What a kernel walks; the ends of edges are `fetched` where they do not lie beside the buffers.
+    /// Records the edges a kernel walks; their ends are `fetched` if they are not kept on the
+    /// device.
     fn kernel(&mut self, body: &Body, whole: bool, fetched: bool) {
         let set = match body.edge_set() {
             Some(EdgeSet::Plain) => 0,
@@ -327,8 +331,8 @@ impl Needs {
         edges.kept[usize::from(by_source)] |= !fetched;
     }
 
-    /// Floats that a rank needs for messages: for each other rank the longest message to it, or all
-    /// that are under way at once, and an all-reduced message with the part that the rank adds up.
+    /// Words a rank needs for messages: for each other rank the longest message to it, or all those
+    /// in flight at once; and an all-reduce message with the chunk the rank sums.
     fn messages(&self, parts: &Parts, rank: usize) -> u64 {
         let ranks = parts.sizes.len() as u64;
         if ranks < 2 {
@@ -338,7 +342,7 @@ impl Needs {
             let chunk = chunk(reduced, ranks as u32, 0);
             chunk.end - chunk.start
         };
-        // What is kept for a rank that owns or reads so many of the rows.
+        // Message memory for a rank that owns or reads `rows` of the rows.
         let most = |rows: u64| -> u64 {
             let one = |s: &Sent| part(s.reduced).saturating_add(rows.saturating_mul(s.exchanged));
             self.sent.iter().map(one).max().unwrap_or(0)
@@ -357,29 +361,29 @@ impl Needs {
         };
         let columns = self.sent.iter().map(|sent| sent.redistributed).max();
         let moved = parts.sizes[rank].inner.saturating_mul(columns.unwrap_or(0));
-        // The sum of the own chunk, and the message that takes it to all others.
+        // The sum of the own chunk, and the message that sends it to all others.
         let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
         to_others.max(moved).saturating_add(sums.unwrap_or(0))
     }
 
-    /// What is the same on all ranks: the topology of the whole graph where it is walked, global ids
-    /// of all rows and the owners' lists of them.
+    /// Data shared by all ranks: the topology of the whole graph if it is walked, the global ids of
+    /// all rows, and the owners' lists of them.
     fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
         let edges = edge_bytes(&self.edges[1], sizes, Extent::All, sizes.vertices)
             + type_bytes(self.types[1], sizes, Extent::All);
         let ids = self.sent.iter().any(|sent| sent.redistributed > 0);
         let ids = if ids { 8 * sizes.vertices } else { 0 };
-        // Ids and places of the rows that move with chunks.
+        // Ids and positions of the rows that move with chunks.
         let sets = self.sets.iter().filter(|set| **set).count() as u64;
         edges + ids + 8 * sizes.vertices * sets
     }
 
-    /// Topology, split, labels and sparse features' indices of one rank.
+    /// Topology, splits, labels and indices of sparse features of one rank.
     fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
         let mut bytes = edge_bytes(&self.edges[0], sizes, Extent::Inner, local)
             + type_bytes(self.types[0], sizes, Extent::Inner);
-        // Global ids, rows to send; labels and the split.
+        // Global ids, rows to send; labels and splits.
         bytes += 4 * local + 4 * sent;
         bytes += sizes.inner * (4 * self.labels + 3);
         let stored = [
@@ -398,7 +402,7 @@ impl Needs {
     }
 }
 
-/// The positions of the edges into rows, by type.
+/// The positions of in-edges of rows, by type.
 fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
     match types {
         0 => 0,
@@ -406,13 +410,13 @@ fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
     }
 }
 
-/// Edges into rows, from `sources` vertices, by edge set: whether they are walked, and whether by source too.
+/// Bytes of the in-edges of rows, from `sources` vertices, for each edge set.
 fn edge_bytes(sets: &[Edges; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
     let of_set = |(set, of): (EdgeSet, &Edges)| {
         let edges = sizes.rows(rows.edges(set));
         let [kept, other_kept] = of.kept.map(u64::from);
         let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * edges * kept;
-        // Indices, and the position of each edge by destination.
+        // Indices, and each edge's position by destination.
         let other_way = 8 * (sources + 1) + 8 * edges * other_kept;
         let [walked, by_source] = of.walked.map(u64::from);
         walked * by_destination + by_source * other_way

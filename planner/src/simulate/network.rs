@@ -1,17 +1,17 @@
-//! The network: when messages that are sent arrive.
+//! The network: computes when messages arrive.
 
 use super::compile::{CollectiveCost, ExchangeCost, TransferCost};
 use super::fabric::Fabric;
 use gnnc_ir::cluster::SharedBy;
 
-/// Messages under way; times by class.
+/// Messages in flight; times by class.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     /// When the rank has packed and sent.
     pub arrived: Vec<f64>,
-    /// When all that it exchanges with have too.
+    /// When all ranks it exchanges with have done so too.
     pub ready: Vec<f64>,
-    /// When what it waits for is there.
+    /// When the rows it waits for have arrived.
     pub end: Vec<f64>,
 }
 
@@ -32,7 +32,7 @@ impl TransferCost {
         }
     }
 
-    /// Bytes that a rank sends at once, and after it has received.
+    /// Bytes a rank sends at first, and bytes it sends after receiving.
     pub fn bytes_sent(&self, class: usize) -> [u64; 2] {
         match self {
             Self::Halo { costs, .. } => [costs[class].bytes_sent, 0],
@@ -40,14 +40,14 @@ impl TransferCost {
         }
     }
 
-    /// Whether what follows the messages needs all ranks again.
+    /// Whether the work after the messages needs all ranks again.
     pub fn together(&self) -> bool {
         matches!(self, Self::Everyone(cost) if cost.bytes_sent[1] > 0)
     }
 }
 
-/// Sends the messages of a communication at the time of `clock`; `network` is when the links of each
-/// class have passed on what was sent before, and then what is sent now.
+/// Sends the messages of a communication at the times `clock`. `network` has, for each class, when
+/// its links have delivered all messages; this updates it.
 pub(super) fn begin(
     fabric: &Fabric,
     cost: &TransferCost,
@@ -81,8 +81,8 @@ fn collective(cost: &CollectiveCost, clock: &[f64], network: &mut [f64]) -> Flig
     }
 }
 
-/// An exchange begins for a rank when it and all ranks that it exchanges rows with have arrived, and
-/// its links are free.
+/// A rank's exchange begins when it and all ranks it exchanges rows with have arrived, and its
+/// links are free.
 fn exchange(
     fabric: &Fabric,
     costs: &[ExchangeCost],
@@ -113,7 +113,7 @@ fn exchange(
         if !costs[class].active {
             return together[class];
         }
-        // A message is there when its sender's link has passed it on.
+        // A message has arrived when its sender's link has delivered it.
         let from_others = match &classes[class].peers[..] {
             [] => last_sent,
             peers => peers.iter().map(|&p| sent[p]).fold(0.0, f64::max),
@@ -133,8 +133,8 @@ fn exchange(
     }
 }
 
-/// When the links have passed on what each class sends (direction 0) or receives (1), if they are
-/// free at `free`.
+/// When the links have delivered everything each class sends (direction 0) or receives (1), if they
+/// are free at `free`.
 fn drained(
     fabric: &Fabric,
     costs: &[ExchangeCost],
@@ -168,7 +168,7 @@ fn drained(
     ends
 }
 
-/// When a shared link has served all ranks of a node, in the order in which they are ready.
+/// When a shared link has served all ranks of a node, in the order in which they become ready.
 fn last_served(
     members: &[(usize, u32)],
     ready: &impl Fn(usize) -> f64,

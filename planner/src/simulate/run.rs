@@ -9,10 +9,10 @@ use gnnc_ir::program::trace::{Event, Peer, Phase};
 use gnnc_ir::words::units::Seconds;
 use std::collections::BTreeMap;
 
-/// Relative difference below which two iterations of a loop took the same time.
+/// Relative difference below which two iterations of a loop count as equally long.
 const SAME: f64 = 1e-9;
 
-/// The clocks, and what they were spent on.
+/// The clocks, and how their time was spent.
 pub(super) struct Run<'a> {
     fabric: &'a Fabric,
     names: Vec<Name>,
@@ -29,27 +29,27 @@ struct State {
     compute: Vec<f64>,
     /// By class.
     communication: Vec<f64>,
-    /// When the links of a class have passed on all that was sent, by class.
+    /// When the links of a class have delivered everything sent, by class.
     network: Vec<f64>,
     /// When the links to and from the host are free, by class.
     host: [Vec<f64>; 2],
-    /// When copies between rank and host that are under way are over, by tag and class.
+    /// When copies in flight between rank and host are done, by tag and class.
     copies: BTreeMap<u32, Vec<f64>>,
-    /// What is under way, by tag.
+    /// Messages in flight, by tag.
     flights: BTreeMap<u32, Flight>,
-    /// By name: instructions of a rank, and seconds summed over the ranks.
+    /// By name: instructions per rank, and seconds summed over ranks.
     kinds: Vec<(u64, f64)>,
 }
 
-/// Events that are kept.
+/// Recorded events.
 struct Tracing {
     events: Vec<Event>,
     phase: Phase,
-    /// Events of the ranks below are kept.
+    /// Only events of lower ranks are recorded.
     ranks: u32,
-    /// The stage of the ranks.
+    /// The ranks' stage.
     stage: u32,
-    /// The stage at the other end of the message at hand, and whether this one sends it.
+    /// The stage at the other end of the current message, and whether this one sends it.
     other: Option<(u32, bool)>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps the events of ranks below `ranks`; the run is that of the ranks of a stage.
+    /// Records the events of ranks below `ranks`; the run is that of the ranks of `stage`.
     pub fn tracing(
         fabric: &'a Fabric,
         names: Vec<Name>,
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets all ranks wait.
+    /// Advances all clocks.
     pub fn wait(&mut self, seconds: f64) {
         self.state
             .clock
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The events, rank after rank.
+    /// The events, sorted by rank.
     pub fn into_events(self) -> Vec<Event> {
         let mut events = self.events.map_or_else(Vec::new, |tracing| tracing.events);
         events.sort_by_key(|event| event.rank);
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
         };
         let end = self.state.clock.iter().copied().fold(0.0, f64::max);
         let (compute, communication) = (mean(&self.state.compute), mean(&self.state.communication));
-        // The halves of a communication have one name.
+        // Both halves of a communication have the same name.
         let mut kinds: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
         for (name, (count, seconds)) in self.names.iter().zip(&self.state.kinds) {
             let kind = kinds.entry(name.text).or_default();
@@ -217,7 +217,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Copies between ranks and hosts: each way takes one copy after the other, beside whatever runs.
+    /// Copies between ranks and hosts. Each direction runs one copy after another, concurrently
+    /// with everything else.
     fn copy(&mut self, (name, at): (usize, &str), half: Half, way: usize, seconds: &[f64]) {
         if !matches!(half, Half::Begin(_)) {
             self.state.kinds[name].0 += 1;
@@ -257,8 +258,8 @@ impl<'a> Run<'a> {
         begin(self.fabric, cost, clock, network)
     }
 
-    /// Waits for the messages of a communication and unpacks them; `whole` if packing is part of the
-    /// same instruction.
+    /// Waits for the messages of a communication and unpacks them; `whole` if the same instruction
+    /// includes packing.
     fn land(
         &mut self,
         flight: &Flight,
@@ -301,15 +302,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// One step in an iteration.
+    /// Runs one step in an iteration.
     pub fn step(&mut self, step: &Step, iteration: u32) {
         let outer = std::mem::replace(&mut self.iteration, iteration);
         self.one(step);
         self.iteration = outer;
     }
 
-    /// Packs rows for another stage, or unpacks those of one, in the second of two times if they were there before. `arrived` has for each class when the rows were
-    /// sent and when they are there; packing waits for nothing. Gives the clocks of the classes.
+    /// Packs rows for another stage without waiting, or unpacks rows from one. `arrived` has, for
+    /// each class, when the rows were sent and when they arrived; rows that arrived earlier take
+    /// the second of the two times. Returns the clocks of the classes.
     pub fn stage_message(
         &mut self,
         (name, at): (usize, &str),
@@ -345,8 +347,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a loop. Durations do not depend on the iteration, so every further iteration is the
-    /// same once all clocks advance alike, or if no rank waits for another.
+    /// Runs a loop. Durations do not depend on the iteration, so all further iterations are equal
+    /// once all clocks advance alike, or if no rank waits for another.
     fn repeat(&mut self, count: u32, reverse: bool, body: &[Step]) {
         let outer = self.iteration;
         let mut previous: Option<Vec<f64>> = None;
@@ -376,7 +378,7 @@ impl<'a> Run<'a> {
         self.iteration = outer;
     }
 
-    /// Ends an instruction on the ranks of a class; `busy` is what it took without waiting.
+    /// Ends an instruction on the ranks of a class; `busy` is its time without waiting.
     fn finish(
         &mut self,
         class: usize,
@@ -392,7 +394,7 @@ impl<'a> Run<'a> {
         self.event(class, name, at, (begin, end), bytes_sent);
     }
 
-    /// Keeps what the ranks of a class did.
+    /// Records an event of the ranks of a class.
     fn event(
         &mut self,
         class: usize,
@@ -438,7 +440,7 @@ impl<'a> Run<'a> {
                         bytes_sent,
                         stage,
                         peer: peer(rank),
-                        // What values decide, nobody knows before a run.
+                        // Decisions based on values are unknown before a run.
                         decision: None,
                     }),
             );
@@ -447,7 +449,7 @@ impl<'a> Run<'a> {
 }
 
 impl State {
-    /// Adds `times` times what changed since `before`.
+    /// Adds `times` times the change since `before`.
     fn add(&mut self, before: &Self, times: u32) {
         let times = f64::from(times);
         let more = |now: &mut [f64], before: &[f64]| {
@@ -469,7 +471,7 @@ impl State {
     }
 }
 
-/// Whether every clock advanced by the same, and by as much as in the iteration before.
+/// Whether every clock advanced by the same amount as in the previous iteration.
 fn alike(previous: &[f64], advance: &[f64]) -> bool {
     let first = advance.first().copied().unwrap_or(0.0);
     let near = |x: &f64| (x - first).abs() <= SAME * first.abs();

@@ -1,7 +1,7 @@
 //! Stages that pass chunks to each other.
 //!
-//! The ranks of a stage run like those of any program. A stage waits where it needs rows of another, and
-//! nobody waits for rows to be taken; so stages are run in turn, each up to what it does not have yet.
+//! The ranks of a stage run like those of any program. A stage waits when it needs rows of another
+//! one; sending never waits. So stages run in turn, each up to the rows it does not have yet.
 
 use super::alike::{Alike, Kind};
 use super::bound::{Bound, bound};
@@ -18,11 +18,11 @@ use gnnc_ir::program::{Neighbour, Program};
 use gnnc_ir::words::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, VecDeque};
 
-/// As [`simulate`], of one program that stands for those of all ranks, or of one for each stage of a pipeline,
+/// As [`simulate`], for one program that represents all ranks, or one per stage of a pipeline,
 /// where `parts` are those of a group.
 ///
 /// # Errors
-/// As [`simulate`]; stages that wait for each other.
+/// As [`simulate`]; or stages that wait for each other.
 pub fn simulate_all(
     programs: &[Program],
     cluster: &Cluster,
@@ -59,7 +59,7 @@ fn staged(
     Ok(estimate([setup, epoch, eval], peak, cluster, parts))
 }
 
-/// As [`timeline`], of one program or of one for each stage.
+/// As [`timeline`], for one program or one per stage.
 ///
 /// # Errors
 /// As [`simulate_all`].
@@ -81,7 +81,7 @@ pub fn timeline_all(
     }
 }
 
-/// As [`bound`], of one program or of one for each stage.
+/// As [`bound`], for one program or one per stage.
 ///
 /// # Errors
 /// As [`simulate_all`].
@@ -107,7 +107,7 @@ pub fn bound_all(
     }
 }
 
-/// Seconds that the busiest rank of each stage works or its links do, whatever it waits for.
+/// Busy seconds of each stage's busiest rank or its links, ignoring waits.
 pub fn busy_seconds(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Vec<f64> {
     let bounds = Alike::of(programs, cluster, parts).bounds(cluster, parts);
     bounds.iter().map(|bound| bound.seconds.0).collect()
@@ -131,26 +131,26 @@ fn check(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Result<(), S
     Ok(())
 }
 
-/// Rows on their way to another stage: by part, when they were sent and when they are there.
+/// A message to another stage: for each part, when it was sent and when it arrived.
 type Mail = Vec<[f64; 2]>;
 
-/// What was sent and not yet taken, by the stage that it is for and the one that it comes from.
+/// Messages sent and not yet received, by the receiving stage and the sender relative to it.
 type Mails = BTreeMap<(usize, Neighbour), VecDeque<Mail>>;
 
-/// A stage at its end.
+/// A finished stage.
 struct Finished {
     cost: PhaseCost,
     events: Vec<Event>,
 }
 
-/// A stage while it runs.
+/// A running stage.
 struct Stage<'a> {
     fabric: &'a Fabric,
     run: Run<'a>,
-    /// What is still to do, with the place of the chunk in the epoch's order.
+    /// Remaining steps, with the position of the chunk in the epoch's order.
     steps: std::vec::IntoIter<(u32, &'a Step)>,
     waiting: Option<(u32, &'a Step)>,
-    /// When the links of each part are free, to the next stage and to the one before.
+    /// When each part's links to the next and the previous stage are free.
     free: [Vec<f64>; 2],
 }
 
@@ -215,7 +215,7 @@ fn run(
     Ok(finished.collect())
 }
 
-/// Chunks written out.
+/// Writes out loops over chunks.
 fn flatten<'a>(steps: &'a [Step], iteration: u32, out: &mut Vec<(u32, &'a Step)>) {
     for step in steps {
         match step {
@@ -231,7 +231,7 @@ fn flatten<'a>(steps: &'a [Step], iteration: u32, out: &mut Vec<(u32, &'a Step)>
 }
 
 impl Stage<'_> {
-    /// Runs up to rows that nobody has sent yet; says whether anything was done.
+    /// Runs up to rows that nobody has sent yet; returns whether anything was done.
     fn advance(&mut self, number: usize, links: &Links, mails: &mut Mails) -> bool {
         let mut moved = false;
         while let Some((place, step)) = self.waiting.take().or_else(|| self.steps.next()) {
@@ -298,25 +298,26 @@ impl Stage<'_> {
     }
 }
 
-/// What lies between ranks of the same part in neighbouring stages.
+/// The links between ranks of the same part in adjacent stages.
 struct Links<'a> {
     cluster: &'a Cluster,
-    /// The latency within a node, if it was measured.
+    /// Measured latency within a node, if any.
     measured: Option<f64>,
     width: usize,
     stages: u32,
 }
 
 impl Links<'_> {
-    /// Latency, and the time that the link of a part is busy with so many bytes from one stage to another.
-    /// Where ranks of a node share a link, all of them that leave the node do so at once.
+    /// Latency, and busy time of a part's link, for sending `bytes` bytes from one stage to
+    /// another. If ranks of a node share a link, all of them that send out of the node do so at
+    /// once.
     fn passing(&self, [from, to]: [usize; 2], part: u32, bytes: f64) -> (f64, f64) {
         let rank = |stage: usize, part: u32| (stage * self.width) as u32 + part;
         let node = |stage, part| self.cluster.node_of(rank(stage, part));
         let leaves = |part: &u32| node(from, *part) != node(to, *part);
         let link = match (leaves(&part), self.measured) {
             (true, _) => &self.cluster.between,
-            // Stages copy what they send and receive themselves.
+            // Stages copy the data they send and receive themselves.
             (false, Some(latency)) => return (latency, 0.0),
             (false, None) => &self.cluster.inside,
         };
@@ -331,7 +332,7 @@ impl Links<'_> {
     }
 }
 
-/// What all stages together cost: times are means over the ranks.
+/// The cost of all stages together; times are means over the ranks.
 fn cost(stages: Vec<Finished>, alike: &Alike, parts: &Parts, phase: Phase) -> PhaseCost {
     let sent = alike.kinds.iter().map(|Kind { program, .. }| {
         traffic(program.list(phase), program, &parts.reads(), &parts.sizes)

@@ -1,4 +1,4 @@
-//! Which aggregations read histories.
+//! Inserts histories: decides which aggregations read them.
 
 use super::StaleError;
 use gnnc_ir::Type;
@@ -7,15 +7,15 @@ use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 
-/// How many aggregations lie on the longest way from the data to a node.
+/// The largest number of aggregations on any path from the data to each node.
 pub struct Depths {
     depth: Vec<u32>,
-    /// Whether a parameter lies on some way.
+    /// Whether a parameter lies on some path.
     learned: Vec<bool>,
 }
 
 impl Depths {
-    /// Those of a graph without loops.
+    /// The depths of a graph without loops.
     pub fn new(graph: &Graph) -> Self {
         let (mut depth, mut learned) = (Vec::new(), Vec::new());
         for node in &graph.nodes {
@@ -25,14 +25,15 @@ impl Depths {
             let any = node.inputs.iter().any(|i| learned[i.0 as usize]);
             learned.push(any || matches!(node.op, Op::Param(_)));
         }
-        // What no parameter has a part in is the same in every epoch but for dropout, and not a layer's.
+        // Values without parameters are the same in every epoch except for dropout, and belong to
+        // no layer.
         for (depth, learned) in depth.iter_mut().zip(&learned) {
             *depth *= u32::from(*learned);
         }
         Self { depth, learned }
     }
 
-    /// Aggregations before a node; 0 of what no parameter has a part in.
+    /// Number of aggregations before a node; 0 if it does not depend on parameters.
     pub fn of(&self, id: NodeId) -> u32 {
         self.depth[id.0 as usize]
     }
@@ -43,8 +44,9 @@ impl Depths {
     }
 }
 
-/// The same graph in which edges read blends of what was aggregated before. What comes before all
-/// aggregations is known for all vertices at once: edges read it as it is (layer 1 of the specification).
+/// The same graph with edges that read blends of previously aggregated tensors. Tensors before all
+/// aggregations are known for all vertices at once, so edges read them unchanged (layer 1 of the
+/// specification).
 pub fn blended(graph: &Graph) -> Result<Graph, StaleError> {
     let depths = Depths::new(graph);
     let mut blends = Blends {
@@ -70,26 +72,27 @@ pub fn blended(graph: &Graph) -> Result<Graph, StaleError> {
     Ok(blends.out)
 }
 
-/// A graph while it gets blends.
+/// A graph during the insertion of blends.
 struct Blends<'a> {
     graph: &'a Graph,
     depths: &'a Depths,
     out: Graph,
-    /// By node of the graph without blends.
+    /// By node of the original graph.
     new: Vec<NodeId>,
-    /// Nodes that edges read, and their blends.
+    /// Nodes that edges read, with their blends.
     known: Vec<(NodeId, NodeId)>,
-    /// Nodes that are kept, and their histories.
+    /// Kept nodes, with their histories.
     histories: Vec<(NodeId, NodeId)>,
 }
 
-/// Where the layer that aggregates a tensor takes it from.
+/// Where a layer gets the tensor it aggregates.
 struct Source<'a> {
     /// The layer's scope.
     layer: &'a str,
-    /// Whether the layer aggregates a product with a weight, so that what is before that is kept.
+    /// Whether the layer aggregates a product with a weight, so that the tensor before the product
+    /// is kept.
     product: bool,
-    /// What is kept.
+    /// The kept tensor.
     kept: Option<NodeId>,
 }
 
@@ -98,7 +101,7 @@ impl Blends<'_> {
         self.new[id.0 as usize]
     }
 
-    /// The blend of a node that edges of a layer read.
+    /// The blend of a node that a layer's edges read.
     fn blend(&mut self, x: NodeId, scope: u32) -> Result<NodeId, StaleError> {
         if let Some((_, blend)) = self.known.iter().find(|(of, _)| *of == x) {
             return Ok(*blend);
@@ -120,8 +123,8 @@ impl Blends<'_> {
         Ok(blend)
     }
 
-    /// What a node was, with the parameters and masks of the epoch at hand: histories hold embeddings as they
-    /// are before dropout and before products with weights of the layer that reads them.
+    /// The earlier value of a node with the current epoch's parameters and masks: histories hold
+    /// embeddings before dropout and before products with weights of the layer that reads them.
     fn earlier(&mut self, id: NodeId, source: &mut Source) -> Result<NodeId, StaleError> {
         let graph = self.graph;
         let node = graph.node(id);
@@ -145,14 +148,15 @@ impl Blends<'_> {
         self.history(id)
     }
 
-    /// The one operand of a node that was aggregated before, if there is only one.
+    /// The only operand of a node that was aggregated before, if there is exactly one.
     fn only(&self, id: NodeId) -> Option<NodeId> {
         let inputs = self.graph.node(id).inputs.iter();
         let mut deep = inputs.filter(|i| self.depths.of(**i) > 0);
         deep.next().copied().filter(|_| deep.next().is_none())
     }
 
-    /// Whether a node is masked by dropout, or a layer's linear function of one that is and of nothing else.
+    /// Whether a node is masked by dropout, or is a linear function, within the layer, of a single
+    /// masked node.
     fn masked(&self, id: NodeId, layer: &str) -> bool {
         let op = &self.graph.node(id).op;
         let linear = inside(self.graph, id, layer) && by_row(op);
@@ -160,7 +164,7 @@ impl Blends<'_> {
         matches!(op, Op::Dropout { .. }) || linear && below()
     }
 
-    /// The history of a node; they are numbered in the order of the layers.
+    /// The history of a node; histories are numbered in layer order.
     fn history(&mut self, kept: NodeId) -> Result<NodeId, StaleError> {
         if let Some((_, history)) = self.histories.iter().find(|(of, _)| *of == kept) {
             return Ok(*history);
@@ -179,7 +183,7 @@ impl Blends<'_> {
     }
 }
 
-/// Whether a tensor is a product with a weight of a layer, or computed of one row by row.
+/// Whether a tensor is a product with a weight of the layer, or computed from one row by row.
 fn product(graph: &Graph, id: NodeId, layer: &str) -> bool {
     let node = graph.node(id);
     let mut inputs = node.inputs.iter();
@@ -189,7 +193,7 @@ fn product(graph: &Graph, id: NodeId, layer: &str) -> bool {
                 && inputs.any(|id| product(graph, *id, layer)))
 }
 
-/// Whether an operator is linear in each of its operands, and gives a row for each of theirs.
+/// Whether an operator is linear in each operand and maps each row to one row.
 fn by_row(op: &Op) -> bool {
     matches!(
         op,
@@ -205,7 +209,7 @@ fn by_row(op: &Op) -> bool {
     )
 }
 
-/// Whether a node is one of a layer, or of the layers that it calls.
+/// Whether a node belongs to a layer, or to layers that it calls.
 fn inside(graph: &Graph, id: NodeId, layer: &str) -> bool {
     let scope = graph.scopes.get(graph.node(id).scope as usize);
     let (name, turn) = split(scope.map_or("", String::as_str));
@@ -214,7 +218,7 @@ fn inside(graph: &Graph, id: NodeId, layer: &str) -> bool {
     within.is_some_and(|rest| rest.is_empty() || !layer.is_empty() && rest.starts_with('/'))
 }
 
-/// The name of a layer and the iteration that it belongs to, if it was in a loop.
+/// The name of a layer, and its iteration if it was in a loop.
 fn split(scope: &str) -> (&str, &str) {
     scope.split_once('[').unwrap_or((scope, ""))
 }

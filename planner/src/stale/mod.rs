@@ -1,10 +1,10 @@
-//! The form of a model that runs in a pipeline (GNNPipe, sections 3 and 5): loops written out, and
-//! aggregations that read, of vertices whose chunk comes later, what they were in an earlier epoch.
+//! The form of a model for pipelines (GNNPipe, sections 3 and 5): loops are unrolled, and
+//! aggregations read vertices of later chunks as they were in an earlier epoch.
 //!
-//! It is another function than the model, so it is used only where it is permitted (relaxation
-//! *stale embeddings*). What it computes is said by [`gnnc_ir::Op::Blend`], whatever the number of stages or
-//! ranks; a stage is a part of this form, and its gradient is the gradient of this form with histories held
-//! constant.
+//! It computes a different function than the model, so it is used only where permitted (relaxation
+//! *stale embeddings*). [`gnnc_ir::Op::Blend`] defines what it computes, for any number of stages
+//! or ranks. A stage is a part of this form, and its gradient is the gradient of this form with
+//! histories held constant.
 
 mod blend;
 mod reorder;
@@ -23,7 +23,7 @@ pub enum StaleError {
     /// A stack that is not read element by element.
     #[error("`{0}` reads all layers of a loop at once; a pipeline needs them one by one")]
     Stack(String),
-    /// An aggregation of products with weights of several tensors.
+    /// An aggregation of several tensors' products with weights.
     #[error(
         "`{0}` aggregates a sum of products of several tensors with weights, so its history would depend on old weights; aggregate each product separately, or use another placement"
     )]
@@ -33,37 +33,37 @@ pub enum StaleError {
         "`{0}` needs a sum over all vertices at once, but a pipeline processes chunks of vertices one by one; use layer_norm instead of a norm over the batch"
     )]
     Batch(String),
-    /// Rows of other vertices that are read where chunks have them in another state.
+    /// Rows of other vertices are read at a time when chunks have them in another state.
     #[error(
         "`{0}` reads neighbor rows outside the chunks, where they differ from the rows that edges read; use another placement"
     )]
     Chunks(String),
-    /// A parameter that layers of several stages, or runs of a stage, read.
+    /// A parameter read by layers of several stages, or of several runs of a stage.
     #[error(
         "parameter `{0}` is shared by layers of {1} and of {2}; give each layer its own, or use fewer stages{3}"
     )]
     Shared(String, String, String, &'static str),
-    /// More stages than there are places to cut.
+    /// More stages than the model has places to cut.
     #[error("{}", too_few(*.stages, *.turns, *.layers))]
     Stages {
-        /// Stages asked for.
+        /// Stages requested.
         stages: u32,
-        /// Runs of layers of each.
+        /// Runs of layers per stage.
         turns: u32,
-        /// Layers that there are.
+        /// Layers of the model.
         layers: u32,
     },
-    /// Layers of stages that are not those of the model.
+    /// The stages' layers are not those of the model.
     #[error(
         "found {found:?} layers in the stages, expected at least 1 each and {layers} in total, as in the model"
     )]
     Layers {
         /// Layers of each run.
         found: Vec<u32>,
-        /// Layers that there are.
+        /// Layers of the model.
         layers: u32,
     },
-    /// A graph that does not fit together: a bug.
+    /// The resulting graph is inconsistent, which is a bug.
     #[error("bug in the form of a pipeline: {0}")]
     Type(#[from] TypeError),
 }
@@ -81,11 +81,11 @@ fn too_few(stages: u32, turns: u32, layers: u32) -> String {
     }
 }
 
-/// The form of a forward graph, whose results are the loss and the logits. Histories are numbered in the
-/// order of the layers.
+/// The pipeline form of a forward graph, whose results are the loss and the logits. Histories are
+/// numbered in layer order.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no such form.
 pub fn form(graph: &Graph) -> Result<Graph, StaleError> {
     let graph = reorder::weights_last(&unrolled(graph)?)?;
     blend::blended(&graph)

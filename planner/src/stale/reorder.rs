@@ -1,5 +1,5 @@
-//! Weights after aggregations: `G(x W) = G(x) W`, so that a history holds embeddings and not products
-//! with an old weight (GNNPipe, section 8, choice 12).
+//! Moves weights after aggregations: `G(x W) = G(x) W`, so that a history holds embeddings rather
+//! than products with an old weight (GNNPipe, section 8, choice 12).
 
 use super::StaleError;
 use super::blend::Depths;
@@ -8,8 +8,8 @@ use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::Binary;
 
-/// The same function, in which no aggregation of something that was aggregated before reads a product
-/// with a weight, where that is possible.
+/// The same function, in which aggregations after the first do not read products with weights,
+/// where possible.
 pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
     let depths = Depths::new(graph);
     let mut out = graph.clone_without_nodes();
@@ -51,7 +51,8 @@ struct Message {
     x: NodeId,
     weight: NodeId,
     take: Op,
-    /// From outside to inside: the operator, the factor, and whether the message is its first operand.
+    /// From outside to inside: the operator, the factor, and whether the message is its first
+    /// operand.
     factors: Vec<(Op, NodeId, bool)>,
 }
 

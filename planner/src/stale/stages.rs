@@ -1,4 +1,4 @@
-//! Layers divided into stages (GNNPipe, section 3.4).
+//! Divides layers into stages (GNNPipe, section 3.4).
 
 use super::StaleError;
 use super::blend::Depths;
@@ -8,28 +8,28 @@ use gnnc_ir::kernel::End;
 use gnnc_ir::{Rows, Type};
 use std::collections::BTreeMap;
 
-/// A place between two layers where a form can be cut.
+/// A position between two layers at which a form can be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The first node after it.
     pub at: u32,
-    /// The tensors that have to be handed over.
+    /// The tensors to pass on.
     pub tensors: Vec<NodeId>,
 }
 
 /// A run of consecutive layers of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its arguments are the tensors that the run before hands over. Results are those that are handed
-    /// to the next, or, of the last run of all, the loss and the logits. Parameters are those of all runs of the
-    /// stage, in their order.
+    /// Its arguments are the tensors the previous run passes on. Its results are those passed to
+    /// the next run, or in the very last run the loss and the logits. Its parameters are those of
+    /// all runs of the stage, in order.
     pub graph: Graph,
     /// Whether the results are the loss and the logits.
     pub last: bool,
 }
 
-/// The places between the layers of a form: one less than there are layers. Of all places between two
-/// aggregations it is the last where the fewest floats have to be handed over.
+/// The cuts between the layers of a form, one fewer than layers. Between two aggregations, it is
+/// the last position with the fewest floats to pass on.
 pub fn cuts(graph: &Graph) -> Vec<Cut> {
     let depths = Depths::new(graph);
     let mut last_use = vec![0usize; graph.nodes.len()];
@@ -51,7 +51,7 @@ pub fn cuts(graph: &Graph) -> Vec<Cut> {
     let mut cuts = Vec::new();
     for layer in 1..layers.unwrap_or(0) {
         let within = |(id, node): &(NodeId, &gnnc_ir::Node)| sums(node) && depths.of(*id) <= layer;
-        // A layer that aggregates features begins with its weight: what is learned of it.
+        // A layer that aggregates features begins with its weight, its first learned node.
         let own = |(id, node): &(NodeId, &gnnc_ir::Node)| {
             depths.of(*id) == layer && node.ty.rows == Rows::Vertices
         };
@@ -81,7 +81,8 @@ pub fn cuts(graph: &Graph) -> Vec<Cut> {
     cuts
 }
 
-/// What has to be handed over at a place; none if that cannot be: values of edges stay where they are.
+/// The tensors to pass on at a position; `None` if it cannot be cut: values of edges cannot be
+/// passed on.
 fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Option<Cut> {
     let live = |id: &NodeId| last_use[id.0 as usize] >= at && depths.learned(*id);
     let nodes = (0..at as u32).map(NodeId).filter(live);
@@ -98,7 +99,8 @@ fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Op
     })
 }
 
-/// Whether every stage has a value for itself: parameters, what is computed of them, and their rows as edges name them.
+/// Whether every stage can compute a value itself: parameters, expressions of parameters, and their
+/// rows picked by edges.
 fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
     let node = graph.node(id);
     let known = |id: &NodeId| !depths.learned(*id) || of_parameters(graph, depths, *id);
@@ -109,11 +111,11 @@ fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
     }
 }
 
-/// A form divided into so many stages, each of which has as many runs of layers, of so many layers each: run `n`
-/// of all is one of stage `n % count`. Gives the runs of each stage.
+/// Divides a form into `count` stages with several runs of layers each; `layers` has the layers of
+/// each run, and run `n` belongs to stage `n % count`. Returns the runs of each stage.
 ///
 /// # Errors
-/// Numbers of layers that do not add up, and what cannot be divided.
+/// If the numbers of layers do not add up, or the form cannot be divided.
 pub fn stages(graph: &Graph, count: u32, layers: &[u32]) -> Result<Vec<Vec<Run>>, StaleError> {
     let count = count.max(1);
     let cuts = cuts(graph);
@@ -154,7 +156,7 @@ pub fn stages(graph: &Graph, count: u32, layers: &[u32]) -> Result<Vec<Vec<Run>>
             last: run + 1 == layers.len(),
         });
     }
-    // What nothing reads is there all the same: checkpoints hold every parameter.
+    // Unread parameters are kept too: checkpoints hold every parameter.
     if let Some(first) = stages.first_mut().and_then(|runs| runs.first_mut()) {
         let unread = (graph.params.iter().zip(&owner)).filter(|(_, owner)| owner.is_none());
         for (spec, _) in unread {
@@ -165,7 +167,7 @@ pub fn stages(graph: &Graph, count: u32, layers: &[u32]) -> Result<Vec<Vec<Run>>
     Ok(stages)
 }
 
-/// What to say of a parameter that two runs read.
+/// The error of a parameter that two runs read.
 fn shared(name: String, runs: [u32; 2], (stages, all): (u32, usize)) -> StaleError {
     let several = all > stages as usize;
     let [a, b] = runs.map(|run| {
@@ -179,7 +181,7 @@ fn shared(name: String, runs: [u32; 2], (stages, all): (u32, usize)) -> StaleErr
     StaleError::Shared(name, a, b, or)
 }
 
-/// Lets each run of a stage list the parameters of all of them, one run's after the other's.
+/// Makes each run of a stage list the parameters of all its runs, in order.
 fn share_parameters(runs: &mut [Run]) {
     let all: Vec<ParamSpec> = (runs.iter().flat_map(|run| &run.graph.params))
         .cloned()
@@ -196,7 +198,7 @@ fn share_parameters(runs: &mut [Run]) {
     }
 }
 
-/// The nodes that some results need, up to what is handed over before; with the parameters that they read.
+/// The nodes that some results need, up to the previous cut, and the parameters they read.
 fn part(
     graph: &Graph,
     before: Option<&Cut>,
@@ -212,7 +214,7 @@ fn part(
     }
     let args = received.iter().map(|id| graph.ty(*id)).collect();
     let mut out = Graph::body(graph.features, args);
-    // Names of its own layers only.
+    // Only the scopes of its own layers.
     let mut scopes: BTreeMap<u32, u32> = BTreeMap::from([(0, 0)]);
     let mut scope = |out: &mut Graph, id: u32| -> u32 {
         let name = &graph.scopes[id as usize];
@@ -220,7 +222,7 @@ fn part(
     };
     let mut params = Vec::new();
     let mut new = vec![NodeId(0); graph.nodes.len()];
-    // Arguments that nothing reads keep their place.
+    // Unread arguments keep their positions.
     for (n, id) in received.iter().enumerate() {
         let scope = scope(&mut out, graph.node(*id).scope);
         new[id.0 as usize] = out.add(Op::Arg(n as u32), &[], scope)?;

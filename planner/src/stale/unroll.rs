@@ -1,11 +1,11 @@
-//! Loops written out: a layer of a pipeline belongs to one stage, so it needs nodes of its own.
+//! Unrolls loops: a layer of a pipeline belongs to one stage, so it needs its own nodes.
 
 use super::StaleError;
 use gnnc_ir::Type;
 use gnnc_ir::graph::op::{Op, Scan, Site};
 use gnnc_ir::graph::{Element, Graph, Node, NodeId, ParamId, ParamSpec};
 
-/// What a node of the model with loops has become.
+/// What a node of the model with loops becomes.
 #[derive(Clone, Debug)]
 enum Item {
     /// A node.
@@ -16,10 +16,10 @@ enum Item {
     Results(Vec<Item>),
 }
 
-/// The same model without loops. Elements of stacked parameters are parameters of their own.
+/// The same model without loops. Elements of stacked parameters become separate parameters.
 ///
 /// # Errors
-/// A stack that is used otherwise than element by element.
+/// If a stack is not used element by element.
 pub fn unrolled(graph: &Graph) -> Result<Graph, StaleError> {
     let mut unroll = Unroll {
         out: Graph {
@@ -47,10 +47,10 @@ struct Unroll {
     params: Vec<Item>,
 }
 
-/// Where in a loop nodes are written.
+/// The loop iteration in which nodes are written.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The first scope of the iteration: those of the body, in order.
+    /// The first scope of the iteration; those of the body follow in order.
     scope: u32,
     /// The iteration, through all enclosing loops.
     iteration: u32,
@@ -75,7 +75,7 @@ impl Unroll {
         Ok(Item::Stack(elements?))
     }
 
-    /// Writes the nodes of a model, or of an iteration of a loop.
+    /// Writes the nodes of a model, or of one loop iteration.
     fn body(
         &mut self,
         graph: &Graph,
@@ -162,7 +162,7 @@ impl Unroll {
         Ok(Item::Stack(elements))
     }
 
-    /// The iterations of a loop, one after the other. Gives its results.
+    /// Writes the iterations of a loop, one after another. Returns its results.
     fn repeat(
         &mut self,
         graph: &Graph,

@@ -1,4 +1,4 @@
-//! Checkpoints as bytes: safetensors with a checksum for each tensor and one for the rest.
+//! Checkpoints as bytes: safetensors with a checksum per tensor and one for the metadata.
 
 use super::progress::{Progress, VERSION};
 use super::{COPIES, Checkpoint, Expected, Tensor, is_history};
@@ -6,22 +6,22 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Key of the metadata: where training stands, and the checksums.
+/// Metadata key of the progress and the checksums.
 const KEY: &str = "gnnc";
-/// Bytes that the header of a checkpoint may have, besides a share for each tensor.
+/// Largest header of a checkpoint in bytes, plus an allowance per tensor.
 const HEADER: u64 = 1 << 16;
 const HEADER_OF_TENSOR: u64 = 1 << 10;
 
-/// Bytes that the header of a checkpoint of so many tensors may have.
+/// Largest header in bytes of a checkpoint of `tensors` tensors.
 pub(super) fn header_limit(tensors: usize) -> u64 {
     HEADER + HEADER_OF_TENSOR * tensors as u64
 }
 
-/// Reads the bytes of a checkpoint of the tensors `expected` (names and shapes; the values are
-/// ignored): the number of epochs done and the tensors.
+/// Parses a checkpoint of the tensors `expected` (only names and shapes matter). Returns the number
+/// of finished epochs and the tensors.
 ///
 /// # Errors
-/// Why the bytes are no checkpoint of these tensors.
+/// Why the bytes are not a checkpoint of these tensors.
 pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<Tensor>), String> {
     let header = header_limit(expected.len());
     let expected = Expected {
@@ -32,10 +32,10 @@ pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<T
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
 }
 
-/// The bytes of a checkpoint of some tensors before the first epoch, for tests of readers.
+/// The bytes of a checkpoint before the first epoch, for testing readers.
 ///
 /// # Errors
-/// A tensor whose values do not fill its shape.
+/// If the values of a tensor do not fill its shape.
 pub fn first_checkpoint(model: &str, tensors: Vec<Tensor>) -> Result<Vec<u8>, String> {
     let progress = Progress::first(model);
     encode(&Checkpoint { progress, tensors }).map_err(|error| error.to_string())
@@ -63,7 +63,7 @@ pub(super) fn encode(
         progress: checkpoint.progress.clone(),
         checksums,
     })?;
-    // One key, since several would be written in any order.
+    // A single key: several would be written in arbitrary order.
     let text = format!("{} {about}", checksum(&about));
     let metadata = HashMap::from([(KEY.to_owned(), text)]);
     safetensors::serialize(views, Some(metadata)).map_err(|e| e.to_string().into())
@@ -117,7 +117,7 @@ pub(super) fn decode(
     Ok(Checkpoint { progress, tensors })
 }
 
-/// Checks every tensor of a file against its checksum, and that none is missing or added.
+/// Checks every tensor of a file against its checksum, and that no tensor is missing or extra.
 fn intact(file: &SafeTensors, sums: &BTreeMap<String, String>) -> Result<(), String> {
     let mut tensors = file.tensors();
     tensors.sort_by(|one, other| one.0.cmp(&other.0));
@@ -137,7 +137,7 @@ fn intact(file: &SafeTensors, sums: &BTreeMap<String, String>) -> Result<(), Str
     }
 }
 
-/// Checksum of a tensor: its name, type, shape and values.
+/// Checksum of a tensor's name, type, shape and values.
 fn checksum_of(name: &str, view: &TensorView) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(format!("{name:?} {:?} {:?}\n", view.dtype(), view.shape()).as_bytes());
@@ -150,10 +150,10 @@ fn checksum(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// Reads the metadata: its checksum, a space, and the rest.
+/// Parses the metadata: its checksum, a space, and the rest.
 fn about(text: &str) -> Result<About, String> {
     let unreadable = |e: serde_json::Error| format!("its metadata cannot be read ({e})");
-    // The first version had no checksum.
+    // Version 1 had no checksum.
     if let Ok(Version { version }) = serde_json::from_str(text) {
         return Err(other_version(version));
     }
@@ -177,17 +177,17 @@ fn other_version(version: u32) -> String {
 #[serde(deny_unknown_fields)]
 struct About {
     progress: Progress,
-    /// Of each tensor, by name.
+    /// Checksum of each tensor, by name.
     checksums: BTreeMap<String, String>,
 }
 
-/// The part of the metadata that is the same in all versions from the second on.
+/// The part of the metadata that all versions since 2 share.
 #[derive(Deserialize)]
 struct AnyVersion {
     progress: Version,
 }
 
-/// The part of where training stands that tells whether the rest can be read.
+/// The part of the progress that tells whether the rest is readable.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -203,14 +203,14 @@ fn shapes(file: &SafeTensors) -> Vec<Shape> {
         .collect()
 }
 
-/// Tensors that the header of a file declares, without looking at its data.
+/// The tensors a file's header declares; does not touch the data.
 pub(super) fn header_of(bytes: &[u8], limit: u64) -> Result<Vec<Shape>, String> {
     #[derive(Deserialize)]
     struct Info {
         dtype: Dtype,
         shape: Vec<usize>,
     }
-    // A larger model may have a larger header; more than this is no checkpoint.
+    // A larger model may have a larger header; beyond this limit the file is not a checkpoint.
     let length = check_header(bytes, (limit * 16).max(1 << 24))?;
     let text = bytes
         .get(8..8 + length as usize)
@@ -229,7 +229,7 @@ pub(super) fn header_of(bytes: &[u8], limit: u64) -> Result<Vec<Shape>, String> 
         .collect()
 }
 
-/// The length of a file's header, if it is within bounds.
+/// The length of a file's header, if within bounds.
 fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
     let first: Option<[u8; 8]> = bytes.get(..8).and_then(|b| b.try_into().ok());
     let length = u64::from_le_bytes(first.ok_or("it is cut short")?);
@@ -241,13 +241,13 @@ fn check_header(bytes: &[u8], limit: u64) -> Result<u64, String> {
     Ok(length)
 }
 
-/// The first difference between the tensors of a file and those of a model.
+/// Reports the first difference between the tensors of a file and those of a model.
 pub(super) fn compare(found: &[Shape], expected: Expected) -> Result<(), String> {
     for tensor in expected.tensors() {
         let shape = tensor.sizes();
         match found.iter().find(|(name, ..)| *name == tensor.name) {
             None if is_history(&tensor.name) => {}
-            // Copies of another division of the vertices.
+            // Copies from another partition of the vertices.
             Some((name, ..)) if name.starts_with(COPIES) => {}
             None => return Err(format!("it lacks `{}`, which this model has", tensor.name)),
             Some((name, Dtype::F32, other)) if *other != shape => {

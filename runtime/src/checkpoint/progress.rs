@@ -1,4 +1,4 @@
-//! Where training stands: the metadata of a checkpoint.
+//! Training progress: the metadata of a checkpoint.
 
 use crate::report::Best;
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,34 @@ use std::collections::BTreeMap;
 
 /// Version of the metadata and of the checksums.
 pub(super) const VERSION: u32 = 2;
-/// Epochs that a run can have.
+/// Most epochs of a run.
 const MOST_EPOCHS: u64 = u32::MAX as u64;
-/// Steps of an optimizer that a run can have.
+/// Most optimizer steps of a run.
 const MOST_STEPS: u64 = 1 << 53;
 
-/// Where training stands.
+/// The progress of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Progress {
     pub(crate) version: u32,
-    /// Epochs done.
+    /// Finished epochs.
     pub(crate) epoch: u64,
     /// Optimizer steps taken.
     pub(crate) step: u64,
     pub(crate) seed: u64,
     pub(crate) learning_rate: f64,
-    /// What the caller says the model is.
+    /// The caller's name for the model.
     pub(crate) model: String,
     /// Hash of the program.
     pub(crate) program: u64,
-    /// Hash of the division of the vertices; left out where no copies are kept.
+    /// Hash of the partition of the vertices; absent if no copies are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) division: Option<u64>,
-    /// The epoch in which there were no copies.
+    /// The epoch that began without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) began: Option<u64>,
     pub(crate) best: Option<Best>,
-    /// Epochs in which histories of stages were kept, by the names of these.
+    /// For each history of a stage, by name, the epoch in which it was last kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kept: BTreeMap<String, u64>,
 }
@@ -43,7 +43,7 @@ impl Progress {
         VERSION
     }
 
-    /// That of a run which has done nothing yet.
+    /// The progress of a run that has not started.
     pub(super) fn first(model: &str) -> Self {
         Self {
             version: VERSION,
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// What cannot be true of a run, if anything: a checksum that fits does not make numbers sensible.
+    /// Rejects values no run can have: a valid checksum does not make numbers sensible.
     pub(super) fn check(&self) -> Result<(), String> {
         let wrong = |field: &str, found: String, expected: &str| {
             Err(format!("its {field} is {found}, expected {expected}"))

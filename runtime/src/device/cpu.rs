@@ -1,4 +1,4 @@
-//! The processor: how generated kernels are called on it.
+//! Calls of generated kernels on the CPU.
 
 use crate::arena::Span;
 use crate::team::Team;
@@ -16,7 +16,7 @@ pub(crate) struct Call<'a> {
     checks: Option<&'a Checks>,
 }
 
-/// Arguments with checks, if there are any.
+/// Arguments with bounds checks, if any.
 fn checked(args: RawArgs, checks: Option<&Checks>) -> RawArgs {
     RawArgs {
         checks: checks.map_or(std::ptr::null(), std::ptr::from_ref),
@@ -24,14 +24,14 @@ fn checked(args: RawArgs, checks: Option<&Checks>) -> RawArgs {
     }
 }
 
-// SAFETY: the pointers are only read as addresses; the executor gives concurrent calls
-// disjoint rows of the outputs.
+// SAFETY: the pointers are read only as addresses; the executor gives concurrent calls disjoint
+// rows of the outputs.
 unsafe impl Sync for Call<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Call<'_> {}
 
 impl<'a> Call<'a> {
-    /// A kernel with its arguments; a checked one has what it compares its accesses with.
+    /// A kernel with its arguments; checked kernels also have the bounds of their accesses.
     pub(crate) fn new(kernel: &'a Compiled, args: RawArgs, checks: Option<&'a Checks>) -> Self {
         Self {
             kernel,
@@ -40,15 +40,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What the runs so far found to be outside; nothing of a kernel without checks.
+    /// The out-of-bounds access found by runs so far; always `Ok` without checks.
     pub(crate) fn result(&self) -> Result<(), ArgsError> {
         self.checks.map_or(Ok(()), Checks::result)
     }
 
-    /// Runs the kernel over the rows between consecutive `bounds`, any number at once.
+    /// Runs the kernel over the rows between consecutive `bounds`, many ranges in parallel.
     ///
     /// # Safety
-    /// What the kernel touches over these rows lies inside the buffers.
+    /// Everything the kernel touches over these rows lies inside the buffers.
     pub(crate) unsafe fn run(&self, team: &Team, bounds: &[u64], accesses: u64) {
         // SAFETY: pieces are disjoint rows; the caller vouches for the rest.
         team.each(bounds.len().saturating_sub(1), accesses, |i| unsafe {
@@ -81,11 +81,11 @@ impl<'a> Call<'a> {
         });
     }
 
-    /// Runs a column reduction over rows: a partial row in `scratch` for each block of rows, then their sum
-    /// in order of the blocks to `out`, on top of what is there if it adds.
+    /// Runs a column reduction over rows: one partial row in `scratch` per block of rows, then
+    /// their sum, in block order, to `out`. Adds to the existing content of `out` if `adds`.
     ///
     /// # Safety
-    /// As [`Self::run`]; `scratch` and `out` are used by nothing else meanwhile.
+    /// As [`Self::run`]; nothing else uses `scratch` and `out` meanwhile.
     pub(crate) unsafe fn reduce_columns(
         &self,
         team: &Team,
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
                 checks.include(own);
             }
         });
-        // SAFETY: the blocks are done.
+        // SAFETY: the blocks are complete.
         let (partials, out) = unsafe { (scratch.part(0, blocks * columns).read(), out.write()) };
         let operand = spec.outputs.first().copied().unwrap_or(Operand {
             at: gnnc_ir::kernel::At::One,

@@ -1,4 +1,4 @@
-//! Memory and kernels of the devices.
+//! Device-specific memory and kernels.
 
 pub(crate) mod cpu;
 pub mod cuda;

@@ -1,4 +1,4 @@
-//! Which rows and columns a redistribution moves between which ranks, wherever the floats lie.
+//! Which rows and columns a redistribution moves between which ranks, wherever the data is stored.
 
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
@@ -9,19 +9,19 @@ use gnnc_ir::words::types::share;
 #[derive(Clone, Copy)]
 pub(crate) struct Geometry {
     pub(crate) how: Redistribute,
-    /// Floats from a row of the operand to the next.
+    /// Floats from one row of the operand to the next.
     pub(crate) stride: usize,
     /// Heads of the tensor by rows.
     pub(crate) heads: usize,
     /// Columns of a head of the tensor by rows.
     pub(crate) width: usize,
-    /// The rank that asks.
+    /// This rank.
     pub(crate) rank: usize,
-    /// How many there are.
+    /// Number of ranks.
     pub(crate) ranks: usize,
 }
 
-/// Columns that are moved: `runs` runs of `len` floats, `step` floats from one to the next.
+/// The columns to move: `runs` runs of `len` floats, whose starts are `step` floats apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) offset: usize,
@@ -30,12 +30,12 @@ pub(crate) struct Columns {
     pub(crate) step: usize,
 }
 
-/// Whose rows are meant, and of which matrix.
+/// Which rows of which matrix.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Side {
-    /// The own ones of a matrix by own rows.
+    /// The own rows, in a matrix of own rows.
     Own,
-    /// Those of a rank in a matrix of all rows.
+    /// A rank's rows, in a matrix of all rows.
     Of(usize),
 }
 
@@ -43,23 +43,23 @@ pub(crate) enum Side {
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
     pub(crate) rows: Side,
-    /// Floats from a row to the next.
+    /// Floats from one row to the next.
     pub(crate) stride: usize,
     pub(crate) columns: Columns,
 }
 
-/// How moved numbers meet what is there.
+/// How received numbers combine with the existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
     Add,
 }
 
-/// What comes to a rank, in the order in which it is taken.
+/// One block a rank receives; blocks are taken in order.
 pub(crate) struct Landing {
-    /// Who sends it.
+    /// The sender.
     pub(crate) from: usize,
-    /// The rank's own share of the operand, where it is that which sends.
+    /// The rank's own block of the operand, if the rank is itself the sender.
     pub(crate) own: Option<Block>,
     /// Where it goes in the result.
     pub(crate) to: Block,
@@ -67,7 +67,7 @@ pub(crate) struct Landing {
 }
 
 impl Geometry {
-    /// What other ranks get of the operand.
+    /// What each other rank receives of the operand.
     pub(crate) fn sends(&self) -> Vec<(usize, Block)> {
         let block = |other| {
             let (rows, columns) = match self.how {
@@ -82,7 +82,7 @@ impl Geometry {
         others(self.rank, self.ranks).filter_map(block).collect()
     }
 
-    /// What comes to this rank.
+    /// What this rank receives.
     pub(crate) fn landings(&self) -> Vec<Landing> {
         let (rank, all) = (self.rank, self.all());
         let everybody = || std::iter::once(rank).chain(others(rank, self.ranks));
@@ -116,7 +116,7 @@ impl Geometry {
                     .map(|from| replace(from, own, to(from)))
                     .collect()
             }
-            // Added in order of the ranks.
+            // Added in rank order.
             Redistribute::Reduce => {
                 let own = self.operand(Side::Of(rank), all);
                 let to = block(Side::Own, all.len, all);
@@ -135,7 +135,7 @@ impl Geometry {
         }
     }
 
-    /// Floats of a row of the result, where some of them are no columns of the tensor and stay 0.
+    /// Floats per row of the result, if some of them pad it and stay 0.
     pub(crate) fn padded(&self) -> Option<usize> {
         let Redistribute::Split(slice) = self.how else {
             return None;
@@ -153,7 +153,7 @@ impl Geometry {
         Columns::one(0, self.heads * self.width)
     }
 
-    /// This rank's columns of its slice, without what pads it, and the floats of a row.
+    /// This rank's columns of its slice, without padding, and the floats per row.
     fn local(&self, slice: Slice) -> (Columns, usize) {
         let columns = self.slice(slice, self.rank);
         let len = slice.len as usize;
@@ -191,7 +191,7 @@ impl Geometry {
 }
 
 impl Block {
-    /// The same in words of four bytes, of elements that lie so.
+    /// The same in four-byte words, for elements of this storage.
     pub(crate) fn words(&self, storage: Storage) -> Self {
         let count = |elements: usize| elements / storage.in_word() as usize;
         let Columns {
@@ -231,7 +231,7 @@ impl Columns {
         }
     }
 
-    /// How many.
+    /// Number of floats per row.
     pub(crate) fn floats(&self) -> usize {
         self.runs * self.len
     }
@@ -241,7 +241,7 @@ impl Columns {
         Self::one(0, self.floats())
     }
 
-    /// The same columns as `runs` runs, if these have no gaps.
+    /// The same columns as `runs` runs, if these leave no gaps.
     pub(crate) fn cut(self, runs: usize) -> Self {
         match self.runs == runs {
             true => self,
@@ -255,7 +255,7 @@ impl Columns {
     }
 }
 
-/// The other ranks, the next one first, so that not all send to rank 0 at once.
+/// The other ranks, beginning with the next, so that not all send to rank 0 at once.
 fn others(rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
     (1..ranks).map(move |step| (rank + step) % ranks)
 }

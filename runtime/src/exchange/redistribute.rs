@@ -1,4 +1,4 @@
-//! Tensors that move from one layout over the ranks to another.
+//! Moves tensors from one layout over the ranks to another.
 
 use super::ROWS;
 use super::moves::{Block, Columns, Geometry, Side, Write};
@@ -12,13 +12,13 @@ use gnnc_ir::words::storage::Storage;
 #[derive(Clone, Copy)]
 pub(crate) struct Move {
     pub(crate) how: Redistribute,
-    /// The operand, from its first word.
+    /// The operand, from its first word on.
     pub(crate) from: Span,
-    /// Elements from a row of the operand to the next.
+    /// Elements from one row of the operand to the next.
     pub(crate) stride: usize,
     /// The result, row after row.
     pub(crate) to: Span,
-    /// How the elements of both lie in memory.
+    /// Storage of both.
     pub(crate) storage: Storage,
     /// Heads of the tensor by rows.
     pub(crate) heads: usize,
@@ -30,25 +30,25 @@ pub(crate) struct Move {
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     at: Span,
-    /// From one row to the next.
+    /// Words from one row to the next.
     stride: usize,
-    /// Which rows; the first ones if `None`.
+    /// Which rows; `None` means the first `count`.
     rows: Option<&'a [u32]>,
     columns: Columns,
-    /// How many.
+    /// Number of rows.
     count: usize,
 }
 
-/// The rows that are moved.
+/// The rows to move.
 #[derive(Clone, Copy)]
 pub(crate) struct Owned<'a> {
-    /// For each rank the ids of its vertices among them.
+    /// For each rank, the ids of its vertices among them.
     pub(crate) ids: &'a [Vec<u32>],
-    /// The places of this rank's ones among its rows; its first rows if none.
+    /// Positions of this rank's vertices among its rows; `None` means its first rows.
     pub(crate) rows: Option<&'a [u32]>,
 }
 
-/// Sends what other ranks get of the moved rows of a tensor.
+/// Sends each rank its part of the tensor's moved rows.
 ///
 /// # Safety
 /// Nothing writes the operand meanwhile.
@@ -70,7 +70,7 @@ pub(crate) unsafe fn send(
                 ptr: message.as_mut_ptr(),
                 len: message.len(),
             };
-            // SAFETY: the message is this closure's own; nothing writes the operand meanwhile.
+            // SAFETY: this closure owns the message; nothing writes the operand meanwhile.
             unsafe {
                 put(
                     team,
@@ -84,7 +84,7 @@ pub(crate) unsafe fn send(
     Ok(())
 }
 
-/// Fills a tensor in its new layout with the rank's own share and what others sent with [`send`].
+/// Fills a tensor in its new layout with the rank's own part and the parts others sent by [`send`].
 ///
 /// # Safety
 /// Nothing else uses the result meanwhile or writes the operand, and they do not overlap.
@@ -122,7 +122,7 @@ pub(crate) unsafe fn receive(
                 ptr: message.as_ptr().cast_mut(),
                 len: message.len(),
             };
-            // SAFETY: the ranks' rows, or their columns, differ from each other, or are added in turn.
+            // SAFETY: ranks write distinct rows or columns, or add to them one after another.
             unsafe { put(team, &to.packed(at), &to, write) };
         })?;
     }
@@ -143,7 +143,7 @@ impl Move {
 }
 
 impl<'a> Owned<'a> {
-    /// The rows of a block of a matrix, which is counted in words.
+    /// The rows of a block of a matrix; the block is in words.
     fn rows_of(&self, block: &Block, at: Span, rank: usize) -> Rows<'a> {
         let stride = block.stride;
         let (rows, of) = match block.rows {
@@ -165,7 +165,7 @@ impl Rows<'_> {
         self.count * self.columns.floats()
     }
 
-    /// The same rows in a message.
+    /// The same rows, packed into a message.
     fn packed(&self, at: Span) -> Self {
         let columns = self.columns.packed();
         let stride = columns.len;
@@ -186,11 +186,10 @@ impl Rows<'_> {
     }
 }
 
-/// Copies or adds rows, many at once.
+/// Copies or adds rows, in parallel.
 ///
 /// # Safety
-/// The target's rows differ from each other, nothing else uses them meanwhile, and nothing
-/// writes the source.
+/// The target's rows are distinct, nothing else uses them meanwhile, and nothing writes the source.
 unsafe fn put(team: &Team, from: &Rows, to: &Rows, (write, storage): (Write, Storage)) {
     let rows = to.count;
     let runs = from.columns.runs.max(to.columns.runs);

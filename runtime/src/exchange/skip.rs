@@ -1,8 +1,9 @@
-//! Exchanges in which ranks leave out their block of rows while the others have copies of it that are
+//! Exchanges in which a rank may leave out its block of rows as long as the others' copies are
 //! fresh enough.
 //!
-//! Every rank knows when each block was sent last, and so, by age, who sends now. Where values decide, a
-//! rank first tells the others in one float: the distance of what it leaves out from what it sent
+//! Every rank knows when each block was last sent, so rules by age tell it who sends now. If values
+//! decide, a rank first tells the others in one float: the distance of the omitted rows from those
+//! it last sent, or [`SENT`].
 //! last, or [`SENT`].
 
 use super::{Exchanged, add_own, pack, send_halo};
@@ -18,31 +19,31 @@ use gnnc_ir::program::{Program, Rule};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
-/// Told in place of a distance by a rank that sends its block.
+/// Sent instead of a distance by a rank that sends its block.
 pub(crate) const SENT: f32 = -1.0;
 
 /// When the blocks of a program's exchanges were sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clocks {
-    /// The epoch in which there were no copies.
+    /// The epoch that began without copies.
     pub(crate) began: u64,
-    /// By number of the history that the copies are, then by slot.
+    /// By the number of the copies' history, then by slot.
     pub(crate) of: Vec<Vec<Clock>>,
 }
 
-/// When the blocks of one exchange were sent, in one iteration.
+/// When the blocks of one exchange were last sent, in one iteration of a loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clock {
-    /// Epoch of the newest copy of each rank's block; none if there is none.
+    /// For each rank, the epoch of the newest copy of its block; `None` if there is no copy.
     pub(crate) sent: Vec<Option<u64>>,
-    /// Whether the own block is sent in the epoch at hand.
+    /// Whether the own block is sent in the current epoch.
     pub(crate) active: bool,
-    /// How far it is from what was sent last, where that decides.
+    /// Its distance from the rows sent last, if the rule compares values.
     pub(crate) gap: Option<f32>,
 }
 
 impl Clocks {
-    /// Those of a program that did not run yet, with the name of what each exchanges.
+    /// The clocks of a program that has not run yet, with the name of each exchanged tensor.
     pub(crate) fn new(program: &Program) -> (Self, Vec<LayerStaleness>) {
         let (mut of, mut layers) = (Vec::new(), Vec::new());
         for_each_skip(&program.step, &mut |buffer, skip, count| {
@@ -66,7 +67,7 @@ impl Clocks {
         (Self { began: 0, of }, layers)
     }
 
-    /// There are no copies in epoch `began`.
+    /// Drops all copies; epoch `began` begins without any.
     pub(crate) fn forget(&mut self, began: u64) {
         self.began = began;
         let clocks = self.of.iter_mut().flatten();
@@ -81,17 +82,17 @@ impl Clock {
     }
 }
 
-/// When blocks are sent, as far as it does not depend on values.
+/// When blocks are sent, as far as values do not matter.
 #[derive(Clone, Copy)]
 pub(crate) struct Timing {
     pub(crate) rule: Rule,
     pub(crate) epoch: u64,
-    /// The epoch in which there were no copies.
+    /// The epoch that began without copies.
     pub(crate) began: u64,
 }
 
 impl Timing {
-    /// Whether a block's copies have to be sent anew for their age.
+    /// Whether a block's copies are so old that it must be sent again.
     pub(crate) fn too_old(&self, clock: &Clock, block: u32) -> bool {
         self.rule.too_old(
             self.epoch.saturating_sub(self.began),
@@ -100,18 +101,18 @@ impl Timing {
         )
     }
 
-    /// Whether a rank sends its block, which is so far from what it sent last, if values are compared.
+    /// Whether a rank sends its block. `gap` is the block's distance from the rows sent last, if
+    /// values are compared.
     pub(crate) fn sends(&self, clock: &Clock, own: u32, gap: Option<f32>) -> bool {
         let close = gap.is_none_or(|gap| self.close(gap));
         !close || self.too_old(clock, own)
     }
 
-    /// The distance of own rows from what was sent last, by the rule's norm, from the squares of their norm
-    /// and of the distance and the number of elements; infinite if nothing was sent, which is not `known`
-    /// then.
-    ///
+    /// The distance, in the rule's norm, of own rows from those sent last. The arguments are the
+    /// squares of the rows' norm and of the distance, and the number of elements. Infinite if
+    /// nothing was sent before (`known` is false).
     /// # Errors
-    /// The rows of the tensor `name` are no numbers.
+    /// If rows of the tensor `name` are not finite.
     pub(crate) fn gap(
         &self,
         name: &str,
@@ -128,22 +129,22 @@ impl Timing {
         })
     }
 
-    /// Epochs since a block was sent.
+    /// Epochs since a block was last sent.
     pub(crate) fn age(&self, clock: &Clock, block: u32) -> Option<u64> {
         let sent = clock.sent.get(block as usize).copied().flatten();
         sent.map(|sent| self.epoch.saturating_sub(sent))
     }
 
-    /// Whether copies at a distance may be read; none if it is not a number, or if the bound is 0.
+    /// Whether copies at this distance may be read; false if it is NaN or the bound is 0.
     fn close(&self, gap: f32) -> bool {
         let limit = self.rule.limit().unwrap_or(0.0);
         limit > 0.0 && f64::from(gap) <= limit
     }
 
-    /// What a rule promises of every read of copies of a block, which are so old, of the tensor `name`.
+    /// Checks what the rule promises for a read of copies of `block` with this age and distance.
     ///
     /// # Errors
-    /// The promise is not kept.
+    /// If the rule is violated.
     pub(crate) fn fresh(
         &self,
         name: &str,
@@ -165,20 +166,20 @@ impl Timing {
     }
 }
 
-/// The way back of what an exchange brought.
+/// Returns gradients of exchanged rows to their owners.
 pub(crate) struct Return<'a> {
     pub(crate) part: &'a Part,
-    /// When the rows were sent, in the same iteration.
+    /// The clock of the exchange, in the same iteration.
     pub(crate) clock: &'a Clock,
     pub(crate) epoch: u64,
-    /// Gradients by own rows, then by halo rows.
+    /// Gradients of own rows, then of halo rows.
     pub(crate) rows: Exchanged,
-    /// The same by rows that were left out, if they are needed.
+    /// Gradients of rows that were left out, if they are needed.
     pub(crate) left: Option<Span>,
 }
 
 impl Return<'_> {
-    /// Sends gradients to the owners of rows that were sent.
+    /// Sends gradients to the owners whose rows were sent.
     ///
     /// # Safety
     /// Nothing else writes the rows meanwhile.
@@ -188,7 +189,8 @@ impl Return<'_> {
         unsafe { send_halo(wire, self.part, self.rows, &sent) }
     }
 
-    /// Adds what comes back, if the own rows were sent, and keeps what belongs to rows that were left out.
+    /// Adds the returned gradients if the own rows were sent, and keeps those of rows that were
+    /// left out.
     ///
     /// # Safety
     /// Nothing else uses the rows meanwhile.
@@ -228,18 +230,18 @@ pub(crate) struct Exchange<'a> {
     pub(crate) timing: Timing,
     /// Own rows, then halo rows.
     pub(crate) rows: Span,
-    /// Copies of halo rows, behind the own rows where those are kept too.
+    /// Copies of halo rows; preceded by copies of own rows if the rule compares values.
     pub(crate) copies: Span,
-    /// Words of a row.
+    /// Words per row.
     pub(crate) columns: usize,
-    /// How its elements lie in them.
+    /// Storage of the elements.
     pub(crate) storage: Storage,
     /// Name of the tensor.
     pub(crate) name: &'a str,
 }
 
 impl Exchange<'_> {
-    /// Decides whether the own block is sent, tells the others where they cannot know, and sends it.
+    /// Decides whether to send the own block, tells the others if they cannot know, and sends it.
     ///
     /// # Safety
     /// Nothing else writes the rows or uses the copies meanwhile.
@@ -259,14 +261,14 @@ impl Exchange<'_> {
             }
             if clock.active {
                 wire.send(to, rows.len() * self.columns, &mut |message| {
-                    // SAFETY: rows are inside the matrix, which nothing writes meanwhile.
+                    // SAFETY: the rows are inside the matrix; nothing writes it meanwhile.
                     unsafe { pack(self.team, self.rows, rows, self.columns, message) };
                 })?;
             }
         }
         if clock.active && gap.is_some() {
             let own = self.part.inner * self.columns;
-            // SAFETY: nothing else uses the copies, which have own rows where values decide.
+            // SAFETY: nothing else uses the copies, which include own rows if values decide.
             unsafe {
                 let sent = self.rows.part(0, own).read();
                 self.copies.part(0, own).write().copy_from_slice(sent);
@@ -275,7 +277,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Takes the blocks that are sent, and fills the halo rows with the newest copies.
+    /// Receives the blocks that are sent, and fills the halo rows with the newest copies.
     ///
     /// # Safety
     /// Nothing else uses the halo rows or the copies meanwhile.
@@ -329,7 +331,7 @@ impl Exchange<'_> {
         self.copies.part(first * self.columns, count * self.columns)
     }
 
-    /// The distance of the own rows from what was sent last; infinite if nothing was.
+    /// The distance of the own rows from those sent last; infinite if there are none.
     ///
     /// # Safety
     /// Nothing writes the own rows or their copies meanwhile.

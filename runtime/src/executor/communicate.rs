@@ -1,4 +1,4 @@
-//! Runs the instructions that communicate, in halves.
+//! Runs communication instructions in halves.
 
 use super::Worker;
 use crate::arena::Span;
@@ -24,27 +24,28 @@ pub(super) enum Half {
     Finish,
 }
 
-/// What an instruction that communicates works on.
+/// Operands of a communication instruction.
 enum Operands {
-    /// Rows.
+    /// Exchanged rows.
     Halo(Exchanged),
-    /// The buffers in the rank's memory of spans.
+    /// The buffers in the rank's scratch list of spans.
     Sums,
-    /// A tensor.
+    /// A tensor and which of its rows move.
     Tensor(Move, Moved),
-    /// Rows that may be left out: rows, copies, words of a row and their storage; the tensor's buffer, the history that the copies
-    /// are, its slot, and the rule.
+    /// Rows that may be left out: rows and copies, words per row and storage, the tensor's buffer,
+    /// the copies' history and slot, and the rule.
     Skip([Span; 2], (usize, Storage), BufferId, [usize; 2], Rule),
-    /// Gradients by such rows, where those by rows that were left out are kept, and the history that the copies are with its slot.
+    /// Gradients of such rows, where to keep those of rows left out, and the copies' history and
+    /// slot.
     Return(Exchanged, Option<Span>, [usize; 2]),
 }
 
 impl Worker {
-    /// Packs and sends what other ranks wait for, or waits for what they sent and unpacks it.
+    /// Packs and sends what other ranks wait for, or receives what they sent and unpacks it.
     ///
     /// # Safety
-    /// The instruction fits the buffers. [`Half::Finish`] follows [`Half::Begin`] of the same, and nothing
-    /// that the instruction reads was written since.
+    /// The instruction fits the buffers. [`Half::Finish`] follows [`Half::Begin`] of the same
+    /// instruction, and nothing it reads was written in between.
     pub(super) unsafe fn communicate(
         &mut self,
         half: Half,
@@ -136,7 +137,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Rows that are exchanged, those of the chunk at hand.
+    /// The exchanged rows of the current chunk.
     fn exchanged(&self, at: Ref, iteration: u32) -> Exchanged {
         let buffer = self.own.program.buffer(at.buffer);
         Exchanged {
@@ -147,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// None for instructions that do not communicate.
+    /// The operands; `None` if the instruction does not communicate.
     fn operands(&mut self, instr: &Instr, iteration: u32) -> Option<Operands> {
         match instr {
             Instr::HaloExchange(instr::HaloExchange {

@@ -14,11 +14,11 @@ use gnnc_ir::kernel::Body;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Chunk, Launch, Program, Ref};
 
-/// Floats that a piece of rows touches; part of no result.
+/// Floats touched by a piece of rows. Affects no result.
 const PIECE: u64 = 32 * 1024;
 
 impl Worker {
-    /// Runs a kernel over its rows, those of the chunk at hand if there is one.
+    /// Runs a kernel over its rows, those of the current chunk if there is one.
     ///
     /// # Safety
     /// The launch fits the buffers.
@@ -78,7 +78,7 @@ impl Worker {
         Ok(outcome?)
     }
 
-    /// The arguments of a launch; valid until the next one.
+    /// The arguments of a launch, valid until the next one.
     pub(super) fn args(
         &mut self,
         program: &Program,
@@ -141,8 +141,8 @@ impl Worker {
         Ok(args)
     }
 
-    /// What the kernel of a launch compares its accesses with, if it does: the lists and slots that its arguments,
-    /// the latest ones, point to.
+    /// Bounds for a checked kernel: the lists and slots its latest arguments point to. `None` if
+    /// the kernel is not checked.
     pub(super) fn checks(
         &self,
         program: &Program,
@@ -172,7 +172,8 @@ impl Worker {
         Ok(Some(Checks::new(&lists, &inputs, &outputs)))
     }
 
-    /// Where row 0 of a buffer is, or would be, were the rows before those that it holds there too.
+    /// Address of a buffer's row 0. If the buffer holds only a chunk's rows, this is where row 0
+    /// would be.
     fn first(&self, at: Ref, chunk: Option<Chunk>, iteration: u32) -> *mut f32 {
         let bytes = self.own.skipped_bytes(at, chunk) as usize;
         let first = self.slot(at, iteration).ptr.cast::<u8>();

@@ -1,4 +1,4 @@
-//! What goes from stage to stage and from epoch to epoch.
+//! Data passed from stage to stage, and kept from epoch to epoch.
 
 use super::Worker;
 use crate::arena::Span;
@@ -10,11 +10,11 @@ use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::collections::BTreeMap;
 
 impl Worker {
-    /// Announces the messages that may be under way to other stages at once: those of one run of a list or of its loops
-    /// over chunks, which are taken before the next is run.
+    /// Announces how many messages to other stages may be in flight at once: those of one run of a
+    /// list or of its loops over chunks, which are received before the next run.
     pub(crate) fn expect_messages(&mut self) -> Result<(), Fault> {
         let program = self.own.program.clone();
-        // By rank: how many, and the floats of the longest.
+        // By rank: number of messages, and floats of the longest.
         let mut expected: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
         for instr in [&program.setup, &program.step, &program.eval]
             .into_iter()
@@ -45,10 +45,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends the rows at hand to another stage.
+    /// Sends the current rows to another stage.
     ///
     /// # Safety
-    /// The tensors have rows of own vertices.
+    /// The tensors have rows for the own vertices.
     pub(super) unsafe fn send(
         &mut self,
         stage_message: &StageMessage,
@@ -71,7 +71,7 @@ impl Worker {
         )
     }
 
-    /// Waits for the rows at hand of another stage.
+    /// Receives the current rows from another stage.
     ///
     /// # Safety
     /// As [`Self::send`].
@@ -97,8 +97,9 @@ impl Worker {
         )
     }
 
-    /// Calls a function for each message of a passage, with the rank at the other end, the floats and where their rows are; all
-    /// rows are as many messages as there are chunks, so that none is longer than those of chunks.
+    /// Calls `message` for each message, with the rank at the other end, the number of floats and
+    /// their location. Rows of all chunks are sent as one message per chunk, so that none is longer
+    /// than a chunk's.
     fn pass(
         &mut self,
         stage_message: &StageMessage,
@@ -115,7 +116,8 @@ impl Worker {
         Ok(())
     }
 
-    /// The messages of a passage: of the chunk at hand, or of each if all rows are; of one piece if there are no chunks.
+    /// The messages of an instruction: one for the current chunk, one per chunk if all rows are
+    /// passed, or a single one without chunks.
     fn pieces(&self, stage_message: &StageMessage) -> impl Iterator<Item = Option<u32>> + use<> {
         let program = &self.own.program;
         let chunks = program
@@ -131,7 +133,7 @@ impl Worker {
         (0..count).map(move |n| first.map(|first| first + n))
     }
 
-    /// Finds the rows of a passage, of a chunk or all; how many floats they are.
+    /// Finds the rows to pass, of a chunk or all; returns their number of floats.
     fn spans(&mut self, stage_message: &StageMessage, chunk: Option<u32>, iteration: u32) -> usize {
         let mut spans = std::mem::take(&mut self.memory.spans);
         spans.clear();
@@ -146,10 +148,10 @@ impl Worker {
         floats
     }
 
-    /// Keeps the rows at hand, in the epochs in which histories are kept.
+    /// Keeps the current rows, in the epochs in which histories are kept.
     ///
     /// # Safety
-    /// Both tensors have rows of vertices, of as many columns.
+    /// Both tensors have rows of vertices and the same number of columns.
     pub(super) unsafe fn remember(
         &mut self,
         from: Ref,

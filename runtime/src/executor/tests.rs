@@ -1,4 +1,5 @@
-//! Checked kernels find what a session's other checks were kept from: buffers that are too short.
+//! Checked kernels find buffers that are too short, even when the session's other checks are
+//! bypassed.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../tests/network/mod.rs"]
@@ -20,8 +21,8 @@ use network::Network;
 use network::builder::{Builder, at, launch};
 use std::sync::Arc;
 
-/// Prepares and evaluates a program of one rank, or trains an epoch; the buffer of that name, if any, has a row less
-/// than the program was checked with.
+/// Prepares and evaluates a program of one rank, or trains an epoch. The buffer named `short`, if
+/// any, has one row less than the program was checked with.
 fn run(program: Program, short: Option<&str>, last: Phase) -> Result<(), String> {
     let mut data = example::g8();
     if program.sparse_features {
@@ -71,7 +72,7 @@ fn epoch(sparse: bool, short: Option<&str>) -> Result<(), String> {
     run(network.program(), short, Phase::Step)
 }
 
-/// The sum of the features' rows.
+/// A sum of the rows of the features.
 fn sum(short: Option<&str>) -> Result<(), String> {
     let program = Program {
         ranks: 1,
@@ -91,7 +92,7 @@ fn sum(short: Option<&str>) -> Result<(), String> {
     run(b.program, short, Phase::Eval)
 }
 
-/// Fails unless that kernel is caught outside of that memory, and only where a buffer is short.
+/// Asserts that the kernel at `at` is caught outside of `memory`, and only if a buffer is short.
 fn caught(run: impl Fn(Option<&str>) -> Result<(), String>, short: &str, at: &str, memory: &str) {
     run(None).unwrap();
     let error = run(Some(short)).unwrap_err();
@@ -119,7 +120,7 @@ fn sparse_products_beyond_a_short_buffer_are_caught() {
     caught("xw", "output 0, which has 140");
 }
 
-/// Each of its blocks of rows has checks of its own.
+/// Each of the sum's blocks of rows has its own checks.
 #[test]
 fn sums_of_columns_beyond_a_short_buffer_are_caught() {
     caught(sum, "x", "eval 0 (col-reduce)", "input 0, which has 112");

@@ -1,4 +1,5 @@
-//! Products of factors in 16 bits: some rows at a time in 32-bit floats, results rounded where they are stored so.
+//! Products of 16-bit factors: converts a few rows at a time to 32-bit floats, and rounds results
+//! stored in 16 bits.
 
 use super::skinny::Rows;
 use super::{Dense, Multiply, block_product, panel};
@@ -8,12 +9,12 @@ use gnnc_ir::program::Product;
 use gnnc_ir::words::storage::Storage;
 use std::cell::RefCell;
 
-/// Rows that are 32-bit floats at a time: few enough to stay in a cache, and so many that packing the other factor
-/// for each of them is little.
+/// Rows converted at a time: few enough to stay in cache, enough to make packing the other factor
+/// each time cheap.
 const ROWS: usize = 256;
 
 thread_local! {
-    /// Memory of a thread for rows of both factors and of the result, kept between products.
+    /// Each thread's memory for rows of both factors and of the result, kept between products.
     static ROOM: RefCell<[Vec<f32>; 3]> = RefCell::default();
 }
 
@@ -55,7 +56,7 @@ impl Multiply {
         });
     }
 
-    /// Some rows of the result.
+    /// Computes some rows of the result.
     unsafe fn some_rows(&self, b: Dense, first: u64, rows: u64, room: &mut [Vec<f32>; 3]) {
         let (m, n, k) = (rows as usize, self.columns as usize, self.inner as usize);
         let [a, results, _] = room;
@@ -80,10 +81,11 @@ impl Multiply {
         }
     }
 
-    /// The product of a block of rows of `Tn`, from a row on: sums of some rows each, added in order.
+    /// The product of one block of rows of `Tn`, starting at a row: sums over a few rows each,
+    /// added in order.
     ///
     /// # Safety
-    /// Factors have the rows; nothing writes them, or uses the result, meanwhile.
+    /// The factors have these rows; nothing writes them or uses the result meanwhile.
     pub(super) unsafe fn half_block(&self, (first, rows): (u64, usize), to: Rows) {
         let (m, n) = (self.inner as usize, self.columns as usize);
         let mut room = ROOM.take();
@@ -131,10 +133,11 @@ fn dense(floats: &mut [f32], columns: usize) -> Dense {
 }
 
 impl Dense {
-    /// Rows of a matrix in 16 bits, as 32-bit floats in memory that grows to hold them.
+    /// Rows of a 16-bit matrix, as 32-bit floats in memory that grows as needed.
     ///
     /// # Safety
-    /// The matrix has them, and nothing writes them meanwhile. The result is used before the memory is again.
+    /// The matrix has the rows, and nothing writes them meanwhile. The result is no longer used
+    /// when the memory is used again.
     unsafe fn numbers(
         &self,
         row: u64,
@@ -155,10 +158,10 @@ impl Dense {
         dense(numbers, columns)
     }
 
-    /// Stores rows without gaps to a matrix in 16 bits, from a row on.
+    /// Stores gapless rows to a 16-bit matrix, starting at a row.
     ///
     /// # Safety
-    /// The matrix has them, and nothing else uses them meanwhile.
+    /// The matrix has the rows, and nothing else uses them meanwhile.
     unsafe fn store(&self, row: u64, columns: usize, numbers: &[f32]) {
         for (n, from) in numbers.chunks_exact(columns.max(1)).enumerate() {
             let begin = self.first + (row as usize + n) * self.stride;

@@ -2,21 +2,21 @@
 //!
 //! A general library packs the tall operand, which costs as much as the product itself when the
 //! result has 16 columns. Here a few rows (`Nn`, `Nt`) or columns (`Tn`) of the tall operand are
-//! multiplied straight from where they lie, into a tile of the result that stays in registers;
-//! only the small operand is packed, to whole vectors. Every element is one chain of fused
-//! multiply-adds (of [`CHUNK`] rows in `Tn`), so results depend on neither the processor's vectors
-//! nor the tile that an element falls into.
+//! multiplied in place into a tile of the result that stays in registers; only the small operand is
+//! packed, into whole vectors. Every element is one chain of fused multiply-adds (over [`CHUNK`]
+//! rows in `Tn`), so results depend neither on the processor's vector width nor on an element's
+//! tile.
 
 use super::vectors::{LANES, Vector};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m512};
 
-/// The most columns of a result.
+/// Most columns of a result.
 pub(super) const WIDEST: usize = 64;
-/// Rows of a transposed product that are summed by one chain; short chains round less.
+/// Rows of a transposed product summed by one chain; shorter chains accumulate less rounding error.
 const CHUNK: usize = 32;
 
-/// A matrix: where it begins, the floats from one row to the next, and the floats that belong to it.
+/// A matrix: its address, the floats from one row to the next, and the floats that belong to it.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) at: *mut f32,
@@ -25,7 +25,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Panics unless the matrix holds `rows` rows of `columns`.
+    /// Panics unless the matrix has `rows` rows of `columns`.
     fn need(&self, rows: usize, columns: usize) {
         let floats = match rows.checked_sub(1) {
             Some(last) if columns > 0 => last * self.stride + columns,
@@ -39,13 +39,13 @@ impl Rows {
     }
 }
 
-/// `out[m x n] = a[m x k] . b`, with `b` as `k x n`, or as `n x k` if it is `transposed`.
+/// `out[m x n] = a[m x k] . b`; `b` is `k x n`, or `n x k` if `transposed`.
 ///
 /// # Panics
-/// If a matrix is shorter than its size says, or the result wider than [`WIDEST`].
+/// If a matrix is shorter than its sizes say, or the result is wider than [`WIDEST`].
 ///
 /// # Safety
-/// The floats of the matrices may be read; those of `out` may be written, and nothing else uses them meanwhile.
+/// The matrices are readable; `out` is writable, and nothing else uses it meanwhile.
 pub(super) unsafe fn rows(
     (m, n, k): (usize, usize, usize),
     a: Rows,
@@ -70,7 +70,7 @@ pub(super) unsafe fn rows(
             } else {
                 i * b.stride + j
             };
-            // SAFETY: inside of `b`, whose length was checked.
+            // SAFETY: inside `b`, whose length was checked.
             packed[i * width + j] = unsafe { *b.at.add(at) };
         }
     }
@@ -87,7 +87,7 @@ pub(super) unsafe fn rows(
 /// `out[k x n] = transposed a[m x k] . b[m x n]`.
 ///
 /// # Panics
-/// If a matrix is shorter than its size says, or the result wider than [`WIDEST`].
+/// If a matrix is shorter than its sizes say, or the result is wider than [`WIDEST`].
 ///
 /// # Safety
 /// As [`rows`].
@@ -102,11 +102,11 @@ pub(super) unsafe fn columns((m, n, k): (usize, usize, usize), a: Rows, b: Rows,
     for begin in (0..m).step_by(CHUNK) {
         let rows = CHUNK.min(m - begin);
         for row in 0..rows {
-            // SAFETY: inside of `b`, whose length was checked.
+            // SAFETY: inside `b`, whose length was checked.
             let from = unsafe { std::slice::from_raw_parts(b.at.add((begin + row) * b.stride), n) };
             packed[row * width..][..n].copy_from_slice(from);
         }
-        // SAFETY: row `begin` is inside of `a`, whose length was checked.
+        // SAFETY: row `begin` is inside `a`, whose length was checked.
         let at = unsafe { a.at.add(begin * a.stride) };
         let len = a.len - begin * a.stride;
         let task = Task::Columns {
@@ -121,7 +121,8 @@ pub(super) unsafe fn columns((m, n, k): (usize, usize, usize), a: Rows, b: Rows,
         unsafe { dispatch(task, width / LANES) }
     }
     for row in 0..k {
-        // SAFETY: inside of `out`, whose length was checked; nothing else uses it, as the caller promised.
+        // SAFETY: inside `out`, whose length was checked; nothing else uses it, as the caller
+        // promised.
         let to = unsafe { std::slice::from_raw_parts_mut(out.at.add(row * out.stride), n) };
         to.copy_from_slice(&sums[row * width..][..n]);
     }
@@ -136,7 +137,7 @@ enum Task<'a> {
     },
     Columns {
         rows: usize,
-        /// Rows of `a` that come next, which are fetched ahead.
+        /// Number of rows of `a` that follow, to prefetch.
         next: usize,
         columns: usize,
         a: Rows,
@@ -145,7 +146,7 @@ enum Task<'a> {
     },
 }
 
-/// The vectors of a processor.
+/// Vector instruction sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Level {
     #[cfg(target_arch = "x86_64")]
@@ -155,7 +156,7 @@ enum Level {
     Portable,
 }
 
-/// What this processor has, the fastest first.
+/// The instruction sets of this processor, fastest first.
 fn levels() -> impl Iterator<Item = Level> {
     [
         #[cfg(target_arch = "x86_64")]
@@ -169,22 +170,23 @@ fn levels() -> impl Iterator<Item = Level> {
     .flatten()
 }
 
-/// Runs a task; `vectors` hold a row of the result.
+/// Runs a task; a row of the result is `vectors` vectors.
 ///
 /// # Safety
-/// The matrices of the task have their sizes; they may be read, and the result written.
+/// The task's matrices have their sizes; they are readable, and the result is writable.
 unsafe fn dispatch(task: Task, vectors: usize) {
     let level = levels().next().unwrap_or(Level::Portable);
-    // SAFETY: `levels` names only what the processor has; the caller vouches for the memory.
+    // SAFETY: `levels` names only instruction sets the processor has; the caller vouches for the
+    // memory.
     unsafe { run_at(level, task, vectors) }
 }
 
-/// The same with the vectors of a level.
+/// The same with a given instruction set.
 ///
 /// # Safety
-/// As [`dispatch`], and the processor has the level.
+/// As [`dispatch`], and the processor has the instruction set.
 unsafe fn run_at(level: Level, task: Task, vectors: usize) {
-    // SAFETY: the caller vouches for the level and the memory.
+    // SAFETY: the caller vouches for the instruction set and the memory.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
@@ -201,11 +203,12 @@ unsafe fn run_at(level: Level, task: Task, vectors: usize) {
     }
 }
 
-// Tiles of as many rows as leave registers for a row of the small operand: 32 of 16 floats.
+// Tiles of as many rows as leave registers for a row of the small operand: 32 registers of 16
+// floats.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(task: Task, vectors: usize) {
-    // SAFETY: `run_at` calls this where the processor has the instructions; its caller vouches for the memory.
+    // SAFETY: the caller checks for the instructions and vouches for the memory.
     unsafe {
         match vectors {
             1 => task.run::<__m512, 16, 1>(),
@@ -220,7 +223,7 @@ unsafe fn avx512(task: Task, vectors: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(task: Task, vectors: usize) {
-    // SAFETY: `run_at` calls this where the processor has the instructions; its caller vouches for the memory.
+    // SAFETY: the caller checks for the instructions and vouches for the memory.
     unsafe {
         match vectors {
             1 => task.run::<[__m256; 2], 6, 1>(),
@@ -232,7 +235,8 @@ unsafe fn avx2(task: Task, vectors: usize) {
 }
 
 impl Task<'_> {
-    /// Panics unless what was packed, and the sums, have rows of `width` floats for the whole task.
+    /// Panics unless the packed operand and the sums have rows of `width` floats for the whole
+    /// task.
     fn need(&self, width: usize) {
         let enough = match self {
             Task::Rows {
@@ -251,18 +255,18 @@ impl Task<'_> {
         assert!(enough, "packed memory is too short for rows of {width}");
     }
 
-    /// In tiles of `TALL` rows of the result and of `WIDE` vectors, all that a row has.
+    /// Runs the task in tiles of `TALL` rows and `WIDE` vectors, a full row of the result.
     ///
     /// # Panics
-    /// If what was packed does not have as many vectors.
+    /// If the packed operand does not have as many vectors.
     ///
     /// # Safety
-    /// As [`dispatch`], and the processor has the vectors.
+    /// As [`dispatch`], and the processor has the instructions of `V`.
     #[inline(always)]
     unsafe fn run<V: Vector, const TALL: usize, const WIDE: usize>(self) {
         self.need(WIDE * LANES);
-        // SAFETY: what was packed is long enough, as just checked; the caller vouches for the rest. Tiles begin at
-        // rows and columns of the result that have `TALL` or 1 behind them.
+        // SAFETY: the packed operand is long enough, as just checked; the caller vouches for the
+        // rest. Tiles begin at rows and columns of the result followed by at least `TALL` or 1.
         unsafe {
             match self {
                 Task::Rows {
@@ -306,8 +310,8 @@ impl Task<'_> {
 /// Rows `row .. row + TALL` of the result of [`rows`].
 ///
 /// # Safety
-/// `a` and `out` have these rows, of `k` and `n` floats; `packed` has `k` rows of `WIDE` vectors, and `n` floats fit into
-/// one. The processor has the vectors.
+/// `a` and `out` have these rows, of `k` and `n` floats. `packed` has `k` rows of `WIDE` vectors,
+/// which hold `n` floats. The processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     row: usize,
@@ -316,8 +320,8 @@ unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     packed: &[f32],
     out: Rows,
 ) {
-    // SAFETY: rows of `a` and `out` and vectors of `packed` are inside of them, as the caller promised. The last vector
-    // of a row of `out` is stored as far as the row has columns.
+    // SAFETY: rows of `a` and `out` and vectors of `packed` are in bounds, as the caller promised.
+    // The last vector of a row of `out` is stored only up to the row's last column.
     unsafe {
         let mut tile = [[V::zero(); WIDE]; TALL];
         let a_row: [*const f32; TALL] =
@@ -352,8 +356,8 @@ unsafe fn row_tile<V: Vector, const TALL: usize, const WIDE: usize>(
 /// Adds a chunk of rows to rows `column .. column + TALL` of the sums of [`columns`].
 ///
 /// # Safety
-/// `a` has `rows` rows with these columns; `packed` has `rows` rows of `WIDE` vectors and `sums` has `column + TALL` or
-/// more. The processor has the vectors.
+/// `a` has `rows` rows with these columns. `packed` has `rows` rows of `WIDE` vectors, and `sums`
+/// has at least `column + TALL`. The processor has the instructions of `V`.
 #[inline(always)]
 unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     column: usize,
@@ -362,8 +366,8 @@ unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
     packed: &[f32],
     sums: &mut [f32],
 ) {
-    // SAFETY: columns of `a` and vectors of `packed` and `sums` are inside of them, as the caller promised. The pointer
-    // that is moved behind the last row is not read.
+    // SAFETY: columns of `a` and vectors of `packed` and `sums` are in bounds, as the caller
+    // promised. The pointer past the last row is not read.
     unsafe {
         let mut tile = [[V::zero(); WIDE]; TALL];
         let mut a = Rows {
@@ -404,7 +408,7 @@ mod tests {
             .collect()
     }
 
-    /// Every processor gives the same bits, also in the rows and columns that fill no tile.
+    /// Every instruction set gives the same bits, also in rows and columns that do not fill a tile.
     #[test]
     fn vectors_change_no_bit() {
         for (m, n, k) in [
@@ -449,7 +453,7 @@ mod tests {
         }
     }
 
-    /// In every build, products of matrices that are too short stop before they touch memory.
+    /// In every build, products of matrices that are too short panic before touching memory.
     #[test]
     fn short_matrices_are_refused() {
         let (m, n, k) = (40, 20, 9);
@@ -467,7 +471,7 @@ mod tests {
         };
         let tall: fn((usize, usize, usize), [Rows; 3]) =
             |(m, n, k), [a, b, out]| unsafe { rows((m, n, k), a, b, false, out) };
-        // `b` of the first is the result of the second, and the other way round.
+        // `b` of one product is the result of the other, and vice versa.
         let wide: fn((usize, usize, usize), [Rows; 3]) =
             |(m, n, k), [a, out, b]| unsafe { columns((m, n, k), a, b, out) };
         for product in [tall, wide] {

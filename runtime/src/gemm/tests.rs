@@ -116,7 +116,8 @@ fn check(product: Product, rows: usize, inner: usize, columns: usize, pad: usize
                 .map(term)
                 .fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1));
             let got = f64::from(out[r * m.out.stride + c]);
-            // Rounding of a sum grows with its terms' size; k/2 ulps is a loose bound.
+            // The rounding error of a sum grows with the size of its terms; k/2 ulps is a loose
+            // bound.
             assert!(
                 (got - want).abs() <= size * 6e-8 * (sum as f64).sqrt().max(2.0) * 2.0,
                 "{product:?} {r} {c}: {got} {want}"
@@ -150,13 +151,14 @@ fn sizes_at_the_edges() {
     }
 }
 
-/// Factors in 16 bits give what the same numbers do in 32, but for the order of sums and the last rounding.
+/// 16-bit factors give the same results as the same numbers in 32 bits, up to the order of sums and
+/// the last rounding.
 #[test]
 fn halves_agree_with_floats() {
     let kinds = [Storage::Bf16, Storage::F16].map(|half| [(half, half), (half, Storage::F32)]);
     for (factors, results) in kinds.into_iter().flatten() {
         for product in [Product::Nn, Product::Nt, Product::Tn] {
-            // The result of a transposed product is a parameter's.
+            // The result of a transposed product is a parameter's gradient, in 32 bits.
             if product == Product::Tn && !results.is_f32() {
                 continue;
             }
@@ -178,7 +180,7 @@ fn halves_agree_with_floats() {
                 let team = Team::new(0, 1).unwrap();
                 unsafe { m.run(&team, case.scratch, None) };
                 let expected = result(&case);
-                // From an odd element on.
+                // Start at an odd element.
                 let packed = |dense: Dense, storage: Storage| {
                     let numbers = unsafe { dense.at.read() };
                     let first = usize::from(!storage.is_f32());

@@ -1,16 +1,16 @@
-//! Vectors of [`LANES`] floats, in as many registers of the processor as that takes.
+//! Vectors of [`LANES`] floats, in as many processor registers as they need.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// Floats of a vector, whatever the processor has.
+/// Floats per vector, on every processor.
 pub(super) const LANES: usize = 16;
 
-/// `LANES` floats.
+/// A vector of `LANES` floats.
 ///
 /// # Safety
-/// All methods need a processor with the instructions of the type. Addresses that are read or written have `LANES`
-/// floats there, aligned as floats; what is fetched ahead may be any address.
+/// All methods need a processor with the instructions of the type. Addresses read or written must
+/// have `LANES` floats, aligned as floats; prefetched addresses may be arbitrary.
 pub(super) trait Vector: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(from: *const f32) -> Self;
@@ -75,7 +75,7 @@ impl Vector for __m512 {
     }
     #[inline(always)]
     unsafe fn fetch(from: *const f32) {
-        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        // SAFETY: prefetching an unmapped address does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
     }
 }
@@ -123,7 +123,7 @@ impl Vector for [__m256; 2] {
     }
     #[inline(always)]
     unsafe fn fetch(from: *const f32) {
-        // SAFETY: a prefetch of an address that is not mapped does nothing.
+        // SAFETY: prefetching an unmapped address does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The input features that a rank holds: all columns of its own vertices, or a slice of the columns of
+//! The input features a rank holds: all columns of its own vertices, or a slice of the columns of
 //! all vertices.
 
 use crate::part::{Walkable, other_way};
@@ -8,23 +8,23 @@ use gnnc_ir::kernel::Axis;
 use gnnc_ir::program::{Extent, Program};
 use std::ops::Range;
 
-/// Places of the non-zeros of some feature rows.
+/// The nonzeros' positions in some feature rows.
 pub(crate) struct FeatureRows {
     pub(crate) by_row: Walkable,
-    /// With the position of each non-zero by row.
+    /// Also the position of each nonzero by row.
     pub(crate) by_column: Option<(Walkable, Vec<u32>)>,
-    /// Columns of a row, with what pads them.
+    /// Columns per row, including padding.
     pub(crate) columns: u32,
-    /// First column, of all features.
+    /// Index of the first column among all features.
     pub(crate) first: u32,
 }
 
-/// The slice of the features' columns that a program's rank has.
+/// The rank's slice of the features' columns.
 pub(crate) fn slice(program: &Program, features: &Features) -> Slice {
     Slice::new(Axis::Width, features.columns(), program.ranks, program.rank)
 }
 
-/// The columns that rows of an extent have: a slice of those of all vertices, all of own ones.
+/// The columns of an extent's rows: a slice for all vertices, all columns for own vertices.
 pub(crate) fn columns(program: &Program, features: &Features, extent: Extent) -> Range<u32> {
     match extent {
         Extent::All | Extent::SliceNonzeros => {
@@ -35,8 +35,8 @@ pub(crate) fn columns(program: &Program, features: &Features, extent: Extent) ->
     }
 }
 
-/// Visits what is stored of a vertex's features in some columns: the column, counted from the first
-/// of these, and the value.
+/// Visits the stored features of a vertex in some columns: the column, counted from the first of
+/// these, and the value.
 pub(crate) fn stored(
     features: &Features,
     vertex: u32,
@@ -75,7 +75,8 @@ pub(crate) fn stored(
 }
 
 impl FeatureRows {
-    /// The places of what is stored of the rows of some vertices in some columns; a row has `width`.
+    /// The positions of the stored features of some vertices in some columns; a row has `width`
+    /// columns.
     pub(crate) fn new(
         data: &GraphData,
         vertices: impl Iterator<Item = u32>,
@@ -106,7 +107,7 @@ impl FeatureRows {
         }
     }
 
-    /// Bytes of all this.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.by_row.bytes() + other_way(&self.by_column)
     }

@@ -1,5 +1,5 @@
-//! The lists of numbers that instructions read beside buffers, each with a name. The processor reads a list where
-//! the rank keeps it, a device where its copy lies; both say by the same name which one they mean.
+//! Names for the number lists that instructions read besides buffers. The CPU reads a list where
+//! the rank keeps it, a device reads its copy; both use the same names.
 
 use super::{Part, Walkable, index, sliced};
 use crate::chunks::Set;
@@ -13,37 +13,37 @@ use gnnc_ir::program::{Extent, Product};
 pub(crate) enum List {
     /// Global ids of the vertices of rows.
     Ids(Over),
-    /// The own rows that another rank reads: the n-th one that reads some.
+    /// The own rows another rank reads; the index counts the ranks that read any.
     Sent(u32),
-    /// Ids of the vertices of a rank among the rows that are moved.
+    /// Ids of a rank's vertices among the moved rows.
     Moved(Option<Set>, u32),
-    /// The places of these among the rows of that rank, where not all rows are moved.
+    /// Positions of these among that rank's rows, if not all rows are moved.
     Places(Set, u32),
-    /// The first entry of each row of a table, and one past the last.
+    /// The first entry of each row of a table, plus one final entry.
     First(Table),
     /// The other end of each entry.
     Ends(Table),
-    /// The position of each entry where its values lie, if they lie in another order.
+    /// For each entry, the position of its value, if values are in another order.
     Positions(Table),
 }
 
-/// Which vertices rows are.
+/// Which vertices the rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Over {
-    /// Those of the rank, then its halo.
+    /// The rank's own, then its halo.
     Own,
-    /// All of the graph.
+    /// All vertices of the graph.
     All,
 }
 
-/// Entries by rows.
+/// A table of entries by rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Table {
     Edges(Over, EdgeSet, By),
     Features(FeaturesOf, By),
 }
 
-/// Whose features are stored.
+/// Which features are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FeaturesOf {
     /// All columns of the own vertices.
@@ -52,7 +52,8 @@ pub(crate) enum FeaturesOf {
     OwnColumns,
 }
 
-/// What the rows of a table are: ends or types of edges; vertices have their features like edges that lead to them.
+/// What the rows of a table are: ends of edges, or types. Features count as edges into their
+/// vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum By {
     Destination,
@@ -68,7 +69,7 @@ pub(crate) enum Numbers<'a> {
 }
 
 impl List {
-    /// Whether all ranks of a machine have the same one.
+    /// Whether all ranks of a machine share the list.
     pub(crate) fn shared(self) -> bool {
         match self {
             Self::Ids(over)
@@ -95,7 +96,7 @@ impl Over {
 }
 
 impl Table {
-    /// The edges of a set that a kernel over `rows` walks, if it walks any.
+    /// The edges of a set that a kernel over `rows` walks, if any.
     pub(crate) fn edges(rows: Extent, set: EdgeSet, walk: Walk) -> Option<Self> {
         let by = match walk {
             Walk::Rows => return None,
@@ -106,7 +107,7 @@ impl Table {
         Some(Self::Edges(Over::of(rows), set, by))
     }
 
-    /// The non-zeros of features that a product walks, their values in a buffer of this extent.
+    /// The nonzeros of features that a product walks; a buffer of this extent holds their values.
     pub(crate) fn features(values: Extent, product: Product) -> Self {
         let of = match sliced(values) {
             0 => FeaturesOf::OwnRows,
@@ -121,7 +122,7 @@ impl Table {
 }
 
 impl<'a> Numbers<'a> {
-    /// Rows, if it is a list of these.
+    /// The rows, if it is a list of rows.
     pub(crate) fn rows(self) -> Option<&'a [u32]> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -152,7 +153,7 @@ impl Part {
         })
     }
 
-    /// A table, with the positions of its entries where they lie in another order.
+    /// A table, with the positions of its entries' values if those are in another order.
     pub(crate) fn table(&self, table: Table) -> Option<(&Walkable, &[u32])> {
         match table {
             Table::Edges(over, set, by) => {
@@ -178,7 +179,7 @@ impl Part {
         }
     }
 
-    /// The names of all lists that kernels and messages read where the rank keeps them.
+    /// The names of all lists that kernels and messages read in place.
     pub(crate) fn lists(&self) -> Vec<List> {
         let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
         lists.extend((0..self.send.len() as u32).map(List::Sent));
@@ -209,7 +210,7 @@ impl Part {
         lists
     }
 
-    /// The lists of a table that the rank has; of one whose entries are fetched, only where rows begin.
+    /// The lists the rank has for a table. If entries are fetched, that is only the starts of rows.
     fn lists_of(&self, table: Table, kept: bool) -> impl Iterator<Item = List> {
         let first = self.table(table).map(|_| List::First(table));
         let entries = [List::Ends(table), List::Positions(table)];

@@ -11,16 +11,16 @@ use std::ops::Range;
 
 /// Own rows that another rank reads.
 pub(crate) struct Sent<'a> {
-    /// Who reads them.
+    /// The rank that reads them.
     pub(crate) to: u32,
     pub(crate) rows: &'a [u32],
-    /// The list that they are a part of, and the place of the first of them there.
+    /// The list they belong to, and their first position in it.
     pub(crate) list: List,
     pub(crate) first: usize,
 }
 
 impl Part {
-    /// Where the chunks of rows that a program's instructions run over begin and end.
+    /// The chunk bounds of all rows that a program's instructions run over in chunks.
     pub(super) fn cuts(&self, program: &Program) -> Vec<(Even, u32, Vec<u64>)> {
         let mut found: Vec<(Even, u32, Vec<u64>)> = Vec::new();
         let mut chunks = Vec::new();
@@ -44,7 +44,7 @@ impl Part {
         found
     }
 
-    /// The first edge of each row of a cut.
+    /// The first edge of each row that is cut.
     fn first_edges(&self, even: Even) -> Option<&[u64]> {
         let Grouped { set, by } = even.edges?;
         let table = Table::edges(even.rows.extent(), set, Walk::by(by))?;
@@ -52,7 +52,7 @@ impl Part {
         Some(&walkable.csr.indptr)
     }
 
-    /// The rows of a chunk of rows; none if it is none that instructions run over.
+    /// The rows of a chunk; `None` if no instruction runs over this chunk.
     pub(crate) fn rows_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
         let even = chunk.even?;
         let cut = self.cuts.iter();
@@ -63,7 +63,7 @@ impl Part {
         Some(bound(chunk.index)?..bound(chunk.index + 1)?)
     }
 
-    /// The edges of these rows.
+    /// The edges of the rows of a chunk.
     pub(crate) fn edges_of_chunk(&self, chunk: Chunk) -> Option<Range<u64>> {
         let rows = self.rows_of_chunk(chunk)?;
         let first = self.first_edges(chunk.even?)?;
@@ -76,8 +76,9 @@ impl Part {
         within(&self.chunks.own, chunk)
     }
 
-    /// The rows of an extent that belong to a chunk, own ones first, or all; rows that belong to no vertex
-    /// of the part belong to every chunk. None if they are rows of edges or non-zeros that the part lacks.
+    /// The rows of an extent that belong to a chunk, own rows first, or all rows. Rows that belong
+    /// to no vertex of the part belong to every chunk. `None` if these are rows of edges or
+    /// nonzeros the part lacks.
     pub(crate) fn rows(
         &self,
         extent: Extent,
@@ -121,8 +122,8 @@ impl Part {
         Some(())
     }
 
-    /// The own rows of a chunk, or all, that each rank reads that reads some, from rank `first` on and then
-    /// those before it: so that not all begin with rank 0.
+    /// The own rows, of a chunk or all, for each rank that reads any. Starts with rank `first` and
+    /// wraps around, so that not everyone begins with rank 0.
     pub(crate) fn sent(
         &self,
         chunk: Option<u32>,
@@ -141,8 +142,8 @@ impl Part {
         peers.filter(|sent| !sent.rows.is_empty())
     }
 
-    /// The rows that a redistribution moves: for each rank the ids of its vertices among them, and the places
-    /// of the own ones among a rank's rows; the first of them if none.
+    /// The rows a redistribution moves: for each rank, the ids of its vertices among them; and the
+    /// positions of this rank's vertices among its rows, where `None` means its first rows.
     pub(crate) fn moved(&self, moved: Moved, rank: usize) -> (&[Vec<u32>], Option<&[u32]>) {
         match Set::of(moved).and_then(|set| self.whole.chunks.set(set)) {
             None => (&self.whole.owned, None),
@@ -150,7 +151,7 @@ impl Part {
         }
     }
 
-    /// The halo rows of a chunk, or all, of each rank that owns some, in the same order.
+    /// The halo rows, of a chunk or all, for each rank that owns any, in the same order.
     pub(crate) fn halo(
         &self,
         chunk: Option<u32>,
@@ -162,7 +163,7 @@ impl Part {
     }
 }
 
-/// The chunks that instructions run over, loops included.
+/// The chunks that instructions run over, including those in loops.
 fn chunks_of(instrs: &[Instr], found: &mut Vec<Chunk>) {
     for instr in instrs {
         match instr {
@@ -176,7 +177,7 @@ fn wide(rows: Range<usize>) -> Range<u64> {
     rows.start as u64..rows.end as u64
 }
 
-/// What lies between the bounds of a chunk, or all of them.
+/// The range between the bounds of a chunk, or between the outermost bounds.
 fn within(bounds: &[usize], chunk: Option<u32>) -> Range<usize> {
     let bound = |n: usize| bounds.get(n).or(bounds.last()).copied().unwrap_or(0);
     match chunk {
@@ -185,7 +186,7 @@ fn within(bounds: &[usize], chunk: Option<u32>) -> Range<usize> {
     }
 }
 
-/// Places in a list by ranks, from a rank on and then those before it.
+/// Indices into a list sorted by rank: from a rank on, then those before it.
 fn from<T>(first: u32, peers: &[(u32, T)]) -> impl Iterator<Item = usize> + use<T> {
     let split = peers.partition_point(|(other, _)| *other < first);
     (split..peers.len()).chain(0..split)

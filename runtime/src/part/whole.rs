@@ -1,4 +1,4 @@
-//! What every rank knows of the whole graph, where columns are cut instead of rows.
+//! Data about the whole graph that every rank keeps, if columns are cut instead of rows.
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Edges, Needs, Ways, index};
@@ -6,25 +6,25 @@ use gnnc_graph::{GraphError, LocalEdges, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
 
-/// What kernels over all vertices and redistributions read; empty where a program has neither.
+/// Data read by kernels over all vertices and by redistributions; empty if a program has neither.
 /// The ranks of one machine share it.
 #[derive(Default)]
 pub(crate) struct Whole {
-    /// Edges by edge set, where a kernel walks them; rows are global ids.
+    /// Edges by edge set; `None` for sets that no kernel walks. Rows are global ids.
     pub(crate) edges: [Option<Edges>; 2],
     /// The id of every vertex, in order.
     pub(crate) ids: Vec<u32>,
-    /// For each rank the ids of its own vertices, in the order of its rows.
+    /// For each rank, the ids of its own vertices, in the order of its rows.
     pub(crate) owned: Vec<Vec<u32>>,
-    /// The chunks that kernels run over and the rows that are moved with them.
+    /// The chunks that kernels run over, and the rows moved with each.
     pub(crate) chunks: ChunkRows,
 }
 
 impl Whole {
-    /// Takes from the graph what the programs need.
+    /// Extracts from the graph what the programs need.
     ///
     /// # Errors
-    /// More edges than their numbers can hold, if they are walked.
+    /// If kernels walk edges, and there are too many for their integer type.
     pub(crate) fn new<'a>(
         programs: impl Iterator<Item = &'a Program>,
         topology: &Topology,
@@ -59,7 +59,7 @@ impl Whole {
         Ok(whole)
     }
 
-    /// Bytes of all this.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let edges = self.edges.iter().flatten().map(Edges::bytes);
         let owned = self.owned.iter().map(Vec::len);

@@ -1,4 +1,4 @@
-//! The programs of the stages of a pipeline: what one stage sends, the next one receives.
+//! The programs of a pipeline's stages: each stage receives exactly what another one sends.
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Checks the programs of all stages, in order.
 ///
 /// # Errors
-/// The first thing that does not fit.
+/// The first mismatch.
 pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<(), String> {
     let first = programs.first().and_then(|program| program.pipeline);
     let first = first.ok_or("there is none; give one per stage")?;
@@ -59,7 +59,8 @@ pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<
         .try_for_each(|phase| stage_messages(programs, phase))
 }
 
-/// Every parameter, or element of a stack, is on one stage; elements of a stack fit each other.
+/// Checks that every parameter, or element of a stack, is on one stage, and that elements of a
+/// stack match.
 fn parameters(programs: &[Arc<Program>]) -> Result<(), String> {
     let mut seen: BTreeMap<&str, Vec<(usize, &ParamSpec)>> = BTreeMap::new();
     for (stage, program) in programs.iter().enumerate() {
@@ -84,8 +85,8 @@ fn parameters(programs: &[Arc<Program>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Stages send each other what they expect, in the same order, and none waits for what comes only after it: they are
-/// run up to what nobody has sent yet, as sending waits for nobody.
+/// Checks that stages send each other the messages they expect, in the same order and without
+/// deadlock. Runs each stage up to a message that nobody has sent yet; sends never wait.
 fn stage_messages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String> {
     let count = programs.len() as u32;
     let all = programs.iter().map(|program| messages(program, phase));
@@ -149,9 +150,9 @@ fn stage_messages(programs: &[Arc<Program>], phase: Phase) -> Result<(), String>
 struct Message {
     with: Neighbour,
     sends: bool,
-    /// The place of the chunk in the order, of all rows if none.
+    /// Position of the chunk in the order; `None` for all rows.
     chunk: Option<u32>,
-    /// Of a row, by tensor.
+    /// Words per row of each tensor.
     words: Vec<u32>,
 }
 
@@ -171,7 +172,7 @@ impl fmt::Display for Message {
     }
 }
 
-/// The messages of a list in their order, chunk after chunk.
+/// The messages of a list in order, chunk by chunk.
 fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
     let chunks = program.pipeline.map_or(0, |pipeline| pipeline.chunks);
     let words = |at: &Ref| {

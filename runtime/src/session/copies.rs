@@ -1,4 +1,4 @@
-//! What sessions know of rows of earlier epochs.
+//! A session's record of rows of earlier epochs.
 
 use super::Session;
 use crate::Failure;
@@ -9,7 +9,7 @@ use crate::{histories, init};
 use gnnc_ir::program::Skip;
 
 impl Session {
-    /// How old what training epochs read was, all ranks together, since the session began.
+    /// Ages of the data training epochs read, over all ranks, since the session began.
     pub fn staleness(&self) -> Staleness {
         let mut all = Staleness::default();
         self.rank_set
@@ -17,14 +17,14 @@ impl Session {
         all
     }
 
-    /// The epoch, counted from 0, in which there were no copies of rows of other ranks: 0, or that of the
-    /// checkpoint that had none.
+    /// The epoch, counted from 0, that began without copies of other ranks' rows: 0, or that of a
+    /// checkpoint without copies.
     pub fn copies_since(&self) -> u64 {
         let began = self.rank_set.map(|rank| rank.rank().clocks.began);
         began.first().copied().unwrap_or(0)
     }
 
-    /// Whether a rank sent its block in the latest epoch, of an exchange that may be left out.
+    /// Whether a rank sent its block in the latest epoch, in an exchange that may be left out.
     pub fn sent(&self, skip: &Skip, iteration: u32, block: u32) -> bool {
         let mut active = false;
         self.rank_set.each(&mut |rank| {
@@ -39,19 +39,19 @@ impl Session {
         active
     }
 
-    /// Copies of rows of other ranks with their ages, as checkpoints hold them.
+    /// Copies of other ranks' rows with their ages, as checkpoints hold them.
     pub(super) fn copies(&self) -> Result<Vec<Tensor>, Failure> {
         histories::join(&*self.rank_set, self.vertices, self.epoch)
     }
 
-    /// Tells one division of the vertices from another.
+    /// A hash of the partition of the vertices.
     pub(super) fn division_hash(&self) -> u64 {
         let own = |rank: &Rank| format!("{:?}", &rank.part.global[..rank.part.inner]);
         let text = self.rank_set.map(|rank| own(rank.rank())).concat();
         init::name_hash(&text)
     }
 
-    /// Takes copies and their ages from a checkpoint, or forgets all that there are.
+    /// Restores copies and their ages from a checkpoint, or drops all copies.
     pub(super) fn restore(
         &mut self,
         progress: &Progress,

@@ -1,18 +1,18 @@
-//! What a session cannot do alone whose ranks are in several processes.
+//! What a session cannot do if its ranks are in several processes.
 
 use super::Session;
 use crate::RuntimeError;
 use gnnc_ir::program::{Program, Role};
 
 impl Session {
-    /// Whether ranks are in other processes.
+    /// Whether some ranks are in other processes.
     fn divided(&self) -> bool {
         let here = self.rank_set.map(|rank| rank.rank().ranks);
         here.first()
             .is_some_and(|ranks| *ranks as usize > here.len())
     }
 
-    /// Refuses what needs rows of ranks that are elsewhere.
+    /// Refuses requests that need rows of ranks elsewhere.
     pub(super) fn needs_all_ranks(&self, what: &str) -> Result<(), RuntimeError> {
         match self.divided() {
             false => Ok(()),
@@ -23,7 +23,7 @@ impl Session {
         }
     }
 
-    /// Refuses parameters and histories of which other processes have a part.
+    /// Refuses access to parameters and histories that are partly in other processes.
     pub(super) fn needs_all_parts(&self) -> Result<(), RuntimeError> {
         let shared = |program: &Program| {
             let shards = program.params.iter().any(|spec| spec.shard.is_some());

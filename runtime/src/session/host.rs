@@ -1,4 +1,4 @@
-//! What ranks run, the memory that a session takes, what of it rests on the hosts, and what is copied from and to them.
+//! A session's programs, its memory on ranks and hosts, and the bytes copied between them.
 
 use super::Session;
 use crate::RuntimeError;
@@ -12,9 +12,9 @@ impl Session {
             .map(|rank| rank.rank().program.shared().clone())
     }
 
-    /// Bytes of memory of the rank that uses most: buffers, its share of the graph (of all edges,
-    /// which ranks of one process keep once, an equal share), and the messages kept so far;
-    /// neither code nor the graph that the session was built from.
+    /// Memory, in bytes, of the rank that uses most: buffers, its part of the graph (plus an equal
+    /// share of what the ranks of a process keep once), and the messages kept so far. Excludes code
+    /// and the graph the session was built from.
     pub fn peak_memory_bytes(&self) -> u64 {
         let bytes = self.rank_set.map(|rank| rank.memory_bytes());
         bytes.into_iter().max().unwrap_or(0)
@@ -26,13 +26,13 @@ impl Session {
         bytes.into_iter().max().unwrap_or(0)
     }
 
-    /// Bytes of the buffers on the host, of the rank that has most.
+    /// Bytes of buffers on the host, of the rank with the most.
     pub fn host_bytes(&self) -> u64 {
         let bytes = self.rank_set.map(|rank| rank.rank().layout.host_bytes);
         bytes.into_iter().max().unwrap_or(0)
     }
 
-    /// Bytes that all ranks have copied from and to their hosts so far.
+    /// Bytes all ranks have copied from and to their hosts so far.
     pub fn bytes_moved(&self) -> u64 {
         self.rank_set
             .map(|rank| rank.rank().moved)
@@ -40,7 +40,7 @@ impl Session {
             .sum()
     }
 
-    /// Runs what comes before the first epoch, unless that is done.
+    /// Runs `setup`, unless that has been done.
     ///
     /// # Errors
     /// As [`Session::epoch`].

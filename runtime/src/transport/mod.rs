@@ -7,8 +7,8 @@ use crate::error::Failure;
 
 /// One rank's end of the connections to all other ranks.
 ///
-/// Messages are floats with a tag; those of one tag between two ranks arrive in the order in which
-/// they were sent, and do not wait for messages of another tag. Sending never waits for the receiver.
+/// Messages are floats with a tag. Between two ranks, messages with the same tag arrive in the
+/// order sent, and do not wait for messages with other tags. Sends never wait for the receiver.
 pub trait Transport: Send {
     /// The rank at this end.
     fn rank(&self) -> u32;
@@ -16,11 +16,11 @@ pub trait Transport: Send {
     /// Number of ranks.
     fn ranks(&self) -> u32;
 
-    /// Announces that up to so many messages of up to `floats` floats to rank `to` may be under way at once. A transport that
-    /// keeps messages has memory for all of them from now on.
+    /// Announces that up to `messages` messages of up to `floats` floats each may be in flight to
+    /// rank `to` at once. Transports that buffer messages allocate memory for all of them now.
     ///
     /// # Errors
-    /// No such rank; no memory.
+    /// No such rank, or no memory.
     fn expect(&mut self, _to: u32, _messages: usize, _floats: usize) -> Result<(), TransportError> {
         Ok(())
     }
@@ -55,8 +55,8 @@ pub trait Transport: Send {
         Ok(())
     }
 
-    /// Waits until a message with the tag of each of the ranks can be received at once. A transport
-    /// that gains nothing by it returns at once itself.
+    /// Waits until a message with this tag from each of the ranks can be received immediately.
+    /// Transports that gain nothing from this return at once.
     ///
     /// # Errors
     /// As [`Transport::recv`].
@@ -68,11 +68,11 @@ pub trait Transport: Send {
         Ok(())
     }
 
-    /// Waits for the next message of rank `from` with the tag, which must be `floats` floats; `take`
-    /// reads them.
+    /// Receives the next message from rank `from` with this tag, which must have `floats` floats;
+    /// `take` reads them.
     ///
     /// # Errors
-    /// No such rank, a message of another length, or another rank has failed.
+    /// No such rank, a message of a different length, or another rank has failed.
     fn recv(
         &mut self,
         from: u32,
@@ -81,19 +81,19 @@ pub trait Transport: Send {
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError>;
 
-    /// Payload bytes sent from here so far.
+    /// Payload bytes sent from this end so far.
     fn bytes_sent(&self) -> u64;
 
-    /// Bytes of memory kept for messages sent from here.
+    /// Bytes of memory held for messages sent from this end.
     fn memory_bytes(&self) -> u64;
 
-    /// Tells all ranks that this one has failed: their sends and receives return an error
-    /// from now on. The first failure is the one that all ranks report.
+    /// Tells all ranks that this one has failed: from now on their sends and receives return an
+    /// error. All ranks report the first failure.
     fn abort(&mut self, failure: Failure);
 }
 
-/// The connections as one communication uses them: all its messages have its tag, and it is among the
-/// ranks of a group, which are counted from its first.
+/// The connections as one communication uses them: all its messages have its tag, and ranks are
+/// numbered within a group.
 pub(crate) struct Wire<'a> {
     pub(crate) transport: &'a mut dyn Transport,
     pub(crate) tag: u32,
@@ -103,9 +103,9 @@ pub(crate) struct Wire<'a> {
 /// Consecutive ranks that hold a partition of the vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// The first.
+    /// The first rank.
     pub(crate) first: u32,
-    /// How many there are.
+    /// Number of ranks.
     pub(crate) ranks: u32,
 }
 
@@ -156,10 +156,10 @@ pub enum TransportError {
     NoSuchRank {
         /// The rank.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks.
         ranks: u32,
     },
-    /// A message is longer or shorter than expected: the ranks run different programs.
+    /// A message has the wrong length: the ranks run different programs.
     #[error("a message from rank {from} has {found} floats, expected {expected}")]
     Length {
         /// The sender.
@@ -172,7 +172,7 @@ pub enum TransportError {
     /// A rank failed.
     #[error(transparent)]
     Aborted(Failure),
-    /// The system refuses memory for messages.
+    /// The system refused memory for messages.
     #[error(
         "no memory for {messages} messages of {floats} numbers each to rank {rank}: {reason}; use more workers or fewer \
          hidden columns"
@@ -180,11 +180,11 @@ pub enum TransportError {
     NoMemory {
         /// The receiver.
         rank: u32,
-        /// How many may be under way at once.
+        /// Most messages in flight.
         messages: usize,
-        /// Of the longest.
+        /// Floats of the longest.
         floats: usize,
-        /// What the system says.
+        /// The system's answer.
         reason: String,
     },
     /// The connection broke.
@@ -192,7 +192,7 @@ pub enum TransportError {
     Broken {
         /// The other rank.
         rank: u32,
-        /// What the system says.
+        /// The system's answer.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process.
+//! Connections between ranks that are threads of one process.
 
 mod clock;
 mod memory;
@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a rank that waits spins before it sleeps, where every thread has a core: to be woken takes 20 to 100 us, the
-/// more the longer it slept, and costs the sender a call of the system. Longer than most bubbles of pipelines.
+/// How long a waiting rank spins before it sleeps, if every thread has a core. A wakeup takes 20 to
+/// 100 us, more after a longer sleep, and costs the sender a system call. Longer than most pipeline
+/// bubbles.
 const SPIN: Duration = Duration::from_millis(50);
 
-/// How often a rank that spins looks whether those that it waits for run: where others need their cores, one that waits
-/// shall give them its own.
+/// How often a spinning rank checks whether the ranks it waits for are running. It yields its core
+/// when they are starved.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// A rank's end of the connections between threads.
@@ -25,19 +26,19 @@ pub struct Threads {
     hub: Arc<Hub>,
     rank: u32,
     bytes: u64,
-    /// Ranks that something was sent to.
+    /// Ranks that messages have been sent to.
     sent_to: BTreeSet<u32>,
-    /// The last message to several ranks, whose memory the next one takes.
+    /// The last message sent to several ranks; the next one reuses its memory.
     shared: Arc<Vec<f32>>,
 }
 
-/// What all ends share.
+/// State shared by all ends.
 struct Hub {
-    /// One for each rank: what was sent to it.
+    /// For each rank, the messages sent to it.
     inboxes: Vec<Inbox>,
-    /// One for each rank: how long its thread has run.
+    /// For each rank, the CPU time of its thread.
     clocks: Vec<Clock>,
-    /// How long a rank that waits spins before it sleeps.
+    /// How long a waiting rank spins before it sleeps.
     spin: Duration,
     aborted: AtomicBool,
     failure: Mutex<Option<Failure>>,
@@ -46,18 +47,18 @@ struct Hub {
 #[derive(Default)]
 struct Inbox {
     mail: Mutex<Mail>,
-    /// Whether the receiver waits for something that is not there. Written with the mail locked.
+    /// Whether the receiver waits for a missing message. Written with the mail locked.
     waits: AtomicBool,
     complete: Condvar,
 }
 
 #[derive(Default)]
 struct Mail {
-    /// By sender; of those only that have sent something.
+    /// By sender; only senders that have sent something.
     queues: BTreeMap<u32, Queue>,
-    /// Senders without whose messages the receiver need not be woken.
+    /// Senders the receiver is waiting for; it need not be woken before all have sent.
     missing: BTreeSet<u32>,
-    /// The tag of those messages.
+    /// The tag it is waiting for.
     tag: u32,
     /// Whether the receiver has to be woken.
     asleep: bool,
@@ -65,19 +66,19 @@ struct Mail {
 
 #[derive(Default)]
 struct Queue {
-    /// Messages under way with their tags, oldest first.
+    /// Messages in flight with their tags, oldest first.
     messages: VecDeque<(u32, Message)>,
-    /// Memory of messages received, the last one last, for the next ones: of as many as are expected to be under way at
-    /// once, so that it does not depend on how far a sender got ahead of its receiver.
+    /// Memory of received messages for reuse, most recent last. Holds as many as may be in flight
+    /// at once, so that it does not depend on how far a sender gets ahead of its receiver.
     free: Vec<Memory>,
-    /// Whether memory for all messages was there from the beginning.
+    /// Whether memory for all messages was allocated in advance.
     expects: bool,
 }
 
 enum Message {
     /// For one receiver.
     Own(Memory),
-    /// For several.
+    /// For several receivers.
     Shared(Arc<Vec<f32>>),
 }
 
@@ -87,7 +88,7 @@ impl Threads {
         Self::connect_teams(ranks, 1)
     }
 
-    /// The ends of all ranks, each of which computes on so many threads.
+    /// The ends of all ranks, each of which computes on `threads` threads.
     pub fn connect_teams(ranks: u32, threads: usize) -> Vec<Self> {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let hub = Arc::new(Hub {
@@ -119,7 +120,7 @@ impl Threads {
             .ok_or(TransportError::NoSuchRank { rank: other, ranks })
     }
 
-    /// Adds a message to a rank's mail, and wakes the rank if it waited for nothing else.
+    /// Adds a message to a rank's mail, and wakes the rank if it was the last one missing.
     fn post(
         &mut self,
         to: u32,
@@ -146,7 +147,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until a message of each sender with the tag is there, and sleeps once at most.
+    /// Waits until a message with this tag has arrived from each sender; sleeps at most once.
     fn wait<'a>(
         &'a self,
         inbox: &'a Inbox,
@@ -183,8 +184,8 @@ impl Threads {
         }
     }
 
-    /// Waits for some time until nothing is missing in an inbox, without sleeping; other threads may have the core. Ends where one that
-    /// something is missing of does not run.
+    /// Spins for a while until nothing is missing in an inbox, yielding the core to other threads.
+    /// Gives up if a rank whose message is missing is not running.
     fn spin(&self, inbox: &Inbox) {
         let begin = Instant::now();
         let (mut now, mut looked, mut ran) = (begin, begin, BTreeMap::new());
@@ -207,7 +208,8 @@ impl Threads {
         }
     }
 
-    /// Whether one that something is missing of ran for less than half of the time since it was looked at before.
+    /// Whether a rank whose message is missing ran for less than half of the time since the last
+    /// check.
     fn stands_still(
         &self,
         inbox: &Inbox,
@@ -247,7 +249,7 @@ impl Queue {
         kept.unwrap_or_default()
     }
 
-    /// Keeps memory for the next messages: that of messages that were expected, or else the longest of one message.
+    /// Keeps memory for later messages: that of expected messages, otherwise the single largest.
     fn keep(&mut self, memory: Memory) {
         let last = self.free.last().map_or(0, Memory::capacity);
         match memory {
@@ -258,7 +260,7 @@ impl Queue {
         }
     }
 
-    /// The place of the oldest message with a tag.
+    /// Position of the oldest message with a tag.
     fn next(&self, tag: u32) -> Option<usize> {
         self.messages.iter().position(|(found, _)| *found == tag)
     }
@@ -330,7 +332,7 @@ impl Transport for Threads {
                 memory.reserve_exact(floats.len());
                 memory.extend_from_slice(floats);
             }
-            // Somebody has not read the last one yet.
+            // Some receiver has not read the last message yet.
             None => message = Arc::new(floats.to_vec()),
         }
         self.shared = Arc::clone(&message);

@@ -1,4 +1,4 @@
-//! A transport that tells of every message, to count or record them or to let one fail.
+//! A transport that reports every message, to count or record messages or to make one fail.
 
 use super::{Transport, TransportError};
 use crate::error::Failure;
@@ -13,7 +13,7 @@ pub enum Call {
         /// Length of the message.
         floats: usize,
     },
-    /// Receive floats of rank `from`.
+    /// Receive floats from rank `from`.
     Receive {
         /// The sender.
         from: u32,
@@ -22,7 +22,7 @@ pub enum Call {
     },
 }
 
-/// Called before every message; an error is the transport's.
+/// Called before every message; the transport returns its error.
 pub type Watch = Box<dyn FnMut(Call) -> Result<(), TransportError> + Send>;
 
 /// One rank's end of another transport, watched.
@@ -32,8 +32,8 @@ pub struct Watched<T> {
 }
 
 impl<T: Transport> Watched<T> {
-    /// Watches one end of a transport. What goes to several ranks at once is sent, and watched,
-    /// as one message for each.
+    /// Watches one end of a transport. A message to several ranks is sent, and reported, as one
+    /// message per rank.
     pub fn new(inner: T, watch: Watch) -> Self {
         Self { inner, watch }
     }

@@ -1,18 +1,18 @@
-//! Kernels that are the same for every model, as CUDA C: rows that are moved or compared, sparse features,
-//! losses.
+//! Model-independent kernels in CUDA C: moving and comparing rows, sparse features, losses.
 //!
-//! Like the generated ones they include no header, use no atomics and give the same bits always.
+//! Like generated kernels, they include no header, use no atomics and always give the same bits.
 
 use super::schedule::BLOCK;
 use gnnc_ir::words::storage::Storage;
 
-/// Vertices of a block of [`Entry::Loss`] and [`Entry::Metrics`]: 4 a warp, so that small graphs have many blocks.
+/// Vertices per block of [`Entry::Loss`] and [`Entry::Metrics`]: 4 per warp, so that small graphs
+/// still have many blocks.
 const VERTICES: u64 = 32;
-/// Floats of a block of [`Entry::Distance`].
+/// Floats per block of [`Entry::Distance`].
 const FLOATS: u64 = 4096;
-/// Rows of a block of kernels with a warp for each row.
+/// Rows per block of kernels that give each row a warp.
 const WARPS: u64 = 8;
-/// Blocks of a launch, at most; threads stride over what is left.
+/// Most blocks of a launch; threads stride over the rest.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 /// An entry point.
@@ -20,21 +20,21 @@ const MOST_BLOCKS: u64 = 1 << 20;
 pub enum Entry {
     /// Copies or adds rows of floats.
     Move,
-    /// The same by groups of 4 floats.
+    /// The same in groups of 4 floats.
     Move4,
-    /// Looks for what is not finite.
+    /// Looks for values that are not finite.
     Finite,
-    /// Dropout of the values of sparse rows.
+    /// Dropout on the values of sparse rows.
     SparseDropout,
-    /// Sparse rows to a matrix of zeros.
+    /// Scatters sparse rows into a matrix of zeros.
     Scatter,
-    /// Losses and their derivatives.
+    /// Losses and their gradients.
     Loss,
-    /// Counts of correct vertices.
+    /// Counts correct vertices.
     Metrics,
-    /// Adds what the blocks of the two found.
+    /// Adds the blocks' results of `Loss` and `Metrics`.
     Sum,
-    /// How far rows are from others.
+    /// Distance between rows and other rows.
     Distance,
 }
 
@@ -67,7 +67,7 @@ impl Entry {
         }
     }
 
-    /// How many arguments it has, of 8 bytes each.
+    /// Number of arguments, 8 bytes each.
     pub fn arguments(self) -> usize {
         match self {
             Self::Move | Self::Move4 => 13,
@@ -81,12 +81,13 @@ impl Entry {
         }
     }
 
-    /// Blocks of [`BLOCK`] threads for `items`: threads of moves, floats to look at, rows, vertices.
+    /// Blocks of [`BLOCK`] threads for `items`: threads for moves, floats for `Finite`, otherwise
+    /// rows or vertices.
     pub fn blocks(self, items: u64) -> u32 {
         let of_block = match self {
             Self::Move | Self::Move4 | Self::Finite => u64::from(BLOCK),
             Self::SparseDropout | Self::Scatter => WARPS,
-            // These do not stride: the number of blocks is that of their sums.
+            // These do not stride: each block has a sum of its own.
             Self::Loss | Self::Metrics => return items.div_ceil(VERTICES) as u32,
             Self::Distance => return items.div_ceil(FLOATS) as u32,
             Self::Sum => return 1,
@@ -95,7 +96,7 @@ impl Entry {
     }
 }
 
-/// The text, which belongs behind that of [`super::module`].
+/// The CUDA C text; it goes after that of [`super::module`].
 pub fn text() -> String {
     [
         include_str!("rows.cu"),
@@ -105,7 +106,7 @@ pub fn text() -> String {
     .join("\n")
 }
 
-/// How the kernels of the library are told a storage.
+/// Code by which the library's kernels know a storage.
 pub fn number(storage: Storage) -> u64 {
     match storage {
         Storage::F32 => 1,
@@ -114,7 +115,7 @@ pub fn number(storage: Storage) -> u64 {
     }
 }
 
-/// Threads that move a run of `len` floats, or groups of floats, beside each other.
+/// Threads that move a contiguous run of `len` floats, or groups of floats.
 pub fn lanes(len: u64) -> u64 {
     len.clamp(1, 32).next_power_of_two()
 }
@@ -123,7 +124,7 @@ pub fn lanes(len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A warp with many vertices in turn leaves most of a GPU idle.
+    /// With many vertices per warp, most of a GPU would be idle.
     #[test]
     fn losses_of_small_graphs_have_two_blocks_a_multiprocessor() {
         for entry in [Entry::Loss, Entry::Metrics] {

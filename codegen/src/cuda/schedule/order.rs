@@ -1,15 +1,17 @@
 //! The order in which narrow rows are gathered.
 //!
-//! Several teams share a warp, which takes as long as the longest of their rows. On a power law that is 2.7 times
-//! the mean of four rows beside each other; rows of one class of degree differ by less than a factor of two.
+//! Several teams share a warp, which takes as long as its longest row. On a power-law graph the
+//! longest of four adjacent rows is 2.7 times their mean; degrees within one class differ by less
+//! than a factor of two.
 
 use super::{Items, Schedule, WARP};
 use std::ops::Range;
 
-/// Classes of degrees: none, 1, 2 and 3, 4 to 7, and so on.
+/// Classes of degrees: 0, 1, 2 to 3, 4 to 7, and so on.
 const CLASSES: usize = u64::BITS as usize + 1;
 
-/// The class of a row; a hub with more than `most` edges has none here, chunks of it are walked apart.
+/// The class of a row. A row of more than `most` edges counts as empty: it is a hub, whose chunks
+/// are walked separately.
 fn class(indptr: &[u64], row: usize, most: u64) -> usize {
     let (Some(first), Some(last)) = (indptr.get(row), indptr.get(row + 1)) else {
         return 0;
@@ -19,7 +21,8 @@ fn class(indptr: &[u64], row: usize, most: u64) -> usize {
     (u64::BITS - walked.leading_zeros()) as usize
 }
 
-/// The rows among `rows` by class of degree, the longest first, each class ascending; empty where one class has all.
+/// The rows of `rows` by class of degree, longest first, ascending within a class. Empty if one
+/// class has all rows.
 pub fn by_degree(indptr: &[u64], rows: Range<usize>, most: u64) -> Vec<u32> {
     let place = |row: usize| CLASSES - 1 - class(indptr, row, most);
     let mut counts = [0; CLASSES];

@@ -1,4 +1,4 @@
-//! Schedules cover what there is.
+//! Schedules cover all items.
 
 use super::*;
 
@@ -30,7 +30,8 @@ fn hubs_are_cut_into_chunks() {
     assert_eq!(Hubs::of(&[0, 3], 0..1, 3).rows, [0u32; 0]);
 }
 
-/// At least two blocks for each of 132 multiprocessors, also of Cora's 2,708 vertices; never more than can be added at once.
+/// At least two blocks for each of 132 multiprocessors, even for Cora's 2,708 vertices, and never
+/// more than can be added at once.
 #[test]
 fn column_sums_fill_a_gpu() {
     let schedule = Schedule {

@@ -1,4 +1,4 @@
-//! What cannot fit, whatever is moved.
+//! Detects programs that cannot fit, whatever is moved.
 
 use super::fit::lacking;
 use super::stream::{self, chunked, window};
@@ -9,7 +9,7 @@ use gnnc_ir::program::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
 
-/// Whether some instruction uses more than some room has, whatever is moved by these means.
+/// Whether some instruction uses more memory than a budget has, whatever is moved with these means.
 pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means) -> bool {
     let always: Vec<bool> = lifetimes(program)
         .iter()
@@ -31,15 +31,15 @@ pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means
     })
 }
 
-/// One buffer that an instruction uses.
+/// A buffer that an instruction uses.
 struct Need {
     id: BufferId,
-    /// The rows and slots of it that are here where it is here a chunk at a time.
+    /// Its rows and slots that are present if it is present a chunk at a time.
     chunk: Option<(Extent, u32)>,
 }
 
 impl Need {
-    /// Words of it that are here while the instruction runs.
+    /// Its words that are present while the instruction runs.
     fn words(&self, program: &Program, sizes: &RankSizes) -> u64 {
         let buffer = program.buffer(self.id);
         let of = |extent: Extent| Buffer {
@@ -47,7 +47,7 @@ impl Need {
             extent,
             ..*buffer
         };
-        // What is used of a stack is a slot, and of rows of others nothing may be needed.
+        // At least one slot of a stack is used; halo rows may not be needed.
         let whole = match buffer.extent {
             Extent::Local => Extent::Inner,
             extent => extent,
@@ -61,7 +61,7 @@ impl Need {
     }
 }
 
-/// What each instruction uses that is not `always` there, nor on the host.
+/// The buffers each instruction uses, except those that are `always` present or on the host.
 fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
     let mut found = Vec::new();
     for phase in Phase::ALL {
@@ -89,7 +89,7 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
     found
 }
 
-/// Visits the instructions of loops in place of these.
+/// Visits an instruction, or the instructions inside a loop.
 fn leaves<'a>(instr: &'a Instr, visit: &mut dyn FnMut(&'a Instr)) {
     match instr {
         Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {

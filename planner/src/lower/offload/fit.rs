@@ -1,17 +1,18 @@
-//! Moves one thing after the other until buffers fit.
+//! Moves tensors one by one until the buffers fit.
 
 use super::{Choice, Means, MemoryBudget, Short, choose, home, ring, split, stream};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::{Program, RankSizes};
 
-/// Programs of which some tensors rest already, and what is known of what ranks lack.
+/// Programs with some tensors already moved, and the known shortages of ranks.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) programs: Vec<Program>,
     pub(super) budgets: Vec<MemoryBudget>,
-    /// Bytes that each room lacked when it was last looked at, or fewer where that is more than the others lack.
+    /// Bytes each budget lacked when it was last checked; possibly fewer, if that is still more
+    /// than all others lack.
     missing: Vec<u64>,
-    /// Rooms to look at now.
+    /// Budgets to check now.
     changed: Vec<usize>,
 }
 
@@ -25,10 +26,11 @@ impl State {
         }
     }
 
-    /// Moves what is best to move until the first program, which needs most, fits in all rooms.
+    /// Repeatedly makes the best move until the first program, which needs the most memory, fits
+    /// all budgets.
     ///
     /// # Errors
-    /// How much is missing when there is nothing left to move.
+    /// How much memory is missing when nothing is left to move.
     pub(super) fn fit(&mut self, means: Means, looks: &mut u32) -> Result<(), Short> {
         loop {
             *looks += 1;
@@ -44,7 +46,7 @@ impl State {
         }
     }
 
-    /// The room that lacks most and what to move; none if everything fits.
+    /// The budget with the largest shortage, and the best change; `None` if everything fits.
     fn next(&mut self, means: Means) -> Result<Option<(usize, Choice)>, Short> {
         let Some(first) = self.programs.first() else {
             return Ok(None);
@@ -65,7 +67,7 @@ impl State {
     }
 }
 
-/// Finds what rooms that have changed lack; where nothing is lacking, what all lack.
+/// Computes the shortages of changed budgets; if they lack nothing, those of all budgets.
 fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &[usize]) {
     for n in changed {
         let others = missing.iter().enumerate().filter(|(other, _)| other != n);
@@ -73,7 +75,7 @@ fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &
             1 => others.map(|(_, bytes)| *bytes).max().unwrap_or(0),
             _ => u64::MAX,
         };
-        // As long as it is certainly more than what others lack, nobody has to know.
+        // A lower bound above the others' shortage is enough to know.
         let least = lacking(lives.least(&budgets[*n].sizes), &budgets[*n]);
         missing[*n] = match least > others {
             true => least,
@@ -87,7 +89,7 @@ fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &
     }
 }
 
-/// Bytes by which the buffers of a program are larger than a room.
+/// Bytes by which a program's buffers exceed a budget.
 pub(super) fn beyond(lives: &Lives, budget: &MemoryBudget) -> u64 {
     match fits(lives, budget) {
         true => 0,
@@ -95,26 +97,26 @@ pub(super) fn beyond(lives: &Lives, budget: &MemoryBudget) -> u64 {
     }
 }
 
-/// Whether the buffers of a program fit into a room.
+/// Whether a program's buffers fit a budget.
 pub(super) fn fits(lives: &Lives, budget: &MemoryBudget) -> bool {
     let bytes = budget.bytes.checked_sub(budget.lacking);
     bytes.is_some_and(|bytes| lives.fits(&budget.sizes, bytes))
 }
 
-/// The same of the room that lacks most.
+/// The same for the budget that is exceeded the most.
 pub(super) fn most_beyond(lives: &Lives, budgets: &[MemoryBudget]) -> u64 {
     let all = budgets.iter().map(|budget| beyond(lives, budget));
     all.max().unwrap_or(0)
 }
 
-/// What a room lacks for buffers of so many bytes.
+/// Bytes a budget lacks for buffers of `bytes` bytes.
 pub(super) fn lacking(bytes: u64, budget: &MemoryBudget) -> u64 {
     let needed = bytes.saturating_add(budget.lacking);
     needed.saturating_sub(budget.bytes)
 }
 
-/// The rooms that have less for more than others, of equal ones the first: what fits there can be expected to fit
-/// everywhere.
+/// The budgets with less memory for more data than others, the first of equal ones. A program that
+/// fits these probably fits all.
 fn tight(budgets: &[MemoryBudget]) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
     for (n, budget) in budgets.iter().enumerate() {
@@ -126,7 +128,7 @@ fn tight(budgets: &[MemoryBudget]) -> Vec<usize> {
     found
 }
 
-/// Whether a room has no more than another one, for no less.
+/// Whether a budget has no more memory than another, for no less data.
 fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
     let sizes = |sizes: &RankSizes| {
         let RankSizes {
@@ -157,7 +159,7 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
     a.bytes <= b.bytes && a.lacking >= b.lacking && a.lists == b.lists && all.all(|(a, b)| a >= b)
 }
 
-/// Makes a change; whether it could be made.
+/// Makes a change; returns whether it was possible.
 fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
     match choice {
         Choice::Split(phase, id, gap) => split::split(program, phase, id, gap),

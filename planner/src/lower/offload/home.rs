@@ -1,4 +1,4 @@
-//! Tensors that live as long as the program, on the host.
+//! Tensors that live on the host as long as the program.
 
 use super::split::rename;
 use super::uses::{of, reads_first, uses, writes};
@@ -7,8 +7,8 @@ use gnnc_ir::program::access::Access;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Program, Ref, Role};
 
-/// Gives a tensor its home on the host: every list that uses it has a copy from the first use to the last, of
-/// which these are given.
+/// Moves a tensor's home to the host. Every list that uses it gets a copy from the first use to the
+/// last; returns these copies.
 pub(super) fn home(program: &mut Program, id: BufferId) -> Vec<(Phase, BufferId)> {
     let mut copies = Vec::new();
     for phase in Phase::ALL {

@@ -1,8 +1,8 @@
-//! Stacks that loops work through slot by slot: the whole of them on the host, a few slots here.
+//! Stacks that loops process slot by slot: the whole stack on the host, a few slots on the device.
 //!
-//! Within a loop, a slot is used by some consecutive iterations, so its slots may take turns in few: with
-//! `base + iteration` modulo their number, as everywhere. A slot that is read when its turn begins is fetched,
-//! one that was written is stored.
+//! Within a loop, a few consecutive iterations use a slot, so slots can take turns in a small ring:
+//! `base + iteration` modulo its length, as everywhere. A slot that is read first in its turn is
+//! fetched; a slot that was written is stored.
 
 use super::uses::{halo, of, reads_first, touches};
 use super::{Style, add, copy, slot, twin};
@@ -12,7 +12,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Transfer};
 use std::collections::BTreeMap;
 
-/// Slots below which a stack is left alone.
+/// Stacks with fewer slots are left alone.
 pub(super) const FEWEST: u32 = 5;
 
 /// A stack that can be kept on the host, with the loops that use it.
@@ -24,45 +24,45 @@ pub(super) struct Ring {
     stored: Extent,
 }
 
-/// What a loop does with the slots.
+/// How a loop uses the slots.
 struct Turns {
-    /// Its place in the list.
+    /// Its index in the list.
     place: usize,
     count: i64,
     reverse: bool,
-    /// The slots that are used at once, counted from the iteration.
+    /// The slots used at once, relative to the iteration.
     window: [i64; 2],
-    /// Slots here.
+    /// Slots in the ring.
     slots: i64,
     /// Rows that are used.
     extent: Extent,
-    /// The slot, counted from the iteration, that has to be fetched when its turn begins.
+    /// The slot, relative to the iteration, to fetch when its turn begins.
     fetched: Option<i64>,
-    /// Slots that have to be there before the first iteration.
+    /// Slots that must be present before the first iteration.
     before: Vec<i64>,
     stored: Option<Stored>,
     ahead: bool,
 }
 
-/// What a loop writes.
+/// The slot a loop stores.
 struct Stored {
-    /// The slot, counted from the iteration, that is whole after an instruction of the body.
+    /// The slot, relative to the iteration, that is complete after an instruction of the body.
     at: i64,
     after: usize,
-    /// Whether it is stored while the next iteration runs.
+    /// Whether it is stored during the next iteration.
     delayed: bool,
 }
 
-/// One use in the body of a loop.
+/// One use in a loop body.
 struct Use {
-    /// The slot, counted from the iteration.
+    /// The slot, relative to the iteration.
     at: i64,
     place: usize,
     access: Access,
 }
 
 impl Ring {
-    /// How a stack can be kept on the host; none if it is used in a way that this does not know.
+    /// How to keep a stack on the host; `None` if some use of it is not supported.
     pub(super) fn of(program: &Program, phase: Phase, id: BufferId, style: Style) -> Option<Self> {
         let buffer = program.buffer(id);
         if buffer.slots < FEWEST {
@@ -112,7 +112,7 @@ impl Ring {
         (!ring.loops.is_empty() && ring.slots() < buffer.slots).then_some(ring)
     }
 
-    /// The most slots that are here at once.
+    /// Most slots in any ring.
     pub(super) fn slots(&self) -> u32 {
         let slots = self.loops.iter().map(|turns| turns.slots as u32);
         slots.max().unwrap_or(0)
@@ -159,7 +159,7 @@ impl Ring {
         *program.list_mut(self.phase) = around.into_list(list);
     }
 
-    /// Rewrites what is done with slots outside of loops: in the slots of a loop beside it, or in a copy.
+    /// Rewrites uses of slots outside of loops: to a slot of an adjacent loop's ring, or to a copy.
     fn outside(
         &self,
         program: &mut Program,
@@ -230,11 +230,11 @@ impl Ring {
     }
 }
 
-/// What is inserted into a list.
+/// Instructions to insert into a list.
 struct Around {
     before: Vec<Vec<Instr>>,
     after: Vec<Vec<Instr>>,
-    /// Slots that are written here before the loop that needs them.
+    /// Ring slots written before the loop that needs them.
     here: Vec<(BufferId, u32)>,
 }
 
@@ -269,7 +269,7 @@ impl Turns {
         let ends = || uses.iter().map(|one| one.at);
         let (low, high) = (ends().min()?, ends().max()?);
         let total = i64::from(buffer.slots);
-        // The whole stack at once, or slots that come around: nothing to gain, or not known.
+        // The whole stack at once, or slots that wrap around: no gain, or not supported.
         if high - low + 3 > total || count + high - low > total || low < 0 {
             return None;
         }
@@ -300,7 +300,7 @@ impl Turns {
         let stored = last.map(|last| {
             let next = last.at - step;
             let valid = before.contains(&next);
-            // What the first iteration stores in vain is stored again after the last.
+            // What the first iteration stores too early is stored again after the last.
             let rewritten = style == Style::Roomy && count == total && fetched.is_none();
             if !valid && rewritten {
                 window = [window[0].min(next), window[1].max(next)];
@@ -337,12 +337,12 @@ impl Turns {
         if self.reverse { 0 } else { self.count - 1 }
     }
 
-    /// Where a slot is here, outside of the loop.
+    /// A slot's position in the ring, outside of the loop.
     fn slot(&self, ring: BufferId, at: i64) -> Ref {
         slot(ring, modulo(at - self.window[0], self.slots as u32))
     }
 
-    /// Where a slot is here, counted from the iteration.
+    /// A slot's position in the ring, relative to the iteration.
     fn turn(&self, ring: BufferId, at: i64) -> Ref {
         Ref {
             in_loop: true,
@@ -350,7 +350,7 @@ impl Turns {
         }
     }
 
-    /// Lets the loop work on its slots.
+    /// Rewrites the loop to use the ring.
     fn rewrite(
         &self,
         list: &mut [Instr],
@@ -400,7 +400,7 @@ impl Turns {
                 ends.push(end);
             }
             Some(at) => {
-                // Nothing else of the slots is used before.
+                // Nothing else of these slots is used before.
                 begins.push(fetch(at));
             }
             None => {}
@@ -410,7 +410,7 @@ impl Turns {
     }
 }
 
-/// The uses of a stack in a body, each of one slot for each iteration; none if there are others.
+/// The uses of a stack in a body, each of one slot per iteration; `None` if there are other uses.
 fn body_uses(body: &[Instr], program: &Program, id: BufferId) -> Option<Vec<Use>> {
     let mut found = Vec::new();
     for (place, instr) in body.iter().enumerate().filter(|(_, i)| touches(i, id)) {
@@ -429,7 +429,7 @@ fn body_uses(body: &[Instr], program: &Program, id: BufferId) -> Option<Vec<Use>
     Some(found)
 }
 
-/// Whether somebody reads halo rows that were written elsewhere.
+/// Whether something reads halo rows that were written elsewhere.
 fn needs_halo(
     list: &[Instr],
     program: &Program,

@@ -1,4 +1,4 @@
-//! Tensors that rest on the host between two uses.
+//! Tensors offloaded to the host between two uses.
 
 use super::uses::{Index, halo, of, reads_first, touches, writes};
 use super::{add, copy, twin};
@@ -7,7 +7,8 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
 
-/// The buffer on the host that has the same contents as one of a list, if that was fetched and never changed.
+/// The host buffer with the same contents as a buffer of a list, if the buffer was fetched from
+/// there and never changed.
 pub(super) fn clean(
     list: &[Instr],
     index: &Index,
@@ -28,7 +29,7 @@ pub(super) fn clean(
         }
     }
     let (fetch, home) = fetched?;
-    // What is stored there afterwards is something else.
+    // Later stores overwrite the host buffer.
     let mut later = index.places(home).iter().filter(|place| **place > fetch);
     if later.any(|place| writes(&list[*place], home)) {
         return None;
@@ -37,7 +38,7 @@ pub(super) fn clean(
     kept.then_some(home)
 }
 
-/// Lets a tensor rest between the uses of a list that end and begin at two places.
+/// Offloads a tensor between two uses, which end and begin at these positions of a list.
 pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, begin]: [usize; 2]) {
     let list = program.list(phase);
     let home = clean(list, &Index::of(list), program, id);
@@ -50,7 +51,7 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
         Extent::Local if !with_halo => Extent::Inner,
         extent => extent,
     };
-    // What is written of one chunk is not written of all rows.
+    // A write of one chunk does not write all rows.
     let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks(_)) && touches(instr, id);
     let pieces = program.pipeline.is_some() && list[begin..].iter().any(by_chunks);
     let stored = extent(pieces || reads_first(later.iter(), true));
@@ -74,7 +75,7 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
     }
 }
 
-/// Lets an instruction use another buffer.
+/// Renames a buffer in an instruction.
 pub(super) fn rename(instr: &mut Instr, from: BufferId, to: BufferId) {
     if touches(instr, from) {
         instr.each_ref(&mut |at| {

@@ -1,14 +1,12 @@
-//! Instructions that work on one chunk of their rows after the other (NeutronTP, section 3.4: slices and results
-//! live in host memory between chunks).
+//! Instructions that run over one chunk of their rows after another (NeutronTP, section 3.4).
 //!
-//! While it is chosen what is moved, such an instruction is a loop over chunks whose body has one copy for each tensor
-//! that it fetches or stores; tensors that are here a chunk at a time have as many slots as chunks that
-//! are here at once. `unroll` writes the loop out. With two slots, the next chunk is fetched and the last one stored while a
-//! chunk is computed.
+//! While moves are being chosen, such an instruction is a loop over chunks, with one copy in its
+//! body per tensor that it fetches or stores; a tensor has one slot per chunk present at once.
+//! `unroll` writes the loop out: with two slots, copies of adjacent chunks overlap computation.
 //!
-//! A chunk is a run of consecutive rows with all their edges. A row is computed in one go as always, and sums
-//! over rows are cut between blocks that are summed apart anyhow and added in their order, so on the processor numbers are
-//! the same to the last bit whatever the number of chunks. On a GPU sums over rows are those of chunks, added.
+//! A chunk has all edges of its consecutive rows, so each row is still computed in one go. Sums
+//! over rows are cut between blocks, which are added in order anyway: on the CPU, numbers are
+//! identical for any number of chunks. On a GPU, sums over rows are added chunk by chunk.
 
 use super::home::home;
 use super::ring::last_tag;
@@ -24,13 +22,13 @@ use gnnc_ir::program::{
     RankSizes, Ref, Role, Transfer, Vertices,
 };
 
-/// Numbers of chunks that are tried: each costs a launch, and latencies of copies.
+/// Numbers of chunks to try; each chunk costs a launch, and latencies of copies.
 const COUNTS: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// Rows of a chunk, below which more chunks do not make it smaller.
+/// Rows per chunk below which more chunks do not help.
 const FEWEST_ROWS: u64 = 32;
 
-/// Numbers of chunks that may help programs on ranks of these sizes, ascending.
+/// Numbers of chunks that may help programs with these budgets, ascending.
 pub(super) fn counts(programs: &[Program], budgets: &[MemoryBudget]) -> Vec<u32> {
     if programs.iter().any(|program| program.pipeline.is_some()) {
         return Vec::new();
@@ -42,7 +40,7 @@ pub(super) fn counts(programs: &[Program], budgets: &[MemoryBudget]) -> Vec<u32>
     counts
 }
 
-/// The largest tensor at a place that can be here a chunk at a time, if that is less.
+/// The largest tensor at a position that can be present a chunk at a time, if that is smaller.
 pub(super) fn candidate(
     program: &Program,
     sizes: &RankSizes,
@@ -79,7 +77,7 @@ pub(super) fn candidate(
 }
 
 impl Means {
-    /// Chunks of a tensor that are here at once.
+    /// Number of a tensor's chunks present at once.
     pub(super) fn slots(&self) -> u32 {
         match self.style {
             Style::Roomy => 2,
@@ -88,7 +86,7 @@ impl Means {
     }
 }
 
-/// How many chunks there are where rows, and edges, are cut into so many parts.
+/// Number of chunks if rows, and edges if any, are cut into `parts`.
 pub(super) fn chunks(even: Even, parts: u32) -> u32 {
     if even.edges.is_some() {
         2 * parts
@@ -97,7 +95,7 @@ pub(super) fn chunks(even: Even, parts: u32) -> u32 {
     }
 }
 
-/// What a buffer of these rows has where it holds a chunk at a time.
+/// The extent of a buffer that holds one chunk of these rows.
 pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
     match extent {
         Extent::Edges(_) | Extent::AllEdges(_) => Extent::EdgeRun(even, of),
@@ -105,7 +103,7 @@ pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
     }
 }
 
-/// The instruction that a loop over chunks is for, or the instruction itself.
+/// The working instruction of a loop over chunks; any other instruction is its own.
 pub(super) fn worker(instr: &Instr) -> &Instr {
     let Instr::Chunks(instr::Chunks { body, .. }) = instr else {
         return instr;
@@ -130,7 +128,7 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
                     return None;
                 }
                 Body::ColReduce { .. } => (launch.rows, Grain::Sums),
-                // Its edges lie by type.
+                // It walks edges by type.
                 Body::TypeSum { .. } => return None,
                 body => {
                     let by = match body {
@@ -161,7 +159,7 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
     Some(Even { rows, grain, edges })
 }
 
-/// How an instruction of a list is cut, or could be, and itself cut so.
+/// An instruction of a list cut into chunks, as it is or could be, with its first chunk.
 pub(super) fn chunked(instr: &Instr, program: &Program, means: Means) -> Option<(Instr, Chunk)> {
     let even = cut(instr, program)?;
     let chunk = even.chunk(0, chunks(even, means.chunks?));
@@ -170,7 +168,7 @@ pub(super) fn chunked(instr: &Instr, program: &Program, means: Means) -> Option<
     Some((worker, chunk))
 }
 
-/// Lets an instruction have a chunk at a time of a tensor that it uses by rows; none if it cannot.
+/// Makes an instruction use a tensor one chunk of rows at a time; `None` if that is impossible.
 pub(super) fn stream(
     program: &mut Program,
     (phase, place): (Phase, usize),
@@ -202,7 +200,7 @@ pub(super) fn stream(
     at.window(program, id, chunk, means.slots())
 }
 
-/// A loop over chunks: how many stand before it in its list, which copies around it do not change.
+/// A loop over chunks, identified by the number of such loops before it in its list.
 struct Loop {
     phase: Phase,
     before: usize,
@@ -221,7 +219,7 @@ impl Loop {
         loops.nth(self.before).map(|(place, _)| place)
     }
 
-    /// Gives the loop a tensor of its own, which is fetched before it and stored after it where others use it.
+    /// Gives the loop a tensor of its own, fetched before it and stored after it if others use it.
     fn alone(&self, program: &mut Program, mut id: BufferId) -> Option<BufferId> {
         let near = |program: &Program, id: BufferId| {
             let place = self.place(program)?;
@@ -246,7 +244,7 @@ impl Loop {
         Some(id)
     }
 
-    /// Takes the copies of a tensor that only the loop uses into the loop, a chunk at a time.
+    /// Moves the copies of a tensor that only the loop uses into the loop, a chunk at a time.
     fn window(&self, program: &mut Program, id: BufferId, chunk: Chunk, slots: u32) -> Option<()> {
         let even = chunk.even?;
         let place = self.place(program)?;
@@ -271,7 +269,7 @@ impl Loop {
         let store = stored
             .first()
             .map(|one| whole(one).filter(|c| c.0.buffer == id));
-        // Copies of other kinds are none that can be taken in.
+        // Other kinds of copies cannot move inside.
         let (fetch, store) = (
             fetch.map_or(Some(None), |copy| copy.map(Some))?,
             store.map_or(Some(None), |copy| copy.map(Some))?,
@@ -336,7 +334,7 @@ impl Loop {
     }
 }
 
-/// Whether an instruction over a chunk needs of a buffer nothing but the rows of the chunk, which can be moved.
+/// Whether an instruction over a chunk needs only the chunk's rows of a movable buffer.
 pub(super) fn by_chunks(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool {
     let buffer = program.buffer(id);
     let kept = program.logits.is_some_and(|at| at.buffer == id);
@@ -348,13 +346,13 @@ pub(super) fn by_chunks(instr: &Instr, program: &Program, id: BufferId, chunk: C
     !kept && words && role && holds(program, id, chunk) && by_rows(instr, program, id, chunk)
 }
 
-/// Whether a buffer has the rows of a cut first.
+/// Whether a buffer begins with the rows of a cut.
 fn holds(program: &Program, id: BufferId, chunk: Chunk) -> bool {
     let extent = program.buffer(id).extent;
     let Some(even) = chunk.even else {
         return false;
     };
-    // Edges lie by destination.
+    // Edges are stored by destination.
     let edges = even.edges.filter(|edges| edges.by == End::Dst);
     let edges = edges.map(|edges| even.rows.extent().edges(edges.set));
     let own = matches!(extent, Extent::Inner | Extent::Local);
@@ -366,7 +364,7 @@ fn holds(program: &Program, id: BufferId, chunk: Chunk) -> bool {
     vertices || Some(extent) == edges
 }
 
-/// Whether an instruction over a chunk uses a buffer's rows of the chunk and no others.
+/// Whether an instruction over a chunk uses exactly the chunk's rows of a buffer.
 fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool {
     let accesses = of(instr, program, id);
     let columns = program.buffer(id).columns;
@@ -388,7 +386,7 @@ fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool
     strides && !accesses.is_empty() && accesses.iter().all(own)
 }
 
-/// Writes loops over chunks out.
+/// Writes out loops over chunks.
 pub(super) fn unroll(program: &mut Program) {
     let mut tag = last_tag(program);
     for phase in Phase::ALL {
@@ -406,7 +404,7 @@ pub(super) fn unroll(program: &mut Program) {
     }
 }
 
-/// One loop, chunk after chunk; copies in halves where tensors have two slots.
+/// Writes out one loop, chunk by chunk; copies are cut into halves if their tensor has two slots.
 fn written_out(
     program: &Program,
     body: &[Instr],
@@ -453,7 +451,7 @@ fn written_out(
         }
     };
     for index in 0..chunk.of {
-        // Slots of the chunk before the last one are used again.
+        // The slots of the chunk before the previous one are reused.
         for (instr, copy) in moves().filter(|(_, c)| c.apart && !c.fetches) {
             let both = copies.iter().any(|c| c.fetches && c.here == copy.here);
             let late = if both { 1 } else { 2 };
@@ -491,11 +489,11 @@ fn written_out(
     }
 }
 
-/// The copies of a tensor that a loop makes, one a chunk.
+/// The copies of one tensor in a loop, one per chunk.
 struct Copies {
     fetches: bool,
     here: BufferId,
-    /// Whether they run beside computing.
+    /// Whether they run during computation.
     apart: bool,
     /// The tag of the first one.
     first: u32,

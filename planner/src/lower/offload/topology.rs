@@ -1,7 +1,8 @@
-//! The ends of edges on the host: every kernel that walks edges runs over one chunk of its rows after the other and
-//! fetches the ends of the chunk's edges (NeutronTP, sections 2 and 3.4: the topology lies in host memory).
+//! The ends of edges on the host: every kernel that walks edges runs over one chunk of its rows
+//! after another, and fetches the ends of the chunk's edges (NeutronTP, sections 2 and 3.4: the
+//! topology lives in host memory).
 //!
-//! Where the edges of each row begin stays where it was, 8 bytes a row.
+//! The offset of each row's first edge stays where it was, 8 bytes per row.
 
 use super::stream::{chunks, cut};
 use super::{Means, MemoryBudget, add};
@@ -12,11 +13,11 @@ use gnnc_ir::program::{
     Buffer, BufferId, Chunk, Extent, Grouped, Instr, Launch, Program, Ref, Role,
 };
 
-/// Edges of one kind: rows, which edges, and how they are grouped.
+/// A kind of edges: rows, edge set, and grouping.
 type Kind = (Extent, Grouped);
 
-/// Lets kernels fetch the ends of edges wherever all kernels that walk these can; what that frees is added to
-/// rooms of which it is a part.
+/// Makes kernels fetch the ends of edges, for each kind of edges where all kernels can. Adds the
+/// freed memory to budgets that it counts against.
 pub(super) fn topology(programs: &mut [Program], budgets: &mut [MemoryBudget], means: Means) {
     let (Some(count), Some(first)) = (means.chunks, programs.first()) else {
         return;
@@ -24,7 +25,7 @@ pub(super) fn topology(programs: &mut [Program], budgets: &mut [MemoryBudget], m
     for kind in kinds(first) {
         let (extent, Grouped { set, by }) = kind;
         for budget in budgets.iter_mut().filter(|budget| budget.lists) {
-            // Ends and, by source, places.
+            // Ends and, by source, positions.
             let each = if by == End::Src { 8 } else { 4 };
             let freed = each * budget.sizes.rows(extent.edges(set));
             let more = freed.saturating_sub(budget.lacking);
@@ -37,7 +38,7 @@ pub(super) fn topology(programs: &mut [Program], budgets: &mut [MemoryBudget], m
     }
 }
 
-/// The kinds of edges that are walked by kernels of lists alone, not by those of loops, and in chunks.
+/// The kinds of edges walked only by kernels that are outside of loops and can run in chunks.
 fn kinds(program: &Program) -> Vec<Kind> {
     let (mut found, mut kept) = (Vec::new(), Vec::new());
     for phase in Phase::ALL {
@@ -77,13 +78,14 @@ fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
     }
 }
 
-/// What edges a launch walks; those of own vertices are one kind, whatever rows they are grouped by.
+/// The kind of edges a launch walks. Edges of own vertices are one kind, whatever rows they are
+/// grouped by.
 fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     let body = &program.kernel(launch.kernel).body;
     let set = body.edge_set()?;
     let by = match body {
         Body::Gather { to, .. } => *to,
-        // It reads places by type, which stay, and nothing of these.
+        // It reads the positions by type, which stay, and nothing of these lists.
         Body::TypeSum { .. } => return None,
         _ => End::Dst,
     };
@@ -94,12 +96,12 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     Some((extent, Grouped { set, by }))
 }
 
-/// Whether a kernel reads something of the edges themselves.
+/// Whether a kernel reads edge tensors.
 fn reads_edges(kernel: &Kernel) -> bool {
     kernel.inputs.iter().any(|operand| operand.at == At::Edge)
 }
 
-/// Lets all kernels that walk edges of a kind fetch their ends.
+/// Makes all kernels that walk one kind of edges fetch their ends.
 fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
     let (extent, edges) = wanted;
     let list = |name: &str, role| Buffer {
@@ -157,7 +159,7 @@ fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
     }
 }
 
-/// A buffer for the part of a list that belongs to a chunk.
+/// A buffer for the chunk's part of a list.
 fn window(program: &mut Program, home: BufferId, chunk: Chunk, slots: u32) -> Ref {
     let whole = program.buffer(home);
     let buffer = Buffer {

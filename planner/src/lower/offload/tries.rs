@@ -1,22 +1,22 @@
-//! What was tried to make programs fit: what some attempts have in common is done once, and what is known to be in
-//! vain is not done at all.
+//! Attempts at making programs fit. Shares the work that attempts have in common, and skips
+//! attempts known to fail.
 
 use super::fit::{State, most_beyond};
 use super::{Means, MemoryBudget, Short, Style, bound, ring, stream, topology, widen};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::memory::Lives;
 
-/// Attempts at making programs fit into rooms.
+/// Attempts at fitting programs into budgets.
 pub(super) struct Tries<'a> {
     programs: &'a [Program],
     budgets: &'a [MemoryBudget],
-    /// By style: how far it goes without chunks, which is where attempts with chunks begin.
+    /// By style: the result without chunks, which is where attempts with chunks start.
     whole: [Option<(State, Result<(), Short>)>; 2],
-    /// Whether there is a stack, which alone makes a difference between the styles without chunks.
+    /// Whether there is any stack; only stacks make styles differ without chunks.
     stacks: bool,
-    /// The last attempt, with what was lacking if it was made.
+    /// The last attempt, with its shortage if it was made.
     last: Option<(Means, Option<Short>)>,
-    /// How often it was found what programs take.
+    /// How often memory needs were computed.
     looks: &'a mut u32,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// What fits by these means, if that succeeds.
+    /// The fitting programs, if these means succeed.
     pub(super) fn attempt(&mut self, means: Means) -> Option<State> {
         let listed = self.listed(means);
         let (programs, budgets) = match &listed {
@@ -59,7 +59,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// How much the last attempt lacks, which is made now if it was known to be in vain.
+    /// The shortage of the last attempt; makes the attempt now if it was skipped as hopeless.
     pub(super) fn shortage(mut self) -> Short {
         let short = match self.last {
             Some((means, None)) => {
@@ -72,12 +72,12 @@ impl<'a> Tries<'a> {
         short.unwrap_or(Short { bytes: 0 })
     }
 
-    /// The programs of a state with copies as far beside computing as the memory allows.
+    /// The programs of a state, with copies overlapping computation as far as memory allows.
     pub(super) fn widened(&mut self, state: State) -> Vec<Program> {
         widen::widen(state.programs, &state.budgets, self.looks)
     }
 
-    /// The programs with the ends of edges on the host, if these are among the means.
+    /// The programs with the ends of edges on the host, if that is among the means.
     fn listed(&self, means: Means) -> Option<State> {
         means.lists.then(|| {
             let (mut programs, mut budgets) = (self.programs.to_vec(), self.budgets.to_vec());
@@ -107,7 +107,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// How far these means go without chunks.
+    /// The result of these means without chunks.
     fn whole(&mut self, means: Means) -> &(State, Result<(), Short>) {
         let alike = means.style == Style::Roomy || !self.stacks;
         self.whole[usize::from(!alike)].get_or_insert_with(|| {

@@ -1,20 +1,20 @@
-//! Where lists use a buffer.
+//! The uses of a buffer in lists.
 
 use gnnc_ir::program::access::{Access, Touched, accesses};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Program, Ref, Transfer, Vertices};
 
-/// Where a list touches each buffer, loops included.
+/// The positions in a list that touch each buffer, including those in loops.
 pub(super) struct Index {
-    /// By buffer: where its places begin.
+    /// By buffer: the start of its positions.
     first: Vec<usize>,
-    /// Ascending.
+    /// Positions, ascending for each buffer.
     places: Vec<usize>,
 }
 
 impl Index {
     pub(super) fn of(list: &[Instr]) -> Self {
-        // How often each buffer is touched, then where its places end, then where they begin.
+        // First the number of positions of each buffer, then their end, then their start.
         let mut first: Vec<usize> = Vec::new();
         each_once(list, &mut |id, _| {
             first.resize(first.len().max(id + 2), 0);
@@ -33,7 +33,7 @@ impl Index {
         Self { first, places }
     }
 
-    /// The places that touch a buffer, ascending.
+    /// The positions that touch a buffer, ascending.
     pub(super) fn places(&self, id: BufferId) -> &[usize] {
         let id = id.0 as usize;
         let ends = self.first.get(id).zip(self.first.get(id + 1));
@@ -42,7 +42,7 @@ impl Index {
     }
 }
 
-/// Visits the buffers that each instruction of a list touches, the last instruction first.
+/// Visits the buffers each instruction of a list touches, from the last instruction to the first.
 fn each_once(list: &[Instr], visit: &mut dyn FnMut(usize, usize)) {
     let mut ids: Vec<usize> = Vec::new();
     for (place, instr) in list.iter().enumerate().rev() {
@@ -54,7 +54,8 @@ fn each_once(list: &[Instr], visit: &mut dyn FnMut(usize, usize)) {
     }
 }
 
-/// Visits what an instruction reads, then what it writes (`true`), or what the instructions of a loop do.
+/// Visits the reads of an instruction, then its writes (`true`), or those of the instructions in a
+/// loop.
 pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
     match instr {
         Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
@@ -64,14 +65,15 @@ pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
     }
 }
 
-/// The first and last place of each use of a buffer: an instruction, or two halves with what is in between.
+/// The first and last position of each use of a buffer: an instruction, or two halves with
+/// everything in between.
 pub(super) fn uses(list: &[Instr], id: BufferId) -> Vec<[usize; 2]> {
     let places = list.iter().enumerate();
     let places = places.filter(|(_, instr)| touches(instr, id));
     joined(list, places.map(|(place, _)| place))
 }
 
-/// The same of a list whose index is known.
+/// The same for a list with a known index.
 pub(super) fn indexed(list: &[Instr], index: &Index, id: BufferId) -> Vec<[usize; 2]> {
     joined(list, index.places(id).iter().copied())
 }
@@ -91,46 +93,47 @@ fn joined(list: &[Instr], places: impl Iterator<Item = usize>) -> Vec<[usize; 2]
     found
 }
 
-/// The place where what begins at one ends.
+/// The position where the transfer that begins at `begin` finishes.
 fn finish(list: &[Instr], begin: usize, transfer: &Transfer) -> usize {
     let ends = |instr: &Instr| matches!(instr, Instr::Finish(other) if other.tag == transfer.tag);
     let behind = list[begin..].iter().position(ends);
     behind.map_or(begin, |steps| begin + steps)
 }
 
-/// Whether an instruction uses a buffer, loops included.
+/// Whether an instruction uses a buffer, including in loops.
 pub(super) fn touches(instr: &Instr, id: BufferId) -> bool {
     let mut found = false;
     each(instr, &mut |at, _| found |= at.buffer == id);
     found
 }
 
-/// Whether an instruction writes a buffer, loops included.
+/// Whether an instruction writes a buffer, including in loops.
 pub(super) fn writes(instr: &Instr, id: BufferId) -> bool {
     let mut found = false;
     each(instr, &mut |at, write| found |= write && at.buffer == id);
     found
 }
 
-/// The uses of a buffer by an instruction, in order: what a product writes, its end may read.
+/// An instruction's uses of a buffer, in order: the epilogue of a product may read what the product
+/// writes.
 pub(super) fn of(instr: &Instr, program: &Program, id: BufferId) -> Vec<Access> {
     let mut found = accesses(instr, program);
     found.retain(|access| access.buffer == id);
     found
 }
 
-/// Whether rows behind the own ones may be among those that are used.
+/// Whether the rows used may include halo rows.
 pub(super) fn halo(rows: Touched) -> bool {
     match rows {
         Touched::Own => false,
-        // All chunks of a loop are run.
+        // A loop runs all its chunks.
         Touched::Rows(chunk) => chunk.even.map(|even| even.rows) != Some(Vertices::Inner),
         _ => true,
     }
 }
 
-/// Whether what uses of a slot come first, in order, is to read what was there; of halo rows alone, if only
-/// these count.
+/// Whether the first of these uses reads existing data. With `halo_alone`, only uses of halo rows
+/// count.
 pub(super) fn reads_first<'a>(
     mut uses: impl Iterator<Item = &'a Access>,
     halo_alone: bool,

@@ -1,4 +1,4 @@
-//! Copies beside computing: halves as far apart as the memory allows.
+//! Overlaps copies with computation: their halves are as far apart as memory allows.
 
 use super::fit::{fits, most_beyond};
 use super::uses::each;
@@ -9,13 +9,13 @@ use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
 
-/// How much of the way that a half could go is tried, in the order of trying, as divisors.
+/// Fractions of the possible distance to try, in order, as divisors.
 const TRIES: [usize; 4] = [1, 2, 4, 16];
 
-/// Rooms that are looked at for every half: those with the least to spare.
+/// Number of budgets to check for every half: those with the least memory to spare.
 const TIGHTEST: usize = 2;
 
-/// Cuts moves of lists into halves: what is fetched begins earlier, what is stored ends later.
+/// Cuts moves into halves: fetches begin earlier, stores finish later.
 pub(super) fn widen(
     programs: Vec<Program>,
     budgets: &[MemoryBudget],
@@ -46,7 +46,7 @@ pub(super) fn widen(
     }
 }
 
-/// Cuts the move at a place, if there is one and its halves fit; where to go on.
+/// Cuts the move at a position, if there is one and its halves fit. Returns where to continue.
 fn cut(
     programs: &mut [Program],
     phase: Phase,
@@ -56,7 +56,7 @@ fn cut(
 ) -> usize {
     let program = &programs[0];
     let list = program.list(phase);
-    // Those of chunks have halves already, where there is room for them.
+    // Moves of chunks already have halves if there is room for them.
     let Instr::Move(instr::Move {
         from, chunk: None, ..
     }) = &list[place]
@@ -99,7 +99,7 @@ fn cut(
     place + 1
 }
 
-/// Puts the halves of a move so many instructions apart.
+/// Places the halves of a move `distance` instructions apart.
 fn halve(
     program: &mut Program,
     phase: Phase,
@@ -116,7 +116,7 @@ fn halve(
     list.insert(last, finish);
 }
 
-/// Where the halves lie of what was at a place.
+/// The positions of the halves of the move at `place`.
 fn ends(place: usize, (fetched, distance): (bool, usize)) -> [usize; 2] {
     match fetched {
         true => [place - distance, place + 1],
@@ -124,7 +124,7 @@ fn ends(place: usize, (fetched, distance): (bool, usize)) -> [usize; 2] {
     }
 }
 
-/// Undoes that.
+/// Undoes [`halve`].
 fn join(program: &mut Program, phase: Phase, place: usize, way: (bool, usize)) {
     let list = program.list_mut(phase);
     let [first, last] = ends(place, way);

@@ -1,9 +1,9 @@
-//! Clipping: how long the gradient of all parameters together is, and what it is multiplied with.
+//! Clipping: the norm of the gradient of all parameters together, and the factor it gives.
 //!
-//! Every rank has the whole gradient of the parameters that it has whole, a slice of those that are cut, and
-//! those of its stage only. So squares of slices are added over the ranks, and stages pass their sum on, from
-//! the first to the last, which tells the others: parameter after parameter in both cases, so that the stages
-//! do not change the sum.
+//! Every rank has the whole gradient of parameters that it has whole, a slice of those that are
+//! cut, and only the gradients of its own stage. So squares of slices are added over the ranks.
+//! Stages pass their sum on, from the first to the last, which returns the total to the others.
+//! Both orders go parameter by parameter, so the stages do not change the sum.
 
 use super::Terms;
 use crate::lower::Lowerer;
@@ -17,15 +17,16 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Ref, Role, StageMessage};
 use gnnc_ir::{Binary, Unary};
 
-/// What PyTorch's `clip_grad_norm_` adds to a length before it divides by it.
+/// PyTorch's `clip_grad_norm_` adds this to a norm before it divides by it.
 const LEAST: f32 = 1e-6;
 
-/// One number, for whatever row.
+/// A single number, the same for every row.
 pub fn number() -> Operand {
     Operand::dense(At::One, 1, 1)
 }
 
-/// Computes `min(1, most / (length + 1e-6))` of the gradients, whose sums over the ranks are there.
+/// Computes `min(1, most / (norm + 1e-6))` of the gradients, whose sums over the ranks are
+/// complete.
 pub fn factor(
     lowerer: &mut Lowerer,
     most: f32,

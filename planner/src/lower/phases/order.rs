@@ -1,4 +1,4 @@
-//! When each instruction of a run of layers runs: it follows from what reads what, and how.
+//! Assigns each instruction of a run of layers to a phase, based on who reads what, and how.
 
 use super::Borders;
 use crate::error::LowerError;
@@ -20,7 +20,7 @@ pub(super) enum Phase {
 /// How an instruction reads a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// The rows that it writes.
+    /// The same rows that it writes.
     Own,
     /// Rows of other vertices.
     Across,
@@ -28,13 +28,13 @@ enum Reading {
     Whole,
 }
 
-/// What matters of an instruction.
+/// The relevant facts about an instruction.
 struct Facts {
     reads: Vec<(BufferId, Reading)>,
     writes: Vec<BufferId>,
-    /// Whether it gives a row for each vertex or edge, each from its own neighbourhood.
+    /// Whether it computes one row per vertex or edge, from that row's neighborhood.
     by_row: bool,
-    /// Whether it begins the backward pass.
+    /// Whether it starts the backward pass.
     gradient: bool,
     fresh: bool,
     name: String,
@@ -82,7 +82,7 @@ impl Facts {
                 Some(_) => (vec![(logits.buffer, Reading::Own)], true),
                 None => (vec![(logits.buffer, Reading::Whole)], false),
             },
-            // When its history is written is not decided by who reads it.
+            // Its readers do not decide when a history is written.
             Instr::Remember(instr::Remember { from, .. }) => {
                 (vec![(from.buffer, Reading::Own)], true)
             }
@@ -92,8 +92,8 @@ impl Facts {
                 (reads, !matches!(instr, Instr::AllReduce(_)))
             }
         };
-        // What an instruction writes itself, it does not wait for; but exchanges and reductions complete
-        // what others wrote.
+        // An instruction does not wait for what it writes itself; but exchanges and reductions
+        // complete what others wrote.
         let completes = matches!(instr, Instr::HaloExchange(_) | Instr::HaloReduce(_));
         let written = writes(instr);
         let named = written
@@ -117,7 +117,7 @@ impl Facts {
     }
 }
 
-/// Whether a buffer has a row for each vertex or edge.
+/// Whether a buffer has one row per vertex or edge.
 fn rowed(program: &Program, buffer: BufferId) -> bool {
     !matches!(program.buffer(buffer).extent, Extent::Fixed(_))
 }
@@ -149,15 +149,16 @@ pub(super) struct Order {
     pub(super) phases: Vec<Phase>,
     instrs: Vec<Facts>,
     blends: BTreeSet<BufferId>,
-    /// What fresh edges' gradients are added up in, which begins as zeros.
+    /// Buffers that sum gradients of fresh edges; they start as zeros.
     pub(super) zeroed: BTreeSet<BufferId>,
 }
 
 impl Order {
-    /// Of instructions with whether they collect what fresh edges bring; `fills` are what fills blends.
+    /// Assigns phases. `code` has each instruction with whether it collects gradients of fresh
+    /// edges; `fills` are the instructions that fill blends.
     ///
     /// # Errors
-    /// A layer that needs a sum over all vertices, or rows that have no history.
+    /// If a layer needs a sum over all vertices, or rows that have no history.
     pub(super) fn new(
         code: &[(Instr, bool)],
         fills: &[Instr],
@@ -179,7 +180,7 @@ impl Order {
         Ok(order)
     }
 
-    /// Marks what depends on a gradient.
+    /// Marks everything that depends on a gradient.
     fn backward(&mut self, borders: &Borders) {
         let mut gradients: BTreeSet<BufferId> =
             borders.gradients.iter().map(|at| at.buffer).collect();
@@ -195,8 +196,8 @@ impl Order {
         }
     }
 
-    /// Moves before the chunks what edges read and is no blend, what blends are filled with, and what is no row,
-    /// with all that they need.
+    /// Moves before the chunks, with all dependencies: tensors other than blends that edges read,
+    /// operands that fill blends, and tensors without rows.
     fn before(&mut self, borders: &Borders, fills: &[Instr]) {
         let mut wanted: BTreeSet<BufferId> = fills.iter().flat_map(reads).collect();
         for (facts, phase) in self.instrs.iter().zip(&self.phases) {
@@ -217,7 +218,7 @@ impl Order {
                 wanted.extend(facts.reads.iter().map(|(buffer, _)| *buffer));
             }
         }
-        // Parameters' own expressions need no vertex.
+        // Expressions of parameters alone need no vertex.
         let mut early: BTreeSet<BufferId> = BTreeSet::new();
         let received = borders.received.iter().map(|at| at.buffer);
         let mut late: BTreeSet<BufferId> = self.blends.iter().copied().chain(received).collect();
@@ -235,7 +236,8 @@ impl Order {
         }
     }
 
-    /// Moves after the chunks what sums over rows or collects from all edges, and what depends on it.
+    /// Moves after the chunks whatever sums over rows or collects from all edges, and everything
+    /// that depends on it.
     fn after(&mut self, borders: &Borders) -> Result<(), LowerError> {
         let mut late: BTreeSet<BufferId> = BTreeSet::new();
         let mut backward: BTreeSet<BufferId> =
@@ -272,7 +274,7 @@ impl Order {
         Ok(())
     }
 
-    /// Moves from the backward chunks to after them what nothing in them needs.
+    /// Moves from the backward chunks to after them whatever nothing in the chunks needs.
     fn late(&mut self, borders: &Borders) {
         let mut needed: BTreeSet<BufferId> = borders.returned.iter().map(|at| at.buffer).collect();
         for n in (0..self.instrs.len()).rev() {
@@ -280,7 +282,8 @@ impl Order {
                 continue;
             }
             let facts = &self.instrs[n];
-            // What fresh edges bring, and what edges saw, can only be told apart while the chunks take turns.
+            // Gradients of fresh edges, and rows that edges saw, can be told apart only while the
+            // chunks take turns.
             let apart = facts.fresh || self.sees(facts);
             if apart || facts.writes.iter().any(|buffer| needed.contains(buffer)) {
                 needed.extend(facts.reads.iter().map(|(buffer, _)| *buffer));
@@ -290,7 +293,7 @@ impl Order {
         }
     }
 
-    /// Whether an instruction reads what edges saw.
+    /// Whether an instruction reads the rows that edges saw.
     fn sees(&self, facts: &Facts) -> bool {
         let blend = |(buffer, reading): &(BufferId, Reading)| {
             *reading == Reading::Across && self.blends.contains(buffer)
@@ -298,13 +301,13 @@ impl Order {
         facts.reads.iter().any(blend)
     }
 
-    /// All that instructions read.
+    /// All buffers that instructions read.
     pub(super) fn all_read(&self) -> impl Iterator<Item = BufferId> + '_ {
         let all = self.instrs.iter().flat_map(|facts| &facts.reads);
         all.map(|(buffer, _)| *buffer)
     }
 
-    /// The blends that the backward pass reads across.
+    /// The blends that the backward pass reads across vertices.
     pub(super) fn seen_again(&self) -> BTreeSet<BufferId> {
         let backward = self.instrs.iter().zip(&self.phases);
         let backward = backward.filter(|(_, phase)| **phase == Phase::Backward);
@@ -316,7 +319,8 @@ impl Order {
             .collect()
     }
 
-    /// All that is read after the forward chunks, histories among it; `again` is what fills blends once more.
+    /// Everything read after the forward chunks, including histories; `again` are the instructions
+    /// that refill blends.
     pub(super) fn read_late(&self, again: &[Instr]) -> BTreeSet<BufferId> {
         let late = self.instrs.iter().zip(&self.phases);
         let late = late.filter(|(_, phase)| **phase >= Phase::Backward);
@@ -324,7 +328,7 @@ impl Order {
         found.chain(again.iter().flat_map(reads)).collect()
     }
 
-    /// Makes sure that chunks find what they read.
+    /// Checks that chunks find everything they read.
     fn check(&self, borders: &Borders) -> Result<(), LowerError> {
         for (n, facts) in self.instrs.iter().enumerate() {
             for (buffer, reading) in &facts.reads {

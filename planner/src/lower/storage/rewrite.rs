@@ -1,4 +1,4 @@
-//! The instructions of a program some of whose buffers lie in 16 bits.
+//! Rewrites the instructions of a program that stores some buffers in 16 bits.
 
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
@@ -9,16 +9,16 @@ use gnnc_ir::program::{
 };
 use gnnc_ir::words::storage::Storage;
 
-/// A matrix that was copied to 16 bits: where it lay, its rows and columns, and the copy.
+/// A matrix copied to 16 bits: its original, its rows and columns, and the copy.
 type Copied = (Matrix, Extent, u32, BufferId);
 
-/// Gives the kernels of a program the storage of its buffers, and products factors that are alike.
+/// Gives kernels the storage of their buffers, and products two factors with the same storage.
 pub(super) struct Rewrite<'a> {
     program: &'a mut Program,
     storage: Storage,
-    /// The kernels as they were.
+    /// The original kernels.
     before: Vec<Kernel>,
-    /// Copies of parameters that the list begins with.
+    /// Copies of parameters, at the start of the list.
     head: Vec<Instr>,
     params: Vec<(BufferId, BufferId)>,
 }
@@ -91,7 +91,7 @@ impl<'a> Rewrite<'a> {
         !self.program.buffer(id).storage.is_f32()
     }
 
-    /// Copies a factor of a product to 16 bits, if it is not there.
+    /// Copies a factor of a product to 16 bits, unless it already is.
     fn factor(
         &mut self,
         matrix: &mut Matrix,
@@ -132,7 +132,7 @@ impl<'a> Rewrite<'a> {
         };
     }
 
-    /// The copy of a parameter with all its slots, which the list begins with.
+    /// The copy of a parameter with all its slots, made at the start of the list.
     fn param(&mut self, id: BufferId) -> BufferId {
         if let Some((_, copy)) = self.params.iter().find(|(param, _)| *param == id) {
             return *copy;
@@ -199,7 +199,7 @@ impl<'a> Rewrite<'a> {
         })
     }
 
-    /// Lets a launch run the kernel for the storage of its operands.
+    /// Makes a launch use the kernel for the storage of its operands.
     fn launch(&mut self, launch: &mut Launch) {
         let mut kernel = self.before[launch.kernel.0 as usize].clone();
         let refs = launch.inputs.iter().chain(&launch.outputs);

@@ -1,12 +1,12 @@
-//! What exchanges of rows between parts cost.
+//! Costs of exchanging rows between parts.
 
 use super::{Compiler, ExchangeCost, TransferCost};
 use crate::simulate::fabric::Class;
 use gnnc_ir::program::{Ref, Skip};
 
 impl Compiler<'_> {
-    /// An exchange that may be left out takes the mean of the epochs in the long run: a share of the
-    /// blocks is sent, and all of them are filled in from copies.
+    /// An exchange that may be left out costs its long-run mean over epochs: a share of the blocks
+    /// is sent, and all of them are filled in from copies.
     pub(super) fn exchange(
         &self,
         buffer: Ref,
@@ -29,7 +29,7 @@ impl Compiler<'_> {
             };
             let inside = turn(flow.inside_in, flow.inside_out).map(|bytes| share * bytes);
             let between = turn(flow.between_in, flow.between_out).map(|bytes| share * bytes);
-            // Rows of the halo lie together; those that others read are picked one by one.
+            // Halo rows are contiguous; the rows others read are picked one by one.
             let picked = (flow.inside_out + flow.between_out) * row;
             let (before, after) = if reverse {
                 (0.0, self.pass(2.0 * picked, picked, picked / 4.0))
@@ -43,7 +43,8 @@ impl Compiler<'_> {
             let bytes_sent = (inside[0] + between[0]).round() as u64;
             let active = flow.messages > 0;
             if let Some(messages) = &measured {
-                // What is left out takes no time; what is sent, as much as all of it in its share of the epochs.
+                // Blocks left out take no time; blocks sent take the full time in their share of
+                // the epochs.
                 let rows = flow.inside_out + flow.between_out;
                 let all = bytes_sent as f64 / share;
                 let half = share * messages.half(all.round() as u64, rows);

@@ -1,4 +1,4 @@
-//! What copies between ranks and their hosts cost, and what goes from stage to stage.
+//! Costs of copies between ranks and their hosts, and of messages between stages.
 
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
@@ -9,7 +9,7 @@ use gnnc_ir::words::units::{Bytes, Flops};
 use std::rc::Rc;
 
 impl Compiler<'_> {
-    /// Rows that go to or come from the host, over a link that each device has for itself.
+    /// Moves rows to or from the host, over a link that each device has to itself.
     pub(super) fn moved_rows(
         &self,
         (from, to): (Ref, Ref),
@@ -22,7 +22,7 @@ impl Compiler<'_> {
             let bytes = 4 * move_words(self.program, (from, to), chunk, &class.sizes);
             match self.cluster.host {
                 Some(host) if bytes > 0 => host.latency.0 + bytes as f64 / host.bandwidth,
-                // Memory of the rank itself.
+                // The host's memory is the rank's own.
                 None if bytes > 0 => self.kernel(&Work {
                     class: KernelClass::Copy,
                     flops: Flops(0.0),
@@ -41,7 +41,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Rows that go to another stage, or come from one.
+    /// Sends rows to another stage, or receives rows from one.
     pub(super) fn stage_message(
         &self,
         stage_message: &StageMessage,
@@ -69,8 +69,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Packing rows for another stage and waking it, or unpacking those of one, which `lay` among so many bytes if they were
-    /// there before.
+    /// Time to pack rows for another stage and wake it, or to unpack rows from one. `lay` is the
+    /// number of bytes among which they were waiting, if they arrived earlier.
     fn copying(&self, bytes: f64, lay: Option<u64>, sends: bool, name: usize) -> f64 {
         match self.messages(name) {
             Some(messages) => {

@@ -1,4 +1,4 @@
-//! Instructions with what is the same of them for ranks of any sizes and for every chunk.
+//! Instructions with everything that does not depend on the sizes of ranks or the chunk.
 
 use super::Name;
 use gnnc_ir::program::instr;
@@ -7,19 +7,19 @@ use gnnc_ir::program::work::Counts;
 use gnnc_ir::program::{Instr, Program};
 use std::rc::Rc;
 
-/// An instruction, looked through once however often it is priced.
+/// An instruction, analyzed once however often it is priced.
 pub(super) struct Line<'a> {
     pub instr: &'a Instr,
-    /// Its place in the list.
+    /// Its position in the list.
     pub at: Rc<str>,
-    /// What it is called, by its place among the names.
+    /// Index of its name.
     pub name: usize,
     pub counts: Counts<'a>,
-    /// What it repeats.
+    /// The instructions it repeats.
     pub body: Vec<Line<'a>>,
 }
 
-/// The instructions of a list at `prefix`, whose names are added to those that are known.
+/// The instructions of a list at `prefix`; adds their names to `names`.
 pub(super) fn lines<'a>(
     program: &'a Program,
     instrs: &'a [Instr],

@@ -1,4 +1,4 @@
-//! Launches that a GPU makes as one.
+//! Launches that a GPU merges into one.
 
 use super::lines::Line;
 use super::{Compiler, Step};
@@ -6,8 +6,8 @@ use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::program::{Instr, RankSizes, together};
 
 impl Compiler<'_> {
-    /// Gives the first of several instructions that a GPU launches together what one launch for each kernel takes, the
-    /// others nothing. What was measured stays as it is.
+    /// If a GPU merges several instructions, assigns the first one the time of one launch per
+    /// kernel, and the others none. Measured costs are unchanged.
     pub(super) fn merge(&self, instrs: &[Instr], lines: &[Line], steps: &mut [Step]) {
         if self.cluster.device.kind != DeviceKind::Gpu || self.costs.is_some() {
             return;
@@ -29,7 +29,7 @@ impl Compiler<'_> {
                     .map(|same| kernel(&mut same.iter().map(|once| once.at)))
                     .sum()
             };
-            // Their rows are the same on every rank.
+            // They have the same rows on every rank.
             let seconds = self.shares.first().map_or(0.0, of_class);
             let all = vec![seconds; self.shares.len()];
             for (n, step) in steps[found.instrs].iter_mut().enumerate() {
@@ -40,7 +40,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Sets the seconds of computing, of a loop those of all its iterations, to a share of some.
+/// Sets the seconds of a computation to `share` times `all`; for a loop, the seconds of all its
+/// iterations together.
 fn set(step: &mut Step, all: &[f64], share: f64) {
     match step {
         Step::Compute { seconds, .. } => {

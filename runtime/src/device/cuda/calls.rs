@@ -1,4 +1,4 @@
-//! What libraries answer, as errors with the function's name and the library's words.
+//! Turns the answers of libraries into errors with the function's name and the library's words.
 
 use crate::device::gpu::driver::DriverError;
 use cudarc::cublas::result::CublasError;
@@ -8,10 +8,10 @@ use gnnc_codegen::cuda::libraries::LibraryError;
 use gnnc_codegen::cuda::nvrtc::NvrtcError;
 use std::ffi::CStr;
 
-/// What the driver answered to `call`.
+/// Converts the driver's answer to `call`.
 ///
 /// # Errors
-/// The same with the name of the function.
+/// The driver's error with the name of the function.
 pub fn check<T>(
     call: &'static str,
     answer: Result<T, result::DriverError>,
@@ -22,7 +22,7 @@ pub fn check<T>(
     })
 }
 
-/// The driver's name of an error, and what it means.
+/// The driver's name for an error, and its meaning.
 pub fn words(error: result::DriverError) -> String {
     let text = |text: Result<&CStr, result::DriverError>| {
         text.map_or_else(
@@ -36,7 +36,7 @@ pub fn words(error: result::DriverError) -> String {
         CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         CUresult::CUDA_ERROR_LAUNCH_FAILED,
     ];
-    // The driver says so at whatever is called after the launch.
+    // The driver reports this at any call after the launch.
     let hint = if wrong_code.contains(&error.0) {
         "; a kernel launched earlier failed, which is a bug: run under `compute-sanitizer` and \
          report it"
@@ -46,10 +46,10 @@ pub fn words(error: result::DriverError) -> String {
     format!("{name} ({meaning}){hint}")
 }
 
-/// What cuBLAS answered to `call`.
+/// Converts cuBLAS's answer to `call`.
 ///
 /// # Errors
-/// The same with the name of the function.
+/// cuBLAS's error with the name of the function.
 pub fn check_product<T>(
     call: &'static str,
     answer: Result<T, CublasError>,
@@ -60,12 +60,12 @@ pub fn check_product<T>(
     })
 }
 
-/// A library that is not there, or too old.
+/// The error of a missing or outdated library.
 pub fn missing(error: LibraryError) -> DriverError {
     DriverError::Missing(error.to_string())
 }
 
-/// A compiler that is not there, or refuses a text.
+/// The error of a compiler that is missing or rejects a text.
 pub fn compiling(error: NvrtcError) -> DriverError {
     match error {
         NvrtcError::Library(error) => missing(error),
@@ -73,7 +73,7 @@ pub fn compiling(error: NvrtcError) -> DriverError {
     }
 }
 
-/// A number that nothing was given out for: a defect of the caller.
+/// The error of an index that was never issued, which is a defect of the caller.
 pub fn unknown(call: &'static str, what: &str, number: u32) -> DriverError {
     DriverError::Call {
         call,

@@ -1,8 +1,8 @@
-//! Dense products with an end, by cuBLASLt.
+//! Dense products with an epilogue, by cuBLASLt.
 //!
-//! A row that is added to all rows of a result by rows is, by columns, one that is added to all columns: the bias of
-//! the library's epilogues. Which algorithm computes a shape is asked once for each and kept, so that all runs
-//! and replays take the same.
+//! Adding a row to all rows of a row-major result is, column-major, adding it to all columns: the
+//! bias of the library's epilogues. The algorithm for each shape is requested once and kept, so
+//! that all runs and replays use the same one.
 
 use super::calls::check;
 use super::products::{Gemm, WORKSPACE, by_columns};
@@ -19,7 +19,7 @@ use gnnc_ir::words::storage::Storage;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 
-/// What an algorithm is chosen by.
+/// The properties that determine the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     transposed: [bool; 2],
@@ -28,7 +28,7 @@ struct Shape {
     storages: [Storage; 2],
     biased: bool,
     relu: bool,
-    /// Bytes, up to 16, that the addresses of factors and result are multiples of.
+    /// Alignment in bytes, up to 16, of factors and result.
     aligned: [u32; 3],
 }
 
@@ -41,7 +41,7 @@ pub struct Epilogue {
     known: BTreeMap<Shape, Option<sys::cublasLtMatmulAlgo_t>>,
 }
 
-/// What describes one product; given back when it is dropped.
+/// Descriptors of one product, destroyed on drop.
 #[derive(Default)]
 struct Described {
     product: Option<sys::cublasLtMatmulDesc_t>,
@@ -49,7 +49,7 @@ struct Described {
     preference: Option<sys::cublasLtMatmulPreference_t>,
 }
 
-/// What cuBLASLt answered to `call`.
+/// Converts cuBLASLt's answer to `call`.
 fn answered<T>(call: &'static str, answer: Result<T, CublasError>) -> Result<T, DriverError> {
     answer.map_err(|error| DriverError::Call {
         call,
@@ -65,13 +65,13 @@ fn number(storage: Storage) -> sys::cudaDataType {
     }
 }
 
-/// Bytes, a power of two up to 16, that an address is a multiple of. No load is wider, and with more the algorithm would
-/// depend on where memory happened to be.
+/// Alignment of an address, a power of two up to 16. No load is wider, and a larger limit would
+/// make the algorithm depend on where memory happens to be.
 fn aligned(at: Address) -> u32 {
     1 << at.0.trailing_zeros().min(4)
 }
 
-/// What an algorithm is chosen by, for a product of so many rows and columns.
+/// The properties that determine the algorithm of a product with this epilogue.
 fn shape(gemm: &Gemm, product: &Product, end: ProductEnd) -> Shape {
     Shape {
         transposed: gemm.transposed,
@@ -95,7 +95,7 @@ impl Epilogue {
             workspace: 0,
             known: BTreeMap::new(),
         };
-        // SAFETY: memory is asked for, nothing is read.
+        // SAFETY: this only allocates memory.
         made.workspace = check("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
         Ok(made)
     }
@@ -110,7 +110,7 @@ impl Epilogue {
         Ok(self.algorithm(described, shape)?.1.is_some())
     }
 
-    /// The algorithm of a shape, asked for once.
+    /// The algorithm for a shape, requested only once.
     fn algorithm(
         &mut self,
         mut described: Described,
@@ -127,10 +127,10 @@ impl Epilogue {
         Ok((described, found))
     }
 
-    /// Puts a product with its end on the stream; no size of it is 0.
+    /// Enqueues a product with its epilogue; no size may be 0.
     ///
     /// # Errors
-    /// Sizes that cuBLASLt does not take, or whatever it refuses.
+    /// Sizes cuBLASLt does not accept, or any other error of it.
     pub fn multiply(
         &mut self,
         stream: CUstream,
@@ -148,7 +148,8 @@ impl Epilogue {
         };
         let pointer = |address: Address| address.0 as *mut c_void;
         let (one, zero) = (1.0f32, 0.0f32);
-        // SAFETY: the caller says that the matrices are there; the descriptions and the scalars are read at once.
+        // SAFETY: the caller vouches for the matrices; descriptors and scalars are read
+        // immediately.
         let answer = unsafe {
             result::matmul(
                 self.handle,
@@ -175,7 +176,7 @@ impl Epilogue {
 
 impl Drop for Epilogue {
     fn drop(&mut self) {
-        // SAFETY: both were made by `new`. Nobody is left to be told if it fails.
+        // SAFETY: both were made by `new`. Nobody is left to report a failure to.
         unsafe {
             let _ = result::destroy_handle(self.handle);
             if self.workspace != 0 {
@@ -202,7 +203,7 @@ impl Described {
         let made = answered("cublasLtMatmulDescCreate", made)?;
         self.product = Some(made);
         let set = |attribute: Attribute, value: *const c_void, bytes: usize| {
-            // SAFETY: the description was made above; so many bytes are read at once.
+            // SAFETY: the descriptor was made above; `bytes` bytes are read immediately.
             let answer =
                 unsafe { result::set_matmul_desc_attribute(made, attribute, value, bytes) };
             answered("cublasLtMatmulDescSetAttribute", answer)
@@ -278,7 +279,7 @@ impl Described {
         )?;
         self.preference = Some(made);
         let set = |attribute: Preference, value: *const c_void, bytes: usize| {
-            // SAFETY: the preference was made above; so many bytes are read at once.
+            // SAFETY: the preference was made above; `bytes` bytes are read immediately.
             let answer =
                 unsafe { result::set_matmul_pref_attribute(made, attribute, value, bytes) };
             answered("cublasLtMatmulPreferenceSetAttribute", answer)
@@ -286,7 +287,7 @@ impl Described {
         let workspace = WORKSPACE;
         let most = Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         set(most, (&raw const workspace).cast(), size_of::<usize>())?;
-        // The other schemes add parts of sums in the type of the result, which may have 16 bits.
+        // Other schemes add partial sums in the result's type, which may have 16 bits.
         let reduction = Reduction::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         let schemes = Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
         set(schemes, (&raw const reduction).cast(), 4)?;
@@ -319,7 +320,7 @@ impl Described {
 
 impl Drop for Described {
     fn drop(&mut self) {
-        // SAFETY: all of these were made above and are given back once.
+        // SAFETY: all of these were made above and are destroyed once.
         unsafe {
             for layout in &self.layouts {
                 let _ = result::destroy_matrix_layout(*layout);

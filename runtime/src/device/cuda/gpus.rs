@@ -1,4 +1,4 @@
-//! The GPUs of this machine, and the context that work runs in.
+//! The GPUs of this machine, and their contexts.
 
 use super::calls::{check, missing, words};
 use crate::device::gpu::driver::DriverError;
@@ -8,15 +8,15 @@ use gnnc_codegen::cuda::libraries::{Found, Part};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Functions that drivers before CUDA 12.8 do not have.
+/// Functions missing from drivers before CUDA 12.8.
 const NEW: [&std::ffi::CStr; 2] = [c"cuEventElapsedTime_v2", c"cuFuncLoad"];
 
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// Its number.
+    /// Its index.
     pub number: u32,
-    /// As NVIDIA calls it.
+    /// NVIDIA's name for it.
     pub name: String,
     /// The architecture that code is compiled for, such as `sm_90`.
     pub arch: String,
@@ -26,20 +26,20 @@ pub struct Gpu {
     pub multiprocessors: u32,
 }
 
-/// The GPUs of this machine, by number; at least one.
+/// The GPUs of this machine, by index; at least one.
 ///
 /// # Errors
-/// No driver, an old driver, no GPU.
+/// If there is no driver, an old driver, or no GPU.
 pub fn gpus(folders: &[PathBuf]) -> Result<Vec<Gpu>, DriverError> {
     start(folders)?;
     let count = check("cuDeviceGetCount", device::get_count())?;
     (0..count).map(about).collect()
 }
 
-/// The GPU of a number.
+/// The GPU with this index.
 ///
 /// # Errors
-/// As [`gpus`]; a number that no GPU has.
+/// As [`gpus`]; if no GPU has this index.
 pub fn gpu(number: u32, folders: &[PathBuf]) -> Result<Gpu, DriverError> {
     let mut all = gpus(folders)?;
     if number as usize >= all.len() {
@@ -51,7 +51,7 @@ pub fn gpu(number: u32, folders: &[PathBuf]) -> Result<Gpu, DriverError> {
     Ok(all.swap_remove(number as usize))
 }
 
-/// Loads the driver and sets it up.
+/// Loads and initializes the driver.
 fn start(folders: &[PathBuf]) -> Result<Found, DriverError> {
     let driver = Part::Driver.load(folders).map_err(missing)?;
     driver.require(&NEW).map_err(missing)?;
@@ -85,7 +85,7 @@ fn no_gpu(driver: &Found, error: result::DriverError) -> String {
 fn about(number: i32) -> Result<Gpu, DriverError> {
     let gpu = check("cuDeviceGet", device::get(number))?;
     let attribute = |which| {
-        // SAFETY: the device was just asked for.
+        // SAFETY: the driver just returned this device.
         let value = unsafe { device::get_attribute(gpu, which) };
         check("cuDeviceGetAttribute", value)
     };
@@ -103,24 +103,24 @@ fn about(number: i32) -> Result<Gpu, DriverError> {
     })
 }
 
-/// The primary context of a GPU, which cuBLAS and NCCL use too.
+/// The primary context of a GPU; cuBLAS and NCCL use it too.
 #[derive(Debug)]
 pub struct Context {
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// What it is of.
+    /// Its GPU.
     pub gpu: Gpu,
 }
 
 impl Context {
-    /// The context of GPU `number`.
+    /// The primary context of GPU `number`.
     ///
     /// # Errors
-    /// As [`gpus`]; a number that no GPU has.
+    /// As [`gpus`]; if no GPU has this index.
     pub fn new(number: u32, folders: &[PathBuf]) -> Result<Self, DriverError> {
         let gpu = gpu(number, folders)?;
         let device = check("cuDeviceGet", device::get(number as i32))?;
-        // SAFETY: the device was just asked for.
+        // SAFETY: the driver just returned this device.
         let context = check("cuDevicePrimaryCtxRetain", unsafe {
             primary_ctx::retain(device)
         })?;
@@ -133,19 +133,19 @@ impl Context {
         Ok(made)
     }
 
-    /// Lets the calls of this thread mean this context.
+    /// Makes this the current context of the calling thread.
     ///
     /// # Errors
     /// If the driver refuses.
     pub fn enter(&self) -> Result<(), DriverError> {
-        // SAFETY: the context is kept until this value is dropped.
+        // SAFETY: the context is retained until this value is dropped.
         check("cuCtxSetCurrent", unsafe { ctx::set_current(self.context) })
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once, released once. Nobody is left to be told if it fails.
+        // SAFETY: retained once, released once. Nobody is left to report a failure to.
         let _ = unsafe { primary_ctx::release(self.device) };
     }
 }

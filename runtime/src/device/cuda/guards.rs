@@ -1,4 +1,4 @@
-//! How work ends: streams that are waited for, other processes that are given up, and everything given back.
+//! How work ends: waiting for streams, giving up on other processes, releasing everything.
 
 use super::calls::check;
 use super::nccl::Communicator;
@@ -7,10 +7,10 @@ use cudarc::driver::result::{self, event, graph, module, stream};
 use cudarc::driver::sys::{self, CUresult, CUstream};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a stream that waits for other processes.
+/// Pause between polls of a stream that waits for other processes.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Waits for a stream; other processes that it waits for may be gone, so they are asked meanwhile.
+/// Waits for a stream. Meanwhile, polls for errors of other processes, which may be gone.
 pub(super) fn finish(
     communicator: &mut Option<Communicator>,
     queue: CUstream,
@@ -41,7 +41,7 @@ pub(super) fn finish(
 }
 
 impl Live {
-    /// Passes on what was answered, and gives the other processes up if that is what it means.
+    /// Passes on an answer, and gives up on the other processes if the communicator has failed.
     pub(super) fn told<T>(&mut self, answer: Result<T, DriverError>) -> Result<T, DriverError> {
         if answer.is_err() && self.communicator.as_ref().is_some_and(Communicator::failed) {
             self.forget_captured();
@@ -52,12 +52,12 @@ impl Live {
         answer
     }
 
-    /// Destroys captured work, also that of a capture under way. NCCL does not let go of a communicator before, as
-    /// captured work holds on to its messages. What is on a stream goes on.
+    /// Destroys captured work, including an ongoing capture. Until then NCCL does not release a
+    /// communicator, since captured work holds on to its messages. Work on streams continues.
     fn forget_captured(&mut self) {
-        // Nobody is left to be told if something fails here.
+        // Nobody is left to report a failure to.
         if self.capturing.take().is_some() {
-            // SAFETY: the stream is being captured; the graph is of no use.
+            // SAFETY: the stream is being captured; the graph is not needed.
             unsafe {
                 if let Ok(captured) = stream::end_capture(self.captured_on) {
                     let _ = graph::destroy(captured);
@@ -73,13 +73,13 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Nobody is left to be told if something fails here; after an error everything does.
+        // Nobody is left to report a failure to; after an error every call fails.
         let _ = self.context.enter();
         self.forget_captured();
         if let Some(communicator) = &mut self.communicator {
             communicator.close();
         }
-        // SAFETY: everything was made by this value and is given back once, after the work is over.
+        // SAFETY: everything was made by this value and is released once, after the work is done.
         unsafe {
             for queue in &self.queues {
                 let _ = stream::synchronize(queue.stream);

@@ -1,8 +1,8 @@
-//! A GPU of NVIDIA's, by the driver's own interface, cuBLAS and NCCL.
+//! An NVIDIA GPU, through the driver API, cuBLAS and NCCL.
 //!
-//! Everything lies in the primary context of one device, which calls may come to from any one
-//! thread. Every answer of a library is looked at; what fails becomes a [`DriverError`] with the
-//! function's name and the library's words. What was made is given back when the driver is dropped.
+//! Everything lives in the primary context of one device; calls may come from any one thread. Every
+//! answer of a library is checked; failures become a [`DriverError`] with the function's name and
+//! the library's words. Dropping the driver releases everything it created.
 
 mod calls;
 mod epilogue;
@@ -41,28 +41,28 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 
-/// Which GPU, and where its libraries are.
+/// Which GPU to open, and where its libraries are.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
-    /// The GPU's number.
+    /// The GPU's index.
     pub gpu: u32,
-    /// Folders in which libraries are looked for, before those of the system; see
+    /// Folders to search for libraries before those of the system; see
     /// [`gnnc_codegen::cuda::libraries::folders`].
     pub folders: Vec<PathBuf>,
-    /// Where machine code is kept; `None` keeps none.
+    /// Cache of machine code, if any.
     pub cache: Option<Cache>,
-    /// The processes that this one trains with, if there are any.
+    /// The processes to train with, if any.
     pub processes: Option<Processes>,
 }
 
-/// A stream with what computes products on it.
+/// A stream and its product library.
 #[derive(Debug)]
 struct Queue {
     stream: CUstream,
     products: Option<Products>,
 }
 
-/// An event, and the capture in which it was recorded last.
+/// An event, and the capture in which it was last recorded.
 #[derive(Debug)]
 struct Mark {
     event: CUevent,
@@ -83,12 +83,12 @@ pub struct Live {
     modules: Vec<CUmodule>,
     entries: Vec<Entry>,
     graphs: Vec<CUgraphExec>,
-    /// Number of the capture under way; those that are over have smaller ones.
+    /// Number of the current capture; earlier ones have smaller numbers.
     capturing: Option<u32>,
-    /// The stream that it began on.
+    /// The stream on which it began.
     captured_on: CUstream,
     captures: u32,
-    /// Bytes of what was allocated, by address.
+    /// Bytes of each allocation, by address.
     memory: BTreeMap<u64, u64>,
     pinned: Pinned,
     staging: Staging,
@@ -97,15 +97,15 @@ pub struct Live {
 }
 
 // SAFETY: the pointers are handles of the driver, which any thread may use while the context is its
-// current one; every call makes it so first. No handle is used by two threads at once, as the driver
-// is borrowed mutably.
+// current one; every call first makes it so. Two threads never use a handle at once, because calls
+// borrow the driver mutably.
 unsafe impl Send for Live {}
 
 impl Live {
-    /// Opens a GPU and loads what is needed to work on it.
+    /// Opens a GPU and loads the libraries needed to use it.
     ///
     /// # Errors
-    /// [`DriverError::Missing`] for libraries and GPUs that are not there.
+    /// [`DriverError::Missing`] if a library or the GPU is missing.
     pub fn open(options: &LiveOptions) -> Result<Self, DriverError> {
         let context = Context::new(options.gpu, &options.folders)?;
         let nvrtc = Nvrtc::load(&options.folders).map_err(compiling)?;
@@ -135,12 +135,12 @@ impl Live {
         &self.context.gpu
     }
 
-    /// Bytes that are allocated.
+    /// Bytes currently allocated.
     pub fn allocated_bytes(&self) -> u64 {
         self.memory.values().sum()
     }
 
-    /// Translation units that were compiled, and that were found on the disk.
+    /// Number of translation units that were compiled, and of those found on disk.
     pub fn compiled(&self) -> [u64; 2] {
         [self.cubins.compiled(), self.cubins.found()]
     }
@@ -157,7 +157,7 @@ impl Live {
         mark.ok_or_else(|| unknown("a call with an event", "event", event.0))
     }
 
-    /// Refuses what is not allowed while work is captured.
+    /// Refuses calls that are forbidden during a capture.
     fn not_capturing(&self, call: &'static str) -> Result<(), DriverError> {
         match self.capturing {
             None => Ok(()),
@@ -182,8 +182,8 @@ impl Driver for Live {
 
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
         self.context.enter()?;
-        // SAFETY: memory is asked for, nothing is read. The driver aligns to 256 bytes or more, and
-        // refuses to allocate nothing.
+        // SAFETY: this only allocates memory. The driver aligns to at least 256 bytes, and refuses
+        // to allocate 0 bytes.
         match unsafe { result::malloc_sync(bytes.max(1) as usize) } {
             Ok(address) => {
                 self.memory.insert(address, bytes);
@@ -205,7 +205,7 @@ impl Driver for Live {
                 message: format!("nothing was allocated at {at}: a bug, please report it"),
             });
         }
-        // SAFETY: allocated above, given back once, and the caller says that nothing uses it.
+        // SAFETY: allocated above, freed once, and unused according to the caller.
         check("cuMemFree", unsafe { result::free_sync(at.0) })
     }
 
@@ -217,7 +217,7 @@ impl Driver for Live {
         self.context.enter()?;
         let arch = self.context.gpu.arch.clone();
         let cubin = self.cubins.machine_code(text, &arch).map_err(compiling)?;
-        // SAFETY: the bytes are machine code that NVRTC made; the driver copies them.
+        // SAFETY: the bytes are machine code from NVRTC; the driver copies them.
         let loaded = unsafe { module::load_data(cubin.as_ptr().cast()) };
         let loaded = check("cuModuleLoadData", loaded)?;
         self.modules.push(loaded);
@@ -226,8 +226,8 @@ impl Driver for Live {
             let name = CString::new(*name).map_err(|_| {
                 DriverError::Code(format!("the entry point {name:?} holds a zero byte"))
             })?;
-            // SAFETY: the module is loaded. The code is brought to the device now: it may be launched
-            // first while work is captured.
+            // SAFETY: the module is loaded. Load the code onto the device now, since its first
+            // launch may happen during a capture.
             let function = unsafe {
                 let function = check("cuModuleGetFunction", module::get_function(loaded, name))?;
                 check("cuFuncLoad", sys::cuFuncLoad(function).result())?;
@@ -285,7 +285,7 @@ impl Driver for Live {
     fn wait(&mut self, on: Stream, event: Event) -> Result<(), DriverError> {
         let queue = self.queue(on)?;
         let mark = self.mark(event)?;
-        // What was recorded before the capture was over when it began, see `capture`; the driver
+        // Anything recorded before the capture was done when it began, see `capture`; the driver
         // refuses to wait for it.
         if self.capturing.is_some() && mark.capture != self.capturing {
             return Ok(());
@@ -314,8 +314,8 @@ impl Driver for Live {
         }
         let pointer = |argument: &u64| std::ptr::from_ref(argument).cast_mut().cast::<c_void>();
         let mut pointers: Vec<*mut c_void> = launch.arguments.iter().map(pointer).collect();
-        // SAFETY: the arguments are as many as the entry point has, all of 8 bytes, and are read
-        // before this returns; the caller says what they mean.
+        // SAFETY: there are as many arguments as the entry point has, each of 8 bytes, and they are
+        // read before this returns; the caller vouches for their meaning.
         let answer = unsafe {
             result::launch_kernel(
                 entry.function,
@@ -350,7 +350,7 @@ impl Driver for Live {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller says that the bytes are there.
+        // SAFETY: the caller vouches for the bytes.
         let answer = unsafe { result::memcpy_dtod_async(to.0, from.0, bytes as usize, queue) };
         check("cuMemcpyDtoDAsync", answer)
     }
@@ -360,7 +360,7 @@ impl Driver for Live {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller says that the bytes are there.
+        // SAFETY: the caller vouches for the bytes.
         let answer = unsafe { result::memset_d8_async(at.0, 0, bytes as usize, queue) };
         check("cuMemsetD8Async", answer)
     }
@@ -440,7 +440,7 @@ impl Driver for Live {
             self.synchronize(Stream(number))?;
         }
         let queue = self.queue(on)?;
-        // Relaxed: the first product of a stream allocates.
+        // Relaxed, because the first product of a stream allocates.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream exists.
         let answer = unsafe { stream::begin_capture(queue, mode) };
@@ -453,9 +453,9 @@ impl Driver for Live {
 
     fn captured(&mut self, on: Stream) -> Result<Captured, DriverError> {
         let queue = self.queue(on)?;
-        // Whatever is answered, the capture is over.
+        // Whatever the answer, the capture is over.
         self.capturing = None;
-        // SAFETY: the stream exists. The graph is not needed once it can be launched.
+        // SAFETY: the stream exists. The graph is not needed after instantiation.
         let launchable = unsafe {
             let captured = check("cuStreamEndCapture", stream::end_capture(queue))?;
             let flags = CUgraphInstantiate_flags(0);

@@ -1,13 +1,13 @@
-//! Messages between processes by NCCL.
+//! Messages between processes, by NCCL.
 //!
-//! The communicator does not block: every call that NCCL puts off is waited for with a limit, and
-//! what went wrong at the other end is asked for while a stream is waited for. After an error the
-//! communicator has failed, and whoever has it gives it up, which ends what is under way on the device; captured
-//! work has to be destroyed before. In the end the communicator is finished, so that what is on its way arrives.
+//! The communicator is nonblocking: calls that NCCL defers are polled up to a time limit, and while
+//! waiting for a stream the communicator is polled for errors at the other end. After an error the
+//! communicator has failed; its owner aborts it, which ends its work on the device. Captured work
+//! must be destroyed first. At the end the communicator is finalized, so that messages in flight
+//! still arrive.
 //!
-//! NCCL refuses several processes on one GPU unless each says that it is on a machine of its own:
-//! the environment variable `NCCL_HOSTID`, different for each process, does. They then talk over
-//! sockets.
+//! NCCL refuses several processes on one GPU unless each claims a machine of its own, by a
+//! different value of the environment variable `NCCL_HOSTID`. They then talk over sockets.
 
 use super::calls::missing;
 use super::rendezvous::{self, Fact, ID, Processes};
@@ -22,18 +22,18 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 const SUCCESS: c_int = 0;
-/// What was put off and is not done yet.
+/// Status of a deferred call that is not done yet.
 const IN_PROGRESS: c_int = 7;
 /// `ncclUint8`.
 const BYTES: c_int = 1;
-/// A setting that is left to NCCL.
+/// Leaves a setting to NCCL.
 const UNDEFINED: c_int = c_int::MIN;
-/// How long the others are waited for in the end.
+/// How long to wait for the others at the end.
 const CLOSING: Duration = Duration::from_secs(5);
-/// Between two questions whether something is done.
+/// Pause between polls.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// `ncclConfig_t` as of 2.18; later versions take it and set what it lacks to their defaults.
+/// `ncclConfig_t` as of 2.18; later versions accept it and use defaults for missing settings.
 #[repr(C)]
 struct Config {
     size: usize,
@@ -47,7 +47,8 @@ struct Config {
     split_share: c_int,
 }
 
-/// The functions, with the types of `nccl.h`. Results are numbers: later versions have more of them.
+/// The functions, with the types of `nccl.h`. Results are integers, because later versions have
+/// more of them.
 #[derive(Clone, Copy)]
 struct Functions {
     unique_id: unsafe extern "C" fn(*mut ncclUniqueId) -> c_int,
@@ -86,17 +87,17 @@ impl Functions {
 /// This process's end of the connections to all others.
 pub struct Communicator {
     functions: Functions,
-    /// Null after it was given up.
+    /// Null after an abort.
     communicator: ncclComm_t,
     patience: Duration,
     failed: bool,
 }
 
 impl Live {
-    /// Connects this process with those that it trains with, if there are any and they agree on `facts`.
+    /// Connects this process with those it trains with, if any, provided they agree on `facts`.
     ///
     /// # Errors
-    /// [`DriverError::Missing`] without NCCL; processes that do not come or differ.
+    /// [`DriverError::Missing`] without NCCL; if processes do not show up or differ.
     pub fn connect(&mut self, options: &LiveOptions, facts: &[Fact]) -> Result<(), DriverError> {
         if let Some(processes) = &options.processes {
             self.context.enter()?;
@@ -108,10 +109,10 @@ impl Live {
 }
 
 impl Communicator {
-    /// Connects the processes, if they agree on `facts`. The context of the GPU is the current one.
+    /// Connects the processes, provided they agree on `facts`. The GPU's context is current.
     ///
     /// # Errors
-    /// No library; processes that do not come or differ; what NCCL refuses.
+    /// If the library is missing, processes do not show up or differ, or NCCL refuses.
     pub fn connect(
         processes: &Processes,
         facts: &[Fact],
@@ -126,7 +127,7 @@ impl Communicator {
         };
         if processes.rank == 0 {
             let id = made.unique_id()?;
-            // The file is there until all are connected.
+            // The file exists until all are connected.
             let _invited = rendezvous::lead(processes, &id, facts)?;
             made.init(processes, id)?;
         } else {
@@ -160,7 +161,7 @@ impl Communicator {
             split_share: UNDEFINED,
         };
         let (rank, ranks) = (processes.rank as c_int, processes.ranks as c_int);
-        // SAFETY: the structure is one that NCCL knows, and it writes the communicator.
+        // SAFETY: NCCL knows this version of the structure, and writes the communicator.
         let status =
             unsafe { (self.functions.init)(&mut self.communicator, ranks, id, rank, &mut config) };
         self.done("ncclCommInitRankConfig", status)
@@ -177,10 +178,10 @@ impl Communicator {
             })
     }
 
-    /// Puts messages on a stream, all at once.
+    /// Enqueues messages on a stream, all at once.
     ///
     /// # Errors
-    /// Whatever NCCL refuses; an error of an earlier exchange; the communicator has then failed.
+    /// Any error of NCCL, or of an earlier exchange; the communicator has then failed.
     pub fn exchange(
         &mut self,
         stream: CUstream,
@@ -198,7 +199,7 @@ impl Communicator {
             for message in messages.iter().filter(|message| message.bytes > 0) {
                 let (at, bytes) = (message.at.0 as *mut c_void, message.bytes as usize);
                 let peer = message.peer as c_int;
-                // SAFETY: the caller says that the bytes are there.
+                // SAFETY: the caller vouches for the bytes.
                 let (call, status) = unsafe {
                     match send {
                         true => (
@@ -216,17 +217,17 @@ impl Communicator {
                 }
             }
         }
-        // A group that was begun has to be ended, whatever was in it.
-        // SAFETY: it was begun above.
+        // A group that was started must be ended, whatever it contains.
+        // SAFETY: it was started above.
         let ended = unsafe { (functions.group_end)() };
         let done = first.and_then(|()| self.done("ncclGroupEnd", ended));
         done.inspect_err(|_| self.fail())
     }
 
-    /// Asks for errors of what is under way.
+    /// Polls for errors of work in progress.
     ///
     /// # Errors
-    /// One that NCCL found, such as a process that is gone; the communicator has then failed.
+    /// An error NCCL found, such as a process that is gone; the communicator has then failed.
     pub fn look(&mut self) -> Result<(), DriverError> {
         self.alive()?;
         let status = self.state();
@@ -237,23 +238,23 @@ impl Communicator {
             .inspect_err(|_| self.fail())
     }
 
-    /// How long other processes are waited for.
+    /// How long to wait for other processes.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Notes that it is to be given up.
+    /// Marks the communicator as failed.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// Whether it is to be given up.
+    /// Whether the communicator has failed and should be aborted.
     pub fn failed(&self) -> bool {
         self.failed
     }
 
-    /// Lets what is on its way to other processes arrive, and ends the connection; gives it up if it has failed or
-    /// that takes too long. No captured work is left.
+    /// Lets messages in flight arrive and ends the connection; aborts if the communicator has
+    /// failed or this takes too long. Captured work must be gone.
     pub fn close(&mut self) {
         if self.communicator.is_null() {
             return;
@@ -267,7 +268,7 @@ impl Communicator {
         self.patience = patience;
         match finished {
             true => {
-                // SAFETY: finished above, destroyed once. Nobody is left to be told if it fails.
+                // SAFETY: finalized above, destroyed once. Nobody is left to report a failure to.
                 unsafe { (self.functions.destroy)(self.communicator) };
                 self.communicator = ptr::null_mut();
             }
@@ -275,10 +276,10 @@ impl Communicator {
         }
     }
 
-    /// Gives the communicator up, which ends what is under way. No captured work is left.
+    /// Aborts the communicator, which ends work in progress. Captured work must be gone.
     pub fn abort(&mut self) {
         if !self.communicator.is_null() {
-            // SAFETY: made by `init`, given up once. Nobody is left to be told if it fails.
+            // SAFETY: made by `init`, aborted once. Nobody is left to report a failure to.
             unsafe { (self.functions.abort)(self.communicator) };
             self.communicator = ptr::null_mut();
         }
@@ -295,7 +296,7 @@ impl Communicator {
         }
     }
 
-    /// Waits until a call that was put off is done.
+    /// Waits until a deferred call is done.
     fn done(&mut self, call: &'static str, mut status: c_int) -> Result<(), DriverError> {
         let begin = Instant::now();
         while status == IN_PROGRESS {
@@ -328,7 +329,7 @@ impl Communicator {
         }
         let text = |words: *const c_char| match words.is_null() {
             true => String::new(),
-            // SAFETY: both functions below return strings that stay.
+            // SAFETY: both functions below return permanent strings.
             false => unsafe { CStr::from_ptr(words) }
                 .to_string_lossy()
                 .into_owned(),
@@ -350,7 +351,7 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        // Only one that was never used, or is closed already.
+        // Only if it was never used, or is already closed.
         self.abort();
     }
 }

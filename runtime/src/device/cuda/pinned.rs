@@ -1,5 +1,5 @@
-//! Blocks of the processor's memory that tensors rest in, and copies between them and the GPU that nobody
-//! waits for. Pages stay where they are, so that the GPU copies by itself.
+//! Blocks of pinned host memory for offloaded tensors, and asynchronous copies between them and the
+//! GPU. The pages stay in place, so that the GPU can copy on its own.
 
 use super::calls::{check, words};
 use crate::device::gpu::driver::{Address, DriverError, HostAddress};
@@ -12,27 +12,27 @@ use std::collections::BTreeMap;
 pub struct Pinned(BTreeMap<u64, u64>);
 
 impl Pinned {
-    /// A block of zeros.
+    /// A zeroed block.
     ///
     /// # Errors
     /// If the driver refuses.
     pub fn allocate(&mut self, bytes: u64) -> Result<HostAddress, DriverError> {
-        // SAFETY: memory is asked for; it is written below before anything reads it.
+        // SAFETY: this only allocates memory; it is written below before anything reads it.
         let block = unsafe { malloc_host(bytes.max(1) as usize, 0) };
         let block = block.map_err(|error| DriverError::HostMemory {
             bytes,
             message: words(error),
         })?;
-        // SAFETY: as many bytes as were just allocated.
+        // SAFETY: exactly the bytes just allocated.
         unsafe { block.cast::<u8>().write_bytes(0, bytes as usize) };
         self.0.insert(block as u64, bytes);
         Ok(HostAddress(block as u64))
     }
 
-    /// Puts a copy to the device on a stream.
+    /// Enqueues a copy to the device on a stream.
     ///
     /// # Errors
-    /// Bytes that were not allocated; if the driver refuses.
+    /// If the bytes were not allocated here, or the driver refuses.
     pub fn fetch(
         &self,
         stream: CUstream,
@@ -41,14 +41,14 @@ impl Pinned {
         bytes: u64,
     ) -> Result<(), DriverError> {
         self.inside("cuMemcpyHtoDAsync", from, bytes)?;
-        // SAFETY: inside of a block; whoever puts work on streams answers for what else uses the bytes.
+        // SAFETY: inside a block; whoever enqueues work answers for other uses of the bytes.
         unsafe {
             let source = std::slice::from_raw_parts(from.0 as *const u8, bytes as usize);
             check("cuMemcpyHtoDAsync", memcpy_htod_async(to.0, source, stream))
         }
     }
 
-    /// Puts a copy from the device on a stream.
+    /// Enqueues a copy from the device on a stream.
     ///
     /// # Errors
     /// As [`Self::fetch`].
@@ -70,24 +70,24 @@ impl Pinned {
         }
     }
 
-    /// Copies bytes of blocks; nothing that is on a stream uses them.
+    /// Reads bytes of a block; no enqueued work may use them.
     ///
     /// # Errors
-    /// Bytes that were not allocated.
+    /// If the bytes were not allocated here.
     pub fn read(&self, from: HostAddress, to: &mut [u8]) -> Result<(), DriverError> {
         self.inside("a look at the host's memory", from, to.len() as u64)?;
-        // SAFETY: inside of a block, and the caller says that nothing writes it.
+        // SAFETY: inside a block, and nothing writes it according to the caller.
         to.copy_from_slice(unsafe { std::slice::from_raw_parts(from.0 as *const u8, to.len()) });
         Ok(())
     }
 
-    /// Writes bytes of blocks; nothing that is on a stream uses them.
+    /// Writes bytes of a block; no enqueued work may use them.
     ///
     /// # Errors
-    /// Bytes that were not allocated.
+    /// If the bytes were not allocated here.
     pub fn write(&mut self, from: &[u8], to: HostAddress) -> Result<(), DriverError> {
         self.inside("a change of the host's memory", to, from.len() as u64)?;
-        // SAFETY: inside of a block, and the caller says that nothing else uses it.
+        // SAFETY: inside a block, and nothing else uses it according to the caller.
         let target = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, from.len()) };
         target.copy_from_slice(from);
         Ok(())
@@ -107,10 +107,10 @@ impl Pinned {
         }
     }
 
-    /// Gives all blocks back; nothing uses them any more.
+    /// Frees all blocks; nothing may use them any more.
     pub fn release(&mut self) {
         for block in std::mem::take(&mut self.0).into_keys() {
-            // SAFETY: made by `allocate`, given back once. Nobody is left to be told if it fails.
+            // SAFETY: made by `allocate`, freed once. Nobody is left to report a failure to.
             let _ = unsafe { free_host(block as *mut std::ffi::c_void) };
         }
     }

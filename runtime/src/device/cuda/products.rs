@@ -1,10 +1,12 @@
-//! Dense products by cuBLAS, and by cuBLASLt where they have an end.
+//! Dense products by cuBLAS, or by cuBLASLt if they have an epilogue.
 //!
-//! cuBLAS takes matrices by columns. A matrix by rows is its own transpose by columns, so
-//! `out = a b` by rows is `out^T = b^T a^T` by columns: the operands change places and nothing is
-//! copied. Sums are of 32-bit floats, whatever factors and results lie in: TF32 is not asked for, parts of sums are not
-//! added in 16 bits (`CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`), and atomics are not allowed, which is cuBLAS's default. Each stream has its own handle and workspace, without which
-//! results are not the same bit for bit in every run.
+//! cuBLAS takes column-major matrices. A row-major matrix is its own transpose column-major, so the
+//! row-major `out = a b` is the column-major `out^T = b^T a^T`: the operands change places and
+//! nothing is copied. Sums are in 32-bit floats, whatever the storage of factors and results: TF32
+//! is not requested, and partial sums are not added in 16 bits
+//! (`CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`). Atomics stay disabled, which is cuBLAS's
+//! default. Each stream has its own handle and workspace; otherwise results would not be
+//! bit-identical in every run.
 
 use super::calls::{check, check_product};
 use super::epilogue::Epilogue;
@@ -14,28 +16,29 @@ use cudarc::driver::{result as driver, sys::CUstream};
 use gnnc_ir::words::storage::Storage;
 use std::ffi::c_void;
 
-/// Bytes of a workspace: what NVIDIA recommends for Hopper.
+/// Bytes of a workspace, as NVIDIA recommends for Hopper.
 pub const WORKSPACE: usize = 32 << 20;
 
-/// A call of `cublasSgemm` or, of factors in 16 bits, `cublasGemmEx`: `c = op(a) op(b)` by columns, `m` by `n`, `k` summed over.
+/// A call of `cublasSgemm`, or of `cublasGemmEx` for 16-bit factors: `c = op(a) op(b)`,
+/// column-major, `m` by `n`, summed over `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
-    /// Whether the factors are turned.
+    /// Whether each factor is transposed.
     pub transposed: [bool; 2],
     /// `m`, `n` and `k`.
     pub sizes: [i32; 3],
     /// The first factor and its stride.
     pub a: (Address, i32),
-    /// The second one.
+    /// The second factor and its stride.
     pub b: (Address, i32),
-    /// The result.
+    /// The result and its stride.
     pub c: (Address, i32),
 }
 
-/// The call that computes a product of matrices by rows.
+/// The call that computes a product of row-major matrices.
 ///
 /// # Errors
-/// A size of 2^31 or more.
+/// If a size is 2^31 or more.
 pub fn by_columns(product: &Product) -> Result<Gemm, DriverError> {
     let number = |what: &str, n: u64| {
         i32::try_from(n).map_err(|_| DriverError::Call {
@@ -76,9 +79,10 @@ impl Products {
             workspace: 0,
             epilogue: None,
         };
-        // SAFETY: memory is asked for, nothing is read.
+        // SAFETY: this only allocates memory.
         made.workspace = check("cuMemAlloc", unsafe { driver::malloc_sync(WORKSPACE) })?;
-        // SAFETY: handle, stream and workspace exist; setting a stream forgets a workspace.
+        // SAFETY: handle, stream and workspace exist. Setting a stream resets the workspace, so it
+        // comes first.
         unsafe {
             check_product("cublasSetStream", result::set_stream(handle, stream.cast()))?;
             let workspace = made.workspace as *mut _;
@@ -93,7 +97,7 @@ impl Products {
         Ok(made)
     }
 
-    /// The handle of a stream, made for its first product.
+    /// The handle of a stream, created for its first product.
     ///
     /// # Errors
     /// As [`Products::new`].
@@ -113,7 +117,7 @@ impl Products {
         Ok(self.epilogue.insert(epilogue))
     }
 
-    /// Whether cuBLASLt has an algorithm that computes a product together with its end.
+    /// Whether cuBLASLt has an algorithm for this product including its epilogue.
     ///
     /// # Errors
     /// As [`Products::multiply`].
@@ -126,10 +130,10 @@ impl Products {
         }
     }
 
-    /// Puts a product on the stream.
+    /// Enqueues a product.
     ///
     /// # Errors
-    /// Sizes that cuBLAS does not take, or whatever it refuses.
+    /// Sizes cuBLAS does not accept, or any other error of it.
     pub fn multiply(&mut self, stream: CUstream, product: &Product) -> Result<(), DriverError> {
         if product.rows == 0 || product.columns == 0 {
             return Ok(());
@@ -150,7 +154,7 @@ impl Products {
             return self.halves(&gemm, product);
         }
         let pointer = |address: Address| address.0 as *mut f32;
-        // SAFETY: the caller says that the matrices are there; the scalars are read at once.
+        // SAFETY: the caller vouches for the matrices; the scalars are read immediately.
         let answer = unsafe {
             result::sgemm(
                 self.handle,
@@ -186,7 +190,7 @@ impl Products {
         let (factors, result_type) = (number(product.factors), number(product.result));
         let pointer = |address: Address| address.0 as *mut c_void;
         let (one, zero) = (1.0f32, 0.0f32);
-        // SAFETY: the caller says that the matrices are there; the scalars are read at once.
+        // SAFETY: the caller vouches for the matrices; the scalars are read immediately.
         let answer = unsafe {
             result::gemm_ex(
                 self.handle,
@@ -216,7 +220,7 @@ impl Products {
 
 impl Drop for Products {
     fn drop(&mut self) {
-        // SAFETY: both were made by `new`. Nobody is left to be told if it fails.
+        // SAFETY: both were made by `new`. Nobody is left to report a failure to.
         unsafe {
             let _ = result::destroy_handle(self.handle);
             if self.workspace != 0 {
@@ -226,14 +230,14 @@ impl Drop for Products {
     }
 }
 
-/// A sum of nothing.
+/// An empty sum: writes zeros.
 fn cleared(stream: CUstream, product: &Product) -> Result<(), DriverError> {
     let bytes = product.result.bytes() as usize;
     let (pitch, width) = (
         product.out.stride as usize * bytes,
         product.columns as usize,
     );
-    // SAFETY: the caller says that the matrix is there.
+    // SAFETY: the caller vouches for the matrix.
     let answer = unsafe {
         cudarc::driver::sys::cuMemsetD2D8Async(
             product.out.at.0,
@@ -252,7 +256,7 @@ mod tests {
     use super::*;
     use crate::device::gpu::driver::Matrix;
 
-    /// What `cublasSgemm` does, by its documentation; addresses are places in `memory`.
+    /// `cublasSgemm` as documented; addresses are indices into `memory`.
     fn run(gemm: &Gemm, memory: &mut [f32]) {
         let [m, n, k] = gemm.sizes.map(|s| s as usize);
         let at = |(start, stride): (Address, i32), row: usize, column: usize| {
@@ -280,7 +284,7 @@ mod tests {
                 at: Address(at),
                 stride,
             };
-            // Strides beyond the width: what lies between rows must stay.
+            // Strides beyond the width: the gaps between rows must stay unchanged.
             let product = Product {
                 a_transposed,
                 b_transposed,

@@ -1,9 +1,10 @@
-//! How processes that train together find each other, by a file that all of them see.
+//! Rendezvous of processes that train together, through a file they all see.
 //!
-//! Rank 0 creates the file, which must not be there: the run, NCCL's identifier and the facts that all
-//! ranks have to agree on. It holds a lock on the file while it runs, so that the file of a run that was
-//! killed can be told and is taken over. The other ranks wait for the file, answer with their own facts in
-//! a file of their own, and refuse facts that differ. Rank 0 reads all answers and refuses the same.
+//! Rank 0 creates the file, which must not exist yet, with a name for the run, NCCL's identifier
+//! and the facts that all ranks have to agree on. It holds a lock on the file while it runs, so
+//! that the file of a killed run is recognized and replaced. The other ranks wait for the file,
+//! answer with their own facts in files of their own, and refuse differing facts. Rank 0 reads all
+//! answers and refuses the same.
 
 use crate::device::gpu::driver::DriverError;
 use gnnc_files::Replacement;
@@ -15,59 +16,59 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What the file says that it is.
+/// Identifies the file format.
 const KIND: &str = "gnnc-rendezvous-2";
 /// Bytes of NCCL's identifier.
 pub const ID: usize = 128;
-/// Between two looks at the file.
+/// Pause between checks for the file.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Longest file that is read.
+/// Longest file accepted.
 const MOST_BYTES: u64 = 1 << 20;
-/// How often rank 0 tries to take a leftover that somebody else looks at just then.
+/// How often rank 0 tries to lock a leftover while somebody else is checking it.
 const TRIES: u32 = 10;
 
-/// One of several processes that train together, each on its GPU or all on one.
+/// One of several processes that train together, each on its own GPU or all on one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
-    /// Which one, from 0.
+    /// Its rank.
     pub rank: u32,
-    /// How many.
+    /// Number of processes.
     pub ranks: u32,
-    /// A file that all of them see and that is not there yet.
+    /// A file visible to all of them, which does not exist yet.
     pub rendezvous: PathBuf,
     /// How long they wait for each other.
     pub patience: Duration,
 }
 
-/// Something that all processes must agree on.
+/// A fact all processes must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about, such as `graph`.
+    /// Its subject, such as `graph`.
     pub about: String,
-    /// What this process has.
+    /// This process's value.
     pub value: String,
 }
 
-/// What rank 0 writes.
+/// The content of rank 0's file.
 #[derive(Serialize, Deserialize)]
 struct Invitation {
     kind: String,
-    /// Tells this run from all others.
+    /// Distinguishes this run from all others.
     run: String,
     ranks: u32,
-    /// NCCL's identifier, as hexadecimal digits.
+    /// NCCL's identifier in hexadecimal.
     id: String,
     facts: Vec<Fact>,
 }
 
-/// What another rank answers.
+/// Another rank's answer.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     run: String,
     facts: Vec<Fact>,
 }
 
-/// The file of rank 0, which is removed when this is dropped.
+/// Rank 0's file, removed on drop.
 pub struct Invited<'a> {
     processes: &'a Processes,
     run: String,
@@ -77,15 +78,15 @@ pub struct Invited<'a> {
 
 impl Drop for Invited<'_> {
     fn drop(&mut self) {
-        // Whoever comes later sees by the lock that nobody has it any more.
+        // Late ranks see from the lock that nobody holds the file any more.
         let _ = fs::remove_file(&self.processes.rendezvous);
     }
 }
 
-/// Invites the other ranks and returns once all have answered with the same facts.
+/// Invites the other ranks, and returns once all have answered with the same facts.
 ///
 /// # Errors
-/// A file that another run is using, ranks that differ or do not come, what the system refuses.
+/// Another run is using the file, ranks differ or do not show up, or an error of the system.
 pub fn lead<'a>(
     processes: &'a Processes,
     id: &[u8; ID],
@@ -123,7 +124,7 @@ impl Invited<'_> {
             loop {
                 let answer: Option<Answer> = read(&path)?;
                 if let Some(answer) = answer.filter(|answer| answer.run == self.run) {
-                    // Nobody reads it again.
+                    // Nobody else reads it.
                     let _ = fs::remove_file(&path);
                     compare(&format!("rank {rank}"), &answer.facts, "rank 0", facts)?;
                     break;
@@ -143,15 +144,15 @@ impl Invited<'_> {
     }
 }
 
-/// Waits for the file of rank 0 and answers: NCCL's identifier.
+/// Waits for rank 0's file and answers it. Returns NCCL's identifier.
 ///
 /// # Errors
-/// Nothing in time; a file that is something else; facts that differ from those of rank 0.
+/// Nothing appears in time, the file is something else, or facts differ from rank 0's.
 pub fn follow(processes: &Processes, facts: &[Fact]) -> Result<[u8; ID], DriverError> {
     let path = &processes.rendezvous;
     let began = Instant::now();
     loop {
-        // A file that nobody holds was left by a run that has ended; rank 0 of this one replaces it.
+        // A file nobody holds is left from a run that has ended; this run's rank 0 will replace it.
         let invitation: Option<Invitation> = if is_held(path) { read(path)? } else { None };
         if let Some(invitation) = invitation {
             return answer(processes, &invitation, facts);
@@ -184,7 +185,7 @@ fn answer(
             invitation.ranks, processes.ranks
         )));
     }
-    // Rank 0 reads what differs too, so that it need not wait.
+    // Answer even if facts differ, so that rank 0 need not wait.
     let answer = Answer {
         run: invitation.run.clone(),
         facts: facts.to_vec(),
@@ -196,7 +197,7 @@ fn answer(
     Ok(id)
 }
 
-/// Refuses facts that differ.
+/// Refuses differing facts.
 fn compare(who: &str, facts: &[Fact], other: &str, expected: &[Fact]) -> Result<(), DriverError> {
     let value = |facts: &[Fact], about: &str| {
         let fact = facts.iter().find(|fact| fact.about == about);
@@ -220,7 +221,7 @@ fn compare(who: &str, facts: &[Fact], other: &str, expected: &[Fact]) -> Result<
     )))
 }
 
-/// Removes the file of a run that has ended without doing so.
+/// Removes the file of a run that ended without doing so.
 fn remove_leftover(path: &Path) -> Result<(), DriverError> {
     let refuse = |error: io::Error| failed(format!("cannot open {}: {error}", path.display()));
     let file = match gnnc_files::open(path) {
@@ -228,7 +229,7 @@ fn remove_leftover(path: &Path) -> Result<(), DriverError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(refuse(error)),
     };
-    // What is no invitation is somebody's file, and stays.
+    // A file that is no invitation belongs to somebody, and stays.
     let _: Option<Invitation> = read(path)?;
     let free = (0..TRIES).any(|_| {
         let locked = file.try_lock().is_ok();
@@ -249,7 +250,7 @@ fn remove_leftover(path: &Path) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// Whether a process has the file locked; if that cannot be told, yes.
+/// Whether a process has locked the file; true if that is unknown.
 fn is_held(path: &Path) -> bool {
     let Ok(file) = gnnc_files::open(path) else {
         return true;
@@ -266,7 +267,7 @@ fn create(path: &Path, invitation: &Invitation) -> io::Result<File> {
     file.finish_new()
 }
 
-/// What a file says, if it is there.
+/// The content of a file, if it exists.
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, DriverError> {
     match gnnc_files::read(path, MOST_BYTES) {
         Ok(bytes) => match serde_json::from_slice(&bytes) {
@@ -293,7 +294,7 @@ fn parse_id(digits: &str) -> Option<[u8; ID]> {
     Some(id)
 }
 
-/// A name for a run: NCCL's identifier is new in each, the process and the time make sure of it.
+/// A name for a run. NCCL's identifier is new each time; process id and time make sure.
 fn run_name(id: &[u8; ID]) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut hash = blake3::Hasher::new();

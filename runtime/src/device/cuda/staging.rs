@@ -1,26 +1,26 @@
-//! Memory of the processor that the GPU reads and writes by itself.
+//! Pinned host memory for synchronous copies.
 //!
-//! Copies to and from the GPU go through a few slots of it, in turn. A slot is taken again when
-//! the copy that used it last is over, which its event tells.
+//! Copies to and from the GPU go through a few slots in turn. A slot is reused once its last copy
+//! is done, as its event tells.
 
 use super::calls::check;
 use crate::device::gpu::driver::{Address, DriverError};
 use cudarc::driver::result::{event, free_host, malloc_host, memcpy_dtoh_async, memcpy_htod_async};
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 
-/// Bytes of a slot.
+/// Bytes per slot.
 pub const SLOT: usize = 4 << 20;
-/// Slots.
+/// Number of slots.
 const SLOTS: usize = 4;
 
 #[derive(Debug)]
 struct Slot {
     bytes: *mut u8,
-    /// After the copy that used it last.
+    /// Recorded after the last copy that used it.
     event: CUevent,
 }
 
-/// The slots; made when the first is needed.
+/// The slots, created on first use.
 #[derive(Debug, Default)]
 pub struct Staging {
     slots: Vec<Slot>,
@@ -28,7 +28,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Puts a copy to the device on a stream. The bytes are taken when this returns.
+    /// Enqueues a copy to the device on a stream. `from` may be reused when this returns.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -52,7 +52,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies from the device; `wait` waits for what is on the stream.
+    /// Copies from the device; `wait` waits for the work on the stream.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -66,8 +66,8 @@ impl Staging {
         for (number, chunk) in to.chunks_mut(SLOT).enumerate() {
             let slot = self.slot()?;
             let from = from.plus((number * SLOT) as u64).0;
-            // SAFETY: the slot is as long as a chunk, and nothing uses it any more; it is read when
-            // the copy is over.
+            // SAFETY: the slot is as long as a chunk, and nothing uses it any more. It is read
+            // after the copy is done.
             unsafe {
                 let staged = std::slice::from_raw_parts_mut(slot.bytes, chunk.len());
                 check("cuMemcpyDtoHAsync", memcpy_dtoh_async(staged, from, stream))?;
@@ -81,12 +81,12 @@ impl Staging {
         Ok(())
     }
 
-    /// The slot whose turn it is, free.
+    /// The next slot, once it is free.
     fn slot(&mut self) -> Result<&Slot, DriverError> {
         while self.slots.len() < SLOTS {
             let event = event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING);
             let event = check("cuEventCreate", event)?;
-            // SAFETY: memory is asked for; it is written before it is read.
+            // SAFETY: this only allocates memory; it is written before it is read.
             let bytes = check("cuMemHostAlloc", unsafe { malloc_host(SLOT, 0) });
             match bytes {
                 Ok(bytes) => self.slots.push(Slot {
@@ -94,7 +94,7 @@ impl Staging {
                     event,
                 }),
                 Err(error) => {
-                    // SAFETY: just made; the first error is the one to be told.
+                    // SAFETY: just made; report the first error, not this one.
                     let _ = unsafe { event::destroy(event) };
                     return Err(error);
                 }
@@ -102,7 +102,7 @@ impl Staging {
         }
         self.next = (self.next + 1) % SLOTS;
         let slot = &self.slots[self.next];
-        // SAFETY: the event exists. One that was never recorded is over.
+        // SAFETY: the event exists. One that was never recorded counts as reached.
         check("cuEventSynchronize", unsafe {
             event::synchronize(slot.event)
         })?;
@@ -113,7 +113,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         for slot in &self.slots {
-            // SAFETY: made by `slot`, given back once. Nobody is left to be told if it fails.
+            // SAFETY: made by `slot`, released once. Nobody is left to report a failure to.
             unsafe {
                 let _ = event::destroy(slot.event);
                 let _ = free_host(slot.bytes.cast());

@@ -1,4 +1,4 @@
-//! The kernels of all programs of a device, as one module.
+//! The kernels of all programs on a device, as one module.
 
 use super::driver::{Address, Driver, Function};
 use crate::RuntimeError;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// All kernels.
 pub(super) struct Code {
     loaded: Vec<Arc<Loaded>>,
-    /// Places in `loaded`, by program and kernel.
+    /// Indices into `loaded`, by program and kernel.
     programs: Vec<Vec<usize>>,
     sparse: BTreeMap<Key, usize>,
     library: Vec<(Entry, Function)>,
@@ -29,19 +29,19 @@ pub(super) struct Loaded {
     pub(super) kernel: Kernel,
     pub(super) source: Source,
     functions: Vec<Function>,
-    /// For several sets of operands at once, if a program has such launches.
+    /// Runs several sets of operands in one launch, if a program has such launches.
     pub(super) together: Option<LoadedTogether>,
 }
 
-/// The entry point of a kernel for several sets of operands.
+/// A kernel's entry point for several sets of operands.
 pub(super) struct LoadedTogether {
     pub(super) source: Together,
     pub(super) function: Function,
 }
 
 impl Loaded {
-    /// The bytes that the address of some input or output should be a multiple of, which is read or written
-    /// several elements at once and lies elsewhere; none if there is none.
+    /// The required alignment in bytes of an input or output that violates it, if any. Only
+    /// operands accessed several elements at a time need alignment.
     pub(super) fn misplaced(&self, inputs: &[Address], outputs: &[Address]) -> Option<u64> {
         let kernel = flatten(&self.kernel);
         let wide = |operand: &Operand| operand.column_step != 0 && kernel.width > 1;
@@ -49,7 +49,7 @@ impl Loaded {
             let alignment = self.source.schedule.alignment(operand.storage);
             (wide(operand) && !at.0.is_multiple_of(alignment)).then_some(alignment)
         };
-        // A column reduction writes floats one by one.
+        // A column reduction writes single floats.
         let written = match kernel.body {
             Body::ColReduce { .. } => &[],
             _ => &kernel.outputs[..],
@@ -58,7 +58,7 @@ impl Loaded {
         all.chain(written.iter().zip(outputs)).find_map(off)
     }
 
-    /// An entry point by its name.
+    /// An entry point by name.
     pub(super) fn entry(&self, name: &str) -> Option<Function> {
         let mut entries = self.source.schedule.entries();
         let place = entries.position(|entry| entry == name)?;
@@ -67,10 +67,10 @@ impl Loaded {
 }
 
 impl Code {
-    /// Generates the kernels, equal ones once, and loads them.
+    /// Generates the kernels, equal ones only once, and loads them.
     ///
     /// # Errors
-    /// A kernel without meaning, or one that the driver cannot compile.
+    /// An invalid kernel, or one the driver cannot compile.
     pub(super) fn load(programs: &Programs, driver: &mut dyn Driver) -> Result<Self, RuntimeError> {
         let mut sources: Vec<(Kernel, Source)> = Vec::new();
         let mut place = |kernel: &Kernel, number: usize| -> Result<usize, RuntimeError> {
@@ -155,7 +155,7 @@ impl Code {
         })
     }
 
-    /// A kernel of a program, both by number.
+    /// A kernel of a program, both by index.
     pub(super) fn kernel(&self, program: usize, number: usize) -> Option<Arc<Loaded>> {
         let place = self.programs.get(program)?.get(number)?;
         self.loaded.get(*place).cloned()
@@ -167,14 +167,14 @@ impl Code {
         self.loaded.get(*place).cloned()
     }
 
-    /// A kernel of the library; all are loaded.
+    /// A kernel of the library; all of them are loaded.
     pub(super) fn library(&self, entry: Entry) -> Function {
         let found = self.library.iter().find(|(known, _)| *known == entry);
         found.map_or(Function(u32::MAX), |(_, function)| *function)
     }
 }
 
-/// Numbers of the kernels that a program launches together.
+/// Indices of the kernels a program launches together.
 fn merged_kernels(program: &Program) -> impl Iterator<Item = usize> {
     let lists = Phase::ALL.into_iter();
     let all = lists.flat_map(|phase| gnnc_ir::program::together(program.list(phase), program));

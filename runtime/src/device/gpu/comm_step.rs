@@ -1,4 +1,4 @@
-//! The pieces that communications are made of.
+//! The steps of communication instructions.
 
 use super::driver::Address;
 use super::mail::{Landing, Round};
@@ -7,19 +7,19 @@ use super::skip::RecvFlag;
 use crate::exchange::moves::Write;
 use std::ops::Range;
 
-/// A piece of a communication.
+/// A step of a communication.
 pub(super) enum CommStep {
     /// Packs and sends.
     Send(Round),
-    /// Waits until what was packed for a tag may be overwritten.
+    /// Waits until the data packed for a tag may be overwritten.
     Packed(u32),
     /// Waits for a message and unpacks it.
     Land(Landing),
     /// Copies or adds own rows.
     Put(Rows, Rows, Write),
-    /// Tells a rank how far a block that is left out is from what was sent last.
+    /// Tells a rank the distance between a block that is left out and the rows sent last.
     Tell(u32, u32, f32),
-    /// Waits for that, and takes or keeps copies.
+    /// Waits for such a number, then receives the block or uses copies.
     Hear(RecvFlag),
 }
 
@@ -36,12 +36,12 @@ pub(super) fn run(at: Address, rows: Range<usize>, columns: u64) -> Rows {
     Rows::dense(first, rows.len() as u64, columns)
 }
 
-/// Floats of several pieces.
+/// Total floats of several pieces.
 pub(super) fn floats(rows: &[Rows]) -> u64 {
     rows.iter().map(Rows::floats).sum()
 }
 
-/// A landing, unless the message is empty: then it is never sent.
+/// A landing, or `None` if the message is empty and therefore never sent.
 pub(super) fn land(tag: u32, from: u32, to: Vec<Rows>, write: Write) -> Option<CommStep> {
     let landing = Landing {
         tag,

@@ -1,4 +1,4 @@
-//! The instructions that communicate, as what is packed, sent, taken and unpacked, in order.
+//! Communication instructions as steps in order: pack, send, receive, unpack.
 
 use super::comm_step::{CommStep, Halves, floats, land, run};
 use super::device_rank::DeviceRank;
@@ -21,10 +21,10 @@ use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 impl DeviceRank {
-    /// What an instruction that communicates does; none if it does not.
+    /// The steps of a communication instruction; `None` if it does not communicate.
     ///
     /// # Errors
-    /// It does not fit the rank, or reads what a rule does not allow.
+    /// If it does not fit the rank, or reads rows its rule forbids.
     pub(super) fn comm_steps(
         &mut self,
         gpu: &mut Gpu,
@@ -72,7 +72,7 @@ impl DeviceRank {
         })
     }
 
-    /// The wanted halves of a communication.
+    /// The requested halves of a communication.
     fn halves(
         &mut self,
         gpu: &mut Gpu,
@@ -112,7 +112,7 @@ impl DeviceRank {
         }))
     }
 
-    /// Own rows to those who read them.
+    /// Halo exchange: sends own rows to their readers.
     fn filled(&self, gpu: &Gpu, at: Ref, (tag, iteration): (u32, u32)) -> Result<Halves, Fault> {
         let (order, columns) = (self.in_group(), self.row_words(at));
         let slot = self.slot(at, iteration);
@@ -121,7 +121,8 @@ impl DeviceRank {
         Ok(self.moved(at, tag, own, halo, Write::Replace))
     }
 
-    /// Halo rows to their owners, as far as they are `wanted`, who add them in order of the ranks if they are to.
+    /// Halo reduce: sends halo rows to those of their owners that are `wanted`. If `adds`, receives
+    /// and adds in rank order.
     pub(super) fn reduced(
         &self,
         gpu: &Gpu,
@@ -140,7 +141,7 @@ impl DeviceRank {
         Ok(self.moved(at, tag, halo, own, Write::Add))
     }
 
-    /// Words of a row of a buffer.
+    /// Words per row of a buffer.
     fn row_words(&self, at: Ref) -> u64 {
         u64::from(self.own.program.buffer(at.buffer).row_words())
     }
@@ -159,7 +160,7 @@ impl DeviceRank {
             .collect()
     }
 
-    /// Rows of a buffer that are sent and others that come.
+    /// Sends rows of a buffer and receives others.
     fn moved(
         &self,
         at: Ref,
@@ -185,7 +186,7 @@ impl DeviceRank {
         }
     }
 
-    /// The own rows that each rank reads.
+    /// The own rows each rank reads.
     pub(super) fn own_rows(
         &self,
         gpu: &Gpu,
@@ -205,7 +206,7 @@ impl DeviceRank {
         self.own.part.sent(chunk, order).map(rows).collect()
     }
 
-    /// Sums of buffers over all ranks: each sums one chunk for all, in order of the ranks.
+    /// All-reduce: each rank sums one chunk for all, in rank order.
     fn sums(&self, buffers: &[BufferId], tag: u32) -> Halves {
         let (own, ranks) = (self.in_group(), self.own.group.ranks);
         if ranks == 1 {
@@ -238,7 +239,8 @@ impl DeviceRank {
         ))];
         let mut finish = vec![CommStep::Packed(tag)];
         if count > 0 {
-            // The sum begins with the first rank's share, so that it does not depend on who sums.
+            // The sum starts with the first rank's share, so that it does not depend on which rank
+            // sums.
             let sum = self.scratch;
             let whole = || vec![Rows::floats_at(sum, count)];
             for other in 0..ranks {
@@ -292,7 +294,7 @@ impl DeviceRank {
         Halves { begin, finish }
     }
 
-    /// Puts pieces of buffers one after the other.
+    /// Copies pieces of buffers to consecutive addresses, or adds them.
     fn put_pieces(&self, pieces: Vec<Rows>, to: Address, write: Write) -> Vec<CommStep> {
         let mut at = to;
         let put = |rows: Rows| {
@@ -382,7 +384,7 @@ impl DeviceRank {
                 columns,
             };
             let to = self.block(gpu, &block, at, moved)?;
-            // One row of zeros for all.
+            // All rows read the same row of zeros.
             let zeros = Rows {
                 stride: 0,
                 ..Rows::dense(self.zeros, to.count, stride as u64)
@@ -392,7 +394,7 @@ impl DeviceRank {
         (0..self.own.group.ranks as usize).map(clear).collect()
     }
 
-    /// The rows of a block of a matrix, which is counted in words.
+    /// The rows of a block of a matrix; the block is in words.
     fn block(&self, gpu: &Gpu, block: &Block, at: Address, moved: Moved) -> Result<Rows, Fault> {
         let rank = self.in_group() as usize;
         let set = Set::of(moved);
@@ -422,7 +424,7 @@ impl DeviceRank {
         })
     }
 
-    /// The rank at the other end and the own rows at hand of the tensors of a passage.
+    /// The rank at the other end of a stage message, and the current own rows of its tensors.
     fn stage_message(
         &self,
         stage_message: &StageMessage,
@@ -440,7 +442,7 @@ impl DeviceRank {
         Ok((self.own.beside(stage_message)?, tensors))
     }
 
-    /// A round without empty messages.
+    /// A round without its empty messages.
     pub(super) fn round(
         &self,
         tag: u32,
@@ -456,18 +458,18 @@ impl DeviceRank {
         }
     }
 
-    /// This rank among those of its stage.
+    /// Index of this rank within its group.
     pub(super) fn in_group(&self) -> u32 {
         self.own.number - self.own.group.first
     }
 
-    /// A rank of the stage among all.
+    /// Global number of a rank of the group.
     pub(super) fn absolute(&self, other: u32) -> u32 {
         self.own.group.first + other
     }
 }
 
-/// A list as drivers that check want it.
+/// A list for drivers that check accesses; empty for others.
 fn shown(gpu: &Gpu, list: &[u32]) -> Vec<u32> {
     match gpu.checks {
         true => list.to_vec(),

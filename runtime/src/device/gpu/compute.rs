@@ -1,4 +1,4 @@
-//! The instructions that compute.
+//! Compute instructions.
 
 use super::device_rank::{DeviceRank, Targets};
 use super::driver::{DriverError, Matrix, Product as DenseProduct};
@@ -18,22 +18,22 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
 use std::ops::Range;
 
-/// What is begun and finished is a message or a copy.
+/// Only messages and copies are begun and finished.
 const NO_COPY: Fault = Fault::Missing("two halves of an instruction that has none");
 const NO_KERNEL: Fault = Fault::Missing("a kernel for a message or a loop");
 
-/// A product over some of the rows of an instruction.
+/// Part of a product instruction: some of its rows.
 struct Part {
     product: DenseProduct,
-    /// Where it is added to, if it is computed apart.
+    /// The matrix it is added to, if it is computed separately.
     added: Option<Matrix>,
 }
 
 impl DeviceRank {
-    /// Puts an instruction that computes on the stream of kernels.
+    /// Enqueues a compute instruction on the compute stream.
     ///
     /// # Errors
-    /// The device fails.
+    /// If the device fails.
     pub(super) fn compute(
         &mut self,
         gpu: &mut Gpu,
@@ -125,7 +125,8 @@ impl DeviceRank {
                     | Instr::Remember(_) => Err(NO_COPY.into()),
                 }
             }
-            // These are messages, which have acts, and loops, which are run step by step.
+            // These are messages, which have steps of their own, and loops, which are run step by
+            // step.
             Instr::HaloExchange(_)
             | Instr::HaloReduce(_)
             | Instr::AllReduce(_)
@@ -137,7 +138,7 @@ impl DeviceRank {
         }
     }
 
-    /// Puts a product on the stream; whether with its end.
+    /// Enqueues a product; returns whether its epilogue is included.
     fn multiply(&self, gpu: &mut Gpu, instr: &Instr, iteration: u32) -> Result<bool, Stop> {
         let Instr::MatMul(instr::MatMul {
             product,
@@ -180,7 +181,7 @@ impl DeviceRank {
                 continue;
             }
             let result = matrix(out, first(!transposed));
-            // What is added is computed apart.
+            // A product to be added is first computed separately.
             let to = match adds {
                 true => Matrix {
                     at: self.scratch,
@@ -204,7 +205,7 @@ impl DeviceRank {
             let added = adds.then_some(result);
             parts.push(Part { product, added });
         }
-        // A launch ends all of the rows, or none.
+        // A launch applies the epilogue to all rows or none.
         let on = self.streams.compute;
         let mut ended = end.is_some();
         for part in &parts {
@@ -220,7 +221,7 @@ impl DeviceRank {
         Ok(ended)
     }
 
-    /// Adds rows of floats at the beginning of scratch memory to a matrix.
+    /// Adds rows of floats at the start of scratch memory to a matrix.
     pub(super) fn add(
         &self,
         gpu: &mut Gpu,
@@ -457,7 +458,7 @@ impl DeviceRank {
     }
 }
 
-/// Bytes of the values of sparse rows before a range of rows, and of these.
+/// Byte offset of the values of a range of sparse rows, and their bytes.
 fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
     let first = |row: u64| indptr.get(row as usize).copied().unwrap_or(0);
     let begin = first(rows.start);

@@ -1,4 +1,4 @@
-//! One rank on a device: its memory there, and where everything lies.
+//! One rank on a device: its memory, and the addresses of its data.
 
 use super::driver::{Address, DriverError, Event, HostAddress, Stream};
 use super::launch::{Section, Stop, Tables};
@@ -21,54 +21,54 @@ use gnnc_ir::words::storage::Storage;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A rank of a device.
+/// A rank on a device.
 pub(super) struct DeviceRank {
     pub(super) own: Rank,
-    /// Its program's number.
+    /// Its program's index.
     pub(super) program: usize,
     pub(super) streams: Streams,
-    /// Of copies from the host and to it, if there are any.
+    /// Streams of copies from the host and to it, if there are any.
     pub(super) copies: Option<[Stream; 2]>,
-    /// Buffers that lie on the host.
+    /// Buffers on the host.
     host: HostAddress,
     arena: Address,
     /// Bytes of buffers and scratch memory.
     pub(super) arena_bytes: u64,
-    /// Memory for partial results of one instruction.
+    /// Memory for partial results of a single instruction.
     pub(super) scratch: Address,
     /// A row of zeros.
     pub(super) zeros: Address,
-    /// The sections of rows that kernels over edges are launched over, with their hubs.
+    /// The row sections over which kernels over edges are launched, with their hubs.
     pub(super) tables: Tables,
     pub(super) targets: Targets,
-    /// A number for each time that a history is kept in a run: whether it was not finite.
+    /// One flag per time that a run keeps a history: whether its values were not finite.
     pub(super) flags: Address,
-    /// Bytes of these.
+    /// Bytes of the flags.
     pub(super) flag_bytes: u64,
-    /// What to say of each of them.
+    /// The failure each flag stands for.
     pub(super) flagged: Vec<crate::Failure>,
-    /// What is launched together, by the list and the place of its first instruction there.
+    /// Merged launches, by list and index of the first instruction.
     pub(super) merged: BTreeMap<(Phase, usize), Merged>,
     /// Recorded where messages may be packed.
     pub(super) computed: Event,
-    /// Reached where the messages of a tag are packed.
+    /// For each tag, the event after its messages are packed.
     packed: BTreeMap<u32, Event>,
     /// Payload bytes sent.
     pub(super) sent: u64,
 }
 
-/// What losses and metrics compare the own vertices with; address 0 is what there is not.
+/// The targets that losses and metrics compare own vertices with; address 0 if absent.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Targets {
-    /// For each vertex a bit for each of the training, validation and test set.
+    /// Per vertex, one bit for each of the training, validation and test set.
     pub(super) sets: Address,
-    /// For each vertex its class.
+    /// Per vertex, its class.
     pub(super) labels: Address,
-    /// For each vertex a number for each class.
+    /// Per vertex, one number per class.
     pub(super) values: Address,
 }
 
-/// What a rank's instructions need beside buffers.
+/// Memory that a rank's instructions need besides buffers.
 #[derive(Default)]
 struct Needs {
     scratch_bytes: u64,
@@ -77,7 +77,7 @@ struct Needs {
 }
 
 impl Targets {
-    /// Copies them to the device.
+    /// Copies the targets to the device.
     fn new(gpu: &mut Gpu, part: &Part) -> Result<Self, DriverError> {
         let set = |v: usize| {
             let bits = part.splits.iter().enumerate();
@@ -99,10 +99,10 @@ impl Targets {
 }
 
 impl DeviceRank {
-    /// Gives a rank memory on the device, with all that it keeps and starts from.
+    /// Gives a rank memory on the device, and initializes it.
     ///
     /// # Errors
-    /// The device has not enough memory, or fails.
+    /// If the device lacks memory or fails.
     pub(super) fn new(
         gpu: &mut Gpu,
         beginning: Beginning,
@@ -176,7 +176,7 @@ impl DeviceRank {
         Ok(device_rank)
     }
 
-    /// Notes what every instruction needs, and copies the hubs of all sections to the device.
+    /// Finds the needs of every instruction, and copies the hubs of all sections to the device.
     fn needs(&mut self, gpu: &mut Gpu, step_contexts: &mut Moments) -> Result<Needs, RuntimeError> {
         let program = self.own.program.clone();
         let chunks = program.pipeline.as_ref().map_or(0, |p| p.chunks);
@@ -191,7 +191,7 @@ impl DeviceRank {
                     instr => instr,
                 };
                 if let Instr::Redistribute(instr::Redistribute { to, .. }) = instr {
-                    // Padded rows are no longer than those of the result.
+                    // Padded rows are no longer than the result's rows.
                     let columns = self.own.program.buffer(to.buffer).columns;
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(columns));
                 }
@@ -268,29 +268,29 @@ impl DeviceRank {
         Ok(needs)
     }
 
-    /// Where a list lies.
+    /// Address of a list.
     pub(super) fn list(&self, gpu: &Gpu, list: List) -> Result<Address, Fault> {
         gpu.at(self.own.number, list)
     }
 
-    /// An address in the rank's buffers.
+    /// Address of a word of the rank's buffers.
     fn float(&self, place: usize) -> Address {
         self.arena.plus(4 * place as u64)
     }
 
-    /// Where a buffer lies, with its bytes.
+    /// Address and bytes of a buffer.
     pub(super) fn buffer(&self, id: BufferId) -> (Address, u64) {
         let floats = self.own.buffer(id);
         (self.float(floats.start), 4 * floats.len() as u64)
     }
 
-    /// Where a buffer on the host lies.
+    /// Host address of a buffer.
     fn hosted(&self, id: BufferId) -> HostAddress {
         self.host.plus(4 * self.own.buffer(id).start as u64)
     }
 
-    /// Begins or ends a copy between the rank and its host, or both: what was put on the stream of kernels is
-    /// over before, what is put there afterwards waits for it.
+    /// Begins or finishes a copy between the rank and its host, or both. The copy runs after the
+    /// work already on the compute stream; work enqueued there afterwards waits for it.
     pub(super) fn host_move(
         &mut self,
         gpu: &mut Gpu,
@@ -328,29 +328,29 @@ impl DeviceRank {
         Ok(())
     }
 
-    /// The first float of a buffer's slot.
+    /// Address of a buffer's slot.
     pub(super) fn slot(&self, at: Ref, iteration: u32) -> Address {
         self.float(self.own.slot(at, iteration).start)
     }
 
-    /// The first float of a matrix.
+    /// Address of a matrix.
     pub(super) fn matrix(&self, matrix: &Matrix, iteration: u32) -> Address {
         self.slot(matrix.at, iteration)
             .plus(self.storage(matrix.at).bytes() * u64::from(matrix.offset))
     }
 
-    /// How a buffer's elements lie in memory.
+    /// Storage of a buffer's elements.
     pub(super) fn storage(&self, at: Ref) -> Storage {
         self.own.program.buffer(at.buffer).storage
     }
 
-    /// The own rows at hand.
+    /// The current own rows.
     pub(super) fn rows_at_hand(&self) -> Range<u64> {
         let own = self.own.part.own(self.own.place.chunk);
         own.start as u64..own.end as u64
     }
 
-    /// Copies a buffer's floats to the device.
+    /// Copies floats to a buffer on the device.
     pub(super) fn upload(
         &self,
         gpu: &mut Gpu,
@@ -424,7 +424,7 @@ impl DeviceRank {
         }
     }
 
-    /// The event where messages of a tag are packed.
+    /// The event after the messages of a tag are packed.
     pub(super) fn packed(&mut self, gpu: &mut Gpu, tag: u32) -> Result<Event, DriverError> {
         if let Some(event) = self.packed.get(&tag) {
             return Ok(*event);

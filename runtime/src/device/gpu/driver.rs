@@ -1,58 +1,58 @@
-//! What the executor asks of a GPU: memory, streams, events, launches, products, messages.
+//! The interface to a GPU: memory, streams, events, launches, products, messages.
 //!
-//! Everything that is put on a stream happens in the order of the stream; streams wait for each
-//! other only by events. Whoever implements this decides nothing: a real GPU, one that writes down
-//! what it is told, and one that computes it on the processor are told the same.
+//! All work on a stream happens in stream order; streams wait for each other only through events.
+//! Implementations make no decisions: a real GPU, a recorder of calls, and an emulation on the CPU
+//! all receive the same calls.
 
 pub use crate::error::DriverError;
 use gnnc_ir::words::storage::Storage;
 use std::fmt;
 
-/// An address in the memory of the device.
+/// An address in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address that many bytes further on.
+    /// The address `bytes` further on.
     pub fn plus(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }
 }
 
-/// An address in the memory of the processor that the device copies to and from by itself.
+/// An address in host memory that the device can copy to and from directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostAddress(pub u64);
 
 impl HostAddress {
-    /// The address that many bytes further on.
+    /// The address `bytes` further on.
     pub fn plus(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }
 }
 
-/// A queue of work, by its number.
+/// A queue of work, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u32);
 
-/// A place in a stream's work, by its number. An event that was never recorded is over.
+/// A position in a stream's work, by index. An event that was never recorded counts as reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event(pub u32);
 
-/// An entry point of a loaded module, by its number.
+/// An entry point of a loaded module, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function(pub u32);
 
-/// Captured work, by its number.
+/// Captured work, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Captured(pub u32);
 
-/// Bytes of the device's memory that a piece of work reads or writes. A real device does not need
-/// to know; one that checks finds with it what is not ordered by streams and events.
+/// Bytes of device memory that some work reads or writes. A real device ignores this; a checking
+/// driver uses it to find accesses that streams and events do not order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// The first byte.
     pub at: Address,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
     /// Whether they are written.
     pub written: bool,
@@ -61,38 +61,38 @@ pub struct Touched {
 /// One launch of an entry point with one-dimensional blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// What is run.
+    /// The entry point.
     pub function: Function,
-    /// Blocks in both dimensions.
+    /// Blocks in each dimension.
     pub grid: [u32; 2],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
-    /// The arguments in order: addresses and whole numbers, 8 bytes each.
+    /// The arguments in order: addresses and integers, 8 bytes each.
     pub arguments: &'a [u64],
     /// What it reads and writes.
     pub touched: &'a [Touched],
 }
 
-/// A matrix by rows.
+/// A row-major matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// The first element.
     pub at: Address,
-    /// Elements from a row to the next.
+    /// Elements from one row to the next.
     pub stride: u64,
 }
 
-/// What happens to a product before it is written.
+/// Epilogue of a product: what happens to the result before it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProductEnd {
-    /// A row, stored like the result, that is added to all rows of it.
+    /// A row, stored like the result, that is added to every row of it.
     pub bias: Option<Address>,
-    /// Whether what is negative becomes 0, after that.
+    /// Whether negative values then become 0.
     pub relu: bool,
 }
 
-/// A dense product `out = a b`, `a^T b` or `a b^T`: `out` is `rows` by `columns`, `inner` are summed over, in
-/// 32 bits.
+/// A dense product `out = a b`, `a^T b` or `a b^T`. `out` is `rows` by `columns`; sums over `inner`
+/// are in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     /// Whether `a` is stored `inner` by `rows`.
@@ -103,19 +103,19 @@ pub struct Product {
     pub a: Matrix,
     /// The right factor.
     pub b: Matrix,
-    /// The result; overwritten, also where `inner` is 0.
+    /// The result; overwritten even if `inner` is 0.
     pub out: Matrix,
     /// Rows of the result.
     pub rows: u64,
-    /// What is summed over.
+    /// Length of the summed dimension.
     pub inner: u64,
     /// Columns of the result.
     pub columns: u64,
-    /// How both factors lie in memory.
+    /// Storage of both factors.
     pub factors: Storage,
-    /// How the result does: like the factors, or in 32 bits.
+    /// Storage of the result: that of the factors, or 32 bits.
     pub result: Storage,
-    /// What happens before it is written; nothing where `inner` is 0.
+    /// The epilogue; ignored if `inner` is 0.
     pub end: Option<ProductEnd>,
 }
 
@@ -124,63 +124,64 @@ pub struct Product {
 pub struct Message {
     /// The rank at the other end.
     pub peer: u32,
-    /// The first byte, here.
+    /// The first byte, at this end.
     pub at: Address,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// A GPU. Calls that take a stream may return before the work is done; an error of that work may be
-/// reported by any later call, at the latest by [`Driver::synchronize`].
+/// A GPU. Calls that take a stream may return before the work is done. Any later call may report an
+/// error of that work, at the latest [`Driver::synchronize`].
 pub trait Driver: Send {
-    /// The device in words, with its architecture: `NVIDIA H200, sm_90`.
+    /// Name of the device and its architecture: `NVIDIA H200, sm_90`.
     fn name(&self) -> String;
 
-    /// Whether [`Launch::touched`] is looked at; what a launch touches is found out only then.
+    /// Whether the driver uses [`Launch::touched`]; otherwise callers leave it empty.
     fn checks(&self) -> bool {
         false
     }
 
-    /// Bytes of memory that are free.
+    /// Bytes of free memory.
     ///
     /// # Errors
-    /// As all of these: a call that failed, or a device that is gone.
+    /// Like all calls of this trait: if a call failed, or the device is gone.
     fn free_bytes(&mut self) -> Result<u64, DriverError>;
 
-    /// Memory, not initialised, at a multiple of 256 bytes.
+    /// Uninitialized memory, aligned to 256 bytes.
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError>;
 
-    /// Gives memory back; nothing on any stream uses it any more.
+    /// Frees memory, which no stream may use any more.
     fn release(&mut self, at: Address) -> Result<(), DriverError>;
 
-    /// Compiles a translation unit of CUDA C and finds its entry points, in order. Their arguments are
-    /// addresses and whole numbers of 8 bytes, as many as given with each.
+    /// Compiles a translation unit of CUDA C and finds its entry points, in order. Each takes the
+    /// given number of 8-byte arguments: addresses and integers.
     fn load(&mut self, text: &str, entries: &[(&str, usize)])
     -> Result<Vec<Function>, DriverError>;
 
-    /// A new stream. Where there is a choice, blocks of kernels on an `urgent` one start before those of
-    /// others.
+    /// A new stream. If blocks of several kernels could start, those on an `urgent` stream go
+    /// first.
     fn stream(&mut self, urgent: bool) -> Result<Stream, DriverError>;
 
-    /// A new event; one that is `timed` knows when it was reached.
+    /// A new event; a `timed` one records the time it is reached.
     fn event(&mut self, timed: bool) -> Result<Event, DriverError>;
 
-    /// Puts an event behind what is on a stream; it forgets where it was before.
+    /// Places an event after the work on a stream; replaces its earlier position.
     fn record(&mut self, event: Event, on: Stream) -> Result<(), DriverError>;
 
-    /// Lets a stream wait for an event as it was recorded last.
+    /// Makes a stream wait for an event's latest recording.
     fn wait(&mut self, on: Stream, event: Event) -> Result<(), DriverError>;
 
     /// Launches a kernel.
     fn launch(&mut self, on: Stream, launch: &Launch) -> Result<(), DriverError>;
 
-    /// Whether [`Driver::multiply`] computes a product together with its end; a kernel ends it if not.
+    /// Whether [`Driver::multiply`] includes the epilogue of this product; if not, a kernel applies
+    /// it.
     fn ends(&mut self, on: Stream, product: &Product) -> Result<bool, DriverError>;
 
     /// A dense product.
     fn multiply(&mut self, on: Stream, product: &Product) -> Result<(), DriverError>;
 
-    /// Copies bytes inside of the device's memory, which do not overlap.
+    /// Copies bytes within device memory; the ranges do not overlap.
     fn copy(
         &mut self,
         on: Stream,
@@ -192,16 +193,16 @@ pub trait Driver: Send {
     /// Sets bytes to 0.
     fn clear(&mut self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError>;
 
-    /// Copies bytes to the device; they are taken when this returns.
+    /// Copies bytes to the device; `from` may be reused when this returns.
     fn upload(&mut self, on: Stream, from: &[u8], to: Address) -> Result<(), DriverError>;
 
     /// Waits for the stream and copies bytes from the device.
     fn download(&mut self, on: Stream, from: Address, to: &mut [u8]) -> Result<(), DriverError>;
 
-    /// Memory of the processor that [`Driver::fetch`] and [`Driver::store`] copy from and to, all zeros.
+    /// Zeroed host memory that [`Driver::fetch`] and [`Driver::store`] copy from and to.
     fn host_memory(&mut self, bytes: u64) -> Result<HostAddress, DriverError>;
 
-    /// Copies bytes from the processor's memory, when their turn on the stream comes.
+    /// Copies bytes from host memory, in stream order.
     fn fetch(
         &mut self,
         on: Stream,
@@ -210,7 +211,7 @@ pub trait Driver: Send {
         bytes: u64,
     ) -> Result<(), DriverError>;
 
-    /// Copies bytes to the processor's memory, when their turn on the stream comes.
+    /// Copies bytes to host memory, in stream order.
     fn store(
         &mut self,
         on: Stream,
@@ -219,13 +220,13 @@ pub trait Driver: Send {
         bytes: u64,
     ) -> Result<(), DriverError>;
 
-    /// Copies bytes of [`Driver::host_memory`]; everything on streams that writes them is over.
+    /// Reads bytes of [`Driver::host_memory`]; no enqueued work may still write them.
     fn read_host(&mut self, from: HostAddress, to: &mut [u8]) -> Result<(), DriverError>;
 
-    /// Writes bytes of [`Driver::host_memory`]; everything on streams that uses them is over.
+    /// Writes bytes of [`Driver::host_memory`]; no enqueued work may still use them.
     fn write_host(&mut self, from: &[u8], to: HostAddress) -> Result<(), DriverError>;
 
-    /// Sends and receives between processes, all at once.
+    /// Sends and receives messages between processes, all at once.
     fn exchange(
         &mut self,
         on: Stream,
@@ -233,20 +234,21 @@ pub trait Driver: Send {
         received: &[Message],
     ) -> Result<(), DriverError>;
 
-    /// From now on what is put on `on`, and on streams that wait for its events, is written down and not
-    /// done. [`Driver::upload`], [`Driver::download`] and [`Driver::synchronize`] are not allowed meanwhile.
+    /// Starts capturing: work enqueued on `on`, and on streams that wait for its events, is
+    /// recorded instead of run. [`Driver::upload`], [`Driver::download`] and
+    /// [`Driver::synchronize`] are forbidden meanwhile.
     fn capture(&mut self, on: Stream) -> Result<(), DriverError>;
 
-    /// Ends [`Driver::capture`]; all streams have joined `on` again by events.
+    /// Ends [`Driver::capture`]; events must have joined all streams to `on` again.
     fn captured(&mut self, on: Stream) -> Result<Captured, DriverError>;
 
-    /// Does what was written down.
+    /// Runs captured work.
     fn replay(&mut self, on: Stream, what: Captured) -> Result<(), DriverError>;
 
-    /// Waits until everything on a stream is done.
+    /// Waits until all work on a stream is done.
     fn synchronize(&mut self, on: Stream) -> Result<(), DriverError>;
 
-    /// Seconds from one timed event to another; both are over.
+    /// Seconds between two timed events, both already reached.
     fn seconds(&mut self, from: Event, to: Event) -> Result<f64, DriverError>;
 }
 

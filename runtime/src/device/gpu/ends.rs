@@ -1,4 +1,4 @@
-//! Ends of dense products that the library computes as it writes them, in place of a launch.
+//! Epilogues of dense products that the library computes itself, which saves a launch.
 
 use super::device_rank::DeviceRank;
 use super::driver::{Address, ProductEnd};
@@ -7,21 +7,22 @@ use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::program::{Launch, Matrix, Ref};
 use gnnc_ir::words::scalar::{Binary, Unary};
 
-/// Bytes that the address of a bias has to be a multiple of: kernels of cuBLASLt read it by 16 bytes, and there is no
-/// preference that tells the heuristic of less.
+/// Required alignment of a bias in bytes: cuBLASLt's kernels read it in units of 16 bytes, and no
+/// preference tells the heuristic of a smaller alignment.
 const BIAS: u64 = 16;
 
-/// What a kernel does with a product: adds a row to every row of it, clips it at 0.
+/// What a kernel does to a product: add a row to every row, clip at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Simple {
-    /// The input that is added.
+    /// The input that is added to every row.
     bias: Option<u16>,
     relu: bool,
 }
 
 impl DeviceRank {
-    /// The end of a product as the library computes it, if it is one of those: [`Simple`], in place, all in
-    /// one storage (cuBLASLt takes a bias as the result lies), the bias at a multiple of [`BIAS`].
+    /// The epilogue of a product if the library can compute it: a [`Simple`] one, in place, in a
+    /// single storage (cuBLASLt needs the bias in the storage of the result), with the bias aligned
+    /// to [`BIAS`].
     pub(super) fn end(
         &self,
         launch: &Launch,
@@ -60,7 +61,7 @@ impl DeviceRank {
     }
 }
 
-/// Whether a kernel over the rows of a product, its input of that number, is so simple.
+/// Parses a kernel over the rows of a product, which is its input `product`, if it is simple.
 fn simple(kernel: &Kernel, product: u16, columns: u32) -> Option<Simple> {
     let Body::Map {
         over: Over::Rows,
@@ -88,7 +89,7 @@ fn simple(kernel: &Kernel, product: u16, columns: u32) -> Option<Simple> {
     found.bias.is_none_or(row).then_some(found)
 }
 
-/// `product`, `product + bias`, and `relu` of these.
+/// Parses `product`, `product + bias`, and `relu` of either.
 fn parse(expr: &Expr, product: u16) -> Option<Simple> {
     let value = |id: ValueId| expr.values.get(id as usize).copied();
     let (relu, inside) = match value(expr.result())? {
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(known(vec![bias, product, add, relu]), some(Some(0), true));
         let alone = Value::Unary(Unary::Relu, 0);
         assert_eq!(known(vec![product, alone]), some(None, true));
-        // Nothing to do, another function, another operand, not a row for all.
+        // Nothing to do, another function, another operand, a bias that is not one row for all.
         for values in [
             vec![product],
             vec![bias, product, Value::Binary(Binary::Mul, 0, 1)],

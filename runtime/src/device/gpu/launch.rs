@@ -1,4 +1,4 @@
-//! Generated kernels: what they are launched over, and with what.
+//! Launches of generated kernels: over which rows, with which arguments.
 
 use super::code::Loaded;
 use super::device_rank::DeviceRank;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A range of rows that a kernel is launched over.
+/// A range of rows in one launch.
 pub(super) struct Section {
     pub(super) loaded: Arc<Loaded>,
     pub(super) rows: Range<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Section {
     order: Address,
 }
 
-/// Hubs and orders of sections, by the table that is walked and by the rows.
+/// Hubs and row orders of sections, by the table walked and the rows.
 pub(super) struct Tables {
     /// Edges from which a row is a hub.
     most: u64,
@@ -38,7 +38,7 @@ pub(super) struct Tables {
     orders: BTreeMap<(Table, u64, u64), Address>,
 }
 
-/// Where [`Hubs`] lie.
+/// Device addresses of the lists in [`Hubs`].
 #[derive(Clone, Copy, Default)]
 struct OnDevice {
     rows: Address,
@@ -47,29 +47,29 @@ struct OnDevice {
     chunk_edges: Address,
 }
 
-/// The edges that a kernel walks.
+/// The edges a kernel walks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edges<'a> {
-    /// Which ones; none where rows are walked.
+    /// Their table; `None` if the kernel walks rows.
     table: Option<Table>,
     pub(super) indptr: &'a [u64],
     pub(super) indices: &'a [u32],
     pub(super) positions: &'a [u32],
 }
 
-/// What the arguments of a launch are taken from, but for its rows.
+/// Sources of a launch's arguments, except for its rows.
 #[derive(Clone, Default)]
 pub(super) struct Operands {
     pub(super) inputs: Vec<Address>,
     pub(super) outputs: Vec<Address>,
-    /// Ends of edges and their places, where they are not those that are kept.
+    /// Fetched lists of the ends of edges and their positions, if the kept ones are not used.
     pub(super) lists: Vec<Address>,
     pub(super) ids: Address,
     pub(super) scalars: Address,
     pub(super) keys: Address,
 }
 
-/// Why a launch was not made.
+/// Why a launch failed.
 pub(super) enum Stop {
     Fault(Fault),
     Driver(DriverError),
@@ -114,7 +114,7 @@ impl Tables {
         }
     }
 
-    /// The order of rows, copied to the device where it is not there yet; null where they stay as they are.
+    /// The order of rows, copied to the device on first use; null for ascending order.
     fn order(
         &mut self,
         gpu: &mut Gpu,
@@ -134,8 +134,8 @@ impl Tables {
         Ok(at)
     }
 
-    /// The hubs among rows, copied to the device where they are not there yet; with their number and that
-    /// of their chunks.
+    /// The hubs among rows, copied to the device on first use; with the numbers of hubs and of
+    /// their chunks.
     fn of(
         &mut self,
         gpu: &mut Gpu,
@@ -164,7 +164,7 @@ impl Tables {
 }
 
 impl<'a> Edges<'a> {
-    /// Those of a table, if the rank has it.
+    /// The edges of a table, if the rank has it.
     fn of(part: &'a Part, table: Option<Table>) -> Option<Self> {
         let (walkable, positions) = part.table(table?)?;
         Some(Self {
@@ -177,7 +177,8 @@ impl<'a> Edges<'a> {
 }
 
 impl DeviceRank {
-    /// What an instruction launches generated kernels over; nothing for those that do not.
+    /// The sections over which an instruction launches generated kernels; empty if it launches
+    /// none.
     pub(super) fn sections(&mut self, gpu: &mut Gpu, step: &Step) -> Result<Vec<Section>, Stop> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
         let (loaded, ranges) = match step.instr {
@@ -237,7 +238,7 @@ impl DeviceRank {
         sections
     }
 
-    /// The edges that the kernel of an instruction walks; none if it walks rows.
+    /// The edges the kernel of an instruction walks; none if it walks rows.
     pub(super) fn edges(&self, loaded: &Loaded, instr: &Instr) -> Result<Edges<'_>, Stop> {
         let body = &loaded.kernel.body;
         let (walk, set) = (Walk::of(body), body.edge_set());
@@ -256,7 +257,7 @@ impl DeviceRank {
         }
     }
 
-    /// The non-zeros of sparse features by row, or, for a transposed product, by column.
+    /// The nonzeros of sparse features by row, or by column for a transposed product.
     pub(super) fn sparse_edges(
         &self,
         product: Product,
@@ -267,7 +268,7 @@ impl DeviceRank {
         edges.ok_or(Fault::Missing("sparse features"))
     }
 
-    /// Where the first entries of the rows that are walked lie, and the ends of all entries; 0 where none are.
+    /// Addresses of the first entries of rows and of the ends of entries; 0 if no edges are walked.
     pub(super) fn entries(&self, gpu: &Gpu, edges: &Edges) -> Result<[Address; 2], Fault> {
         let Some(table) = edges.table else {
             return Ok(Default::default());
@@ -278,7 +279,7 @@ impl DeviceRank {
         ])
     }
 
-    /// The rows of sparse features that are at hand.
+    /// The current rows of the sparse features.
     pub(super) fn sparse_rows(&self, values: program::Ref) -> Range<u64> {
         match self.own.program.sparse_rows(values) {
             Extent::All => 0..self.own.part.sizes.vertices,
@@ -309,7 +310,7 @@ impl DeviceRank {
         })
     }
 
-    /// Launches the kernel of an instruction over all of its sections.
+    /// Launches the kernel of an instruction over all its sections.
     pub(super) fn launch(
         &mut self,
         gpu: &mut Gpu,
@@ -344,7 +345,7 @@ impl DeviceRank {
         self.launch_onto(gpu, instr, section, operands)
     }
 
-    /// Launches a kernel that sums over rows, and adds its sums, so many floats, to what there is.
+    /// Launches a kernel that sums over rows, and adds its `floats` sums to the existing ones.
     fn launch_added(
         &self,
         gpu: &mut Gpu,
@@ -373,7 +374,7 @@ impl DeviceRank {
             loaded, rows, size, ..
         } = section;
         let schedule = &loaded.source.schedule;
-        // Behind sums that are added.
+        // Behind the sums to be added.
         let before = added(&loaded.kernel, instr.chunk()).unwrap_or(0);
         let own_scratch = self.scratch.plus(4 * before.next_multiple_of(ALIGN));
         let edges = self.edges(loaded, instr)?;
@@ -386,7 +387,7 @@ impl DeviceRank {
         let listed = |n: usize, list: fn(Table) -> List| match operands.lists.get(n) {
             Some(fetched) => Ok(*fetched),
             None if operands.lists.is_empty() => there(list),
-            // What a launch reads and the device does not keep is fetched: this is not read.
+            // A launch fetches lists the device does not keep; this address is not read.
             None => Ok(Address::default()),
         };
         let indptr = there(List::First)?;
@@ -440,14 +441,15 @@ impl DeviceRank {
     }
 }
 
-/// Floats that a kernel which sums over the rows of a chunk adds to those of the chunks before.
+/// Number of floats a kernel adds to the sums of earlier chunks, if it sums over the rows of a
+/// later chunk.
 fn added(kernel: &Kernel, chunk: Option<Chunk>) -> Option<u64> {
     let later = chunk.is_some_and(|chunk| chunk.index > 0);
     let sums = later && matches!(kernel.body, Body::ColReduce { .. });
     sums.then(|| u64::from(kernel.heads) * u64::from(kernel.width))
 }
 
-/// Floats of scratch memory that a launch takes.
+/// Floats of scratch memory for a launch.
 pub(super) fn scratch_floats(loaded: &Loaded, size: &Size, chunk: Option<Chunk>) -> u64 {
     let before = added(&loaded.kernel, chunk).unwrap_or(0);
     before.next_multiple_of(ALIGN) + loaded.source.schedule.scratch_floats(size)

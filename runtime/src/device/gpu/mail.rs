@@ -1,5 +1,5 @@
-//! Messages between the ranks of a device and to other processes: memory that is filled on the sender's stream
-//! of messages and emptied on the receiver's stream of kernels.
+//! Messages between the ranks of a device and to other processes. The sender's message stream fills
+//! the memory of a message, and the receiver's compute stream empties it.
 
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
 use super::moves::Rows;
@@ -8,50 +8,51 @@ use crate::exchange::moves::Write;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What messages lie in.
+/// Memory of a message.
 struct Stage {
     at: Address,
     bytes: u64,
-    /// Reached when the message is there.
+    /// Reached when the message is complete.
     filled: Event,
-    /// Reached when it was taken.
+    /// Reached when the message has been taken.
     emptied: Event,
-    /// Whether it held another message in this run.
+    /// Whether it has already held another message in this run.
     used: bool,
 }
 
-/// All messages that are under way, and the memory of those that were.
+/// All messages in flight, and the memory of earlier ones.
 pub(super) struct Mail {
     /// The ranks of this process.
     here: Range<u32>,
     stages: Vec<Stage>,
-    /// Stages by their bytes that hold no message. Only messages of the same size follow each other in one, so
-    /// that a second run like the first needs no other memory.
+    /// Free stages by size in bytes. A stage is reused only for messages of its size, so that a
+    /// second identical run needs no more memory.
     free: BTreeMap<u64, VecDeque<usize>>,
-    /// By sender, receiver and tag, in order.
+    /// Messages by sender, receiver and tag, in order.
     letters: BTreeMap<(u32, u32, u32), VecDeque<usize>>,
-    /// Numbers that the processor knows, likewise: ranks of one process need no memory to tell them.
+    /// Numbers known to the CPU, by the same key: ranks of one process need no device memory for
+    /// them.
     told: BTreeMap<(u32, u32, u32), VecDeque<f32>>,
 }
 
 /// The streams of a rank.
 #[derive(Clone, Copy)]
 pub(super) struct Streams {
-    /// Of kernels.
+    /// For kernels.
     pub(super) compute: Stream,
-    /// Of what is packed and sent.
+    /// For packing and sending.
     pub(super) messages: Stream,
 }
 
-/// What one rank sends and waits for at once.
+/// The messages one rank sends and expects at once.
 pub(super) struct Round {
     pub(super) tag: u32,
     pub(super) sends: Vec<(u32, Vec<Rows>)>,
-    /// Other ranks, each with the floats of its message.
+    /// The other ranks, each with the floats of its message.
     pub(super) expects: Vec<(u32, u64)>,
 }
 
-/// A message to be taken.
+/// A message to receive.
 pub(super) struct Landing {
     pub(super) tag: u32,
     pub(super) from: u32,
@@ -70,23 +71,23 @@ impl Mail {
         }
     }
 
-    /// Begins a run: everything of earlier ones is over.
+    /// Begins a run. All work of earlier runs is done.
     pub(super) fn begin(&mut self) {
         self.stages.iter_mut().for_each(|stage| stage.used = false);
     }
 
-    /// Whether all messages were taken.
+    /// Whether all messages have been taken.
     pub(super) fn is_empty(&self) -> bool {
         self.letters.values().all(VecDeque::is_empty)
     }
 
-    /// Bytes of memory for messages.
+    /// Bytes of message memory.
     pub(super) fn bytes(&self) -> u64 {
         self.stages.iter().map(|stage| stage.bytes).sum()
     }
 
-    /// Packs and sends what other ranks wait for; the bytes of it. What is packed was computed before on the
-    /// rank's stream of kernels, which `computed` is recorded on.
+    /// Packs and sends messages; returns their bytes. The rows were computed earlier on the rank's
+    /// compute stream, on which this records `computed`.
     pub(super) fn send(
         &mut self,
         gpu: &mut Gpu,
@@ -137,7 +138,7 @@ impl Mail {
         Ok(bytes_sent)
     }
 
-    /// Copies floats from the process that has rank `from` to all others.
+    /// Broadcasts floats from the process of rank `from` to all others.
     pub(super) fn spread(
         &self,
         gpu: &mut Gpu,
@@ -168,7 +169,7 @@ impl Mail {
         gpu.driver.release(at)
     }
 
-    /// Takes a message, if it was sent; whether it was.
+    /// Takes a message if it has been sent; returns whether it was.
     pub(super) fn land(
         &mut self,
         gpu: &mut Gpu,
@@ -192,13 +193,13 @@ impl Mail {
         Ok(true)
     }
 
-    /// Tells a rank of this process a number.
+    /// Sends a number to a rank of this process.
     pub(super) fn tell(&mut self, from: u32, to: u32, tag: u32, number: f32) {
         let queue = self.told.entry((from, to, tag)).or_default();
         queue.push_back(number);
     }
 
-    /// The next number that a rank was told; none if it was not yet.
+    /// The next number sent to a rank; `None` if there is none yet.
     pub(super) fn hear(&mut self, from: u32, to: u32, tag: u32) -> Option<f32> {
         self.told.get_mut(&(from, to, tag))?.pop_front()
     }
@@ -212,7 +213,7 @@ impl Mail {
         self.letters.entry(key).or_default().push_back(stage);
     }
 
-    /// Memory for a message that a stream writes.
+    /// Memory for a message that a stream will write.
     fn take(
         &mut self,
         driver: &mut dyn Driver,

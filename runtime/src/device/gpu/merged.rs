@@ -1,4 +1,4 @@
-//! Launches that do not depend on each other in one launch a kernel: the updates of all parameters.
+//! Merges independent launches of the same kernel into one, such as the updates of all parameters.
 
 use super::device_rank::DeviceRank;
 use super::driver::{Address, Function, Launch, Touched};
@@ -13,14 +13,14 @@ use gnnc_codegen::cuda::together::Set;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Once, ScalarRef, together};
 
-/// What consecutive instructions of a list do, for all of them.
+/// Merged launches that replace consecutive instructions of a list.
 pub(super) struct Merged {
-    /// One past the last of them.
+    /// One past the last of these instructions.
     pub(super) end: usize,
     launches: Vec<Kept>,
 }
 
-/// A launch for several ones of the same kernel.
+/// One launch that replaces several launches of the same kernel.
 struct Kept {
     function: Function,
     table: Address,
@@ -31,10 +31,10 @@ struct Kept {
 }
 
 impl DeviceRank {
-    /// Finds what is launched together, and copies its tables to the device; buffers lie where they stay.
+    /// Finds launches to merge, and copies their tables to the device. Buffers never move.
     ///
     /// # Errors
-    /// The device fails.
+    /// If the device fails.
     pub(super) fn merge(&mut self, gpu: &mut Gpu) -> Result<(), RuntimeError> {
         let program = self.own.program.clone();
         for phase in Phase::ALL {
@@ -51,7 +51,7 @@ impl DeviceRank {
         Ok(())
     }
 
-    /// One launch for several ones of the same kernel; none where all of them are over no rows.
+    /// Merges several launches of the same kernel; `None` if none of them has any rows.
     fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<Kept>, RuntimeError> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
         let [first, ..] = same else {
@@ -99,11 +99,11 @@ impl DeviceRank {
         }))
     }
 
-    /// Launches what instructions from a place of a list on do together, and says where the list goes on; nothing where
-    /// none begin there.
+    /// Runs the merged launches that start at a position of a list, and returns where the list
+    /// continues; `None` if none start there.
     ///
     /// # Errors
-    /// The device fails.
+    /// If the device fails.
     pub(super) fn launch_merged(
         &self,
         gpu: &mut Gpu,

@@ -1,11 +1,11 @@
-//! GPUs: all ranks that run on one, driven by one thread.
+//! GPUs: all ranks on one GPU, driven by one thread.
 //!
-//! A rank has its buffers in one block of the device's memory, a stream for kernels and one for messages. What a
-//! rank sends is packed on its stream of messages, after an event, into memory of the message's own; whoever
-//! takes it waits for another event and unpacks it on its stream of kernels. The thread puts a rank's
-//! instructions on its streams until one needs a message that nobody has sent yet; then another rank has its
-//! turn. So every event is recorded before something waits for it, and the order of additions is that of the
-//! ranks, whatever is faster.
+//! A rank has its buffers in one block of device memory, a compute stream and a message stream. The
+//! message stream waits for an event and packs what the rank sends into memory of the message's
+//! own; the receiver's compute stream waits for another event and unpacks it. The thread enqueues a
+//! rank's instructions until one needs a message that nobody has sent yet; then it turns to another
+//! rank. So every event is recorded before anything waits for it, and sums are added in rank order,
+//! regardless of speed.
 
 mod code;
 mod comm_step;
@@ -50,12 +50,12 @@ use step_contexts::Moments;
 /// The ranks of one device.
 pub(crate) struct OnDevice(Mutex<Device>);
 
-/// One of them between runs.
+/// One rank of a device between runs.
 struct Resting<'a> {
     gpu: &'a mut Gpu,
     device_rank: &'a mut DeviceRank,
     failed: &'a mut Option<Failure>,
-    /// Bytes of messages, its share of them.
+    /// Its share of the bytes of messages.
     message_bytes: u64,
 }
 
@@ -63,7 +63,7 @@ impl OnDevice {
     /// Loads the kernels and gives the ranks `here` memory on the device.
     ///
     /// # Errors
-    /// What [`crate::Session::on_device`] says.
+    /// As [`crate::Session::on_device`].
     pub(crate) fn new(
         programs: &Programs,
         data: &GraphData,
@@ -133,7 +133,7 @@ impl OnDevice {
     }
 }
 
-/// Checks which ranks a process has: all, or one of them.
+/// Checks that a process has all ranks or one of them.
 fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
     let all = here.start == 0 && here.end as usize == count;
     if all || here.len() == 1 && here.end as usize <= count {
@@ -145,7 +145,8 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
     )))
 }
 
-/// Ranks of one process tell each other what they decide by values; others could not expect the right messages.
+/// Refuses rules by distance across processes: their ranks cannot tell each other which blocks they
+/// send, so they could not expect the right messages.
 fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
     let mut found = None;
     gnnc_ir::program::traffic::for_each_skip(&program.step, &mut |_, skip, _| {
@@ -160,8 +161,8 @@ fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeEr
     }
 }
 
-/// What goes to another process is sent when that takes it, and a rank takes messages on the stream on which it sends:
-/// in a ring, all stages could be sending.
+/// Refuses rings across processes. A message to another process is sent when that process receives
+/// it, on the same stream as its own messages: in a ring, all stages could be waiting in a send.
 fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
     use gnnc_ir::program::{Instr, Neighbour};
     let Some(pipeline) = program.pipeline.filter(|pipeline| pipeline.stage == 0) else {
@@ -234,7 +235,7 @@ impl RankSet for OnDevice {
 }
 
 impl Resting<'_> {
-    /// Copies a buffer, unless the device failed before.
+    /// Copies a buffer, unless the device has already failed.
     fn copy<T>(
         &mut self,
         what: &str,

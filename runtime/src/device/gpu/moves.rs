@@ -1,4 +1,4 @@
-//! Rows of matrices, and how they are copied or added.
+//! Rows of matrices, and kernels that copy or add them.
 
 use super::driver::{Address, DriverError, Stream, Touched};
 use super::state::Gpu;
@@ -6,20 +6,21 @@ use crate::exchange::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, lanes, number};
 use gnnc_ir::words::storage::Storage;
 
-/// Rows of a matrix: those of a list, or the first ones, each with runs of floats, or words that hold two numbers.
+/// Rows of a matrix: those of a list, or the first ones. Each has runs of floats, or of words that
+/// hold two numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
-    /// The first float of row 0 that is meant.
+    /// The first float of row 0.
     pub(super) at: Address,
-    /// The list on the device, and here where the driver wants to know what is touched.
+    /// The list on the device, and a host copy for drivers that check accesses.
     pub(super) list: Option<(Address, Vec<u32>)>,
-    /// How many rows.
+    /// Number of rows.
     pub(super) count: u64,
-    /// Floats from a row to the next.
+    /// Floats from one row to the next.
     pub(super) stride: u64,
-    /// The floats of a row, the first of them at 0.
+    /// The floats of a row, relative to `at`.
     pub(super) columns: Columns,
-    /// What they hold, which matters where they are added to.
+    /// Storage of the elements, which matters when adding.
     pub(super) storage: Storage,
 }
 
@@ -51,7 +52,7 @@ impl Rows {
         Self::dense(at, self.count, self.columns.floats() as u64)
     }
 
-    /// Whether the floats lie one after the other.
+    /// Whether the floats are contiguous.
     fn contiguous(&self) -> bool {
         let dense = self.columns.floats() as u64 == self.stride || self.count == 1;
         self.list.is_none() && dense && self.columns.runs == 1
@@ -84,7 +85,7 @@ impl Rows {
 }
 
 impl Gpu {
-    /// Copies rows to a message, one after the other.
+    /// Copies rows into a message, one after another.
     pub(super) fn pack(
         &mut self,
         on: Stream,
@@ -115,7 +116,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Copies or adds rows to as many others.
+    /// Copies or adds rows to the same number of other rows.
     pub(super) fn put(
         &mut self,
         on: Stream,

@@ -1,5 +1,5 @@
-//! Runs instruction lists: ranks in turns, each until it needs a message that no rank has sent yet, so that
-//! events are recorded before anything waits for them.
+//! Runs instruction lists. Ranks take turns; each runs until it needs a message that no rank has
+//! sent yet, so that events are recorded before anything waits for them.
 
 use super::comm_step::CommStep;
 use super::device_rank::DeviceRank;
@@ -24,27 +24,27 @@ pub(super) struct Device {
     pub(super) device_ranks: Vec<DeviceRank>,
     pub(super) step_contexts: Moments,
     pub(super) mail: Mail,
-    /// Where ranks begin.
+    /// Recorded where the ranks begin.
     pub(super) fork: Event,
-    /// Where each stream of the ranks ends, in order of the ranks.
+    /// Recorded at the end of each stream of the ranks, in rank order.
     pub(super) joins: Vec<Event>,
     pub(super) began: Instant,
-    /// Timed events, used again in every run.
+    /// Timed events, reused in every run.
     pub(super) timed: Vec<Event>,
     pub(super) lists: BTreeMap<&'static str, List>,
     pub(super) failed: Option<Failure>,
 }
 
-/// An instruction list that was run.
+/// The state of an instruction list that has run.
 #[derive(Default)]
 pub(super) struct List {
     captured: Option<Captured>,
-    /// What each rank sends, and copies from and to its host, in a run.
+    /// Bytes each rank sends in a run, and bytes it copies from and to its host.
     sent: Vec<[u64; 2]>,
     ran: bool,
 }
 
-/// A rank on its way through a list.
+/// A rank's progress through a list.
 struct Turn<'a> {
     steps: Steps<'a>,
     at_hand: Option<Step<'a>>,
@@ -52,16 +52,16 @@ struct Turn<'a> {
     begun: Option<(Event, u64)>,
     done: bool,
     phase: Phase,
-    /// The place in the list up to which instructions were launched together.
+    /// Index in the list up to which merged launches have covered the instructions.
     merged: usize,
     times: Vec<Timed<'a>>,
 }
 
-/// How far a piece of a communication went.
+/// Outcome of a communication step.
 enum Done {
-    /// It waits.
+    /// It has to wait.
     Not(Box<CommStep>),
-    /// It is done; these come next.
+    /// It is done; these steps come next.
     Then(Vec<CommStep>),
 }
 
@@ -74,7 +74,7 @@ struct Timed<'a> {
     sent: u64,
 }
 
-/// Whether a list is put on the streams in the same way in every epoch.
+/// Whether a list enqueues the same work in every epoch.
 fn same_always(program: &Program, list: &[Instr]) -> bool {
     let mut skips = false;
     gnnc_ir::program::traffic::for_each_skip(list, &mut |_, _, _| skips = true);
@@ -85,7 +85,7 @@ impl Device {
     /// Runs a list on all ranks and waits for it.
     ///
     /// # Errors
-    /// The first failure, now and in all later calls.
+    /// The first failure, in this call and in all later ones.
     pub(super) fn run(&mut self, phase: Phase, step_context: &StepContext) -> Result<(), Failure> {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
@@ -95,7 +95,7 @@ impl Device {
         outcome
     }
 
-    /// Lets every process have what the one with rank `from` has.
+    /// Broadcasts `floats` from the process of rank `from`.
     pub(super) fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
         let ranks = self.device_ranks.first().map_or(0, |s| s.own.program.ranks);
         if self.device_ranks.len() == ranks as usize {
@@ -144,7 +144,7 @@ impl Device {
         Ok(())
     }
 
-    /// Copies what kernels read anew.
+    /// Copies the numbers that kernels read anew in every run.
     fn begin(&mut self, step_context: &StepContext) -> Result<(), DriverError> {
         self.mail.begin();
         let Self {
@@ -153,8 +153,8 @@ impl Device {
         step_contexts.upload(&mut *gpu.driver, gpu.main, step_context)
     }
 
-    /// Puts a list on the streams, and keeps it for the next time if it is always the same. It is run once
-    /// before that, since libraries may not be used for the first time while work is captured.
+    /// Enqueues a list, and captures it for later runs if it is always the same. The first run is
+    /// never captured, because libraries must not be used for the first time during a capture.
     fn enqueue(
         &mut self,
         phase: Phase,
@@ -212,7 +212,7 @@ impl Device {
         Ok(())
     }
 
-    /// Lets all streams begin after the one that ranks share.
+    /// Makes all streams start after the main stream.
     fn fork(&mut self, start: Option<Event>) -> Result<(), DriverError> {
         let Gpu { driver, main, .. } = &mut self.gpu;
         if let Some(start) = start {
@@ -230,7 +230,7 @@ impl Device {
         Ok(())
     }
 
-    /// Lets the stream that ranks share wait for all others.
+    /// Makes the main stream wait for all others.
     fn join(&mut self) -> Result<(), DriverError> {
         let Gpu { driver, main, .. } = &mut self.gpu;
         for (stream, event) in streams(&self.device_ranks).zip(&self.joins) {
@@ -240,7 +240,7 @@ impl Device {
         Ok(())
     }
 
-    /// Waits for everything, and looks for what kernels found wrong.
+    /// Waits for all work, and checks what kernels reported.
     fn finish(&mut self, phase: Phase) -> Result<(), Failure> {
         let main = self.gpu.main;
         let over = self.gpu.driver.synchronize(main);
@@ -265,7 +265,7 @@ impl Device {
         Ok(())
     }
 
-    /// Lets ranks take turns until all are at the end.
+    /// Lets the ranks take turns until all are done.
     fn turns<'a>(
         &mut self,
         programs: &'a [Arc<Program>],
@@ -306,7 +306,7 @@ impl Device {
         Ok(turns.into_iter().map(|turn| turn.times).collect())
     }
 
-    /// Goes on with a rank as far as it can; whether it did anything.
+    /// Advances a rank as far as possible; returns whether it did anything.
     fn turn(
         &mut self,
         place: usize,
@@ -380,7 +380,7 @@ impl Device {
         }
     }
 
-    /// Does a piece of a communication, unless it needs what no rank has sent yet.
+    /// Runs a communication step, unless it needs a message that no rank has sent yet.
     fn comm_step(&mut self, place: usize, comm_step: CommStep) -> Result<Done, Stop> {
         let Self {
             gpu,
@@ -435,7 +435,7 @@ impl Device {
         Ok(self.timed[place])
     }
 
-    /// Writes down when instructions were run.
+    /// Adds trace events for the instructions.
     fn note(
         &mut self,
         times: Vec<Vec<Timed>>,
@@ -460,7 +460,7 @@ impl Device {
         Ok(())
     }
 
-    /// What to say of a failure that belongs to no instruction.
+    /// A failure that belongs to no instruction.
     fn failure(&self, phase: Phase, error: DriverError) -> Failure {
         Failure {
             rank: self.device_ranks.first().map_or(0, |s| s.own.number),

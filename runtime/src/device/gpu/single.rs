@@ -1,5 +1,5 @@
-//! Kernels by themselves, outside of any program: for measurements and for the comparison of a
-//! GPU with the interpreter.
+//! Single kernels outside of any program, for measurements and for comparing a GPU with the
+//! interpreter.
 
 use super::driver::{Address, Driver, DriverError, Event, Function, Launch, Stream, Touched};
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
@@ -7,29 +7,29 @@ use gnnc_codegen::verify::SpecError;
 use gnnc_ir::kernel::Kernel;
 use gnnc_ir::kernel::Walk;
 
-/// Kernels of a translation unit: what one compilation takes grows faster than its text.
+/// Kernels per translation unit: compilation time grows faster than the text.
 const KERNELS: usize = 64;
 
 /// Why a kernel did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum SingleError {
-    /// The specification has no meaning.
+    /// The specification is invalid.
     #[error("invalid kernel: {0}")]
     Invalid(#[from] SpecError),
-    /// The GPU did not do what it was told.
+    /// The GPU call failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// There is no kernel of that number, or it has other operands.
+    /// There is no kernel with this index, or it has other operands.
     #[error("found {found}, expected {expected}")]
     Arrays {
-        /// What was given.
+        /// What was passed in.
         found: String,
         /// What the kernel takes.
         expected: String,
     },
 }
 
-/// Kernels that are loaded on a device.
+/// Kernels loaded on a device.
 #[derive(Debug)]
 pub struct Loaded {
     kernels: Vec<Ready>,
@@ -43,7 +43,7 @@ struct Ready {
     functions: Vec<(String, Function)>,
 }
 
-/// What a kernel is run on; see [`gnnc_codegen::args::KernelArgs`].
+/// The arrays a kernel runs on; see [`gnnc_codegen::args::KernelArgs`].
 #[derive(Clone, Debug, Default)]
 pub struct Arrays<'a> {
     /// First edge of each row.
@@ -58,15 +58,15 @@ pub struct Arrays<'a> {
     pub list: &'a [u32],
     /// The inputs.
     pub inputs: Vec<&'a [f32]>,
-    /// The outputs as they are before; they have the lengths of what is returned.
+    /// Initial contents of the outputs; results have the same lengths.
     pub outputs: Vec<&'a [f32]>,
     /// The run-time scalars.
     pub scalars: &'a [f32],
     /// The key of each mask.
     pub keys: &'a [u64],
-    /// Rows that the kernel runs over, from 0.
+    /// Number of rows the kernel runs over, starting at 0.
     pub rows: u64,
-    /// Edges of the longest row that is no hub.
+    /// Most edges of a row that is not a hub.
     pub hub_edges: u64,
 }
 
@@ -83,10 +83,10 @@ pub struct Single {
 }
 
 impl Loaded {
-    /// Compiles kernels and loads them, some at a time.
+    /// Compiles kernels and loads them, a batch at a time.
     ///
     /// # Errors
-    /// A specification without meaning, or what the device refuses.
+    /// An invalid specification, or an error of the device.
     pub fn new(driver: &mut dyn Driver, kernels: &[Kernel]) -> Result<Self, SingleError> {
         let mut loaded = Vec::new();
         for some in kernels.chunks(KERNELS) {
@@ -120,10 +120,10 @@ impl Loaded {
         Ok(Self { kernels: loaded })
     }
 
-    /// Brings the arrays of one kernel to the device.
+    /// Copies the arrays of one kernel to the device.
     ///
     /// # Errors
-    /// Arrays that do not fit, or what the device refuses.
+    /// Arrays that do not fit, or an error of the device.
     pub fn single(
         &self,
         driver: &mut dyn Driver,
@@ -151,7 +151,7 @@ impl Loaded {
         match single.fill(driver, ready, arrays) {
             Ok(()) => Ok(single),
             Err(error) => {
-                // The first error is the one to be told.
+                // Report the first error, not this one.
                 let _ = single.release(driver);
                 Err(error)
             }
@@ -246,7 +246,7 @@ impl Single {
         }
     }
 
-    /// Memory with these bytes, which kernels read. An empty array has an address too.
+    /// Memory with these bytes, for kernels to read. An empty array also gets an address.
     fn read(&mut self, driver: &mut dyn Driver, bytes: &[u8]) -> Result<u64, SingleError> {
         let at = self.memory(driver, bytes.len() as u64, false)?;
         driver.upload(self.stream, bytes, at)?;
@@ -267,10 +267,10 @@ impl Single {
         Ok(at)
     }
 
-    /// Puts the kernel on its stream.
+    /// Enqueues the kernel on its stream.
     ///
     /// # Errors
-    /// What the device refuses.
+    /// Any error of the device.
     pub fn enqueue(&self, driver: &mut dyn Driver) -> Result<(), DriverError> {
         for &(function, grid, block) in &self.launches {
             let launch = Launch {
@@ -285,10 +285,10 @@ impl Single {
         Ok(())
     }
 
-    /// Runs the kernel some times in a row and returns the seconds of one.
+    /// Runs the kernel `times` times in a row, and returns the seconds of one run.
     ///
     /// # Errors
-    /// What the device refuses.
+    /// Any error of the device.
     pub fn seconds(&self, driver: &mut dyn Driver, times: u32) -> Result<f64, DriverError> {
         let [begin, end] = self.timed;
         driver.record(begin, self.stream)?;
@@ -303,7 +303,7 @@ impl Single {
     /// The outputs.
     ///
     /// # Errors
-    /// What the device refuses.
+    /// Any error of the device.
     pub fn outputs(&self, driver: &mut dyn Driver) -> Result<Vec<Vec<f32>>, DriverError> {
         let mut outputs = Vec::new();
         for &(at, floats) in &self.outputs {
@@ -315,10 +315,10 @@ impl Single {
         Ok(outputs)
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Errors
-    /// What the device refuses.
+    /// Any error of the device.
     pub fn release(self, driver: &mut dyn Driver) -> Result<(), DriverError> {
         driver.synchronize(self.stream)?;
         self.memory.iter().try_for_each(|at| driver.release(*at))
@@ -333,7 +333,7 @@ fn operand<'a>(operands: &[&'a [f32]], n: u16, what: &str) -> Result<&'a [f32], 
     })
 }
 
-/// A number as a GPU holds it.
+/// A number in the GPU's representation.
 trait Number: Copy {
     fn put(self, bytes: &mut Vec<u8>);
 }

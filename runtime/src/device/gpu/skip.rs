@@ -1,4 +1,5 @@
-//! Exchanges in which ranks leave out their block of rows while the others have copies of it.
+//! Exchanges in which ranks leave out their block of rows because the others have fresh enough
+//! copies.
 
 use super::comm_step::{CommStep, Halves, land, run};
 use super::device_rank::DeviceRank;
@@ -17,27 +18,27 @@ use std::ops::Range;
 
 /// One exchange.
 struct Exchange {
-    /// Number of the history that the copies are, and its slot.
+    /// Number of the copies' history, and its slot.
     place: [usize; 2],
     timing: Timing,
     /// Own rows, then halo rows.
     rows: Address,
-    /// Copies of halo rows, behind the own rows where those are kept too.
+    /// Copies of halo rows; preceded by copies of own rows if the rule compares values.
     copies: Address,
-    /// Words of a row.
+    /// Words per row.
     columns: u64,
-    /// How its elements lie in them.
+    /// Storage of the elements.
     storage: Storage,
     name: String,
     tag: u32,
 }
 
-/// A block of which a rank is told whether it is sent.
+/// A block for which a rank waits to learn whether it is sent.
 pub(super) struct RecvFlag {
     pub(super) tag: u32,
-    /// Who tells it.
+    /// The rank that tells it.
     pub(super) from: u32,
-    /// The same among the ranks of the stage.
+    /// The same rank, numbered within the group.
     block: u32,
     place: [usize; 2],
     timing: Timing,
@@ -47,7 +48,7 @@ pub(super) struct RecvFlag {
 }
 
 impl DeviceRank {
-    /// Own rows that may be left out; copies stand for those of others that are.
+    /// An exchange that may leave out own rows; copies replace the rows that others leave out.
     pub(super) fn skipping(
         &mut self,
         gpu: &mut Gpu,
@@ -119,7 +120,7 @@ impl DeviceRank {
             );
         }
         let sends = if clock.active { all } else { Vec::new() };
-        // Where values decide all ranks are here, and nothing is to be expected from elsewhere.
+        // If values decide, all ranks are in this process, and nothing is expected from elsewhere.
         let due = self.own.part.halo(None, own);
         let due = due.filter(|(other, _)| timing.too_old(&clock, *other));
         let expects = due.map(|(other, rows)| (self.absolute(other), rows.len() as u64 * columns));
@@ -131,7 +132,7 @@ impl DeviceRank {
         Ok(comm_steps)
     }
 
-    /// Takes the blocks that are sent, and fills the halo rows with the newest copies.
+    /// Receives the blocks that are sent, and fills the halo rows with the newest copies.
     fn fill_in(&mut self, exchange: &Exchange) -> Result<Vec<CommStep>, Stop> {
         let (timing, tag) = (exchange.timing, exchange.tag);
         let own = self.in_group();
@@ -167,7 +168,7 @@ impl DeviceRank {
         Ok(comm_steps)
     }
 
-    /// What follows from what a rank was told of a block: that it was sent, or how far copies are.
+    /// The steps after a rank learns about a block: that it was sent, or how far the copies are.
     pub(super) fn heard(&mut self, recv_flag: RecvFlag, told: f32) -> Result<Vec<CommStep>, Stop> {
         let RecvFlag {
             tag,
@@ -196,7 +197,8 @@ impl DeviceRank {
         Ok(comm_steps)
     }
 
-    /// Gradients by halo rows to the owners of those that were sent; the others are kept where they are needed.
+    /// Sends gradients of halo rows to the owners whose rows were sent, and keeps the others where
+    /// they are needed.
     pub(super) fn returning(
         &mut self,
         gpu: &Gpu,
@@ -228,7 +230,7 @@ impl DeviceRank {
 
     /// Sets rows to 0.
     fn clear(&self, to: Rows) -> Option<CommStep> {
-        // One row of zeros for all.
+        // All rows read the same row of zeros.
         let zeros = Rows {
             stride: 0,
             ..Rows::dense(self.zeros, to.count, to.stride)
@@ -241,7 +243,7 @@ impl DeviceRank {
         clocks.and_then(|of| of.get_mut(slot)).ok_or_else(missing)
     }
 
-    /// The squares of rows, and of their differences from others, summed.
+    /// The sums of squares of rows, and of their differences from other rows.
     fn distance(
         &self,
         gpu: &mut Gpu,

@@ -1,4 +1,4 @@
-//! The device with what was copied to it once.
+//! The device and the data copied to it once.
 
 use super::code::Code;
 use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
@@ -14,13 +14,13 @@ pub(super) struct Gpu {
     pub(super) driver: Box<dyn Driver>,
     /// Whether the driver wants to know what launches touch.
     pub(super) checks: bool,
-    /// Where ranks begin and end together.
+    /// The stream on which all ranks begin and end.
     pub(super) main: Stream,
     pub(super) code: Code,
     lists: Lists,
 }
 
-/// Where lists lie, by their names: of each rank its own ones, and once those that all have.
+/// Addresses of lists, by name: one copy per rank, or a single one if all ranks share the list.
 #[derive(Default)]
 struct Lists(BTreeMap<(Option<u32>, List), Address>);
 
@@ -36,7 +36,7 @@ fn key(rank: u32, list: List) -> (Option<u32>, List) {
     ((!list.shared()).then_some(rank), list)
 }
 
-/// Numbers that are copied as they are.
+/// Numbers that are copied bit for bit.
 pub(super) trait Plain: Copy {
     fn push(self, bytes: &mut Vec<u8>);
 }
@@ -72,7 +72,8 @@ impl Gpu {
         })
     }
 
-    /// Copies numbers to memory of their own; to address 0 if there are none, of which nothing is read.
+    /// Copies numbers to newly allocated memory. Without numbers, returns address 0, which nothing
+    /// reads.
     pub(super) fn put_list<T: Plain>(&mut self, numbers: &[T]) -> Result<Address, DriverError> {
         if numbers.is_empty() {
             return Ok(Address::default());
@@ -83,7 +84,7 @@ impl Gpu {
         Ok(at)
     }
 
-    /// Copies a list of a rank, unless it is there.
+    /// Copies a rank's list to the device, unless it is already there.
     pub(super) fn keep(
         &mut self,
         rank: u32,
@@ -101,15 +102,15 @@ impl Gpu {
         Ok(())
     }
 
-    /// Where a list of a rank lies.
+    /// Address of a rank's list.
     ///
     /// # Errors
-    /// The list was never copied.
+    /// If the list was never copied.
     pub(super) fn at(&self, rank: u32, list: List) -> Result<Address, Fault> {
         self.lists.find(rank, list).ok_or(NOT_THERE)
     }
 
-    /// Launches an entry point of the library over so many items.
+    /// Launches a library entry point over `items` items.
     pub(super) fn library(
         &mut self,
         on: Stream,
@@ -162,7 +163,7 @@ mod tests {
         lists.0.insert(key(1, own), Address(256));
         lists.0.insert(key(1, all), Address(512));
         assert_eq!(lists.find(1, own), Some(Address(256)));
-        // Not that of another rank, nor address 0, which a kernel would read.
+        // Neither another rank's list nor address 0, which a kernel would read.
         assert_eq!(lists.find(0, own), None);
         assert_eq!(lists.find(1, List::Sent(0)), None);
         // Copied once for all ranks.

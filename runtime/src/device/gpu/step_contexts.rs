@@ -1,5 +1,5 @@
-//! Learning rates, step counts and keys of dropout masks: what kernels read anew in every run, at addresses
-//! that stay.
+//! Learning rates, step counts and keys of dropout masks: the numbers kernels read anew in every
+//! run, at fixed addresses.
 
 use super::driver::{Address, Driver, DriverError, Stream};
 use super::state::bytes;
@@ -8,23 +8,23 @@ use gnnc_ir::graph::op::Site;
 use gnnc_ir::program::ScalarRef;
 use std::collections::BTreeMap;
 
-/// Sites of masks, each with the index of the enclosing loop.
+/// Mask sites, each with the iteration index of the enclosing loop.
 type Sites = Vec<(Site, u32)>;
 
 /// The numbers of all launches.
 #[derive(Default)]
 pub(super) struct Moments {
-    /// Places of lists among the keys.
+    /// Positions of each list of sites among the keys.
     sites: BTreeMap<Sites, usize>,
     keys: Sites,
-    /// Lists and their places among the scalars.
+    /// Lists and their positions among the scalars.
     lists: Vec<(Vec<ScalarRef>, usize)>,
     scalars: Vec<ScalarRef>,
     at: Address,
 }
 
 impl Moments {
-    /// Notes what a launch in an iteration reads.
+    /// Records what a launch reads in one iteration.
     pub(super) fn add(&mut self, scalars: &[ScalarRef], sites: &[Site], iteration: u32) {
         if !self.lists.iter().any(|(list, _)| list == scalars) {
             self.lists.push((scalars.to_vec(), self.scalars.len()));
@@ -38,21 +38,21 @@ impl Moments {
         }
     }
 
-    /// Makes room, after all launches were noted.
+    /// Allocates memory, after all launches were recorded.
     pub(super) fn allocate(&mut self, driver: &mut dyn Driver) -> Result<(), DriverError> {
         let bytes = 8 * self.keys.len() + 4 * self.scalars.len();
         self.at = driver.allocate(bytes.max(8) as u64)?;
         Ok(())
     }
 
-    /// Where the scalars of a launch lie.
+    /// Address of a launch's scalars.
     pub(super) fn scalars(&self, list: &[ScalarRef]) -> Address {
         let found = self.lists.iter().find(|(known, _)| known == list);
         let place = found.map_or(0, |(_, place)| *place);
         self.at.plus((8 * self.keys.len() + 4 * place) as u64)
     }
 
-    /// Where the keys of a launch lie.
+    /// Address of a launch's keys.
     pub(super) fn keys(&self, sites: &[Site], iteration: u32) -> Address {
         let place = self.sites.get(&of(sites, iteration));
         self.at.plus(8 * place.copied().unwrap_or(0) as u64)

@@ -1,4 +1,4 @@
-//! What a generated kernel reads and writes, to the byte: for drivers that check.
+//! The bytes a generated kernel reads and writes, for drivers that check.
 
 use super::driver::{Address, Touched};
 use super::launch::{Edges, Operands};
@@ -13,7 +13,7 @@ struct Reach<'a> {
     edges: Edges<'a>,
 }
 
-/// What a launch over `rows` touches.
+/// The bytes a launch over `rows` touches.
 pub(super) fn touched(
     kernel: &Kernel,
     edges: Edges,
@@ -43,7 +43,7 @@ pub(super) fn touched(
     let (heads, width) = result_shape(kernel);
     for (operand, at) in kernel.outputs.iter().zip(&operands.outputs) {
         match kernel.body {
-            // Without steps or an offset.
+            // Ignores steps and offset.
             Body::ColReduce { .. } => found.push(Touched {
                 at: *at,
                 bytes: 4 * u64::from(heads) * u64::from(width),
@@ -63,7 +63,7 @@ pub(super) fn touched(
 }
 
 impl Reach<'_> {
-    /// Ascending, each once.
+    /// The rows used at `at`, ascending, without repeats.
     fn of(&self, at: At) -> Vec<u64> {
         let own = || -> Vec<u64> { self.rows.clone().collect() };
         let edges = self.range();
@@ -97,7 +97,7 @@ impl Reach<'_> {
     }
 }
 
-/// Adds the elements of rows of an operand; rows that meet are one piece.
+/// Adds the elements of an operand's rows; adjacent rows become one piece.
 fn add(
     found: &mut Vec<Touched>,
     at: Address,

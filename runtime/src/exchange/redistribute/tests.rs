@@ -1,4 +1,4 @@
-//! Numbers arrive where they belong, and no more are sent than was said.
+//! Numbers arrive in the right places, and no more are sent than predicted.
 
 use super::*;
 use crate::transport::{Group, Transport, threads::Threads};
@@ -9,7 +9,7 @@ use gnnc_ir::program::traffic::redistribute_floats;
 use gnnc_ir::words::types::share;
 use proptest::prelude::*;
 
-/// Vertices shared out between ranks, and the shape of the tensor by rows.
+/// Vertices divided among ranks, and the shape of the tensor by rows.
 #[derive(Clone, Debug)]
 struct Case {
     owned: Vec<Vec<u32>>,
@@ -24,7 +24,7 @@ struct Tensor {
     columns: usize,
 }
 
-/// What lies between and before the rows of operands.
+/// Fills the gaps between and before the rows of operands.
 const GAP: f32 = f32::NAN;
 
 /// Element `column` of vertex `v` before anything moves.
@@ -49,7 +49,7 @@ impl Case {
         Slice::new(axis, of as u32, self.owned.len() as u32, rank as u32)
     }
 
-    /// The columns of the tensor by rows that a rank's slice has, in order; `None` pads it.
+    /// The columns of the tensor by rows in a rank's slice, in order; `None` is padding.
     fn sliced(&self, axis: Axis, rank: usize) -> Vec<Option<usize>> {
         let slice = self.slice(axis, rank);
         let part = share(slice.of, self.owned.len() as u32, rank as u32);
@@ -77,8 +77,8 @@ impl Case {
         self.owned.iter().map(rows).map(tensor).collect()
     }
 
-    /// Runs a redistribution on all ranks, and checks how much each of them sends. Results are
-    /// full of gaps before.
+    /// Runs a redistribution on all ranks and checks how much each sends. Results start out filled
+    /// with gaps.
     fn run(
         &self,
         how: impl Fn(usize) -> Redistribute + Sync,
@@ -163,7 +163,7 @@ impl Case {
             let element = |v| columns.iter().map(move |c| c.map_or(0.0, |c| number(v, c)));
             let want: Vec<f32> = (0..all as u32).flat_map(element).collect();
             assert_eq!(tensor.values, want, "rank {rank}");
-            // Nobody reads what pads a slice.
+            // Nobody reads the padding of a slice.
             let padding = columns.iter().cycle().zip(&mut tensor.values);
             padding
                 .filter(|(column, _)| column.is_none())

@@ -1,17 +1,17 @@
-//! Whether a rank gets a core.
+//! Measures whether a rank gets a core.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// The processor time of a rank's thread, which other threads read.
+/// The CPU time of a rank's thread, readable from other threads.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// What the system calls it; 0, which is another clock, while no thread is known.
+    /// The system's clock id; 0 (which is another clock) while no thread is known.
     id: AtomicI32,
 }
 
 impl Clock {
-    /// From now on it is that of the thread that calls.
+    /// Makes this the clock of the calling thread.
     pub fn is_mine(&self) {
         let mut id = 0;
         // SAFETY: the calling thread is alive, and the system writes an id.
@@ -20,7 +20,7 @@ impl Clock {
             .store(if failed == 0 { id } else { 0 }, Ordering::Relaxed);
     }
 
-    /// For how long the thread has run; none if it is not known, or has ended.
+    /// CPU time of the thread; `None` if it is unknown or has ended.
     pub fn ran(&self) -> Option<Duration> {
         let id = self.id.load(Ordering::Relaxed);
         let mut time = libc::timespec {

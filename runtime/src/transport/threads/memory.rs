@@ -3,15 +3,15 @@
 use crate::arena::{Arena, Span};
 use std::sync::Arc;
 
-/// Memory that a message is in, and the next one after it.
+/// Memory for a message, reused by later ones.
 pub(super) enum Memory {
-    /// Of its own.
+    /// Its own allocation.
     Own(Vec<f32>),
-    /// A part of a block.
+    /// Part of a block.
     Part {
-        /// What keeps it alive.
+        /// Keeps the block alive.
         _block: Arc<Arena>,
-        /// No other part has any of it.
+        /// Does not overlap with other parts.
         room: Span,
         /// Floats of the message.
         len: usize,
@@ -25,17 +25,17 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Memory for so many messages of so many floats each: one block on huge pages, since on others most of the time of a
-    /// message that was not used a moment ago goes into finding its pages. The system hands out the pages now and not
-    /// while a message is packed.
+    /// Memory for `messages` messages of `floats` floats each: one block on huge pages, because on
+    /// normal pages a message to memory not used a moment ago spends most of its time on page
+    /// lookups. The system allocates the pages now, not while a message is packed.
     ///
     /// # Errors
-    /// The system refuses that much memory.
+    /// If the system refuses that much memory.
     pub fn block(messages: usize, floats: usize) -> std::io::Result<Vec<Self>> {
         let all = messages.checked_mul(floats);
         let all = all.ok_or(std::io::ErrorKind::OutOfMemory)?;
         let block = Arc::new(Arena::new(all)?);
-        // SAFETY: the block is alive, and nothing else knows of it yet.
+        // SAFETY: the block is alive, and nothing else knows it yet.
         unsafe { block.span(0, all).write() }.fill(0.0);
         let part = |number| Self::Part {
             room: block.span(number * floats, floats),
@@ -45,7 +45,7 @@ impl Memory {
         Ok((0..messages).map(part).collect())
     }
 
-    /// Whether a message of so many floats fits: memory of its own grows.
+    /// Whether a message of `floats` floats fits; an own allocation can grow.
     pub fn fits(&self, floats: usize) -> bool {
         match self {
             Self::Own(_) => true,
@@ -53,18 +53,18 @@ impl Memory {
         }
     }
 
-    /// Makes room for a message that fits; what is in there is left over.
+    /// Makes room for a message that fits; its old content is arbitrary.
     pub fn hold(&mut self, floats: usize) -> &mut [f32] {
         match self {
             Self::Own(memory) => {
-                // Exactly: the next message is as long as one before it, not longer and longer.
+                // Exactly: the next message is as long as an earlier one, not ever longer.
                 memory.reserve_exact(floats.saturating_sub(memory.len()));
                 memory.resize(floats, 0.0);
                 memory
             }
             Self::Part { room, len, .. } => {
                 *len = floats;
-                // SAFETY: the block is alive, and only this part has the room.
+                // SAFETY: the block is alive, and no other part overlaps.
                 unsafe { room.part(0, floats).write() }
             }
         }
@@ -74,12 +74,12 @@ impl Memory {
     pub fn floats(&self) -> &[f32] {
         match self {
             Self::Own(memory) => memory,
-            // SAFETY: the block is alive, and only this part has the room.
+            // SAFETY: the block is alive, and no other part overlaps.
             Self::Part { room, len, .. } => unsafe { room.part(0, *len).read() },
         }
     }
 
-    /// Floats that there is room for.
+    /// Floats there is room for.
     pub fn capacity(&self) -> usize {
         match self {
             Self::Own(memory) => memory.capacity(),

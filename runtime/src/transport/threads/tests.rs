@@ -52,7 +52,7 @@ fn tags_keep_messages_apart() {
         seen
     };
     assert_eq!([5, 7, 0, 7].map(&mut read), [4.0, 1.0, 2.0, 3.0]);
-    // A message of another tag wakes nobody.
+    // A message with another tag wakes nobody.
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(9));
         left.send(1, 8, 1, &mut |message| message.fill(5.0))
@@ -144,7 +144,8 @@ fn a_failure_wakes_everyone() {
     );
 }
 
-/// Memory for messages under way is there from the beginning and never more, in whatever order they are taken.
+/// Memory for messages in flight is allocated in advance and never grows, in whatever order they
+/// are received.
 #[test]
 fn expected_messages_have_memory_from_the_beginning() {
     let mut ends = Threads::connect(2);
@@ -168,7 +169,7 @@ fn expected_messages_have_memory_from_the_beginning() {
         }
         assert_eq!(left.memory_bytes(), 4 * 90);
     }
-    // What nobody expected takes more while it is under way: one more message, or one that is longer.
+    // Unexpected messages take more memory while in flight: one more message, or a longer one.
     for lengths in [[5, 10, 20, 30], [40, 10, 10, 10]] {
         for floats in lengths {
             left.send(1, 0, floats, &mut |_| {}).unwrap();
@@ -187,8 +188,8 @@ fn expected_messages_have_memory_from_the_beginning() {
     assert!(matches!(refused, Err(TransportError::NoMemory { .. })));
 }
 
-/// Ranks sleep at once where there are fewer cores than threads, and spin first elsewhere. Both get what is sent while they wait, and both are
-/// told of a failure.
+/// Ranks sleep at once if there are fewer cores than threads, and spin first otherwise. Either way
+/// they receive messages sent while they wait, and learn of failures.
 #[test]
 fn ranks_with_and_without_cores_wait_for_what_is_sent() {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -224,7 +225,7 @@ fn ranks_with_and_without_cores_wait_for_what_is_sent() {
     }
 }
 
-/// A rank that waits for one that does not run gives up its core, long before it would do so otherwise.
+/// A rank waiting for one that is not running gives up its core, long before it would otherwise.
 #[test]
 fn nobody_spins_for_a_rank_that_does_not_run() {
     let mut ends = Threads::connect(2);

@@ -1,4 +1,4 @@
-//! Processes that find each other, or do not.
+//! Processes find each other, or fail to.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -23,7 +23,7 @@ fn facts(graph: &str) -> Vec<Fact> {
     vec![fact("gnnc", "1"), fact("graph", graph)]
 }
 
-/// What each of some ranks answers that have these graphs; each holds what it got for a moment.
+/// The results of ranks that have these graphs; each holds its result for a moment.
 fn meet(folder: &TempDir, graphs: &[&str]) -> Vec<Result<[u8; ID], String>> {
     let ranks = graphs.len() as u32;
     std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn nobody_waits_for_ever() {
     assert!(error.contains("rank 1 waited"), "{error}");
 }
 
-/// A run that was killed leaves its file; the lock tells that nobody has it any more.
+/// A killed run leaves its file; the lock shows that nobody holds it any more.
 #[test]
 fn leftovers_are_taken_over_and_running_ones_are_not() {
     let folder = tempdir().unwrap();
@@ -154,7 +154,7 @@ fn other_files_are_refused_and_stay() {
         assert_eq!(fs::read_to_string(&leader.rendezvous).unwrap(), content);
     }
     fs::remove_file(&leader.rendezvous).unwrap();
-    // A link that somebody planted is no way to another file.
+    // A planted link does not lead to another file.
     fs::write(&victim, "precious").unwrap();
     symlink(&victim, &leader.rendezvous).unwrap();
     assert!(lead(&leader, &AN_ID, &[]).is_err());
