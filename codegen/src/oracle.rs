@@ -320,8 +320,5 @@ fn elements(heads: u32, width: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 fn fold(reduce: Reduce, terms: impl Iterator<Item = f64>) -> f64 {
-    match reduce {
-        Reduce::Sum => terms.sum(),
-        Reduce::Max => terms.reduce(f64::max).unwrap_or(0.0),
-    }
+    reduce.fold(terms)
 }

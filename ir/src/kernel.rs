@@ -5,6 +5,8 @@
 //! interprets the same value in double precision. Widths are constants of the
 //! specification, row counts are not.
 
+pub use crate::words::scalar::Reduce;
+
 use crate::kernel::expr::Expr;
 use crate::words::storage::Storage;
 use crate::words::types::EdgeSet;
@@ -95,16 +97,6 @@ pub enum End {
     Dst,
     /// The source: edges by out-neighbour CSR, one result for each local vertex (inner and halo).
     Src,
-}
-
-/// How values are reduced. Every reduction runs in storage order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reduce {
-    /// Sum; 0 if there is nothing to reduce.
-    Sum,
-    /// Maximum; 0 if there is nothing to reduce.
-    Max,
 }
 
 /// The rows that a kernel runs over.

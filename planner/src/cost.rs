@@ -14,7 +14,7 @@
 //! - values that no parameter or draw changes are computed once in [`EPOCHS`] epochs.
 
 use crate::facts::{Facts, Value};
-use gnnc_ir::{Binary, Op, Rows, Type, Unary};
+use gnnc_ir::{Binary, Op, Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::Add;
@@ -114,7 +114,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         | Op::Blend
         | Op::Out(_) => Work::default(),
         Op::Reshape { .. } => Work::default(),
-        Op::Unary(f) => Work::new(n * unary_flops(*f) * backward, 0.0),
+        Op::Unary(f) => Work::new(n * f.flops() * backward, 0.0),
         Op::Dropout { .. } => Work::new(n * 8.0 * backward, 0.0),
         Op::Binary(f) => {
             let flops = if *f == Binary::Div { 4.0 } else { 1.0 };
@@ -223,13 +223,4 @@ fn matmul(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
     }
     let bytes = 4.0 * (size(&out) + size(&kids[0]) + size(&kids[1]));
     Work::new(2.0 * size(&out) * inner, bytes).times(passes)
-}
-
-fn unary_flops(f: Unary) -> f64 {
-    match f {
-        Unary::Neg | Unary::Relu | Unary::Step | Unary::LeakyRelu(_) | Unary::LeakyStep(_) => 1.0,
-        Unary::Sqrt | Unary::Rsqrt | Unary::Recip => 4.0,
-        Unary::Elu | Unary::EluStep | Unary::Exp => 10.0,
-        Unary::Log | Unary::Sigmoid | Unary::Tanh => 15.0,
-    }
 }

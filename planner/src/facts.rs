@@ -1,6 +1,7 @@
 //! Facts about a workload and about single values, known before a model is rewritten.
 
 use gnnc_ir::graph::op::Input;
+pub use gnnc_ir::words::scalar::Sign;
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::{Binary, Op, Rows, Type, Unary, Workload};
 use serde::{Deserialize, Serialize};
@@ -50,21 +51,6 @@ impl Facts {
             }
         }
     }
-}
-
-/// Known sign of all elements of a value; later variants know more.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sign {
-    /// Nothing.
-    #[default]
-    Unknown,
-    /// At least 0.
-    NonNegative,
-    /// Greater than 0.
-    Positive,
 }
 
 /// What is known about a value.
@@ -174,7 +160,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             ..Known::PARAM
         },
         Op::Const(value) => Known {
-            sign: sign_of(f64::from(*value)),
+            sign: Sign::of(f64::from(*value)),
             finite: value.is_finite(),
             ..leaf
         },
@@ -194,7 +180,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             ..plain
         },
         Op::Unary(function) => {
-            let (sign, finite) = unary(*function, sign, finite);
+            let (sign, finite) = function.range(sign, finite);
             let sparse = matches!(function, Unary::Neg | Unary::Relu) && kids[0].known.sparse;
             Known {
                 sign,
@@ -274,36 +260,6 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             sign: Sign::Unknown,
             ..plain
         },
-    }
-}
-
-fn sign_of(value: f64) -> Sign {
-    if value > 0.0 {
-        Sign::Positive
-    } else if value == 0.0 {
-        Sign::NonNegative
-    } else {
-        Sign::Unknown
-    }
-}
-
-/// Sign and finiteness of a function of values with a sign.
-fn unary(function: Unary, sign: Sign, finite: bool) -> (Sign, bool) {
-    match function {
-        Unary::Neg => (Sign::Unknown, finite),
-        Unary::Relu => (sign.max(Sign::NonNegative), finite),
-        Unary::Step => (Sign::NonNegative, true),
-        Unary::LeakyRelu(_) | Unary::Elu | Unary::Tanh => (sign, finite),
-        Unary::LeakyStep(slope) => (sign_of(f64::from(slope)), true),
-        Unary::Exp => (Sign::Positive, finite),
-        Unary::EluStep | Unary::Sigmoid => (Sign::Positive, finite),
-        Unary::Log => (Sign::Unknown, finite && sign == Sign::Positive),
-        Unary::Sqrt => (sign, finite && sign >= Sign::NonNegative),
-        Unary::Rsqrt if sign >= Sign::NonNegative => {
-            (Sign::Positive, finite && sign == Sign::Positive)
-        }
-        Unary::Rsqrt => (Sign::Unknown, false),
-        Unary::Recip => (sign, finite),
     }
 }
 

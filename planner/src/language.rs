@@ -6,7 +6,7 @@ use gnnc_ir::graph::infer::{TypeError, infer};
 use gnnc_ir::graph::op::{Input, Loss};
 use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::words::types::EdgeSet;
-use gnnc_ir::{Binary, Graph, Op, Rows, Type, Unary};
+use gnnc_ir::{Binary, Graph, Op, Rows, Type};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -93,7 +93,7 @@ impl Symbol {
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),
                 Op::Unary(f) => {
-                    let (function, slope) = unary_key(*f);
+                    let (function, slope) = f.key();
                     two(4, function, slope)
                 }
                 Op::Binary(f) => one(5, binary_key(*f)),
@@ -173,25 +173,6 @@ fn loss_key(loss: Loss) -> u32 {
 
 fn binary_key(f: Binary) -> u64 {
     f as u64
-}
-
-fn unary_key(f: Unary) -> (u32, u32) {
-    match f {
-        Unary::Neg => (0, 0),
-        Unary::Relu => (1, 0),
-        Unary::Step => (2, 0),
-        Unary::LeakyRelu(slope) => (3, slope.to_bits()),
-        Unary::LeakyStep(slope) => (4, slope.to_bits()),
-        Unary::Elu => (5, 0),
-        Unary::EluStep => (6, 0),
-        Unary::Exp => (7, 0),
-        Unary::Log => (8, 0),
-        Unary::Sigmoid => (9, 0),
-        Unary::Tanh => (10, 0),
-        Unary::Sqrt => (11, 0),
-        Unary::Rsqrt => (12, 0),
-        Unary::Recip => (13, 0),
-    }
 }
 
 impl PartialEq for Symbol {
@@ -335,6 +316,7 @@ impl Analysis<ENode> for Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gnnc_ir::Unary;
 
     #[test]
     fn payloads_tell_operators_apart() {

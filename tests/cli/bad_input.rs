@@ -145,7 +145,7 @@ fn more_runs_of_layers_than_there_are_layers_are_refused() {
             &[
                 "3 stages with 4 virtual stages each",
                 "only 6 layers",
-                "at most 6 runs",
+                "at most 6 virtual stages",
             ],
         ),
         (
@@ -326,7 +326,7 @@ fn odd_graphs_are_trained_or_refused() {
 fn impossible_numbers_of_workers_are_refused() {
     let (_folder, model) = folder(&ring());
     let train = |option, number| ["train", text(&model), option, number];
-    refused(1, &train("--workers", "7"), &["7 parts of 6 vertices"]);
+    refused(1, &train("--workers", "7"), &["7 parts for 6 vertices"]);
     gnnc(train("--workers", "6")).report();
 }
 

@@ -115,7 +115,7 @@ fn partitions_are_counted_and_written() {
         assert_eq!(json["loads"][0]["inner"], first);
     }
     let parts = |k| ["graph", "partition", &cora, "--parts", k];
-    refused(1, &parts("2709"), &["2709 parts of 2708 vertices"]);
+    refused(1, &parts("2709"), &["2709 parts for 2708 vertices"]);
     let args = [
         "graph",
         "partition",

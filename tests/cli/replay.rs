@@ -226,7 +226,7 @@ fn plans_that_do_not_verify_are_refused() {
     let bytes = good["candidates"][0]["bytes"].to_string();
     let edits: [(&str, Value, &[&str]); 15] = [
         ("/version", json!(9), &["version 9", "reads version 1"]),
-        ("/chosen", json!(1), &["candidate 1", "lists 1"]),
+        ("/chosen", json!(1), &["candidate 1", "lists only 1"]),
         ("/chosen", Value::Null, &["chooses no candidate"]),
         (
             "/workload/edges",

@@ -96,7 +96,7 @@ fn traces_are_laid_side_by_side() {
     }
     let short = gnnc(["trace", "diff", &predicted, &measured, "--top", "2"]).report();
     assert!(short.lines().count() < report.lines().count(), "{short}");
-    assert!(short.contains("disagreements, 2 of "), "{short}");
+    assert!(short.contains("largest differences, 2 of "), "{short}");
 
     let json = gnnc(["trace", "diff", &measured, &measured, "--format", "json"]).json();
     assert_eq!(json["a"], json["b"]);
@@ -122,7 +122,7 @@ fn files_that_are_no_traces_are_refused() {
         (
             "other",
             "{\"traceEvents\": []}".to_owned(),
-            "gnnc did not write it",
+            "is not a trace of gnnc",
         ),
         (
             "old",

@@ -49,7 +49,7 @@ fn nothing_that_fits_ends_with_a_code_of_its_own() {
     ];
     let run = gnnc(args);
     assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
-    let line = "chosen     nothing: no candidate fits\n";
+    let line = "chosen     nothing: no candidate fits\nglossary   docs/glossary.md\n";
     assert!(run.stdout.ends_with(line), "{}", run.stdout);
     assert!(out.exists(), "the plan says why, so it is written");
     let run = gnnc(args.iter().chain(&["--format", "json"]));

@@ -91,7 +91,10 @@ fn norms_of_messages_are_not_cut() {
 
 #[test]
 fn softmax_over_classes_is_not_cut() {
-    stays_by_rows("class_softmax", "div cannot be cut: a sum over columns");
+    stays_by_rows(
+        "class_softmax",
+        "div cannot be cut: it combines a sum over columns",
+    );
 }
 
 #[test]

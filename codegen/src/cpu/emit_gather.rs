@@ -177,7 +177,7 @@ impl Emit<'_, '_> {
                     let mut scope = scope.clone();
                     for (lanes, &sum) in window.vectors.iter().zip(&sums) {
                         let mut sum = emit.b.use_var(sum);
-                        if spec.reduce == Reduce::Max {
+                        if spec.reduce.identity() != 0.0 {
                             let zero = emit.splat(0.0);
                             sum = emit.b.ins().select(block.some, sum, zero);
                         }

@@ -320,7 +320,7 @@ impl Emit<'_, '_> {
         acc: Value,
         known: &Known,
     ) -> Value {
-        let shape = Shape::of(expr, reduce == Reduce::Sum);
+        let shape = Shape::of(expr, reduce.is_linear());
         let mut known = known.clone();
         self.eval_values(expr, &shape, scope, lanes, None, &mut known, None);
         let result = usize::from(expr.result());
@@ -346,7 +346,7 @@ impl Emit<'_, '_> {
         window: &[Lanes],
         registers: usize,
     ) -> Vec<Known> {
-        let shape = Shape::of(expr, reduce == Reduce::Sum);
+        let shape = Shape::of(expr, reduce.is_linear());
         let fixed = self.fixed_values(expr, scope);
         let loads = (0..expr.values.len())
             .filter(|&id| fixed[id] && shape.live[id] && matches!(expr.values[id], Term::Load(_)))

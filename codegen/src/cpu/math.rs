@@ -6,7 +6,7 @@
 use super::function::Emit;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::scalar::{Binary, Formula, Test, Unary};
 
 /// Adding this moves the integer part of a small float into its low bits.
 const ROUNDER: f32 = 12_582_912.0;
@@ -40,67 +40,107 @@ const TANH: [f32; 5] = [
     -3.333_328e-1,
 ];
 
+/// The comparison with 0 that a test is.
+fn condition(test: Test) -> FloatCC {
+    match test {
+        Test::Above => FloatCC::GreaterThan,
+        Test::Below => FloatCC::LessThan,
+        Test::NotAbove => FloatCC::LessThanOrEqual,
+        Test::Zero => FloatCC::Equal,
+    }
+}
+
+/// The comparison that holds where a test does not, NaN included.
+fn complement(test: Test) -> FloatCC {
+    match test {
+        Test::Above => FloatCC::UnorderedOrLessThanOrEqual,
+        Test::Below => FloatCC::UnorderedOrGreaterThanOrEqual,
+        Test::NotAbove => FloatCC::UnorderedOrGreaterThan,
+        Test::Zero => FloatCC::NotEqual,
+    }
+}
+
 impl Emit<'_, '_> {
     /// A function of one vector.
     pub fn unary(&mut self, unary: Unary, x: Value) -> Value {
+        let slope = unary.slope().unwrap_or(0.0);
         match unary {
-            Unary::Neg => self.b.ins().fneg(x),
             Unary::Relu => {
                 // A NaN stays NaN: `vmax` returns its second argument.
                 let zero = self.splat(0.0);
                 self.vmax(zero, x)
-            }
-            Unary::Step => {
-                let (zero, one) = (self.splat(0.0), self.splat(1.0));
-                let not_below = (self.b.ins()).fcmp(FloatCC::UnorderedOrGreaterThan, x, zero);
-                let not_below = self.cast(types::F32X4, not_below);
-                self.b.ins().band(not_below, one)
             }
             Unary::LeakyRelu(slope) if slope > 0.0 && slope <= 1.0 => {
                 let slope = self.splat(slope);
                 let scaled = self.b.ins().fmul(x, slope);
                 self.vmax(x, scaled)
             }
-            Unary::LeakyRelu(slope) => {
-                let (positive, slope) = (self.positive(x), self.splat(slope));
-                let scaled = self.b.ins().fmul(x, slope);
-                self.b.ins().bitselect(positive, x, scaled)
+            plain => self.formula(&plain.formula(), x, slope),
+        }
+    }
+
+    /// A formula of `x`; `slope` is the function's own number.
+    fn formula(&mut self, of: &Formula, x: Value, slope: f32) -> Value {
+        match of {
+            Formula::X => x,
+            Formula::Const(value) => self.splat(*value),
+            Formula::Slope => self.splat(slope),
+            Formula::Neg(a) => {
+                let a = self.formula(a, x, slope);
+                self.b.ins().fneg(a)
             }
-            Unary::LeakyStep(slope) => {
-                let (positive, one, slope) = (self.positive(x), self.splat(1.0), self.splat(slope));
-                self.b.ins().bitselect(positive, one, slope)
+            Formula::Add(a, b) => {
+                let (a, b) = (self.formula(a, x, slope), self.formula(b, x, slope));
+                self.b.ins().fadd(a, b)
             }
-            Unary::Elu => {
-                let (positive, power, one) = (self.positive(x), self.exp(x), self.splat(1.0));
-                let below = self.b.ins().fsub(power, one);
-                self.b.ins().bitselect(positive, x, below)
+            Formula::Mul(a, b) => {
+                let (a, b) = (self.formula(a, x, slope), self.formula(b, x, slope));
+                self.b.ins().fmul(a, b)
             }
-            Unary::EluStep => {
-                let (positive, power, one) = (self.positive(x), self.exp(x), self.splat(1.0));
-                self.b.ins().bitselect(positive, one, power)
+            Formula::Div(a, b) => {
+                let (a, b) = (self.formula(a, x, slope), self.formula(b, x, slope));
+                self.b.ins().fdiv(a, b)
             }
-            Unary::Exp => self.exp(x),
-            Unary::Log => self.log(x),
-            Unary::Sigmoid => {
-                let (negative, one) = (self.b.ins().fneg(x), self.splat(1.0));
-                let power = self.exp(negative);
-                let below = self.b.ins().fadd(power, one);
-                self.b.ins().fdiv(one, below)
+            Formula::Exp(a) => {
+                let a = self.formula(a, x, slope);
+                self.exp(a)
             }
-            Unary::Tanh => self.tanh(x),
-            Unary::Sqrt => self.b.ins().sqrt(x),
-            Unary::Rsqrt => {
-                let (root, one) = (self.b.ins().sqrt(x), self.splat(1.0));
-                self.b.ins().fdiv(one, root)
+            Formula::ExpM1(a) => {
+                let a = self.formula(a, x, slope);
+                let (power, one) = (self.exp(a), self.splat(1.0));
+                self.b.ins().fsub(power, one)
             }
-            Unary::Recip => {
-                let (zero, one) = (self.splat(0.0), self.splat(1.0));
-                let nonzero = self.b.ins().fcmp(FloatCC::NotEqual, x, zero);
-                let nonzero = self.cast(types::F32X4, nonzero);
-                let inverse = self.b.ins().fdiv(one, x);
-                self.b.ins().band(inverse, nonzero)
+            Formula::Log(a) => {
+                let a = self.formula(a, x, slope);
+                self.log(a)
+            }
+            Formula::Tanh(a) => {
+                let a = self.formula(a, x, slope);
+                self.tanh(a)
+            }
+            Formula::Sqrt(a) => {
+                let a = self.formula(a, x, slope);
+                self.b.ins().sqrt(a)
+            }
+            Formula::If(test, Formula::Const(0.0), other) => {
+                // Lanes where the test fails keep their bits.
+                let fails = self.test(complement(*test), x);
+                let other = self.formula(other, x, slope);
+                self.b.ins().band(other, fails)
+            }
+            Formula::If(test, then, other) => {
+                let holds = self.test(condition(*test), x);
+                let (then, other) = (self.formula(then, x, slope), self.formula(other, x, slope));
+                self.b.ins().bitselect(holds, then, other)
             }
         }
+    }
+
+    /// All ones in lanes where a comparison of `x` with 0 holds.
+    fn test(&mut self, condition: FloatCC, x: Value) -> Value {
+        let zero = self.splat(0.0);
+        let holds = self.b.ins().fcmp(condition, x, zero);
+        self.cast(types::F32X4, holds)
     }
 
     /// A function of two vectors.
@@ -123,12 +163,6 @@ impl Emit<'_, '_> {
                 self.b.ins().band(equal, one)
             }
         }
-    }
-
-    fn positive(&mut self, x: Value) -> Value {
-        let zero = self.splat(0.0);
-        let positive = self.b.ins().fcmp(FloatCC::GreaterThan, x, zero);
-        self.cast(types::F32X4, positive)
     }
 
     /// `coefficients[0] x^n + ... + coefficients[n]`.

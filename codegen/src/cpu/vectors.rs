@@ -148,10 +148,7 @@ impl Emit<'_, '_> {
 
     /// The identity of a reduction in all lanes.
     pub fn identity(&mut self, reduce: Reduce) -> Value {
-        self.splat(match reduce {
-            Reduce::Sum => 0.0,
-            Reduce::Max => f32::NEG_INFINITY,
-        })
+        self.splat(reduce.identity())
     }
 
     /// Sum or maximum of two vectors.

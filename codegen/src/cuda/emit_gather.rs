@@ -54,7 +54,7 @@ impl Emit<'_> {
         self.gather_edges(reduce, value);
         self.join_groups(reduce);
         self.text.open("if (whole || part)");
-        if reduce == Reduce::Max {
+        if reduce.identity() != 0.0 {
             self.text.line("const int empty = first == last;");
         }
         self.own_row(finish);
@@ -67,7 +67,7 @@ impl Emit<'_> {
             }
             emit.text.close();
             emit.text.open("else");
-            emit.gather_finish(finish, columns, reduce == Reduce::Max);
+            emit.gather_finish(finish, columns, reduce.identity() != 0.0);
             emit.text.close();
         });
         self.text.close();

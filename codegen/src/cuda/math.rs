@@ -4,7 +4,7 @@
 //! units in the last place; the last two are exact.
 
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::scalar::{Binary, Formula, Test, Unary};
 
 /// A literal that C reads back bit for bit.
 pub fn number(x: f32) -> String {
@@ -17,21 +17,44 @@ pub fn number(x: f32) -> String {
 
 /// A function of a variable or literal.
 pub fn unary(unary: Unary, x: &str) -> String {
-    match unary {
-        Unary::Neg => format!("-{x}"),
-        Unary::Relu => format!("{x} < 0.0f ? 0.0f : {x}"),
-        Unary::Step => format!("{x} <= 0.0f ? 0.0f : 1.0f"),
-        Unary::LeakyRelu(slope) => format!("{x} > 0.0f ? {x} : {} * {x}", number(slope)),
-        Unary::LeakyStep(slope) => format!("{x} > 0.0f ? 1.0f : {}", number(slope)),
-        Unary::Elu => format!("{x} > 0.0f ? {x} : expm1f({x})"),
-        Unary::EluStep => format!("{x} > 0.0f ? 1.0f : expf({x})"),
-        Unary::Exp => format!("expf({x})"),
-        Unary::Log => format!("logf({x})"),
-        Unary::Sigmoid => format!("1.0f / (1.0f + expf(-{x}))"),
-        Unary::Tanh => format!("tanhf({x})"),
-        Unary::Sqrt => format!("sqrtf({x})"),
-        Unary::Rsqrt => format!("1.0f / sqrtf({x})"),
-        Unary::Recip => format!("{x} == 0.0f ? 0.0f : 1.0f / {x}"),
+    formula(&unary.formula(), x, unary.slope().unwrap_or(0.0))
+}
+
+/// A formula of `x`; `slope` is the function's own number.
+fn formula(of: &Formula, x: &str, slope: f32) -> String {
+    let whole = |of: &Formula| formula(of, x, slope);
+    // An operand of `-`, `*` or `/`.
+    let part = |of: &Formula| match of {
+        Formula::Neg(_) | Formula::Add(..) | Formula::Mul(..) | Formula::Div(..) => {
+            format!("({})", whole(of))
+        }
+        Formula::If(..) => format!("({})", whole(of)),
+        Formula::X | Formula::Const(_) | Formula::Slope => whole(of),
+        Formula::Exp(_) | Formula::ExpM1(_) | Formula::Log(_) => whole(of),
+        Formula::Tanh(_) | Formula::Sqrt(_) => whole(of),
+    };
+    match of {
+        Formula::X => x.to_owned(),
+        Formula::Const(value) => number(*value),
+        Formula::Slope => number(slope),
+        Formula::Neg(a) => format!("-{}", part(a)),
+        Formula::Add(a, b) => format!("{} + {}", part(a), part(b)),
+        Formula::Mul(a, b) => format!("{} * {}", part(a), part(b)),
+        Formula::Div(a, b) => format!("{} / {}", part(a), part(b)),
+        Formula::Exp(a) => format!("expf({})", whole(a)),
+        Formula::ExpM1(a) => format!("expm1f({})", whole(a)),
+        Formula::Log(a) => format!("logf({})", whole(a)),
+        Formula::Tanh(a) => format!("tanhf({})", whole(a)),
+        Formula::Sqrt(a) => format!("sqrtf({})", whole(a)),
+        Formula::If(test, then, other) => {
+            let sign = match test {
+                Test::Above => ">",
+                Test::Below => "<",
+                Test::NotAbove => "<=",
+                Test::Zero => "==",
+            };
+            format!("{x} {sign} 0.0f ? {} : {}", whole(then), whole(other))
+        }
     }
 }
 
@@ -49,18 +72,15 @@ pub fn binary(binary: Binary, a: &str, b: &str) -> String {
 
 /// The statement that reduces `value`, a variable or a call, into `sum`.
 pub fn accumulate(reduce: Reduce, sum: &str, value: &str) -> String {
-    match reduce {
-        Reduce::Sum => format!("{sum} += {value};"),
-        Reduce::Max => format!("{sum} = gnnc_max({sum}, {value});"),
+    match reduce.is_linear() {
+        true => format!("{sum} += {value};"),
+        false => format!("{sum} = gnnc_{}({sum}, {value});", reduce.name()),
     }
 }
 
 /// The initial value of a reduction.
 pub fn identity(reduce: Reduce) -> String {
-    number(match reduce {
-        Reduce::Sum => 0.0,
-        Reduce::Max => f32::NEG_INFINITY,
-    })
+    number(reduce.identity())
 }
 
 #[cfg(test)]

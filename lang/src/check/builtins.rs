@@ -1,10 +1,12 @@
 //! The functions of the language, in one table.
 
+use gnnc_ir::Unary;
+
 /// A function that is not written in the language itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
     /// Element by element.
-    Elementwise(Elementwise),
+    Unary(Unary),
     /// `max(a, b)`
     Max,
     /// `min(a, b)`
@@ -53,31 +55,6 @@ pub enum Function {
     CrossEntropy,
     /// `bce_with_logits(logits, labels, on)`
     BceWithLogits,
-}
-
-/// Functions of every element of a tensor, or of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elementwise {
-    /// `max(x, 0)`
-    Relu,
-    /// `x > 0 ? x : slope * x`
-    LeakyRelu,
-    /// `x > 0 ? x : exp(x) - 1`
-    Elu,
-    /// The exponential.
-    Exp,
-    /// The natural logarithm.
-    Log,
-    /// `1 / (1 + exp(-x))`
-    Sigmoid,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// The square root.
-    Sqrt,
-    /// `1 / sqrt(x)`
-    Rsqrt,
-    /// `1 / x`, and 0 where `x` is 0.
-    Recip,
 }
 
 /// An entry of [`BUILTINS`].
@@ -162,16 +139,16 @@ const AGGREGATE: &[Formal] = &[
 /// Every function, in the order of the reference.
 #[rustfmt::skip]
 pub const BUILTINS: &[Builtin] = &[
-    row("relu",            Function::Elementwise(Elementwise::Relu),      &[X],                            "`max(x, 0)`"),
-    row("leaky_relu",      Function::Elementwise(Elementwise::LeakyRelu), &[X, opt("slope", "0.2")],       "`x` where it is positive, `slope * x` elsewhere"),
-    row("elu",             Function::Elementwise(Elementwise::Elu),       &[X],                            "`x` where it is positive, `exp(x) - 1` elsewhere"),
-    row("exp",             Function::Elementwise(Elementwise::Exp),       &[X],                            "the exponential"),
-    row("log",             Function::Elementwise(Elementwise::Log),       &[X],                            "the natural logarithm"),
-    row("sigmoid",         Function::Elementwise(Elementwise::Sigmoid),   &[X],                            "`1 / (1 + exp(-x))`"),
-    row("tanh",            Function::Elementwise(Elementwise::Tanh),      &[X],                            "the hyperbolic tangent"),
-    row("sqrt",            Function::Elementwise(Elementwise::Sqrt),      &[X],                            "the square root"),
-    row("rsqrt",           Function::Elementwise(Elementwise::Rsqrt),     &[X],                            "`1 / sqrt(x)`"),
-    row("recip",           Function::Elementwise(Elementwise::Recip),     &[X],                            "`1 / x`, and 0 where `x` is 0"),
+    row("relu",            Function::Unary(Unary::Relu),      &[X],                            "`max(x, 0)`"),
+    row("leaky_relu",      Function::Unary(Unary::LeakyRelu(0.2)), &[X, opt("slope", "0.2")],       "`x` where it is positive, `slope * x` elsewhere"),
+    row("elu",             Function::Unary(Unary::Elu),       &[X],                            "`x` where it is positive, `exp(x) - 1` elsewhere"),
+    row("exp",             Function::Unary(Unary::Exp),       &[X],                            "the exponential"),
+    row("log",             Function::Unary(Unary::Log),       &[X],                            "the natural logarithm"),
+    row("sigmoid",         Function::Unary(Unary::Sigmoid),   &[X],                            "`1 / (1 + exp(-x))`"),
+    row("tanh",            Function::Unary(Unary::Tanh),      &[X],                            "the hyperbolic tangent"),
+    row("sqrt",            Function::Unary(Unary::Sqrt),      &[X],                            "the square root"),
+    row("rsqrt",           Function::Unary(Unary::Rsqrt),     &[X],                            "`1 / sqrt(x)`"),
+    row("recip",           Function::Unary(Unary::Recip),     &[X],                            "`1 / x`, and 0 where `x` is 0"),
     row("max",             Function::Max,           &[need("a"), need("b")],                               "the larger of two numbers, or of two tensors' elements"),
     row("min",             Function::Min,           &[need("a"), need("b")],                               "the smaller of two numbers"),
     row("dropout",         Function::Dropout,       &[X, need("p")],                                       "zeroes elements with probability `p` in training and scales the others by `1 / (1 - p)`"),

@@ -2,7 +2,7 @@
 
 use super::args::{Args, MAX_SIZE};
 use super::bind::Bound;
-use super::builtins::{Builtin, Elementwise, Function};
+use super::builtins::{Builtin, Function};
 use super::elaborator::{Elaborator, MAX_COLUMNS};
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
@@ -54,7 +54,7 @@ impl<'a> Elaborator<'a, '_> {
     fn apply(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
         let span = args.span;
         match args.builtin.function {
-            Function::Elementwise(function) => self.elementwise(function, args),
+            Function::Unary(function) => self.elementwise(function, args),
             Function::Max => Some(self.combine(Binary::Max, args.pair(0), args.pair(1), span)),
             Function::Min => self.min(args),
             Function::Dropout => self.dropout(args),
@@ -67,7 +67,7 @@ impl<'a> Elaborator<'a, '_> {
             }
             Function::Gather => {
                 let (e, set) = self.edges(args, 0)?;
-                let reduce = self.choice(args, 1, &["sum", "mean", "max"])?;
+                let reduce = self.choice(args, 1, &aggregations())?;
                 Some(self.emit(gather(set, reduce), &[e], span))
             }
             Function::Softmax => {
@@ -129,21 +129,14 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    fn elementwise(&mut self, function: Elementwise, args: &Args<'a>) -> Option<Value<'a>> {
-        let unary = match function {
-            Elementwise::Relu => Unary::Relu,
-            Elementwise::LeakyRelu => {
-                let slope = args.given(1).then(|| self.number_in(args, 1, -1e6..=1e6));
-                Unary::LeakyRelu(slope.unwrap_or(Some(0.2))? as f32)
+    fn elementwise(&mut self, function: Unary, args: &Args<'a>) -> Option<Value<'a>> {
+        // The function's own number is its second argument, if it is given.
+        let unary = match function.slope() {
+            Some(_) if args.given(1) => {
+                let slope = self.number_in(args, 1, -1e6..=1e6)?;
+                function.with_slope(slope as f32)
             }
-            Elementwise::Elu => Unary::Elu,
-            Elementwise::Exp => Unary::Exp,
-            Elementwise::Log => Unary::Log,
-            Elementwise::Sigmoid => Unary::Sigmoid,
-            Elementwise::Tanh => Unary::Tanh,
-            Elementwise::Sqrt => Unary::Sqrt,
-            Elementwise::Rsqrt => Unary::Rsqrt,
-            Elementwise::Recip => Unary::Recip,
+            _ => function,
         };
         let value = match args.value(0) {
             Some(Value::Number(n)) => Value::Number(unary.eval(*n)),
@@ -232,7 +225,7 @@ impl<'a> Elaborator<'a, '_> {
     /// The edge-level form of an aggregation: messages from the sources, reduced.
     fn aggregate(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
         let h = self.tensor(args, 0)?;
-        let reduce = self.choice(args, 1, &["sum", "mean", "max"])?;
+        let reduce = self.choice(args, 1, &aggregations())?;
         let norm = if args.given(2) {
             self.choice(args, 2, &["none", "sym"])?
         } else {
@@ -394,10 +387,19 @@ impl<'a> Elaborator<'a, '_> {
     }
 }
 
+/// The words for how edges are reduced.
+fn aggregations() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Reduce::ALL.iter().map(|reduce| reduce.name()).collect();
+    names.insert(1, "mean");
+    names
+}
+
 fn gather(set: EdgeSet, reduce: &str) -> Op {
     match reduce {
         "mean" => Op::GatherMean(set),
-        "max" => Op::Gather(set, End::Dst, Reduce::Max),
-        _ => Op::Gather(set, End::Dst, Reduce::Sum),
+        name => {
+            let named = Reduce::ALL.iter().find(|reduce| reduce.name() == name);
+            Op::Gather(set, End::Dst, *named.unwrap_or(&Reduce::Sum))
+        }
     }
 }

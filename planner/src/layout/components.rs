@@ -3,7 +3,7 @@
 use super::features::Place;
 use crate::fixed::fixed;
 use gnnc_ir::graph::op::{Op, Slice};
-use gnnc_ir::kernel::{Axis, Reduce};
+use gnnc_ir::kernel::Axis;
 use gnnc_ir::plan::Layout;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
@@ -271,9 +271,10 @@ fn transfer(
                 zero: zero && sliced(from.ty, axis),
             })
         }
-        Op::Gather(_, _, Reduce::Sum) | Op::Unary(Unary::Neg) => Ok(State { share, zero }),
+        Op::Unary(Unary::Neg) => Ok(State { share, zero }),
+        Op::Gather(_, _, reduce) if reduce.is_linear() => Ok(State { share, zero }),
         Op::Broadcast(_) => Ok(State { share, zero: false }),
-        Op::Gather(_, _, Reduce::Max) => whole(zero),
+        Op::Gather(..) => whole(zero),
         Op::EdgeSoftmax(_) => whole(false),
         Op::Unary(f) => whole(zero && f.eval(0.0) == 0.0),
         Op::Binary(f) => {
@@ -308,17 +309,17 @@ fn transfer(
                 Axis::Heads => graph.ty(node.inputs[0]).heads,
                 Axis::Width => graph.ty(node.inputs[0]).width,
             };
-            match (*along == axis && size > 1, reduce) {
-                (true, Reduce::Max) => Err("it takes a maximum over columns"),
-                (true, Reduce::Sum) if Slice::padded(size, ranks) && !zero => {
+            match (*along == axis && size > 1, reduce.is_linear()) {
+                (true, false) => Err("it takes a maximum over columns"),
+                (true, true) if Slice::padded(size, ranks) && !zero => {
                     Err("some ranks have fewer columns to add")
                 }
-                (true, Reduce::Sum) => Ok(State {
+                (true, true) => Ok(State {
                     share: true,
                     zero: false,
                 }),
-                (false, Reduce::Sum) => Ok(State { share, zero }),
-                (false, Reduce::Max) => whole(zero),
+                (false, true) => Ok(State { share, zero }),
+                (false, false) => whole(zero),
             }
         }
         // Like the table, the picked row is whole on every rank: its columns are not the ones cut.

@@ -75,10 +75,7 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
 fn activates(op: &Op) -> bool {
     match op {
         Op::Loss(_) => true,
-        Op::Unary(f) => matches!(
-            f,
-            Unary::Relu | Unary::LeakyRelu(_) | Unary::Elu | Unary::Sigmoid | Unary::Tanh
-        ),
+        Op::Unary(f) => f.is_activation(),
         _ => false,
     }
 }

@@ -4,7 +4,7 @@ use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
 use crate::graph::op::{Clip, Copies, Input, Op};
 use crate::kernel::{Axis, End, Reduce};
-use crate::words::scalar::{Binary, Unary};
+use crate::words::scalar::{Binary, Derivative, Term, Unary};
 use crate::words::types::{EdgeSet, Rows, Type};
 
 impl Tape {
@@ -35,9 +35,11 @@ impl Tape {
             // What comes to copies is by rows of other ranks.
             Op::Clip(Clip::Gradient, _) if self.of_copies => g,
             Op::Clip(Clip::Gradient, most) => self.emit(Op::Clip(Clip::Rows, most), &[g])?,
-            Op::Gather(set, end, Reduce::Sum) => self.emit(Op::Take(set, end), &[g])?,
-            Op::Gather(set, end, Reduce::Max) => {
-                // Edges that attain the maximum share the gradient.
+            Op::Gather(set, end, reduce) if reduce.is_linear() => {
+                self.emit(Op::Take(set, end), &[g])?
+            }
+            Op::Gather(set, end, _) => {
+                // Edges whose value was chosen share the gradient.
                 let top = self.emit(Op::Take(set, end), &[y])?;
                 let attains = self.binary(Binary::Eq, x, top)?;
                 let count = self.emit(Op::Gather(set, end, Reduce::Sum), &[attains])?;
@@ -112,8 +114,11 @@ impl Tape {
                 let len = fixed_rows(x_ty);
                 self.emit(Op::SliceRows { start: before, len }, &[g])?
             }
-            Op::ReduceCols(_, Reduce::Sum) | Op::SumRows => self.emit(Op::Broadcast(x_ty), &[g])?,
-            Op::ReduceCols(axis, Reduce::Max) => {
+            Op::SumRows => self.emit(Op::Broadcast(x_ty), &[g])?,
+            Op::ReduceCols(_, reduce) if reduce.is_linear() => {
+                self.emit(Op::Broadcast(x_ty), &[g])?
+            }
+            Op::ReduceCols(axis, _) => {
                 let attains = self.binary(Binary::Eq, x, y)?;
                 let count = self.emit(Op::ReduceCols(axis, Reduce::Sum), &[attains])?;
                 let share = self.over(g, count)?;
@@ -208,55 +213,46 @@ impl Tape {
         y: NodeId,
         g: NodeId,
     ) -> Result<(), AutodiffError> {
-        let slope = match f {
-            Unary::Neg => {
-                let grad = self.unary(Unary::Neg, g)?;
-                return self.add(x, grad);
+        let grad = match f.derivative() {
+            Derivative::Zero => return Ok(()),
+            Derivative::Gradient(grad) => self.term(&grad, x, y, g)?,
+            Derivative::Times(slope) => {
+                let slope = self.term(&slope, x, y, g)?;
+                self.binary(Binary::Mul, g, slope)?
             }
-            // x > 0 exactly where y > 0. The output is kept anyway where a product follows,
-            // so that the input need not be kept as well.
-            Unary::Relu => self.unary(Unary::Step, y)?,
-            Unary::LeakyRelu(slope) if slope > 0.0 => self.unary(Unary::LeakyStep(slope), y)?,
-            Unary::LeakyRelu(slope) => self.unary(Unary::LeakyStep(slope), x)?,
-            Unary::Elu => self.unary(Unary::EluStep, x)?,
-            Unary::Exp => y,
-            Unary::Log => {
-                let grad = self.binary(Binary::Div, g, x)?;
-                return self.add(x, grad);
-            }
-            Unary::Sigmoid => {
-                let square = self.binary(Binary::Mul, y, y)?;
-                self.binary(Binary::Sub, y, square)?
-            }
-            Unary::Tanh => {
-                let one = self.emit(Op::Const(1.0), &[])?;
-                let one = self.stacked_like(one, y)?;
-                let square = self.binary(Binary::Mul, y, y)?;
-                self.binary(Binary::Sub, one, square)?
-            }
-            Unary::Sqrt => {
-                // 0.5 / y; 0 at 0, where there is no derivative.
-                let inverse = self.unary(Unary::Recip, y)?;
-                self.scaled(0.5, inverse)?
-            }
-            Unary::Rsqrt => {
-                let square = self.binary(Binary::Mul, y, y)?;
-                let cube = self.binary(Binary::Mul, square, y)?;
-                self.scaled(-0.5, cube)?
-            }
-            Unary::Recip => {
-                let square = self.binary(Binary::Mul, y, y)?;
-                self.unary(Unary::Neg, square)?
-            }
-            Unary::EluStep => {
-                let exp = self.unary(Unary::EluStep, x)?;
-                let one = self.unary(Unary::Step, x)?;
-                self.binary(Binary::Sub, exp, one)?
-            }
-            Unary::Step | Unary::LeakyStep(_) => return Ok(()),
         };
-        let grad = self.binary(Binary::Mul, g, slope)?;
         self.add(x, grad)
+    }
+
+    /// A value that the derivative of a function `y` of `x` is made of.
+    fn term(
+        &mut self,
+        term: &Term,
+        x: NodeId,
+        y: NodeId,
+        g: NodeId,
+    ) -> Result<NodeId, AutodiffError> {
+        match term {
+            Term::X => Ok(x),
+            Term::Y => Ok(y),
+            Term::G => Ok(g),
+            Term::One => {
+                let one = self.emit(Op::Const(1.0), &[])?;
+                self.stacked_like(one, y)
+            }
+            Term::Unary(f, a) => {
+                let a = self.term(a, x, y, g)?;
+                self.unary(*f, a)
+            }
+            Term::Binary(f, a, b) => {
+                let (a, b) = (self.term(a, x, y, g)?, self.term(b, x, y, g)?);
+                self.binary(*f, a, b)
+            }
+            Term::Scaled(by, a) => {
+                let a = self.term(a, x, y, g)?;
+                self.scaled(*by, a)
+            }
+        }
     }
 
     fn binary_rule(

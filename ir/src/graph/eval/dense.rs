@@ -2,7 +2,7 @@
 
 use super::{EvalError, Machine, Tensor};
 use crate::graph::op::{Clip, Copies, Loss, Op, Site};
-use crate::kernel::{Axis, Reduce, edge_hash, keep, vertex_hash};
+use crate::kernel::{Axis, edge_hash, keep, vertex_hash};
 use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
 
@@ -139,10 +139,7 @@ impl Machine<'_> {
                         Axis::Width => x.at(r, h, i),
                         Axis::Heads => x.at(r, i, c),
                     });
-                    match reduce {
-                        Reduce::Sum => terms.sum(),
-                        Reduce::Max => terms.reduce(f64::max).unwrap_or(0.0),
-                    }
+                    reduce.fold(terms)
                 })
             }
             (Op::SumRows, Some(x)) => {

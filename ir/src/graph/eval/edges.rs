@@ -119,10 +119,9 @@ impl Edges {
             let v = at(end, *edge);
             let first = !std::mem::replace(&mut seen[v], true);
             for (sum, value) in out.data[v * columns..].iter_mut().zip(x.row(e)) {
-                *sum = match reduce {
-                    Reduce::Sum => *sum + value,
-                    Reduce::Max if first => *value,
-                    Reduce::Max => sum.max(*value),
+                *sum = match first {
+                    true => *value,
+                    false => reduce.fold([*sum, *value].into_iter()),
                 };
             }
         }

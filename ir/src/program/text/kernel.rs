@@ -2,7 +2,7 @@
 
 use super::TextError;
 use super::parse::Reader;
-use super::words::{Named, Text};
+use super::words::Text;
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over, Picked, Reduce};
 use crate::words::scalar::{Binary, Unary};
@@ -348,10 +348,8 @@ impl Text for Value {
         if from.at_number() || matches!(from.next_word(), Some("inf" | "NaN")) {
             return from.number().map(Self::Const);
         }
-        let binary = Binary::NAMES
-            .iter()
-            .any(|(name, _)| Some(*name) == from.next_word());
-        if binary {
+        let next = from.next_word();
+        if Binary::ALL.iter().any(|binary| Some(binary.name()) == next) {
             let binary = Binary::parse(from)?;
             return Ok(Self::Binary(binary, earlier(from)?, earlier(from)?));
         }

@@ -55,10 +55,6 @@ impl Named for End {
     const NAMES: &'static [(&'static str, Self)] = &[("src", Self::Src), ("dst", Self::Dst)];
 }
 
-impl Named for Reduce {
-    const NAMES: &'static [(&'static str, Self)] = &[("sum", Self::Sum), ("max", Self::Max)];
-}
-
 impl Named for Axis {
     const NAMES: &'static [(&'static str, Self)] =
         &[("width", Self::Width), ("heads", Self::Heads)];
@@ -121,52 +117,44 @@ impl Named for At {
     ];
 }
 
-impl Named for Binary {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("add", Self::Add),
-        ("sub", Self::Sub),
-        ("mul", Self::Mul),
-        ("div", Self::Div),
-        ("max", Self::Max),
-        ("eq", Self::Eq),
-    ];
+impl Text for Reduce {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let names: Vec<(&str, Self)> = Self::ALL.iter().map(|one| (one.name(), *one)).collect();
+        from.named(&names)
+    }
 }
 
-/// The functions of one number, those with a slope at 0.
-const UNARY: &[Unary] = &[
-    Unary::Neg,
-    Unary::Relu,
-    Unary::Step,
-    Unary::LeakyRelu(0.0),
-    Unary::LeakyStep(0.0),
-    Unary::Elu,
-    Unary::EluStep,
-    Unary::Exp,
-    Unary::Log,
-    Unary::Sigmoid,
-    Unary::Tanh,
-    Unary::Sqrt,
-    Unary::Rsqrt,
-    Unary::Recip,
-];
+impl Text for Binary {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let names: Vec<(&str, Self)> = Self::ALL.iter().map(|one| (one.name(), *one)).collect();
+        from.named(&names)
+    }
+}
 
 impl Text for Unary {
     fn print(&self, out: &mut String) {
         out.push_str(self.name());
-        if let Self::LeakyRelu(slope) | Self::LeakyStep(slope) = self {
+        if let Some(slope) = self.slope() {
             *out += &format!("({slope:?})");
         }
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let word = from.word("a function of one number")?;
-        let found = UNARY.iter().find(|unary| unary.name() == word);
+        let found = Unary::ALL.iter().find(|unary| unary.name() == word);
         let found = *found.ok_or_else(|| from.wrong_before("a function of one number"))?;
-        Ok(match found {
-            Self::LeakyRelu(_) => Self::LeakyRelu(from.in_brackets(Reader::number)?),
-            Self::LeakyStep(_) => Self::LeakyStep(from.in_brackets(Reader::number)?),
-            plain => plain,
-        })
+        match found.slope() {
+            Some(_) => Ok(found.with_slope(from.in_brackets(Reader::number)?)),
+            None => Ok(found),
+        }
     }
 }
 

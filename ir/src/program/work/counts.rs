@@ -4,7 +4,7 @@ use super::{TRANSCENDENTAL, Work, launched};
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Body, Kernel};
 use crate::program::{Instr, Program, RankSizes};
-use crate::words::scalar::{Binary, Unary};
+use crate::words::scalar::Pace;
 
 /// An instruction, with what is to count of it whatever the sizes of the rank that runs it.
 #[derive(Clone, Debug)]
@@ -94,30 +94,11 @@ fn operations(expr: &Expr) -> f64 {
         .map(|value| match value {
             Value::Load(_) | Value::Const(_) | Value::Scalar(_) | Value::Acc => 0.0,
             Value::Mask(_) => TRANSCENDENTAL,
-            Value::Unary(op, _) => match op {
-                Unary::Elu
-                | Unary::EluStep
-                | Unary::Exp
-                | Unary::Log
-                | Unary::Sigmoid
-                | Unary::Tanh => TRANSCENDENTAL,
-                Unary::Neg
-                | Unary::Relu
-                | Unary::Step
-                | Unary::LeakyRelu(_)
-                | Unary::LeakyStep(_)
-                | Unary::Sqrt
-                | Unary::Rsqrt
-                | Unary::Recip => 1.0,
+            Value::Unary(function, _) => match function.pace() {
+                Pace::Exponential => TRANSCENDENTAL,
+                Pace::Cheap | Pace::Divide => 1.0,
             },
-            Value::Binary(op, ..) => match op {
-                Binary::Add
-                | Binary::Sub
-                | Binary::Mul
-                | Binary::Div
-                | Binary::Max
-                | Binary::Eq => 1.0,
-            },
+            Value::Binary(..) => 1.0,
         })
         .sum()
 }

@@ -140,7 +140,7 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
         return Ok(());
     }
     Err(RuntimeError::Program(format!(
-        "this process would have the ranks {} to {} of {count}; give it all of them, or one",
+        "this process would run ranks {} to {} of {count}; give it all ranks, or one",
         here.start, here.end
     )))
 }
@@ -155,7 +155,7 @@ fn refuse_distances(program: &gnnc_ir::program::Program) -> Result<(), RuntimeEr
     match found {
         None => Ok(()),
         Some(rule) => Err(RuntimeError::Program(format!(
-            "exchanges are left out by the rule {rule}, which looks at values, and the ranks are in several \
+            "the rule {rule} skips exchanges by their values, which is not possible with several \
              processes; use fixed:EPOCHS or adaptive:EPOCHS, or run all ranks in one process"
         ))),
     }
@@ -197,8 +197,8 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
     match ring {
         false => Ok(()),
         true => Err(RuntimeError::Program(format!(
-            "each of {} stages has several runs of layers, and the ranks are in several processes; use one run each \
-             (`turns` 1), or run all ranks in one process",
+            "each of {} stages has several virtual stages, which is not possible with several processes; use \
+             --virtual-stages 1, or run all ranks in one process",
             pipeline.stages
         ))),
     }
@@ -265,13 +265,13 @@ impl AtRest for Resting<'_> {
     }
 
     fn read(&mut self, id: BufferId) -> Result<Vec<f32>, Failure> {
-        self.copy("the reading of", id, |device_rank, gpu| {
+        self.copy("a read of", id, |device_rank, gpu| {
             device_rank.download(gpu, id)
         })
     }
 
     fn write(&mut self, id: BufferId, floats: &[f32]) -> Result<(), Failure> {
-        self.copy("the writing of", id, |device_rank, gpu| {
+        self.copy("a write of", id, |device_rank, gpu| {
             device_rank.upload(gpu, id, floats)?;
             gpu.driver.synchronize(gpu.main)
         })

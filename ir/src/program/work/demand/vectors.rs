@@ -3,7 +3,7 @@
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::flatten::{elementwise, flatten};
 use crate::kernel::{Axis, Body, Kernel, Operand};
-use crate::words::scalar::{Binary, Unary};
+use crate::words::scalar::{Binary, Pace};
 
 /// Floats of a vector.
 const LANES: u64 = 4;
@@ -138,12 +138,10 @@ fn cheap(expr: &Expr) -> f64 {
 
 /// Divisions and roots.
 fn slow(expr: &Expr) -> f64 {
-    let is_slow = |value: &&Value| {
-        matches!(
-            value,
-            Value::Unary(Unary::Sqrt | Unary::Rsqrt | Unary::Recip, _)
-                | Value::Binary(Binary::Div, ..)
-        )
+    let is_slow = |value: &&Value| match value {
+        Value::Unary(function, _) => function.pace() == Pace::Divide,
+        Value::Binary(function, ..) => *function == Binary::Div,
+        _ => false,
     };
     expr.values.iter().filter(is_slow).count() as f64
 }
@@ -156,14 +154,9 @@ fn draws(expr: &Expr) -> f64 {
 
 /// Exponentials and their kind.
 fn exponentials(expr: &Expr) -> f64 {
-    let is_exponential = |value: &&Value| {
-        let Value::Unary(op, _) = value else {
-            return false;
-        };
-        matches!(
-            op,
-            Unary::Elu | Unary::EluStep | Unary::Exp | Unary::Log | Unary::Sigmoid | Unary::Tanh
-        )
+    let is_exponential = |value: &&Value| match value {
+        Value::Unary(function, _) => function.pace() == Pace::Exponential,
+        _ => false,
     };
     expr.values.iter().filter(is_exponential).count() as f64
 }
@@ -172,6 +165,7 @@ fn exponentials(expr: &Expr) -> f64 {
 mod tests {
     use super::*;
     use crate::kernel::{At, Mask, Over};
+    use crate::words::scalar::Unary;
 
     /// As `passes` of the code generator: narrow heads lie side by side, as many as eight vectors hold; wide ones are cut
     /// by themselves.
