@@ -1,4 +1,4 @@
-//! The operator DAG of a model (never the data graph, which is a topology).
+//! The operator DAG of a model. (The data graph is a topology.)
 
 pub mod autodiff;
 pub mod blend;
@@ -32,7 +32,7 @@ pub enum Init {
     Zeros,
     /// All 1.
     Ones,
-    /// All the same.
+    /// One value everywhere.
     Constant(f32),
     /// Uniform in `-bound ..= bound`.
     Uniform(f32),
@@ -43,17 +43,17 @@ pub enum Init {
 pub struct ParamSpec {
     /// `layer_1.weight`; unique in a model.
     pub name: String,
-    /// Shape; stacked if the parameter belongs to a repeated layer.
+    /// Shape; stacked for a parameter of a repeated layer.
     pub ty: Type,
     /// Start value.
     pub init: Init,
-    /// Weight decay of this parameter; `None` takes the optimizer's.
+    /// Weight decay of this parameter; `None` means the optimizer's.
     pub decay: Option<f64>,
-    /// The rows that a rank has, if it does not have all; `ty` is the type of what it has.
+    /// The rows that this rank holds, if not all; `ty` is then the type of those rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// The element of a stacked parameter that this one is, if its loop was unrolled; the name is that
-    /// of the stack, `ty` the type of the element.
+    /// The element of a stack that this parameter is, if its loop was unrolled. `name` is the
+    /// stack's, `ty` the element's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<Element>,
 }
@@ -61,14 +61,14 @@ pub struct ParamSpec {
 /// One element of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Element {
-    /// Which one.
+    /// Index in the stack.
     pub index: u32,
-    /// How many there are.
+    /// Elements in the stack.
     pub of: u32,
 }
 
-/// Some of the rows of a parameter: of each of several equal blocks of rows, one after the other, the
-/// same slice. Rows beyond [`Slice::own`] pad a block; they are 0 and stay so.
+/// Some rows of a parameter: the same slice of each of several equal, consecutive blocks of
+/// rows. Rows beyond [`Slice::own`] pad a block; they are 0 and stay 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Number of blocks.
@@ -78,7 +78,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The row of the whole parameter that a rank's row is; none if it pads a block.
+    /// Maps a rank's row to the row of the whole parameter; `None` for padding.
     pub fn whole_row(&self, row: u32) -> Option<u32> {
         let Slice {
             start,
@@ -93,7 +93,7 @@ impl Shard {
 }
 
 impl ParamSpec {
-    /// The type of the whole parameter, of which a rank may have some rows or one element.
+    /// The type of the whole parameter; a rank may hold only some rows or one element of it.
     pub fn whole(&self) -> Type {
         let rows = |shard: Shard| Rows::Fixed(shard.blocks * shard.slice.of);
         Type {
@@ -103,7 +103,7 @@ impl ParamSpec {
         }
     }
 
-    /// The parameter of which a rank has only some rows.
+    /// The same parameter on a rank that holds only the rows of `shard`.
     pub fn cut(&self, shard: Shard) -> Self {
         let rows = Rows::Fixed(shard.blocks * shard.slice.len);
         Self {
@@ -121,7 +121,7 @@ pub struct Node {
     pub op: Op,
     /// Operands, all earlier nodes.
     pub inputs: Vec<NodeId>,
-    /// Type of the result. For a scan, that of its first result.
+    /// Type of the result; for a scan, of its first result.
     pub ty: Type,
     /// Index into [`Graph::scopes`].
     pub scope: u32,
@@ -145,7 +145,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph on inputs of a width.
+    /// An empty graph with `features` input columns.
     pub fn new(features: u32) -> Self {
         Self {
             features,
@@ -162,10 +162,10 @@ impl Graph {
         }
     }
 
-    /// Appends an operator; its result type is inferred.
+    /// Appends an operator and infers its result type.
     ///
     /// # Errors
-    /// If the operands do not fit the operator.
+    /// If the operands do not match the operator.
     pub fn add(&mut self, op: Op, inputs: &[NodeId], scope: u32) -> Result<NodeId, TypeError> {
         let ty = infer(self, &op, inputs)?;
         self.nodes.push(Node {
@@ -207,7 +207,7 @@ impl Graph {
             .map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// `users[n]`: the nodes that read node `n`, once each.
+    /// `users[n]`: the nodes that read node `n`, each once.
     pub fn users(&self) -> Vec<Vec<NodeId>> {
         let mut users = vec![Vec::new(); self.nodes.len()];
         for (id, node) in self.iter() {
@@ -221,7 +221,7 @@ impl Graph {
         users
     }
 
-    /// Trainable floats.
+    /// Number of trainable floats.
     pub fn trainable(&self) -> u64 {
         self.params.iter().map(|p| floats(p.ty)).sum()
     }
@@ -253,7 +253,7 @@ impl Graph {
         }
     }
 
-    /// The same parameters, arguments and scopes, without any node or result.
+    /// The same parameters, arguments and scopes, without nodes and results.
     pub fn clone_without_nodes(&self) -> Self {
         Self {
             features: self.features,
@@ -339,7 +339,7 @@ impl Graph {
     }
 }
 
-/// Floats of a tensor with fixed rows; 0 for one whose rows depend on the data graph.
+/// Floats in a tensor with fixed rows; 0 if its rows depend on the data graph.
 pub fn floats(ty: Type) -> u64 {
     match ty.rows {
         Rows::Fixed(rows) => u64::from(rows) * u64::from(ty.columns()) * u64::from(ty.stack.max(1)),
@@ -362,7 +362,7 @@ impl Scan {
     }
 }
 
-/// A broken invariant of a graph: a bug in a pass, never the user's mistake.
+/// A broken invariant of a graph: always a bug in a pass, never the user's mistake.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("node {node} {why}\n    {text}")]
 pub struct VerifyError {

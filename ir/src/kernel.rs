@@ -1,9 +1,8 @@
 //! Kernel specifications: what a kernel computes, never how.
 //!
-//! A [`Kernel`] is a loop nest over rows (and, for some, over the edges of a row) with
-//! scalar expressions inside. Code generators choose the schedule; the oracle
-//! interprets the same value in double precision. Widths are constants of the
-//! specification, row counts are not.
+//! A [`Kernel`] is a loop nest over rows (and, for some, over the edges of a row) with scalar
+//! expressions inside. Code generators choose the schedule; the oracle interprets the same
+//! value in double precision. Widths are constants of the specification; row counts are not.
 
 pub use crate::words::scalar::Reduce;
 
@@ -22,52 +21,53 @@ pub use walk::{Walk, mask_row, result_shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
-    /// The row that the kernel computes (a vertex, a fixed row, or an edge for edge kernels).
+    /// The row being computed (a vertex, a fixed row, or an edge for edge kernels).
     Row,
     /// The source vertex of the current edge.
     Src,
     /// The destination vertex of the current edge.
     Dst,
-    /// The current edge, by its position in the in-neighbour CSR.
+    /// The current edge, by its position in the in-neighbor CSR.
     Edge,
-    /// Row 0 always: a value shared by all rows (a bias, an attention vector).
+    /// Always row 0: a value shared by all rows (a bias, an attention vector).
     One,
     /// Row `list[row]` of the kernel's row list (packing messages).
     List,
 }
 
-/// An operand: where its rows lie and how its elements follow the kernel's index `(row, head, column)`.
+/// An operand: where its rows lie, and how its elements follow the kernel's index `(row, head,
+/// column)`.
 ///
-/// Element `(row, h, c)` is number `row * stride + offset + h * head_step + c * column_step`.
-/// A step of 0 broadcasts; `column_step` is 0 or 1.
+/// Element `(row, h, c)` is number `row * stride + offset + h * head_step + c * column_step`. A
+/// step of 0 broadcasts; `column_step` is 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operand {
     /// Which row.
     pub at: At,
     /// Elements from one row to the next.
     pub stride: u32,
-    /// First element of the row that is used.
+    /// First element used in a row.
     pub offset: u32,
     /// Elements from one head to the next; 0 if all heads share the value.
     pub head_step: u32,
     /// 1, or 0 if all columns of a head share the value.
     pub column_step: u32,
-    /// How elements lie in memory; they are computed with in 32 bits.
+    /// How elements lie in memory; arithmetic is in 32 bits.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
-    /// What moves the element on by a number that another input holds. The result of a gather that sums may have
-    /// it too: then what an edge brings is added at the place that it names, all others are 0, and there is no
-    /// `finish` but the sum itself.
+    /// Offset read from another input. On the output of a summing gather it selects where each
+    /// edge's value is added; all other places are 0, and `finish` must be the sum itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picked: Option<Picked>,
 }
 
-/// A place in an operand that a number of another input names: `number * step` elements further on.
+/// An offset of `number * step` elements, where another input holds `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Picked {
-    /// The input that holds the number: one for each edge (`At::Edge`), a whole number below `count`, in 32 bits.
+    /// The input that holds the number: one per edge (`At::Edge`), a whole number below
+    /// `count`, in 32 bits.
     pub by: u16,
-    /// How many places there are.
+    /// Number of places.
     pub count: u32,
     /// Elements from one place to the next.
     pub step: u32,
@@ -76,12 +76,12 @@ pub struct Picked {
 /// A dropout mask of a kernel. See [`keep`] for the function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mask {
-    /// Probability of dropping.
+    /// Probability of dropping an element.
     pub p: f32,
-    /// `Row`, `Src` or `Dst` for a vertex mask (keyed by the vertex's global id), `Edge`
-    /// for an edge mask (keyed by the global ids of source and destination).
+    /// `Row`, `Src` or `Dst` for a vertex mask (keyed by the vertex's global id); `Edge` for an
+    /// edge mask (keyed by the global ids of source and destination).
     pub at: At,
-    /// Column of the first element in the masked tensor: 0, or where a rank's slice of it begins.
+    /// Column of the first element in the masked tensor: 0, or the start of a rank's slice.
     pub first: u32,
     /// Columns from one head to the next in the masked tensor; 0 if heads share the value.
     pub head_step: u32,
@@ -93,9 +93,9 @@ pub struct Mask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// The destination: edges by in-neighbour CSR, one result for each inner vertex.
+    /// The destination: edges by in-neighbor CSR, one result per inner vertex.
     Dst,
-    /// The source: edges by out-neighbour CSR, one result for each local vertex (inner and halo).
+    /// The source: edges by out-neighbor CSR, one result per local vertex (inner and halo).
     Src,
 }
 
@@ -103,9 +103,9 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// A number of rows given at run time, without edges.
+    /// Rows without edges; their number is given at run time.
     Rows,
-    /// The edges of an edge set, visited by destination in in-neighbour CSR order.
+    /// The edges of a set, by destination, in in-neighbor CSR order.
     Edges(EdgeSet),
 }
 
@@ -123,19 +123,19 @@ pub enum Axis {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Body {
-    /// `out_i[row, h, c] = values_i` for every element. An output may be the same buffer as
-    /// an input that is read at the same element.
+    /// `out_i[row, h, c] = values_i` for every element. An output may alias an input that is
+    /// read at the same element.
     Map {
         /// The rows.
         over: Over,
-        /// One expression for each output.
+        /// One expression per output.
         values: Vec<Expr>,
     },
     /// g-SpMM: `out[v, h, c] = finish(reduce over edges of v of value)`.
     Gather {
         /// The edges.
         set: EdgeSet,
-        /// The vertex that edges are grouped by. `Src` walks the out-neighbour CSR, whose
+        /// The vertex that edges are grouped by. `Src` walks the out-neighbor CSR, whose
         /// permutation gives the edge's position for `At::Edge`.
         to: End,
         /// The reduction.
@@ -149,7 +149,7 @@ pub enum Body {
     RowReduce {
         /// The rows.
         over: Over,
-        /// The axis that disappears.
+        /// The axis that is reduced.
         axis: Axis,
         /// The reduction.
         reduce: Reduce,
@@ -158,16 +158,16 @@ pub enum Body {
         /// Applied to the result; its loads ignore the reduced axis (their step there is 0).
         finish: Expr,
     },
-    /// `out[0, h, c] = sum over rows of value`, by fixed blocks of [`COLUMN_BLOCK`] rows (or
-    /// destination vertices) that are then added in order.
+    /// `out[0, h, c] = sum over rows of value`. Sums blocks of [`COLUMN_BLOCK`] rows (or
+    /// destination vertices), then adds the block sums in order.
     ColReduce {
         /// The rows.
         over: Over,
         /// The element.
         value: Expr,
     },
-    /// `out[n, h, c] = sum over the edges of type n of value`. Loads are `Edge`; `Row` stands for the type. A
-    /// kernel is launched over the vertices into which the edges go, and has a row for each type.
+    /// `out[n, h, c] = sum over the edges of type n of value`. Loads are `Edge`; `Row` stands
+    /// for the type. The launch covers the destination vertices; the result has a row per type.
     TypeSum {
         /// The edges.
         set: EdgeSet,
@@ -176,8 +176,8 @@ pub enum Body {
         /// The element of one edge.
         value: Expr,
     },
-    /// `out[edge, h] = softmax over the edges with the same destination of value`, `width = 1`,
-    /// with the maximum subtracted.
+    /// `out[edge, h] = softmax of value over the edges with the same destination`. `width = 1`;
+    /// the maximum is subtracted first.
     EdgeSoftmax {
         /// The edges.
         set: EdgeSet,
@@ -186,8 +186,8 @@ pub enum Body {
     },
 }
 
-/// Rows (or destination vertices) that [`Body::ColReduce`] sums before adding to the total;
-/// part of the meaning, so that the order of additions never depends on threads.
+/// Rows (or destination vertices) that [`Body::ColReduce`] sums before adding to the total.
+/// Part of the meaning: the order of additions never depends on threads.
 pub const COLUMN_BLOCK: usize = 1024;
 
 /// A kernel specification.
@@ -201,7 +201,7 @@ pub struct Kernel {
     pub width: u32,
     /// Operands that `Value::Load` names.
     pub inputs: Vec<Operand>,
-    /// Where results go, `at` = `Row` (`One` for a column reduction): one, or several for a map.
+    /// Outputs, with `at` = `Row` (`One` for a column reduction); a map may have several.
     pub outputs: Vec<Operand>,
     /// Dropout masks that `Value::Mask` names; each has a 64-bit key at run time.
     pub masks: Vec<Mask>,
@@ -218,11 +218,11 @@ pub const fn mix32(mut x: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// The 64-bit key of one dropout draw: equal on every rank, thread and device.
+/// The 64-bit key of one dropout draw, equal on every rank, thread and device.
 ///
-/// `iteration` is that of the enclosing scan, 0 outside of one; for nested scans
-/// `outer iteration * count of the inner scan + inner iteration`. Two rounds of splitmix64
-/// (Steele, Lea, Flood 2014) after that of the seed make neighbouring sites, epochs and
+/// `iteration` is that of the enclosing scan, and 0 outside scans; for nested scans it is
+/// `outer iteration * count of the inner scan + inner iteration`. The seed's splitmix64 round
+/// (Steele, Lea, Flood 2014) is followed by two more, which make neighboring sites, epochs and
 /// iterations independent.
 pub const fn mask_key(seed: u64, epoch: u32, site: u32, iteration: u32) -> u64 {
     let place = ((site as u64) << 32) | iteration as u64;
@@ -247,7 +247,7 @@ pub const fn edge_hash(key: u64, src: u32, dst: u32) -> u32 {
     mix32(vertex_hash(key, dst) ^ src.wrapping_mul(0x85eb_ca6b))
 }
 
-/// Whether a mask keeps an element, from the hash of its row and its column in the masked
+/// Whether a mask keeps an element, given the hash of its row and its column in the masked
 /// tensor (`first + h * head_step + c * column_step`). Equal on every rank, thread and device.
 pub fn keep(row_hash: u32, column: u32, p: f32) -> bool {
     draw(row_hash, column) >= drop_threshold(p)
@@ -302,7 +302,7 @@ impl Body {
         }
     }
 
-    /// Whether rows of operands end in one result, so that the kernel cannot run for some of its rows.
+    /// Whether the kernel sums over all rows, so that it cannot run on only some of them.
     pub fn sums_rows(&self) -> bool {
         matches!(self, Self::ColReduce { .. } | Self::TypeSum { .. })
     }
@@ -324,8 +324,8 @@ impl Body {
 }
 
 impl Kernel {
-    /// Whether it treats every number of its operands alike, wherever it lies: a map of consecutive numbers, and of
-    /// numbers that are the same everywhere.
+    /// Whether the kernel is a map that treats its operands as flat arrays: each is contiguous
+    /// or one shared number.
     pub fn is_flat(&self) -> bool {
         let rows = matches!(
             self.body,
@@ -347,7 +347,7 @@ impl Kernel {
 }
 
 impl Operand {
-    /// A contiguous operand of `heads x width` columns.
+    /// A contiguous operand with `heads x width` columns.
     pub fn dense(at: At, heads: u32, width: u32) -> Self {
         let head_step = if heads == 1 { 0 } else { width };
         let column_step = u32::from(width != 1);

@@ -1,8 +1,9 @@
 //! The IRs of gnnc and the values that cross its crates.
 //!
-//! Nothing in this crate touches a device, a file, a clock or a random source: every
-//! stage is a function from values to values. The floor is [`words`]; on it stand [`kernel`] (what one kernel
-//! computes), [`graph`] (operator graphs) and [`program`] (instructions for every rank), in this order.
+//! Nothing in this crate touches a device, a file, a clock or a random source: every stage is a
+//! function from values to values. The modules build on each other in this order: [`words`]
+//! (shared types), [`kernel`] (what one kernel computes), [`graph`] (operator graphs),
+//! [`program`] (instructions for every rank).
 
 pub mod cluster;
 pub mod graph;

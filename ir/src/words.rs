@@ -1,4 +1,4 @@
-//! The words that all of gnnc's IRs share: types of tensors, storage formats, units, and spelling.
+//! Vocabulary shared by all IRs: tensor types, storage formats, units and spelling.
 
 pub mod json;
 pub mod scalar;

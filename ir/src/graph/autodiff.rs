@@ -1,7 +1,7 @@
 //! Reverse-mode differentiation of a [`Graph`] into another one.
 //!
-//! A gradient is built from the ordinary operators, so that every later stage treats
-//! forward and backward alike. Only what the trainable tensors need is built.
+//! Gradients consist of ordinary operators, so every later stage treats forward and backward
+//! alike. Only the gradients of trainable tensors are built.
 
 mod rules;
 mod scan;
@@ -24,20 +24,20 @@ pub struct TrainingGraph {
     /// Index of the logits among the results.
     pub logits: usize,
     /// Index of every parameter's gradient among the results; `None` if the loss does not
-    /// depend on the parameter.
+    /// depend on it.
     pub grads: Vec<Option<usize>>,
 }
 
 /// Why a graph has no gradient graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AutodiffError {
-    /// A graph whose results are not a loss and logits.
+    /// The results are not a loss and logits.
     #[error("a model returns its loss and its logits, found {found} result(s)")]
     Results {
         /// Results found.
         found: usize,
     },
-    /// A loss that is not one number.
+    /// The loss is not one number.
     #[error("the loss of a model is one number, found {found}")]
     Loss {
         /// Type of the first result.
@@ -49,7 +49,7 @@ pub enum AutodiffError {
         /// The operator.
         op: String,
     },
-    /// A stacked carry that the backward pass would have to keep from every iteration.
+    /// A stacked carry that the backward pass would have to keep for every iteration.
     #[error(
         "the gradient of a scan needs carry {carry} of type {ty} from every iteration, \
              but stacks cannot be stacked; read it as a constant or as one of the xs"
@@ -60,7 +60,8 @@ pub enum AutodiffError {
         /// Its type.
         ty: Type,
     },
-    /// A derivative that does not fit its operands, as of stacked tensors outside of a scan.
+    /// A derivative that does not match its operands, such as one of stacked tensors outside a
+    /// scan.
     #[error("the gradient cannot be built: {0}")]
     Type(#[from] TypeError),
     /// A broken invariant, in the model or in the result.
@@ -68,11 +69,11 @@ pub enum AutodiffError {
     Graph(#[from] VerifyError),
 }
 
-/// The model `graph`, whose results are `[loss, logits]`, with the gradients of the loss by
-/// all parameters. The result is simplified.
+/// Extends the model `graph`, whose results are `[loss, logits]`, by the gradients of the loss
+/// with respect to all parameters. The result is simplified.
 ///
 /// # Errors
-/// If the graph is not a valid model or uses an operator that has no derivative.
+/// If the graph is not a valid model or uses an operator without a derivative.
 pub fn differentiate(graph: &Graph) -> Result<TrainingGraph, AutodiffError> {
     graph.verify()?;
     let &[loss, _] = graph.results.as_slice() else {
@@ -85,7 +86,7 @@ pub fn differentiate(graph: &Graph) -> Result<TrainingGraph, AutodiffError> {
             found: graph.ty(loss),
         });
     }
-    // Equal subexpressions first: a value that is needed twice must not be kept twice.
+    // Merge equal subexpressions first: a value used twice must not be stored twice.
     let mut tape = Tape::new(simplify(graph), &vec![false; graph.args.len()]);
     let loss = tape.graph.results[0];
     tape.scope = tape.graph.node(loss).scope;
@@ -121,31 +122,32 @@ pub fn differentiate(graph: &Graph) -> Result<TrainingGraph, AutodiffError> {
 /// A part of a model with its gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartGraph {
-    /// Forward and backward pass. Arguments are those of the part, then the gradients by its results that
-    /// are given; results are those of the part, then gradients.
+    /// Forward and backward pass. Arguments: those of the part, then the given gradients of its
+    /// results. Results: those of the part, then gradients.
     pub graph: Graph,
-    /// Index of every parameter's gradient among the results, if there is one.
+    /// Index of every parameter's gradient among the results, if it has one.
     pub params: Vec<Option<usize>>,
-    /// The same of the arguments.
+    /// Index of every argument's gradient among the results, if it has one.
     pub args: Vec<Option<usize>>,
 }
 
-/// Where the gradient by a result of a part comes from.
+/// Source of the gradient with respect to a result of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seed {
-    /// It is 1: the result is the loss.
+    /// It is 1, because the result is the loss.
     Loss,
-    /// It is given, as one more argument.
+    /// It is an additional argument.
     Given,
     /// There is none.
     None,
 }
 
-/// A part of a model, with the gradients by its parameters and arguments of the loss, whose gradient by the
-/// part's results comes from where `seeds` says. The result is simplified.
+/// Extends a part of a model by the gradients of the loss with respect to its parameters and
+/// arguments. `seeds` says where the gradient of each result comes from. The result of the call
+/// is simplified.
 ///
 /// # Errors
-/// As [`differentiate`].
+/// Same as [`differentiate`].
 pub fn differentiate_part(graph: &Graph, seeds: &[Seed]) -> Result<PartGraph, AutodiffError> {
     graph.verify()?;
     let simple = simplify(graph);
@@ -184,23 +186,23 @@ pub fn differentiate_part(graph: &Graph, seeds: &[Seed]) -> Result<PartGraph, Au
     })
 }
 
-/// A graph that grows by its own gradient.
+/// A graph being extended by its own gradient.
 struct Tape {
     /// The forward pass, then the backward pass.
     graph: Graph,
     /// Number of nodes of the forward pass.
     forward: usize,
-    /// Whether a forward node's gradient is wanted.
+    /// Whether each forward node needs a gradient.
     needs: Vec<bool>,
-    /// Sum of the gradients that have reached a forward node.
+    /// Sum of the gradients that have reached each forward node.
     grads: Vec<Option<NodeId>>,
-    /// The same for the results of scans.
+    /// Sum of the gradients that have reached each result of a scan.
     scan_grads: BTreeMap<(NodeId, u32), NodeId>,
-    /// Sum of the gradients by those rows of a forward node that are computed of copies of other ranks' rows.
+    /// Like `grads`, for rows of a forward node computed from copies of other ranks' rows.
     copied: Vec<Option<NodeId>>,
-    /// Whether gradients by such rows are sent on.
+    /// Whether gradients being added belong to such rows.
     of_copies: bool,
-    /// Scope of emitted nodes: that of the node being differentiated.
+    /// Scope of emitted nodes: the scope of the node being differentiated.
     scope: u32,
 }
 
@@ -242,12 +244,12 @@ impl Tape {
         self.emit(Op::Broadcast(ty), &[zero])
     }
 
-    /// Whether the gradient of a node is wanted.
+    /// Whether a node needs a gradient.
     fn wants(&self, node: NodeId) -> bool {
         self.needs.get(node.0 as usize).is_some_and(|n| *n)
     }
 
-    /// Adds to the gradient of a node, if it is wanted.
+    /// Adds to the gradient of a node if the node needs one.
     fn add(&mut self, node: NodeId, grad: NodeId) -> Result<(), AutodiffError> {
         if !self.wants(node) {
             return Ok(());
@@ -282,7 +284,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Propagates gradients from the results to the leaves.
+    /// Propagates gradients from results to leaves.
     fn run(&mut self) -> Result<(), AutodiffError> {
         for id in (0..self.forward).rev() {
             if !self.needs[id] {
@@ -305,7 +307,7 @@ impl Tape {
         Ok(())
     }
 
-    /// The gradients of the first `count` parameters or arguments.
+    /// Gradients of the first `count` parameters or arguments.
     fn leaf_grads(
         &mut self,
         count: usize,
@@ -341,8 +343,8 @@ fn arg_of(node: &Node) -> Option<u32> {
     }
 }
 
-/// For every node, whether it depends on a parameter or a wanted argument by a path along
-/// which the derivative is not 0 everywhere.
+/// For each node, whether it needs a gradient: it depends on a parameter or wanted argument
+/// along a path whose derivative is not zero everywhere.
 fn needs_grad(graph: &Graph, args: &[bool]) -> Vec<bool> {
     let mut needs = vec![false; graph.nodes.len()];
     let mut scans: BTreeMap<NodeId, Vec<bool>> = BTreeMap::new();
@@ -366,8 +368,8 @@ fn needs_grad(graph: &Graph, args: &[bool]) -> Vec<bool> {
     needs
 }
 
-/// Which arguments of a scan's body, and which of its results, depend on a wanted operand;
-/// a carry may come to do so in the course of the iterations.
+/// Which arguments and results of a scan's body depend on a wanted operand. A carry may start
+/// to depend on one in a later iteration, so this iterates to a fixed point.
 fn scan_needs(scan: &Scan, operands: &[bool]) -> (Vec<bool>, Vec<bool>) {
     let mut args = operands.to_vec();
     loop {

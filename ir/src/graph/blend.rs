@@ -1,4 +1,4 @@
-//! What [`Op::Blend`] means, in terms of the other operators.
+//! The meaning of [`Op::Blend`] in terms of other operators.
 
 use crate::graph::infer::TypeError;
 use crate::graph::op::{Input, Op};
@@ -6,11 +6,11 @@ use crate::graph::{Graph, NodeId};
 use crate::kernel::End;
 use crate::words::scalar::Binary;
 
-/// The same graph without [`Op::Blend`]: where edges read one, they have a sum of current and earlier
-/// rows, one of them times 0. Loops have none.
+/// Replaces each [`Op::Blend`]: edges that read one get the sum of current and earlier rows,
+/// one of them multiplied by 0. Scan bodies hold no blends.
 ///
 /// # Errors
-/// A graph that does not fit together.
+/// If the graph is inconsistent.
 pub fn expanded(graph: &Graph) -> Result<Graph, TypeError> {
     let mut out = graph.clone_without_nodes();
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());

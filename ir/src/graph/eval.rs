@@ -1,6 +1,6 @@
-//! The reference interpreter: what a [`Graph`] means, in double precision.
+//! The reference interpreter: the meaning of a [`Graph`], in double precision.
 //!
-//! Slow and obvious on purpose; everything that runs fast is compared with it.
+//! It is slow and obvious on purpose; tests compare everything fast with it.
 
 mod dense;
 mod edges;
@@ -15,13 +15,13 @@ use edges::Edges;
 pub struct Tensor {
     /// The type.
     pub ty: Type,
-    /// Number of rows of one element of the stack.
+    /// Rows of one element of the stack.
     pub rows: usize,
     /// `stack x rows x heads x width` numbers, row-major (`stack` counts as 1 if it is 0).
     pub data: Vec<f64>,
 }
 
-/// What dropout draws depend on, beside the place of the element.
+/// The dropout key, apart from an element's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropoutKey {
     /// Seed of the run.
@@ -30,31 +30,32 @@ pub struct DropoutKey {
     pub epoch: u32,
 }
 
-/// The data graph and the parameters that a model is evaluated on.
+/// The data graph and the parameters for evaluating a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalContext {
-    /// `indptr[v] .. indptr[v + 1]`: the edges into vertex `v`; one more entry than vertices.
+    /// `indptr[v] .. indptr[v + 1]`: the edges into vertex `v`. Holds one entry more than there
+    /// are vertices.
     pub indptr: Vec<u64>,
-    /// Source of every plain edge, sorted within a destination. A looped edge set has one
-    /// self loop more in each row, at its sorted place.
+    /// Source of every plain edge, sorted within a destination. A looped edge set has one more
+    /// self loop per vertex, in sorted position.
     pub indices: Vec<u32>,
-    /// The type of every plain edge, in the same order; empty where edges have none.
+    /// Type of every plain edge, in the same order; empty if edges have no types.
     pub types: Vec<u16>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
-    /// One class for each vertex, or, for binary cross-entropy, `V x C` zeros and ones.
+    /// One class per vertex; for binary cross-entropy, `V x C` zeros and ones.
     pub labels: Vec<i32>,
-    /// Whether a vertex counts in the loss.
+    /// Whether each vertex counts in the loss.
     pub train: Vec<bool>,
     /// The trainable tensors, in the order of [`Graph::params`].
     pub params: Vec<Tensor>,
     /// The dropout key of a training step; `None` in evaluation, where dropout is the identity.
     pub dropout: Option<DropoutKey>,
-    /// What is remembered of earlier epochs, by number.
+    /// Rows of earlier epochs, by number of the history.
     pub histories: Vec<Tensor>,
-    /// For each vertex, at which place of the epoch's order its chunk stands; empty if all stand at one.
+    /// Position of each vertex's chunk in the epoch's order; empty if there is one chunk.
     pub order: Vec<u32>,
-    /// For each vertex the rank whose block it is in; empty if all are in one.
+    /// The rank whose block holds each vertex; empty if there is one block.
     pub blocks: Vec<u32>,
 }
 
@@ -64,7 +65,7 @@ pub enum EvalError {
     /// The graph breaks an invariant.
     #[error("the graph is not valid: {0}")]
     Graph(#[from] VerifyError),
-    /// The edges are no in-neighbour CSR.
+    /// The edges are not an in-neighbor CSR.
     #[error("the topology is not valid CSR: {0}")]
     Topology(String),
     /// The wrong number of parameters, arguments, labels or mask entries.
@@ -77,7 +78,7 @@ pub enum EvalError {
         /// Number found.
         found: usize,
     },
-    /// A tensor whose type or number of rows or elements is not the declared one.
+    /// A tensor whose type, rows or number of elements is not the declared one.
     #[error("{what} {index} should be {expected} with {rows} rows, found {found}")]
     Tensor {
         /// `parameter`, `argument` or `features`.
@@ -86,7 +87,7 @@ pub enum EvalError {
         index: usize,
         /// Declared type.
         expected: Type,
-        /// Rows that the type stands for on this data graph.
+        /// Rows that the type has on this data graph.
         rows: usize,
         /// Type, rows and elements found.
         found: String,
@@ -94,10 +95,10 @@ pub enum EvalError {
     /// Operators that do not fit together.
     #[error(transparent)]
     Type(#[from] crate::graph::infer::TypeError),
-    /// An operator that needs other ranks: this is the meaning of a graph on one rank.
+    /// An operator that needs other ranks; the interpreter has one.
     #[error("{0} needs other ranks")]
     Ranks(String),
-    /// A training vertex whose label is not one of the classes.
+    /// A training vertex whose label is not a class.
     #[error("vertex {vertex} is trained on but has label {label}; there are {classes} classes")]
     Label {
         /// The vertex.
@@ -109,20 +110,20 @@ pub enum EvalError {
     },
 }
 
-/// The results of a model.
+/// Evaluates a model and returns its results.
 ///
 /// # Errors
-/// If the graph is not valid or the context does not fit it.
+/// If the graph is not valid or the context does not match it.
 pub fn evaluate(graph: &Graph, context: &EvalContext) -> Result<Vec<Tensor>, EvalError> {
     evaluate_with_args(graph, context, &[], 0)
 }
 
-/// The results of a graph with arguments, such as the body of a scan.
+/// Evaluates a graph with arguments, such as the body of a scan.
 ///
-/// `iteration` is that of the enclosing scans, as dropout keys need it: 0 for a whole model.
+/// `iteration` is that of the enclosing scans, for dropout keys; 0 for a whole model.
 ///
 /// # Errors
-/// If the graph is not valid or the context or the arguments do not fit it.
+/// If the graph is not valid, or the context or the arguments do not match it.
 pub fn evaluate_with_args(
     graph: &Graph,
     context: &EvalContext,
@@ -165,7 +166,7 @@ impl Tensor {
         }
     }
 
-    /// Equal plain tensors as a stack.
+    /// Stacks plain tensors of one type.
     fn stack(ty: Type, rows: usize, elements: Vec<Self>) -> Self {
         Self {
             ty,
@@ -180,7 +181,7 @@ impl Tensor {
         &self.data[r * columns..(r + 1) * columns]
     }
 
-    /// The element at a place, with single rows, heads and columns repeated.
+    /// The element at a position; single rows, heads and columns are repeated.
     fn at(&self, r: usize, h: usize, c: usize) -> f64 {
         let (heads, width) = (self.ty.heads as usize, self.ty.width as usize);
         let pick = |size: usize, i: usize| if size == 1 { 0 } else { i };
@@ -188,7 +189,7 @@ impl Tensor {
     }
 }
 
-/// A context with its edges spelled out.
+/// A context with its edges listed.
 struct Machine<'a> {
     context: &'a EvalContext,
     vertices: usize,
@@ -305,7 +306,7 @@ impl<'a> Machine<'a> {
         args: &[Tensor],
         iteration: u32,
     ) -> Result<Vec<Tensor>, EvalError> {
-        // One result for each node, several for a scan.
+        // One result per node, several for a scan.
         let mut values: Vec<Vec<Tensor>> = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             let operand = |i: usize| &values[node.inputs[i].0 as usize][0];
@@ -411,7 +412,7 @@ impl<'a> Machine<'a> {
         Ok(state)
     }
 
-    /// An operator on plain tensors, or on every element of stacked ones.
+    /// Applies an operator to plain tensors, or to every element of stacked ones.
     fn apply(
         &self,
         op: &Op,

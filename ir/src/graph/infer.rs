@@ -5,7 +5,7 @@ use crate::graph::{Graph, NodeId};
 use crate::kernel::{Axis, End};
 use crate::words::types::{EdgeSet, Rows, Type};
 
-/// Operands that do not fit an operator.
+/// Operands that do not match an operator.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TypeError {
     /// The wrong number of operands.
@@ -28,7 +28,7 @@ pub enum TypeError {
         /// Type of the second operand.
         right: Type,
     },
-    /// Rows of another kind than the operator works on.
+    /// Rows of a kind that the operator does not accept.
     #[error("{op} works on {expected}, found {found}")]
     Domain {
         /// The operator.
@@ -68,10 +68,10 @@ pub enum TypeError {
     },
 }
 
-/// The type of `op` applied to nodes of `graph`.
+/// Infers the type of `op` applied to nodes of `graph`.
 ///
 /// # Errors
-/// If the operands do not fit the operator.
+/// If the operands do not match the operator.
 pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeError> {
     let types: Vec<Type> = inputs.iter().map(|id| graph.ty(*id)).collect();
     let arity = |expected: usize| match types.len() {

@@ -1,31 +1,30 @@
-//! A checked model: its operator graph and how it is to be trained.
+//! A checked model: its operator graph and its training settings.
 
 use crate::graph::Graph;
 use crate::graph::op::Loss;
 use crate::workload::{GraphFacts, Workload};
 use serde::{Deserialize, Serialize};
 
-/// What [`crate::check::elaborate`] makes of a file.
+/// The result of checking a `.gir` file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
     /// The model's name.
     pub name: String,
     /// The name of its data graph.
     pub graph_name: String,
-    /// The operators; results are the loss and the logits.
+    /// The operators; results are loss and logits.
     pub graph: Graph,
     /// The loss function.
     pub loss: Loss,
-    /// Numeric and boolean parameters with their values (booleans as 0 and 1), in the order of
-    /// the text.
+    /// Numeric and boolean parameters with their values (booleans as 0 and 1), in source order.
     pub parameters: Vec<(String, f64)>,
     /// How to train it.
     pub train: TrainSettings,
 }
 
 impl Model {
-    /// A number that models with the same operators, loss and optimizer share; how long they are
-    /// trained and from which seed does not matter.
+    /// Hash of the operators, the loss and the optimizer. The number of epochs and the seed do
+    /// not change it.
     pub fn fingerprint(&self) -> u64 {
         let parts = (
             &self.graph,
@@ -33,12 +32,13 @@ impl Model {
             &self.train.optimizer,
             self.train.weight_decay,
         );
-        // As it was before gradients could be clipped, where they are not.
+        // Without clipping, hash what was hashed before `clip_norm` existed, so that old
+        // fingerprints stay valid.
         let text = match self.train.clip_norm {
             None => serde_json::to_string(&parts),
             Some(clip) => serde_json::to_string(&(parts, clip)),
         };
-        // Values of derived types without maps whose keys are no text: this does not fail.
+        // Cannot fail: the types derive `Serialize`, and all map keys are text.
         let text = text.unwrap_or_default();
         // FNV-1a, which is the same on every machine.
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -54,8 +54,8 @@ pub struct TrainSettings {
     pub optimizer: Optimizer,
     /// Weight decay of the parameters that do not have their own.
     pub weight_decay: f64,
-    /// Where the gradient of all parameters together is longer (Euclidean norm, before weight decay is added),
-    /// it is scaled to this length; never if none.
+    /// Bound on the Euclidean norm of the gradient of all parameters together, before weight
+    /// decay is added; longer gradients are scaled to it. `None` does not clip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
     /// Passes over the training vertices.
@@ -76,7 +76,7 @@ pub enum Optimizer {
     Sgd {
         /// Learning rate.
         lr: f64,
-        /// Share of the last step that is taken again.
+        /// Fraction of the previous step that is added again.
         momentum: f64,
     },
     /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
@@ -90,7 +90,7 @@ pub enum Optimizer {
         /// Added to the root of the second moment.
         eps: f64,
     },
-    /// AdamW (Loshchilov and Hutter, 2019): weight decay apart from the gradient.
+    /// AdamW (Loshchilov and Hutter, 2019): weight decay is separate from the gradient.
     #[serde(rename = "adamw")]
     AdamW {
         /// Learning rate.
@@ -104,7 +104,7 @@ pub enum Optimizer {
     },
 }
 
-/// A change of the model or its gradients that a plan makes only if it is permitted.
+/// A change to the model or its gradients that a plan makes only with permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relaxation {
@@ -112,14 +112,14 @@ pub enum Relaxation {
     Decouple,
     /// Embeddings or weights of earlier epochs.
     Stale,
-    /// Sampled neighbours.
+    /// Sampled neighbors.
     Sample,
 }
 
 /// Where the data graph of a model comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphSource {
-    /// A file: enough to train.
+    /// A file, which is enough to train.
     Data {
         /// The name of the graph.
         name: String,
@@ -128,16 +128,16 @@ pub enum GraphSource {
         /// How to read it.
         options: DataOptions,
     },
-    /// Statistics: enough to plan.
+    /// Statistics, which are enough to plan.
     Statistics(Workload),
 }
 
-/// How a graph file is to be read.
+/// Options for reading a graph file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataOptions {
-    /// Scale the features of each vertex to sum 1.
+    /// Scale each vertex's features to sum 1.
     pub normalize_features: bool,
-    /// Take as features of a vertex its own column of an identity matrix, in place of those of the file.
+    /// Replace each vertex's features by its column of an identity matrix.
     pub identity_features: bool,
 }
 
@@ -192,7 +192,7 @@ impl GraphSource {
         }
     }
 
-    /// What is known without reading a file.
+    /// Facts known without reading a file.
     pub fn facts(&self) -> Option<GraphFacts> {
         match self {
             Self::Data { .. } => None,

@@ -19,7 +19,7 @@ pub enum Loss {
     BinaryCrossEntropy,
 }
 
-/// An operator. Operand types and results are checked by [`crate::graph::infer::infer`].
+/// An operator. [`crate::graph::infer::infer`] checks its operands and gives its result type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -29,68 +29,75 @@ pub enum Op {
     Param(crate::graph::ParamId),
     /// A number.
     Const(f32),
-    /// One number for each iteration of a scan: `[n * [1 x 1]]`.
+    /// One number per iteration of a scan: `[n * [1 x 1]]`.
     Table(Vec<f32>),
     /// Argument `n` of a scan body.
     Arg(u32),
     /// A function of every element.
     Unary(Unary),
-    /// A function of two tensors' elements, with broadcasting.
+    /// An element-wise function of two tensors, with broadcasting.
     Binary(Binary),
-    /// Zeroes elements with probability `p`, scales the others by `1 / (1 - p)`; the draw is
+    /// Zeroes elements with probability `p` and scales the others by `1 / (1 - p)`. The draw is
     /// keyed by site, epoch, iteration, row and column. Identity outside training.
     Dropout {
         /// Probability of dropping.
         p: f32,
         /// Which dropout of the model.
         site: Site,
-        /// The slice that the operand is, if it is one; columns are those of the whole tensor.
+        /// The slice that the operand holds, if it is one; draws use columns of the whole
+        /// tensor.
         slice: Option<Slice>,
     },
     /// Repeats single rows, heads and columns up to a type.
     Broadcast(Type),
-    /// Vertex rows to edges: row of the source (`End::Src`) or of the destination.
+    /// Vertex rows to edge rows: each edge gets the row of its source (`End::Src`) or
+    /// destination.
     Take(EdgeSet, End),
-    /// A vertex tensor of which edges see current or earlier rows: `[x, old, kept, history]`, `x` and `old` of
-    /// one type, `kept` and `history` of one. Only [`Op::Take`] with [`End::Src`] reads it: edges that
-    /// [`Input::Fresh`] names see rows of `x`, the others those of `old`, which is of `history` what `x`
-    /// is of `kept`, row by row. `kept` becomes `history` for later epochs. Edges pass on their gradient to
-    /// what they see: to `x`, or to the parameters in `old`.
+    /// A vertex tensor whose current or earlier rows edges see. Operands are `[x, old, kept,
+    /// history]`; `x` and `old` have one type, `kept` and `history` another. Only [`Op::Take`]
+    /// with [`End::Src`] reads it: edges that [`Input::Fresh`] marks see rows of `x`, the
+    /// others rows of `old`. `old` is computed from `history` row by row, as `x` is from
+    /// `kept`. `kept` becomes `history` for later epochs. Each edge's gradient goes to what it
+    /// sees: to `x`, or to the parameters in `old`.
     Blend,
-    /// A vertex tensor, as it is, with what rows of other ranks have to do with copies of it; all that have the same
-    /// number are of one exchange.
+    /// Marks a vertex tensor's part in an exchange of copies; its value is the tensor. Marks
+    /// with the same number belong to one exchange.
     Copies(Copies, u32),
-    /// What clipping the gradient of a vertex tensor is made of: on each rank that of its rows together has at most
-    /// this length (Frobenius).
+    /// A step of clipping the gradient of a vertex tensor. On each rank, the Frobenius norm of
+    /// the gradient of its rows is at most this number.
     Clip(Clip, f32),
-    /// Arc rows to vertices: reduces the edges that share an end.
+    /// Edge rows to vertex rows: reduces the edges that share an end.
     Gather(EdgeSet, End, Reduce),
-    /// The mean over the edges into a vertex; 0 where there are none.
+    /// Mean over the edges into a vertex; 0 where there are none.
     GatherMean(EdgeSet),
     /// Softmax over the edges into a vertex, for every head and column.
     EdgeSoftmax(EdgeSet),
-    /// The rows of a table that edges name by whole numbers: `[n x h x w] [E x 1] -> [E x h x w]`.
+    /// For each edge, the table row that it names by a whole number: `[n x h x w] [E x 1] -> [E
+    /// x h x w]`.
     Pick,
-    /// For each row of a table of `n` the sum over the edges that name it: `[E x h x w] [E x 1] -> [n x h x w]`.
+    /// For each of `n` table rows, the sum over the edges that name it: `[E x h x w] [E x 1] ->
+    /// [n x h x w]`.
     PickSum(u32),
-    /// The head of each edge that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1 x w]`.
+    /// For each edge, the head that it names by a whole number: `[E x n x w] [E x 1] -> [E x 1
+    /// x w]`.
     PickHead,
-    /// Of `n` heads the one that each edge names, the others 0: `[E x 1 x w] [E x 1] -> [E x n x w]`.
+    /// Expands to `n` heads: the one that each edge names holds the operand, the others are 0:
+    /// `[E x 1 x w] [E x 1] -> [E x n x w]`.
     PlaceHead(u32),
     /// `a . b`: `[n x a] [a x b] -> [n x b]`; heads of `a` count as columns.
     MatMul,
     /// `a . b^T`: `[n x a] [b x a] -> [n x b]`.
     MatMulNT,
-    /// `a^T . b`: `[n x a] [n x b] -> [a x b]`, a sum over rows.
+    /// `a^T . b`: `[n x a] [n x b] -> [a x b]`; sums over rows.
     MatMulTN,
-    /// Heads and columns renamed: `heads * width` stays.
+    /// Changes heads and columns; `heads * width` stays the same.
     Reshape {
         /// Heads of the result.
         heads: u32,
         /// Columns of a head of the result.
         width: u32,
     },
-    /// Columns of several tensors beside each other, head by head.
+    /// Concatenates columns, head by head.
     Concat,
     /// Columns `start .. start + len` of every head.
     SliceCols {
@@ -124,24 +131,24 @@ pub enum Op {
     ReduceCols(Axis, Reduce),
     /// Sum over all rows: `[n x h x w] -> [1 x h x w]`.
     SumRows,
-    /// From one layout over the ranks to another; with [`Op::SumRanks`] the only operators whose
-    /// value on a rank depends on what other ranks hold.
+    /// Moves from one layout over the ranks to another. This and [`Op::SumRanks`] are the only
+    /// operators whose value depends on other ranks.
     Redistribute(Redistribute),
-    /// The sum over the ranks of what each of them has: `[n x C] -> [n x C]` of fixed rows.
+    /// Sum of a tensor of fixed rows over all ranks: `[n x C] -> [n x C]`.
     SumRanks,
-    /// The loss of logits: `[V x C] -> [1 x 1]`.
+    /// Loss of logits: `[V x C] -> [1 x 1]`.
     Loss(Loss),
-    /// The derivative of the loss by the logits.
+    /// Derivative of the loss with respect to the logits.
     LossGrad(Loss),
-    /// A loop. Operands are `carries`, then `consts`, then `xs` (stacked by `count`);
-    /// the body's arguments are the same, `xs` unstacked, its results the carries, then
-    /// `ys`. Results are the last carries and the stacked `ys`.
+    /// A loop. Operands: `carries`, then `consts`, then `xs` (stacked by `count`). The body's
+    /// arguments are the same, with `xs` unstacked; its results are the carries, then `ys`.
+    /// Results of the scan are the last carries and the stacked `ys`.
     Scan(Box<Scan>),
     /// Result `n` of a scan.
     Out(u32),
 }
 
-/// How a tensor moves from one layout to another. `V` stands for a rank's own rows, `all V` for
+/// A move of a tensor from one layout to another. `V` stands for a rank's own rows, `all V` for
 /// the rows of every vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -152,28 +159,30 @@ pub enum Redistribute {
     Join(Slice),
     /// Rows to a copy of all rows on every rank: `[V x C] -> [all V x C]` (an all-gather).
     Replicate,
-    /// Partial sums to the sum by rows: `[all V x C] -> [V x C]` (a reduce-scatter).
+    /// Partial sums of all rows to the sums of own rows: `[all V x C] -> [V x C]` (a
+    /// reduce-scatter).
     Reduce,
-    /// The own rows of what every rank has: `[all V x C] -> [V x C]`. Nothing is sent.
+    /// The own rows of a tensor that every rank holds: `[all V x C] -> [V x C]`. Sends nothing.
     Own,
 }
 
 /// A rank's slice of the heads, or of the columns of every head.
 ///
-/// Rank `r` of `M` has elements [`share`](crate::words::types::share)`(of, M, r)` of the axis. Where some ranks
-/// would have none, or some one and others two, the shorter slices end in one element that is 0 when it
-/// arrives and that nobody reads: a single element must not mean another program than several.
+/// Rank `r` of `M` has elements [`share`](crate::words::types::share)`(of, M, r)` of the axis.
+/// If some shares would be empty, or some have one element and others two, shorter slices get
+/// one padding element (0 on arrival, never read). Otherwise ranks would run different
+/// programs, since a program for one element differs from one for several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Slice {
-    /// The axis that is cut.
+    /// The axis that is divided.
     pub axis: Axis,
     /// Elements of the axis on all ranks together.
     pub of: u32,
     /// First element of this rank.
     pub start: u32,
-    /// Elements that are this rank's.
+    /// Elements of this rank, without padding.
     pub own: u32,
-    /// Elements on this rank, with what pads them.
+    /// Elements of this rank, with padding.
     pub len: u32,
 }
 
@@ -195,8 +204,9 @@ impl Slice {
         }
     }
 
-    /// Of a tensor whose slice has a type: the column (heads one after the other) of the slice's
-    /// first element, and the columns from one of its heads to the next.
+    /// Position of the slice in the whole tensor, given the type of the slice: the column of
+    /// its first element (heads one after the other), and the number of columns from one of its
+    /// heads to the next.
     pub fn columns(&self, ty: Type) -> (u32, u32) {
         match self.axis {
             Axis::Heads => (self.start * ty.width, ty.width),
@@ -204,12 +214,12 @@ impl Slice {
         }
     }
 
-    /// Whether some ranks compute an element that nobody reads.
+    /// Whether some ranks compute a padding element.
     pub fn padded(of: u32, ranks: u32) -> bool {
         of < 2 * ranks && !of.is_multiple_of(ranks.max(1))
     }
 
-    /// The type of the slice of a tensor of own rows.
+    /// The type of a tensor of own rows to the type of its slice.
     pub fn cut(&self, ty: Type) -> Option<Type> {
         self.swap(ty, self.of, self.len).map(|ty| Type {
             rows: Rows::All,
@@ -217,7 +227,7 @@ impl Slice {
         })
     }
 
-    /// The type of the tensor of own rows of which a tensor is the slice.
+    /// The type of a slice to the type of its tensor of own rows.
     pub fn whole(&self, ty: Type) -> Option<Type> {
         self.swap(ty, self.len, self.of).map(|ty| Type {
             rows: Rows::Vertices,
@@ -239,7 +249,7 @@ impl Slice {
 }
 
 impl Redistribute {
-    /// The type of the result, if the operand's fits.
+    /// The type of the result; `None` if the operand does not match.
     pub fn result(&self, ty: Type) -> Option<Type> {
         match (self, ty.rows, ty.stack) {
             (Self::Split(slice), Rows::Vertices, 0) => slice.cut(ty),
@@ -279,7 +289,7 @@ pub struct Scan {
     pub carries: u32,
     /// Values that every iteration reads.
     pub consts: u32,
-    /// Values of which iteration `i` reads element `i`.
+    /// Stacked values; iteration `i` reads element `i`.
     pub xs: u32,
     /// The body; its `params` are empty.
     pub body: crate::graph::Graph,

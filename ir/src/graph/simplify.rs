@@ -1,7 +1,7 @@
-//! Cleaning up: equal subexpressions, dead code and trivial identities.
+//! Simplification: removes equal subexpressions, dead code and trivial identities.
 //!
-//! Every rewrite here is exact in floating point, up to the sign of a zero, so that it may
-//! always be applied.
+//! Every rewrite is exact in floating point, up to the sign of a zero, so it is always safe to
+//! apply.
 
 mod identity;
 mod trim;
@@ -11,13 +11,13 @@ use crate::graph::{Graph, Node, NodeId};
 use crate::words::types::Type;
 use std::collections::BTreeMap;
 
-/// Passes that are tried before giving up on a fixed point; three are usual.
+/// Limit on passes before giving up on a fixed point; three are usual.
 const MAX_PASSES: usize = 32;
 
-/// The same graph without equal subexpressions, dead code and trivial operators, inside
-/// scan bodies too. Arguments, parameters and results keep their order.
+/// Removes equal subexpressions, dead code and trivial operators, inside scan bodies too.
+/// Arguments, parameters and results keep their order.
 ///
-/// Deterministic; the graph has to be valid.
+/// Deterministic; the graph must be valid.
 pub fn simplify(graph: &Graph) -> Graph {
     let mut graph = graph.pruned();
     for _ in 0..MAX_PASSES {
@@ -30,18 +30,18 @@ pub fn simplify(graph: &Graph) -> Graph {
     graph
 }
 
-/// Copies a graph node by node, leaving out what is already there.
+/// Copies a graph node by node and skips what is already there.
 struct Merger {
     out: Graph,
-    /// Nodes by operands.
+    /// Emitted nodes, by their operands.
     seen: BTreeMap<Vec<NodeId>, Vec<NodeId>>,
 }
 
-/// What a node turns out to be.
+/// What a node simplifies to.
 enum Identity {
     /// Another node.
     Node(NodeId),
-    /// Another operator on other operands, of the same type.
+    /// Another operator on other operands, with the same type.
     Op(Op, Vec<NodeId>),
 }
 
@@ -70,7 +70,7 @@ impl Merger {
         merger.out
     }
 
-    /// The node that computes `op` on `inputs`, new or not.
+    /// The node that computes `op` on `inputs`, existing or new.
     fn place(&mut self, mut op: Op, mut inputs: Vec<NodeId>, ty: Type, scope: u32) -> NodeId {
         loop {
             match self.identity(&op, &inputs, ty) {
@@ -95,7 +95,7 @@ impl Merger {
     }
 }
 
-/// Whether two operators compute the same from the same operands.
+/// Whether two operators compute the same from equal operands.
 fn same(a: &Op, b: &Op) -> bool {
     match (a, b) {
         // 0 and -0 are equal numbers but different constants.

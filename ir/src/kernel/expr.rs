@@ -1,7 +1,7 @@
 //! Scalar expressions: what a kernel computes for one element.
 //!
-//! An [`Expr`] is a list of values in evaluation order; every operand refers to an
-//! earlier entry, so a value that is used twice is computed once.
+//! An [`Expr`] is a list of values in evaluation order. Operands refer to earlier entries, so a
+//! value used twice is computed once.
 
 use crate::words::scalar::{Binary, Unary};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum Value {
     Const(f32),
     /// Run-time scalar `n` of the kernel (a learning rate, a loop-dependent constant).
     Scalar(u16),
-    /// The result of the kernel's reduction; only valid in a `finish` expression.
+    /// The result of the kernel's reduction; valid only in a `finish` expression.
     Acc,
     /// A function of one value.
     Unary(Unary, ValueId),
@@ -45,7 +45,7 @@ impl Expr {
         }
     }
 
-    /// Appends a value, or finds it if it is there already.
+    /// Appends a value unless the list already holds it; returns its id.
     pub fn push(&mut self, value: Value) -> ValueId {
         let found = self.values.iter().position(|v| *v == value);
         found.unwrap_or_else(|| {
@@ -59,7 +59,7 @@ impl Expr {
         (self.values.len() - 1) as ValueId
     }
 
-    /// Whether this is nothing but the reduction's result.
+    /// Whether the expression is the reduction's result and nothing else.
     pub fn is_acc(&self) -> bool {
         self.values == [Value::Acc]
     }

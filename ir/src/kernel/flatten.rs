@@ -1,9 +1,9 @@
-//! Brings kernels that differ only in how they spell their columns to one form.
+//! Canonical form of kernels that differ only in how they spell their columns.
 
 use crate::kernel::{At, Body, Kernel, Operand, Over};
 
-/// The same kernel with steps that never matter set to 0 and, where every operand and mask
-/// allows it, heads and columns joined into the columns of a single head.
+/// The same kernel with irrelevant steps set to 0 and, where every operand and mask allows it,
+/// heads and columns joined into a single head.
 pub fn flatten(kernel: &Kernel) -> Kernel {
     let mut kernel = kernel.clone();
     let (heads, width) = (kernel.heads, kernel.width);
@@ -40,8 +40,8 @@ pub fn flatten(kernel: &Kernel) -> Kernel {
     kernel
 }
 
-/// Columns of a row if the kernel is element-wise on contiguous arrays, so that rows need
-/// not be told apart. `kernel` is flattened.
+/// Columns per row if the kernel (flattened) is element-wise on contiguous arrays, so that row
+/// boundaries do not matter.
 pub fn elementwise(kernel: &Kernel) -> Option<u32> {
     let Body::Map { over, .. } = &kernel.body else {
         return None;

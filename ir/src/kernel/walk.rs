@@ -18,7 +18,7 @@ pub enum Walk {
 }
 
 impl Walk {
-    /// Of edges grouped by an end, with a result for it.
+    /// The walk over edges grouped by `end`, with one result per vertex.
     pub fn by(end: End) -> Self {
         match end {
             End::Dst => Self::EdgesByDestination,
@@ -42,7 +42,7 @@ impl Walk {
     }
 }
 
-/// Heads and columns of what the kernel writes for a row.
+/// Heads and columns of the kernel's result for one row.
 pub fn result_shape(kernel: &Kernel) -> (u32, u32) {
     match &kernel.body {
         Body::RowReduce {
@@ -55,7 +55,7 @@ pub fn result_shape(kernel: &Kernel) -> (u32, u32) {
     }
 }
 
-/// The row whose ids key a mask: `Row` (the vertex id of a plain row), `Src`, `Dst` or `Edge`.
+/// The row whose id keys a mask: `Row` (the vertex id of a plain row), `Src`, `Dst` or `Edge`.
 pub fn mask_row(kernel: &Kernel, at: At) -> At {
     match (at, Walk::of(&kernel.body)) {
         (At::Row, Walk::Edges) => At::Edge,

@@ -1,8 +1,8 @@
-//! What is wrong with JSON, in words for people who do not write Rust.
+//! JSON errors in words for people who do not write Rust.
 
 use serde_json::Error;
 
-/// The error of a reader, with types as JSON has them.
+/// Rewrites a reader's error so that it names JSON types instead of Rust ones.
 pub fn explain(error: &Error) -> String {
     let text = error.to_string();
     let Some((found, rest)) = text.rsplit_once("expected ") else {

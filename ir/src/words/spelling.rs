@@ -1,11 +1,10 @@
 //! Names of choices, and suggestions for misspelled ones.
 
-/// As many names of about the right length are looked at, so that thousands of misspelt names among
-/// thousands take no minutes.
+/// Cap on candidates compared, which bounds the time when thousands of names are misspelled
+/// among thousands.
 const MOST_CANDIDATES: usize = 200;
 
-/// The other candidate that a misspelt name most probably means, if one is close. Case
-/// does not matter.
+/// The candidate that a misspelled `name` most probably means, if one is close. Ignores case.
 pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1);
     let found = name.to_lowercase();
@@ -17,7 +16,7 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     (best <= limit).then_some(candidate)
 }
 
-/// The same as a sentence.
+/// [`closest`] as a question for an error's help.
 pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -25,7 +24,7 @@ pub fn did_you_mean<'a>(
     closest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
-/// "`a`, `b` or `c`"
+/// Joins names into "`a`, `b` or `c`".
 pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(|n| format!("`{n}`")).collect();
     match names.split_last() {
@@ -35,7 +34,8 @@ pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// Edit distance with swaps of neighbours (optimal string alignment).
+/// Edit distance that counts a swap of adjacent characters as one edit (optimal string
+/// alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) =
         (a.chars().take(64).collect(), b.chars().take(64).collect());
@@ -57,7 +57,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[2][b.len()]
 }
 
-/// Gives an enum without payloads its names: `ALL`, `name` and `Display`.
+/// Gives a fieldless enum its names: `ALL`, `name` and `Display`.
 macro_rules! spelling {
     ($type:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
         impl $type {

@@ -1,12 +1,12 @@
-//! How floats lie in memory: in 32 bits, or rounded to 16. Whatever is computed with them is computed in 32.
+//! Storage formats of floats: 32 bits, or rounded to 16. All arithmetic is in 32 bits.
 //!
-//! The conversions are the ones that generated code makes, bit for bit: to the nearest number, ties to the even
-//! one; what is too large becomes infinite, and no number stays none.
+//! The conversions match generated code bit for bit: they round to nearest, ties to even;
+//! overflow becomes infinity, and NaN stays NaN.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the elements of a buffer lie in memory.
+/// Storage format of a buffer's elements.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -34,12 +34,12 @@ impl Storage {
         }
     }
 
-    /// Whether nothing is rounded.
+    /// Whether storing rounds nothing.
     pub fn is_f32(&self) -> bool {
         *self == Self::F32
     }
 
-    /// Bytes of an element.
+    /// Bytes per element.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -47,7 +47,7 @@ impl Storage {
         }
     }
 
-    /// Elements in four bytes, which memory and messages are counted in.
+    /// Elements per four-byte word, the unit of memory and messages.
     pub const fn in_word(self) -> u32 {
         match self {
             Self::F32 => 1,
@@ -55,7 +55,7 @@ impl Storage {
         }
     }
 
-    /// The largest relative error of storing a number in the middle of the range.
+    /// Largest relative rounding error for numbers in the middle of the range.
     pub fn roundoff(self) -> f64 {
         match self {
             Self::F32 => 2f64.powi(-24),
@@ -64,7 +64,7 @@ impl Storage {
         }
     }
 
-    /// A number after it was stored and read again.
+    /// Rounds a number as storing and reading it back would.
     pub fn round(self, x: f32) -> f32 {
         match self {
             Self::F32 => x,
@@ -72,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// The 16 bits of a number; of 32-bit floats, which have more, the upper ones.
+    /// Encodes a number in 16 bits; for `F32`, the upper 16 of its 32.
     pub fn encode(self, x: f32) -> u16 {
         match self {
             Self::F32 => (x.to_bits() >> 16) as u16,
@@ -81,7 +81,7 @@ impl Storage {
         }
     }
 
-    /// The number of 16 bits.
+    /// Decodes 16 bits to a number.
     pub fn decode(self, bits: u16) -> f32 {
         match self {
             Self::F32 | Self::Bf16 => f32::from_bits(u32::from(bits) << 16),
@@ -89,10 +89,10 @@ impl Storage {
         }
     }
 
-    /// The 16 bits of many numbers.
+    /// Encodes a slice of numbers.
     pub fn encode_all(self, numbers: &[f32], bits: &mut [u16]) {
         let all = bits.iter_mut().zip(numbers);
-        // Apart from each other, so that each is done for several numbers at once.
+        // One loop per format, so that each vectorizes.
         match self {
             Self::F32 => all.for_each(|(bits, x)| *bits = self.encode(*x)),
             Self::Bf16 => all.for_each(|(bits, x)| *bits = to_bf16(*x)),
@@ -100,7 +100,7 @@ impl Storage {
         }
     }
 
-    /// The numbers of 16 bits each.
+    /// Decodes a slice of numbers.
     pub fn decode_all(self, bits: &[u16], numbers: &mut [f32]) {
         let all = numbers.iter_mut().zip(bits);
         match self {
@@ -111,7 +111,7 @@ impl Storage {
         }
     }
 
-    /// Writes numbers as they are stored, behind each other; what is left of the last four bytes is 0.
+    /// Packs numbers into words. The unused half of a last word is 0.
     pub fn pack(self, numbers: &[f32], words: &mut [f32]) {
         if self.is_f32() {
             words.copy_from_slice(numbers);
@@ -123,7 +123,7 @@ impl Storage {
         }
     }
 
-    /// Reads as many numbers as there is room for.
+    /// Unpacks words into numbers until `numbers` is full.
     pub fn unpack(self, words: &[f32], numbers: &mut [f32]) {
         if self.is_f32() {
             numbers.copy_from_slice(words);
@@ -138,7 +138,7 @@ impl Storage {
         }
     }
 
-    /// Whether every number that is stored in words is neither infinite nor none.
+    /// Whether all stored numbers are finite.
     pub fn all_finite(self, words: &[f32]) -> bool {
         let finite = |bits: u32| self.decode(bits as u16).is_finite();
         words.iter().all(|word| match self {
@@ -147,7 +147,8 @@ impl Storage {
         })
     }
 
-    /// Adds what is stored in other words to what is stored in words: each sum in 32 bits, then rounded.
+    /// Adds `words` to `sums` element by element. Each sum is computed in 32 bits, then
+    /// rounded.
     pub fn add(self, sums: &mut [f32], words: &[f32]) {
         for (sum, word) in sums.iter_mut().zip(words) {
             *sum = match self {
@@ -181,7 +182,7 @@ fn to_bf16(x: f32) -> u16 {
 fn to_f16(x: f32) -> u16 {
     let sign = x.to_bits() & 0x8000_0000;
     let bits = x.to_bits() ^ sign;
-    // All of them and then one, so that no number needs a branch of its own.
+    // Computes every case, then selects one, so that no number needs a branch.
     let special = 0x7c00 | if x.is_nan() { 0x0200 } else { 0 };
     // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
     let small = (f32::from_bits(bits) + 0.5)
@@ -201,8 +202,9 @@ fn to_f16(x: f32) -> u16 {
 
 fn from_f16(bits: u16) -> f32 {
     let (sign, bits) = (u32::from(bits) & 0x8000, u32::from(bits) & 0x7fff);
-    // The exponent is moved by 112. Numbers without one get the least one first, which is taken off again: nothing here is too
-    // small for a normal float of 32 bits, since threads may take that for zero.
+    // Adds 112 to the exponent. A subnormal number gets the smallest exponent, which is then
+    // subtracted: no intermediate is subnormal in 32 bits, because threads may flush subnormals
+    // to zero.
     let normal = (bits << 13) + 0x3800_0000;
     let small = f32::from_bits((bits << 13) + 0x3880_0000) - f32::from_bits(0x3880_0000);
     let number = if bits < 0x0400 {
@@ -220,7 +222,7 @@ mod tests {
 
     const HALVES: [Storage; 2] = [Storage::Bf16, Storage::F16];
 
-    /// What the bits say, by the definition of the formats: sign, exponent, fraction.
+    /// Value of the bits by the definition of the format: sign, exponent, fraction.
     fn defined(storage: Storage, bits: u16) -> f64 {
         let (fraction_bits, bias) = match storage {
             Storage::F16 => (10, 15),

@@ -1,4 +1,4 @@
-//! The types of tensors: which rows, how many heads, how wide.
+//! Tensor types: kind of rows, heads, width.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::ops::Range;
 pub enum EdgeSet {
     /// The stored edges; self loops are not stored.
     Plain,
-    /// The stored edges and one self loop for every vertex.
+    /// The stored edges and one self loop per vertex.
     Looped,
 }
 
@@ -18,30 +18,30 @@ pub enum EdgeSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rows {
-    /// A fixed number of rows, the same on every rank (weights, scalars).
+    /// A fixed number of rows, equal on every rank (weights, scalars).
     Fixed(u32),
-    /// One row for each vertex.
+    /// One row per vertex.
     Vertices,
-    /// One row for each edge of an edge set, in in-neighbour CSR order.
+    /// One row per edge of an edge set, in in-neighbor CSR order.
     Edges(EdgeSet),
-    /// One row for each vertex of the whole graph, on every rank, by global id. Such tensors hold a
+    /// One row per vertex of the whole graph, on every rank, by global id. Such tensors hold a
     /// slice of the columns (layout *columns by slice*), or all of them (*replicated*).
     All,
-    /// One row for each edge of the whole graph, on every rank, in in-neighbour CSR order.
+    /// One row per edge of the whole graph, on every rank, in in-neighbor CSR order.
     AllEdges(EdgeSet),
 }
 
 /// The type of a tensor of 32-bit floats: `rows x heads x width`, row-major.
 ///
-/// `stack` is 0 for a plain tensor; a tensor with `stack = n` is a sequence of `n`
-/// plain tensors, one for each iteration of a scan.
+/// `stack` is 0 for a plain tensor. With `stack = n`, the tensor is a sequence of `n` plain
+/// tensors, one per iteration of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Type {
-    /// Iterations that a stacked tensor spans, 0 if it is not stacked.
+    /// Iterations that a stacked tensor spans; 0 for a plain tensor.
     pub stack: u32,
     /// What a row stands for.
     pub rows: Rows,
-    /// Attention heads; 1 where there are none.
+    /// Attention heads; 1 if there are none.
     pub heads: u32,
     /// Columns of one head.
     pub width: u32,
@@ -56,12 +56,12 @@ impl Rows {
         }
     }
 
-    /// Whether rows are vertices.
+    /// Whether rows are vertices (a rank's own, or all).
     pub const fn is_vertices(self) -> bool {
         matches!(self, Self::Vertices | Self::All)
     }
 
-    /// Rows of the edges of a set, if these are vertices.
+    /// Vertex rows to rows of the edges of a set; `None` for other rows.
     pub const fn taken(self, set: EdgeSet) -> Option<Self> {
         match self {
             Self::Vertices => Some(Self::Edges(set)),
@@ -70,7 +70,7 @@ impl Rows {
         }
     }
 
-    /// Rows of the vertices, if these are the edges of a set.
+    /// Edge rows of `set` to vertex rows; `None` for other rows.
     pub fn gathered(self, set: EdgeSet) -> Option<Self> {
         match self {
             Self::Edges(s) if s == set => Some(Self::Vertices),
@@ -96,7 +96,7 @@ impl Type {
         Self::new(Rows::Vertices, 1, width)
     }
 
-    /// A matrix that is the same on every rank.
+    /// A matrix with the same number of rows on every rank.
     pub const fn matrix(rows: u32, width: u32) -> Self {
         Self::new(Rows::Fixed(rows), 1, width)
     }
@@ -104,7 +104,7 @@ impl Type {
     /// One number.
     pub const SCALAR: Self = Self::matrix(1, 1);
 
-    /// Floats in one row.
+    /// Floats per row.
     pub const fn columns(&self) -> u32 {
         self.heads * self.width
     }
@@ -122,8 +122,8 @@ impl Type {
         }
     }
 
-    /// The type of an element-wise operation on `self` and `other`: single rows, heads
-    /// and columns are broadcast. `None` if they do not fit each other.
+    /// The type of an element-wise operation on `self` and `other`, broadcasting single rows,
+    /// heads and columns. `None` if they do not match.
     pub fn broadcast(self, other: Self) -> Option<Self> {
         let one = |a: u32, b: u32| match (a, b) {
             (a, b) if a == b => Some(a),
@@ -183,8 +183,8 @@ impl fmt::Display for Type {
     }
 }
 
-/// The elements of something that is cut evenly over the ranks that are a rank's: shares lie one
-/// after the other and differ by at most one element.
+/// The elements of `0..of` that belong to `rank` when they are divided evenly: shares are
+/// contiguous, in rank order, and differ by at most one element.
 pub fn share(of: u32, ranks: u32, rank: u32) -> Range<u32> {
     let ranks = ranks.max(1);
     let (size, longer) = (of / ranks, of % ranks);

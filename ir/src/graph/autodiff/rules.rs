@@ -1,4 +1,4 @@
-//! The derivative of every operator but the scan.
+//! Derivatives of all operators except the scan.
 
 use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
@@ -8,7 +8,7 @@ use crate::words::scalar::{Binary, Derivative, Term, Unary};
 use crate::words::types::{EdgeSet, Rows, Type};
 
 impl Tape {
-    /// Sends the gradient `g` of node `y` to the node's operands.
+    /// Propagates the gradient `g` of node `y` to the node's operands.
     pub(super) fn rule(&mut self, y: NodeId, g: NodeId) -> Result<(), AutodiffError> {
         let node = self.graph.node(y).clone();
         let x = node.inputs.first().copied().unwrap_or(y);
@@ -20,7 +20,8 @@ impl Tape {
             }
             Op::Unary(f) => return self.unary_rule(f, x, y, g),
             Op::Binary(f) => return self.binary_rule(f, x, node.inputs[1], y, g),
-            // The mask depends on the place of an element only, so the gradient has the same.
+            // The mask depends only on an element's position, so the gradient uses the same
+            // one.
             Op::Dropout { .. } => self.emit(node.op, &[g])?,
             Op::Broadcast(_) => self.sum_to(g, x_ty)?,
             Op::Take(set, _) if self.graph.node(x).op == Op::Blend => {
@@ -28,11 +29,11 @@ impl Tape {
             }
             Op::Take(set, end) => self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?,
             Op::Blend => g,
-            // Copies are constants: what comes to them goes no further.
+            // Copies are constants, so their gradient stops here.
             Op::Copies(Copies::Kept, _) if self.of_copies => return Ok(()),
             Op::Copies(Copies::Kept, _) => g,
             Op::Copies(Copies::Seen, number) => return self.seen_rule(x, number, g),
-            // What comes to copies is by rows of other ranks.
+            // Gradients of copies belong to other ranks' rows; they are not clipped.
             Op::Clip(Clip::Gradient, _) if self.of_copies => g,
             Op::Clip(Clip::Gradient, most) => self.emit(Op::Clip(Clip::Rows, most), &[g])?,
             Op::Gather(set, end, reduce) if reduce.is_linear() => {
@@ -145,7 +146,8 @@ impl Tape {
         self.add(x, grad)
     }
 
-    /// Sends the gradient `g` of what edges see of a blend to what they see.
+    /// Propagates the gradient `g` of what edges see of a blend: fresh edges to the current
+    /// rows, the others to the old ones.
     fn blend_rule(&mut self, set: EdgeSet, blend: NodeId, g: NodeId) -> Result<(), AutodiffError> {
         let current = self.fresh_sum(set, g)?;
         self.add(blend, current)?;
@@ -153,7 +155,8 @@ impl Tape {
         if !self.wants(old) {
             return Ok(());
         }
-        // The edges that are not fresh are all but those that are. What they see here, they know as `old`.
+        // Stale edges are all edges minus the fresh ones. `g` is rewritten to read `old` where
+        // these edges saw it.
         let g = self.seen_earlier(g)?;
         let all = self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])?;
         let current = self.fresh_sum(set, g)?;
@@ -161,8 +164,9 @@ impl Tape {
         self.add(old, earlier)
     }
 
-    /// Sends the gradient `g` of the rows that edges see to these rows: those of own rows and of blocks that were
-    /// sent to the rows' owners, the others to the parameters that rows are computed with of copies.
+    /// Propagates the gradient `g` of the rows that edges see. Gradients of own rows and of
+    /// blocks that were sent go to `x`; the rest reaches only the parameters used to compute
+    /// rows from copies.
     fn seen_rule(&mut self, x: NodeId, number: u32, g: NodeId) -> Result<(), AutodiffError> {
         let back = self.emit(Op::Copies(Copies::Back, number), &[g])?;
         self.add(x, back)?;
@@ -173,14 +177,15 @@ impl Tape {
         added
     }
 
-    /// The sum over the fresh edges out of each vertex.
+    /// Sum over the fresh edges out of each vertex.
     fn fresh_sum(&mut self, set: EdgeSet, g: NodeId) -> Result<NodeId, AutodiffError> {
         let fresh = self.emit(Op::Input(Input::Fresh(set)), &[])?;
         let g = self.binary(Binary::Mul, g, fresh)?;
         self.emit(Op::Gather(set, End::Src, Reduce::Sum), &[g])
     }
 
-    /// The same edge tensor on edges that are not fresh, without a blend as far as it is computed edge by edge.
+    /// Rewrites an edge tensor for stale edges: as far as it is computed edge by edge, it reads
+    /// old rows instead of the blend.
     fn seen_earlier(&mut self, id: NodeId) -> Result<NodeId, AutodiffError> {
         let node = self.graph.node(id).clone();
         match node.op {
@@ -263,7 +268,7 @@ impl Tape {
         y: NodeId,
         g: NodeId,
     ) -> Result<(), AutodiffError> {
-        // Ties of a maximum: each side gets its share.
+        // At ties of a maximum, both sides share the gradient.
         let attains = match f {
             Binary::Max => {
                 let left = self.binary(Binary::Eq, a, y)?;
@@ -333,10 +338,10 @@ impl Tape {
         Ok(())
     }
 
-    /// Sums over what was broadcast, back to the operand's type.
+    /// Sums over broadcast dimensions, back to the operand's type.
     fn sum_to(&mut self, g: NodeId, ty: Type) -> Result<NodeId, AutodiffError> {
         let mut g = g;
-        // Rows first: what remains is one row.
+        // Rows first, so that the other sums run over one row.
         if ty.rows == Rows::Fixed(1) && self.graph.ty(g).rows != ty.rows {
             g = self.emit(Op::SumRows, &[g])?;
         }
@@ -371,7 +376,7 @@ impl Tape {
         self.binary(Binary::Mul, factor, x)
     }
 
-    /// A number as one element of each of `x`'s stack, if `x` is a stack.
+    /// If `x` is a stack, repeats the number once per element of the stack.
     fn stacked_like(&mut self, number: NodeId, x: NodeId) -> Result<NodeId, AutodiffError> {
         match (self.graph.ty(x).stack, &self.graph.node(number).op) {
             (count @ 1.., Op::Const(value)) => {

@@ -1,8 +1,8 @@
 //! The derivative of a scan: a scan in the opposite direction.
 //!
-//! The backward body is derived from the forward body by the same rules. Forward values
-//! that it reads are computed again where that is cheap, and otherwise returned by the
-//! forward scan as additional `ys`.
+//! The backward body is derived from the forward body by the same rules. Forward values that it
+//! reads are recomputed where that is cheap; the forward scan returns the others as additional
+//! `ys`.
 
 use super::{AutodiffError, Tape, arg_of, needs_grad, scan_needs};
 use crate::graph::op::{Copies, Op, Scan};
@@ -10,7 +10,7 @@ use crate::graph::{Graph, Node, NodeId};
 use crate::words::types::Rows;
 use std::collections::BTreeMap;
 
-/// What an argument of the backward body is bound to; in the order of a scan's operands.
+/// What binds an argument of the backward body, in the order of a scan's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Carry,
@@ -21,12 +21,12 @@ enum Kind {
 /// One operand of the backward scan.
 struct Slot {
     kind: Kind,
-    /// Node of the enclosing graph.
+    /// Node in the enclosing graph.
     operand: NodeId,
 }
 
 impl Tape {
-    /// Sends the gradients of a scan's results to its operands.
+    /// Propagates the gradients of a scan's results to its operands.
     pub(super) fn scan(&mut self, id: NodeId) -> Result<(), AutodiffError> {
         let node = self.graph.node(id).clone();
         let Op::Scan(scan) = &node.op else {
@@ -47,8 +47,8 @@ impl Tape {
             return Ok(());
         }
 
-        // The body's own gradient, on a copy of the body with one argument more for each
-        // gradient that comes in and each sum that is carried.
+        // Differentiate a copy of the body. It gets one more argument for each incoming
+        // gradient and each carried sum.
         let needs = needs_grad(&scan.body, &wanted_args);
         let (live, reached) = flow(scan, &needs, &seeds);
         let mut tape = Tape::new(scan.body.clone(), &wanted_args);
@@ -82,7 +82,7 @@ impl Tape {
         tape.run()?;
         let args = tape.leaf_grads(scan.body.args.len(), arg_of)?;
         let mut results = Vec::new();
-        // Where each operand's gradient comes out: as a carry, or as one of the ys.
+        // Each operand's gradient is returned as a carry or as one of the ys.
         let mut targets = Vec::new();
         let mut ys = Vec::new();
         for (n, grad) in args.into_iter().enumerate() {
@@ -108,7 +108,7 @@ impl Tape {
         let roots: Vec<NodeId> = results.iter().chain(&ys).map(|(_, grad)| *grad).collect();
 
         let backward = self.cut(id, scan, &node.inputs, &tape, slots, &roots, sums)?;
-        // Values carried for the body's own use lie between the sums and the ys.
+        // Carries for the body's own use lie between the sums and the ys.
         let Op::Scan(inner) = &self.graph.node(backward).op else {
             return Ok(());
         };
@@ -123,17 +123,17 @@ impl Tape {
         Ok(())
     }
 
-    /// One argument more.
+    /// Adds an argument.
     pub(super) fn argument(&mut self, ty: crate::Type) -> Result<NodeId, AutodiffError> {
         self.graph.args.push(ty);
         self.emit(Op::Arg(self.graph.args.len() as u32 - 1), &[])
     }
 
-    /// Cuts the backward body out of a differentiated body, lets the forward scan return
-    /// what the cut severs, and emits the backward scan.
+    /// Cuts the backward body out of a differentiated body, makes the forward scan return the
+    /// values that cross the cut, and emits the backward scan.
     ///
-    /// `slots` bind the additional arguments of `tape`'s graph; the first `sums` of `roots`
-    /// are the new values of carries, the others are `ys`.
+    /// `slots` bind the additional arguments of `tape`'s graph. The first `sums` of `roots` are
+    /// the new values of carries; the others are `ys`.
     fn cut(
         &mut self,
         id: NodeId,
@@ -160,8 +160,8 @@ impl Tape {
             };
             let ys = &forward.body.results[carries..];
             let known = ys.iter().position(|y| *y == v);
-            // The result of a carry is its argument one iteration later, that is, in the
-            // iteration before of the backward scan.
+            // The result of a carry is its argument one iteration later, which is one iteration
+            // earlier in the backward scan.
             let shift = scan.body.results[..carries]
                 .iter()
                 .enumerate()
@@ -220,7 +220,7 @@ impl Tape {
             });
         }
 
-        // Operands of a scan come by kind.
+        // A scan's operands are ordered by kind.
         let mut order: Vec<usize> = (0..slots.len()).collect();
         order.sort_by_key(|s| slots[*s].kind);
         let mut place = vec![0u32; slots.len()];
@@ -278,7 +278,7 @@ impl Tape {
     }
 }
 
-/// Which results of the body carry a gradient in, and which arguments receive one.
+/// Which results of the body bring in a gradient, and which arguments receive one.
 fn flow(scan: &Scan, needs: &[bool], seeds: &[Option<NodeId>]) -> (Vec<bool>, Vec<bool>) {
     let body = &scan.body;
     let mut live: Vec<bool> = seeds.iter().map(Option::is_some).collect();
@@ -315,7 +315,8 @@ struct Recompute {
     needed: Vec<bool>,
     /// Whether it computes the node.
     computed: Vec<bool>,
-    /// Whether copies are kept of the node: it has rows beside its own that cannot be computed again, nor carried.
+    /// Whether copies of the node are kept: its copied rows can be neither recomputed nor
+    /// carried.
     kept: Vec<bool>,
 }
 
@@ -324,7 +325,7 @@ impl Recompute {
         let (body, forward) = (&tape.graph, tape.forward);
         let len = body.nodes.len();
         let first_x = scan.carries + scan.consts;
-        // Free: without any carry, and the same in every iteration or small.
+        // Free nodes depend on no carry and are loop-invariant or small.
         let (mut invariant, mut free) = (vec![false; len], vec![false; len]);
         let mut kept = vec![false; len];
         for node in &body.nodes {
@@ -362,7 +363,7 @@ impl Recompute {
             computed,
             kept,
         };
-        // What is element-wise in values that are there anyway is not worth keeping.
+        // Element-wise functions of available values are recomputed, not kept.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
             let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !plan.kept[v.0 as usize];
@@ -388,7 +389,7 @@ impl Recompute {
     }
 }
 
-/// The nodes that `roots` need if `computed` nodes are computed and the others are given.
+/// The nodes that `roots` need, given the nodes that are not `computed`.
 fn mark(body: &Graph, computed: &[bool], roots: &[NodeId]) -> Vec<bool> {
     let mut needed = vec![false; body.nodes.len()];
     for root in roots {

@@ -7,7 +7,7 @@ use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
 
 impl Machine<'_> {
-    /// An operator on plain tensors; `ty` is the type of the result.
+    /// Applies an operator to plain tensors; `ty` is the type of the result.
     pub(super) fn apply_plain(
         &self,
         op: &Op,
@@ -97,7 +97,7 @@ impl Machine<'_> {
                     for part in operands {
                         let width = part.ty.width as usize;
                         if c < width {
-                            // Not `at`: an operand of width 1 is not repeated here.
+                            // Not `at`, which would repeat an operand of width 1.
                             return part.row(r)[h * width + c];
                         }
                         c -= width;
@@ -152,13 +152,13 @@ impl Machine<'_> {
                 self.loss(*loss, z, |v, c, grad| out.data[v * columns + c] = grad)?;
                 out
             }
-            // The interpreter's loop has already handled leaves and scans, and a verified
-            // graph has operands where they are needed.
+            // The interpreter's loop has handled leaves and scans, and a verified graph has all
+            // operands.
             _ => Tensor::full(ty, rows, 0.0),
         })
     }
 
-    /// The rows of each block, so that the block is no longer than `most`.
+    /// Scales the rows of each block so that the block's norm is at most `most`.
     fn clipped(&self, most: f64, x: &Tensor) -> Tensor {
         let block = |r: usize| self.context.blocks.get(r).copied().unwrap_or(0);
         let mut squares: BTreeMap<u32, f64> = BTreeMap::new();
@@ -173,8 +173,8 @@ impl Machine<'_> {
         build(x.ty, x.rows, |r, h, c| x.at(r, h, c) * factor(r))
     }
 
-    /// `first` is the column of the first element in the whole tensor, `head_step` the columns
-    /// from one head to the next there.
+    /// Applies dropout. `first` is the column of the first element in the whole tensor, and
+    /// `head_step` is its distance between heads, in columns.
     fn dropout(
         &self,
         p: f32,
@@ -213,7 +213,7 @@ impl Machine<'_> {
         out
     }
 
-    /// The loss of logits; `grad(vertex, column, derivative)` is told every derivative.
+    /// The loss of logits; calls `grad(vertex, column, derivative)` for every derivative.
     fn loss(
         &self,
         loss: Loss,
@@ -255,7 +255,7 @@ impl Machine<'_> {
                     let n = trained * classes as f64;
                     for (c, z) in z.iter().enumerate() {
                         let y = f64::from(labels[v * classes + c]);
-                        // max(z, 0) - z y + ln(1 + exp(-|z|)): no overflow for large |z|.
+                        // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|.
                         total += (z.max(0.0) - z * y + (-z.abs()).exp().ln_1p()) / n;
                         grad(v, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
                     }
@@ -299,7 +299,7 @@ mod tests {
     use crate::kernel::Axis;
     use crate::words::types::Type;
 
-    /// Dropped features, all of them or a rank's columns.
+    /// Applies dropout to all features, or to a rank's columns.
     fn dropped(context: &EvalContext, slice: Option<Slice>) -> Tensor {
         let mut graph = Graph::new(7);
         let input = slice.map_or(Input::Features, Input::FeatureSlice);

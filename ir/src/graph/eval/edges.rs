@@ -5,7 +5,7 @@ use crate::kernel::{End, Reduce};
 use crate::words::types::{EdgeSet, Rows, Type};
 use std::collections::BTreeMap;
 
-/// Edges by destination, sources sorted within one.
+/// Edges by destination, with sources sorted within each.
 pub(super) struct Edges {
     vertices: usize,
     /// Source and destination of every edge.
@@ -13,7 +13,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// The edges of an in-neighbour CSR.
+    /// Reads the edges of an in-neighbor CSR.
     pub(super) fn plain(indptr: &[u64], indices: &[u32]) -> Result<Self, EvalError> {
         let bad = |why: String| Err(EvalError::Topology(why));
         let (Some(first), Some(last)) = (indptr.first(), indptr.last()) else {
@@ -43,7 +43,7 @@ impl Edges {
         Ok(Self { vertices, list })
     }
 
-    /// The same edges and one self loop for every vertex, before the first larger source.
+    /// The same edges plus one self loop per vertex, placed before the first larger source.
     pub(super) fn with_loops(&self) -> Self {
         let mut list = Vec::with_capacity(self.list.len() + self.vertices);
         let mut rest = self.list.as_slice();
@@ -65,7 +65,7 @@ impl Edges {
         self.list.len()
     }
 
-    /// Number of edges at an end, for every vertex.
+    /// Number of edges at an end of each vertex.
     pub(super) fn degrees(&self, end: End) -> Vec<f64> {
         let mut degrees = vec![0.0; self.vertices];
         for edge in &self.list {
@@ -74,7 +74,7 @@ impl Edges {
         degrees
     }
 
-    /// For every edge the number of edges of its type into its destination.
+    /// For each edge, the number of edges of its type into its destination.
     pub(super) fn relation_degrees(&self, types: &[u16]) -> Vec<f64> {
         let kinds = || {
             self.list
@@ -89,7 +89,7 @@ impl Edges {
             .collect()
     }
 
-    /// 1 for edges whose source does not come after the destination, else 0.
+    /// 1 for edges whose source does not come after the destination, 0 for the others.
     pub(super) fn fresh(&self, set: EdgeSet, order: &[u32]) -> Tensor {
         let place = |v: u32| order.get(v as usize).copied().unwrap_or(0);
         let edges = self.list.iter();
@@ -110,7 +110,7 @@ impl Edges {
         Tensor::new(ty, self.len(), data.collect())
     }
 
-    /// Arc rows to vertex rows; 0 where a vertex has no edges.
+    /// Edge rows to vertex rows; 0 where a vertex has no edges.
     pub(super) fn gather(&self, ty: Type, end: End, reduce: Reduce, x: &Tensor) -> Tensor {
         let mut out = Tensor::full(ty, self.vertices, 0.0);
         let columns = ty.columns() as usize;
@@ -128,7 +128,7 @@ impl Edges {
         out
     }
 
-    /// The mean over the edges into a vertex; 0 where there are none.
+    /// Mean over the edges into each vertex; 0 where there are none.
     pub(super) fn mean(&self, ty: Type, x: &Tensor) -> Tensor {
         let mut out = self.gather(ty, End::Dst, Reduce::Sum, x);
         let columns = ty.columns() as usize;
@@ -140,7 +140,7 @@ impl Edges {
         out
     }
 
-    /// Softmax over the edges into a vertex, for every column.
+    /// Softmax over the edges into each vertex, for every column.
     pub(super) fn softmax(&self, ty: Type, x: &Tensor) -> Tensor {
         let vertex = Type {
             rows: crate::words::types::Rows::Vertices,

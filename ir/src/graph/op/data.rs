@@ -1,12 +1,11 @@
-//! What operators have from outside of a model: values of the data graph and of earlier epochs, and
-//! draws.
+//! Values that operators take from outside a model: the data graph, earlier epochs, and draws.
 
 use super::Slice;
 use crate::kernel::mask_key;
 use crate::words::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
-/// Values that come with the data graph.
+/// Inputs from the data graph and from earlier epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Input {
@@ -20,26 +19,26 @@ pub enum Input {
     OutDegree(EdgeSet),
     /// History `n`: rows of an earlier epoch, `[V x C]`; constant within an epoch.
     History(History),
-    /// 1 for edges whose source's chunk does not come after the destination's in this epoch, else 0,
-    /// `[E x 1]`. Where vertices are not in chunks, 1 for all.
+    /// 1 for an edge unless its source's chunk comes after its destination's in this epoch,
+    /// then 0; `[E x 1]`. Always 1 without chunks.
     Fresh(EdgeSet),
-    /// The type of an edge, a whole number, `[E x 1]`.
+    /// Type of each edge, a whole number, `[E x 1]`.
     Relation(Relations),
     /// Number of edges of the same type into the same vertex, `[E x 1]`.
     RelationDegree(Relations),
 }
 
-/// The edges whose types are read, self loops not counted: they have none.
+/// The edges whose types are read. Self loops have no type and do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relations {
-    /// Number of types; those of edges are below it.
+    /// Number of types; every type is below it.
     pub count: u32,
-    /// Whether the edges are those of the whole graph, on every rank.
+    /// Whether these are the edges of the whole graph, on every rank.
     pub all: bool,
 }
 
 impl Relations {
-    /// The type of a tensor of one number an edge.
+    /// The type of a tensor with one number per edge.
     pub fn ty(self) -> Type {
         let rows = match self.all {
             true => Rows::AllEdges(EdgeSet::Plain),
@@ -49,7 +48,7 @@ impl Relations {
     }
 }
 
-/// A history, which starts as what an exact pass finds and as zeros in the interpreter.
+/// A history. It starts as the result of an exact pass; in the interpreter it starts as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct History {
     /// Its number.
@@ -79,8 +78,7 @@ impl History {
 pub struct Site {
     /// Its number.
     pub number: u32,
-    /// The iteration that it belongs to, where it comes from a loop that was unrolled; added to that of
-    /// the enclosing loop.
+    /// Its iteration if it comes from an unrolled loop; added to that of the enclosing loop.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub iteration: u32,
 }
@@ -97,7 +95,7 @@ impl From<u32> for Site {
 }
 
 impl Site {
-    /// The key of its draws in an epoch, in an iteration of the enclosing loop.
+    /// Key of its draws, given the epoch and the iteration of the enclosing loop.
     pub fn key(self, seed: u64, epoch: u32, iteration: u32) -> u64 {
         mask_key(
             seed,
@@ -117,20 +115,23 @@ impl std::fmt::Display for Site {
     }
 }
 
-/// What a tensor has to do with copies of rows that other ranks own (SANCUS, option `stale_grad = stop`). A rank
-/// reads copies in place of the rows of a *block* that was left out; where all rows are on one rank there are
-/// none, and all of these are the operand but [`Copies::Left`], which is 0.
+/// A tensor's role in an exchange of copies of rows that other ranks own (SANCUS, option
+/// `stale_grad = stop`). Where a *block* was not sent, a rank reads its copies. With all rows
+/// on one rank there are no copies: each of these equals its operand, except [`Copies::Left`],
+/// which is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Copies {
-    /// The rows of which copies are kept. What lies between it and [`Copies::Seen`] is computed of copies too.
+    /// The exchanged rows, whose copies are kept. Tensors between it and [`Copies::Seen`] are
+    /// computed from copies too.
     Kept,
     /// The rows that edges see.
     Seen,
-    /// Of the gradients that edges bring to what they see, those by own rows: what edges of other ranks bring
-    /// counts only if the block was sent.
+    /// The gradients that edges bring for own rows. Those from edges of other ranks count only
+    /// if the block was sent.
     Back,
-    /// The others: those by rows of blocks that were left out, 0 in all other rows.
+    /// The remaining gradients: those for rows of blocks that were not sent; 0 in all other
+    /// rows.
     Left,
 }
 
@@ -146,21 +147,22 @@ impl Copies {
     }
 }
 
-/// Clipping of the gradient of a vertex tensor by *blocks*, the rows of a rank (SANCUS, section 3.2, step 1 of the
-/// backward pass).
+/// Clipping of the gradient of a vertex tensor by *blocks*; a block is the rows of one rank
+/// (SANCUS, section 3.2, step 1 of the backward pass).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clip {
-    /// The tensor, as it is; its gradient is clipped.
+    /// The tensor itself; its gradient is clipped.
     Gradient,
-    /// The rows of each block, multiplied with `min(1, most / length)`, `length` that of the block.
+    /// The rows of each block times `min(1, most / length)`, where `length` is the norm of the
+    /// block.
     Rows,
-    /// That factor of a rank's block: `[1 x 1] -> [1 x 1]`, of the sum of the block's squares.
+    /// That factor for a rank's block, from the block's sum of squares: `[1 x 1] -> [1 x 1]`.
     Factor,
 }
 
 impl Clip {
-    /// What a block is multiplied with whose squares add up to `squares`.
+    /// The factor for a block with a sum of squares of `squares`.
     pub fn factor(most: f64, squares: f64) -> f64 {
         (most / squares.sqrt()).min(1.0)
     }

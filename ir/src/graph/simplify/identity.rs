@@ -8,7 +8,7 @@ use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{Rows, Type};
 
 impl Merger {
-    /// What `op` on `inputs`, of type `ty`, is equal to, if it is trivial.
+    /// What `op` on `inputs`, with result type `ty`, simplifies to, if it is trivial.
     pub(super) fn identity(&self, op: &Op, inputs: &[NodeId], ty: Type) -> Option<Identity> {
         let x = *inputs.first()?;
         let x_ty = self.out.ty(x);
@@ -91,7 +91,7 @@ impl Merger {
         if let Some((f, a, b)) = signs {
             return Some(Identity::Op(Op::Binary(f), vec![a, b]));
         }
-        // Element-wise operators broadcast by themselves.
+        // Element-wise operators broadcast on their own.
         let source = |id: NodeId| {
             let node = self.out.node(id);
             matches!(node.op, Op::Broadcast(_)).then(|| node.inputs[0])

@@ -1,10 +1,10 @@
-//! Dead results, carries and operands of scans.
+//! Removal of dead results, carries and operands of scans.
 
 use crate::graph::op::{Op, Scan};
 use crate::graph::{Graph, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The same graph with scans that compute and read only what is used.
+/// The same graph, with scans that compute and read only what is used.
 pub(super) fn trimmed(graph: &Graph) -> Graph {
     let mut used: BTreeMap<NodeId, BTreeSet<u32>> = BTreeMap::new();
     let is_scan = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(_));
@@ -46,8 +46,8 @@ pub(super) fn trimmed(graph: &Graph) -> Graph {
     out
 }
 
-/// The scan without dead results and operands, its operands, and the new number of every
-/// old result.
+/// Returns the scan without dead results and operands, its operands, and the new number of
+/// every old result.
 fn trim(
     scan: &Scan,
     inputs: &[NodeId],
@@ -58,7 +58,7 @@ fn trim(
     let mut live: Vec<bool> = (0..scan.body.results.len())
         .map(|n| used.contains(&(n as u32)))
         .collect();
-    // A carry is alive if another live result reads it.
+    // A carry is live if another live result reads it.
     let (mut body, read) = loop {
         let mut body = scan.body.clone();
         let mut keep = live.iter();
@@ -84,7 +84,7 @@ fn trim(
         results.push(live.then_some(count));
         count += u32::from(*live);
     }
-    // Two constants, or two xs, that are the same tensor are one.
+    // Two constants, or two xs, that are the same tensor become one.
     let class = |n: usize| usize::from(n >= carries) + usize::from(n >= first_x);
     let mut kept: Vec<usize> = Vec::new();
     let mut new_arg = vec![0u32; inputs.len()];
