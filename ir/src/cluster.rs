@@ -1,4 +1,5 @@
-//! The machines that a program is planned for: devices, links and how well they are used.
+//! The machines that a program is planned for: devices, links, and how much of their peaks is
+//! reached.
 
 mod calibration;
 mod error;
@@ -19,16 +20,16 @@ use std::fmt::Write;
 
 /// The version of cluster files that this library reads and writes.
 pub const CLUSTER_VERSION: i64 = 1;
-/// Devices that a cluster has at most.
+/// Most devices in a cluster.
 pub const MAX_DEVICES: u64 = 65_536;
-/// Bytes of memory that no device and no host has; cluster files hold fewer in a whole number.
+/// Exclusive bound on the memory of a device or host.
 const MAX_MEMORY: u64 = 1_000_000_000_000_000_000;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// A core, or several that work as one.
+    /// One core, or several that work as one.
     Cpu,
     /// A graphics processor.
     Gpu,
@@ -42,20 +43,20 @@ pub struct Device {
     pub name: String,
     /// What it is.
     pub kind: DeviceKind,
-    /// Peak operations a second in 32-bit floats, tensor cores not counted.
+    /// Peak 32-bit floating-point operations per second, without tensor cores.
     pub flops: f64,
-    /// Peak operations a second of tensor cores by type (`tf32`, `bf16`), dense.
+    /// Peak dense operations per second of tensor cores, by type (`tf32`, `bf16`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tensor_flops: BTreeMap<String, f64>,
-    /// Peak bytes a second to and from memory.
+    /// Peak bytes per second to and from memory.
     pub memory_bandwidth: f64,
-    /// Memory.
+    /// Memory capacity.
     pub memory: Bytes,
-    /// The shortest time that a kernel takes.
+    /// Shortest time that any kernel takes.
     pub launch_floor: Seconds,
 }
 
-/// Who has a link for itself.
+/// Scope of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedBy {
@@ -71,7 +72,7 @@ pub enum SharedBy {
 pub struct Link {
     /// Name, as in "nvlink4".
     pub name: String,
-    /// Peak bytes a second in each direction.
+    /// Peak bytes per second in each direction.
     pub bandwidth: f64,
     /// Time from the start of a message to its first byte at the other end.
     pub latency: Seconds,
@@ -79,19 +80,20 @@ pub struct Link {
     pub shared_by: SharedBy,
 }
 
-/// The processor of a node, in whose memory tensors of its devices may rest.
+/// The processor of a node; its memory can hold tensors offloaded from the node's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// Memory of a node.
     pub memory: Bytes,
-    /// Bytes a second that are reached between it and a device, each way; every device has a link of its own.
+    /// Bytes per second that copies between it and a device reach, each way. Every device has
+    /// its own link.
     pub bandwidth: f64,
     /// Time from the start of a copy to its first byte.
     pub latency: Seconds,
 }
 
-/// Nodes of equal devices. Ranks fill the first node, then the second.
+/// Nodes with equal devices. Ranks fill the first node, then the second, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
@@ -99,15 +101,16 @@ pub struct Cluster {
     pub name: String,
     /// Number of nodes.
     pub nodes: u32,
-    /// Devices of a node.
+    /// Devices per node.
     pub devices_per_node: u32,
-    /// What every device is.
+    /// The device; all are equal.
     pub device: Device,
     /// The links inside a node.
     pub inside: Link,
     /// The links between nodes.
     pub between: Link,
-    /// The processor of each node; none where devices are processors, or if nothing is known of it.
+    /// The processor of each node; `None` if devices are processors or nothing is known about
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
     /// How much of the peaks is reached.
@@ -131,28 +134,28 @@ impl Cluster {
     /// ```
     ///
     /// # Errors
-    /// Text that is not TOML, an unknown version, unknown or missing keys, unknown profiles,
-    /// numbers out of range.
+    /// If the text is not TOML; the version is unknown; a key is unknown or missing; a profile
+    /// is unknown; a number is out of range.
     pub fn parse(text: &str) -> Result<Self, ClusterError> {
         parse::parse(text)
     }
 
-    /// A built-in cluster: `cpu`, or a device profile and the number of devices in a node, as
-    /// in `h100x8`.
+    /// A built-in cluster: `cpu`, or a device profile and the number of devices per node, such
+    /// as `h100x8`.
     ///
     /// # Errors
-    /// A name that is neither.
+    /// If the name is neither.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         profile::cluster(name)
     }
 
     /// The same devices and links with another number of devices, of nodes, or both.
     ///
-    /// `gpus` counts the devices of all nodes. Without `nodes` they fill nodes of the present
-    /// size; fewer than that take one node.
+    /// `gpus` counts the devices of all nodes. Without `nodes`, they fill nodes of the present
+    /// size; if there are fewer, they share one node.
     ///
     /// # Errors
-    /// 0 of either, devices that do not divide evenly among the nodes, or too many.
+    /// If either is 0, the devices do not divide evenly among the nodes, or there are too many.
     pub fn resized(self, gpus: Option<u32>, nodes: Option<u32>) -> Result<Self, ClusterError> {
         let per_node = self.devices_per_node;
         let (nodes, devices) = match (gpus, nodes) {
@@ -183,8 +186,9 @@ impl Cluster {
         Ok(resized)
     }
 
-    /// Whether the last stage of a pipeline may send to the first: where all ranks are threads of one process. GPUs have a process
-    /// each, and between processes a message blocks what its sender would receive.
+    /// Whether the last stage of a pipeline may send to the first. Only if all ranks are
+    /// threads of one process: GPUs have one process each, and between processes a blocking
+    /// send would keep its sender from receiving.
     pub fn rings(&self) -> bool {
         self.device.kind == DeviceKind::Cpu
     }
@@ -199,7 +203,7 @@ impl Cluster {
         rank / self.devices_per_node.max(1)
     }
 
-    /// The same cluster as a file that [`Cluster::parse`] reads.
+    /// Prints the cluster as a file that [`Cluster::parse`] reads.
     pub fn to_toml(&self) -> String {
         let mut text = format!(
             "version = {CLUSTER_VERSION}\nname = {}\nnodes = {}\ndevices_per_node = {}\n",
@@ -212,7 +216,7 @@ impl Cluster {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Gpu => "gpu",
         };
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(
             text,
             "\n[device]\nname = {}\nkind = \"{kind}\"\nflops = {:e}\nmemory_bandwidth = {:e}\n\
@@ -349,7 +353,7 @@ impl Cluster {
     }
 }
 
-/// A text as a string of TOML. Its escapes are not those of Rust.
+/// Quotes a text as a TOML string; its escapes differ from Rust's.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -363,7 +367,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A key of TOML.
+/// Writes a name as a TOML key, quoted if necessary.
 fn key(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.chars().all(bare) {

@@ -1,7 +1,7 @@
-//! What `gnnc plan` answers: every candidate with its estimate, as a file that a person can read.
+//! The result of `gnnc plan`: every candidate with its estimate, in a readable file.
 //!
-//! The JSON form is an interface that others build on: fields are added, never renamed, and
-//! [`PLAN_VERSION`] counts the changes that are not additions.
+//! The JSON form is a public interface. Fields are added, never renamed; [`PLAN_VERSION`]
+//! counts all other changes.
 
 mod choices;
 mod diff;
@@ -26,97 +26,96 @@ use thiserror::Error;
 /// The version of plan files that this library reads and writes.
 pub const PLAN_VERSION: u64 = 1;
 
-/// What varies between candidates of one placement; what does not apply is left out.
+/// What varies between candidates of one placement. Fields that do not apply are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// Number of ranks.
     pub ranks: u32,
-    /// How vertices are divided; none on one rank.
+    /// How vertices are divided; `None` on one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitioner: Option<Partitioner>,
     /// Replication factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    /// How it was obtained.
+    /// How the replication factor was obtained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha_basis: Option<AlphaBasis>,
     /// Edges of the largest part over those of the mean part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_imbalance: Option<f64>,
-    /// How that was obtained.
+    /// How the edge imbalance was obtained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_imbalance_basis: Option<AlphaBasis>,
     /// Pipeline stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<u32>,
-    /// Ranks of a stage.
+    /// Ranks per stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
-    /// Runs of layers of each stage, if there are several.
+    /// Runs of layers per stage (virtual stages), if more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Layers of each stage; where stages have several runs, of each run: the first ones of all stages, then the second
-    /// ones.
+    /// Layers per stage. With virtual stages, layers per run: the first runs of all stages,
+    /// then the second runs, and so on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<u32>,
-    /// Epochs for which histories stay as they are.
+    /// Epochs between updates of histories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<u32>,
-    /// Whether chunks come in another order in every epoch; true if it is left out.
+    /// Whether the order of chunks changes every epoch; `None` means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle: Option<bool>,
-    /// Chunks of an epoch.
+    /// Chunks per epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
-    /// Whether messages may be under way while something is computed; true if it is left out.
+    /// Whether messages may overlap computation; `None` means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
-    /// Whether rows that need nothing of other ranks are computed while halo rows are under way; false if it is
-    /// left out.
+    /// Whether interior rows are computed while halo rows are in flight; `None` means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interior: Option<bool>,
-    /// When exchanges are left out, where they may be.
+    /// Rule for skipping exchanges, if the placement can skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,
-    /// How tensors lie in memory.
+    /// Storage format of tensors.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
-    /// Whether tensors that do not fit rest on the host; false if it is left out.
+    /// Whether tensors that do not fit are offloaded to the host; `None` means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offload: Option<bool>,
-    /// Where layouts are mixed, that of the input features: `columns` if the mixture begins as push-pull
-    /// does; rows if it is left out.
+    /// Layout of the input features in a mixed placement: `columns` if it starts like
+    /// push-pull. `None` means rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_layout: Option<Layout>,
-    /// Where layouts are mixed, that of each set of connected edge tensors of an epoch that can lie
-    /// either way, in the order of the program: forward, backward, then inside loops.
+    /// Layout of each set of connected edge tensors that can lie either way, in a mixed
+    /// placement. Program order: forward, backward, then inside loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layouts: Vec<Layout>,
-    /// The same for an evaluation.
+    /// Like `layouts`, for an evaluation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eval_layouts: Vec<Layout>,
 }
 
-/// Between what bounds an epoch is expected.
+/// Bounds on the expected time of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// If everything turns out well.
+    /// The time if everything goes well.
     pub low: Seconds,
-    /// If everything turns out badly.
+    /// The time if everything goes badly.
     pub high: Seconds,
 }
 
-/// What all instructions of one name cost in an epoch, mean over the ranks.
+/// Cost per epoch of all instructions with one name, mean over the ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KindCost {
     /// Name of the instructions, as in traces.
     pub name: String,
-    /// Instructions run by a rank.
+    /// Instructions run per rank.
     pub count: u64,
-    /// Time, waiting for other ranks not counted.
+    /// Time, without waiting for other ranks.
     pub seconds: Seconds,
 }
 
@@ -128,54 +127,54 @@ pub struct Candidate {
     pub placement: Placement,
     /// Its parameters.
     pub parameters: Parameters,
-    /// How it changes the model or its gradients.
+    /// Its changes to the model or its gradients.
     pub relaxations: Vec<Relaxation>,
-    /// Whether every relaxation is permitted.
+    /// Whether every relaxation is allowed.
     pub allowed: bool,
-    /// Whether every rank's peak memory is there.
+    /// Whether every rank's peak memory fits.
     pub fits: bool,
-    /// One training epoch.
+    /// Time of one training epoch.
     pub epoch_seconds: Seconds,
-    /// Computing, mean over the ranks.
+    /// Time spent computing, mean over the ranks.
     pub compute_seconds: Seconds,
-    /// Communication that nothing hides, mean over the ranks.
+    /// Communication that nothing overlaps, mean over the ranks.
     pub exposed_communication_seconds: Seconds,
-    /// Waiting for other ranks, mean over the ranks.
+    /// Time spent waiting for other ranks, mean over the ranks.
     pub bubble_seconds: Seconds,
     /// Bytes sent by all ranks in one epoch.
     pub bytes: Bytes,
-    /// What these bytes are.
+    /// `bytes` by kind of message.
     #[serde(default)]
     pub volume: Volume,
-    /// Memory of the rank that needs most.
+    /// Peak memory of the rank that needs most.
     pub peak_memory_bytes: Bytes,
     /// Bounds of `epoch_seconds`.
     pub range: Range,
-    /// The loosest of the numbers that the estimate is made of.
+    /// The least certain basis of the numbers behind the estimate.
     pub basis: Basis,
     /// Bytes sent by all ranks in one evaluation.
     pub eval_bytes: Bytes,
-    /// One evaluation.
+    /// Time of one evaluation.
     pub eval_seconds: Seconds,
-    /// The epoch by name of instruction, the longest first.
+    /// The epoch by instruction name, longest first.
     pub breakdown: Vec<KindCost>,
-    /// What rests on the host, where it would not fit otherwise.
+    /// What is offloaded to the host, if the candidate would not fit otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// Ranks that would make a candidate fit that does not.
+    /// Number of ranks at which the candidate would fit, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_to_fit: Option<u32>,
-    /// Memory that the rank that needs most does not have.
+    /// Memory missing on the rank that needs most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacking_bytes: Option<Bytes>,
-    /// How it compares with the first candidate; none of that one.
+    /// Comparison with the first candidate; `None` for that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_best: Option<Against>,
-    /// Why it was chosen, or why not, in numbers.
+    /// Why it was chosen or not, in numbers.
     pub reason: String,
 }
 
-/// A placement that has no program here.
+/// A placement without a program for this model and cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rejected {
@@ -183,11 +182,11 @@ pub struct Rejected {
     pub placement: Placement,
     /// Its parameters.
     pub parameters: Parameters,
-    /// Why it cannot be.
+    /// Why there is no program.
     pub reason: String,
 }
 
-/// Every candidate, the best first, and which is chosen.
+/// Every candidate, best first, and which one is chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -195,38 +194,38 @@ pub struct Plan {
     pub version: u64,
     /// Name of the model.
     pub model: String,
-    /// Where it comes from, if it was read from a file.
+    /// Its sources, if the model was read from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<PlanSource>,
-    /// The graph.
+    /// The data graph.
     pub workload: WorkloadSummary,
-    /// The machines.
+    /// The cluster.
     pub cluster: Cluster,
-    /// What was asked for.
+    /// What the plan optimizes.
     pub objective: Objective,
-    /// Index of the chosen candidate; none if nothing that is allowed fits.
+    /// Index of the chosen candidate; `None` if no allowed candidate fits.
     pub chosen: Option<usize>,
-    /// In order: those that are allowed and fit, those that only fit, the others.
+    /// In order: candidates that are allowed and fit, those that only fit, the others.
     pub candidates: Vec<Candidate>,
-    /// Placements that have no program here.
+    /// Placements without a program for this model and cluster.
     pub rejected: Vec<Rejected>,
 }
 
 /// A plan file that cannot be used.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// Not JSON, or not of the shape of a plan.
+    /// Not JSON, or JSON that is not a plan.
     #[error(
         "the plan cannot be read: {}; make one with `gnnc plan MODEL --out FILE`, or fix what was edited",
         crate::words::json::explain(.0)
     )]
     Json(#[from] serde_json::Error),
-    /// No version.
+    /// The version is missing.
     #[error(
         "the plan has no `version`; this gnnc reads version {PLAN_VERSION}: make the plan again with `gnnc plan --format json`"
     )]
     NoVersion,
-    /// Written by another version.
+    /// The plan was written by another version.
     #[error(
         "the plan has version {found}; this gnnc reads version {PLAN_VERSION}: make the plan again with `gnnc plan --format json`"
     )]
@@ -234,29 +233,29 @@ pub enum PlanError {
         /// The version that was found.
         found: String,
     },
-    /// A chosen candidate that is not there.
+    /// The chosen candidate does not exist.
     #[error(
         "the plan chooses candidate {chosen} but lists only {candidates}; set `chosen` to an index below {candidates}, or to null"
     )]
     NoSuchCandidate {
         /// The index.
         chosen: usize,
-        /// How many there are.
+        /// Number of candidates.
         candidates: usize,
     },
-    /// A candidate without ranks.
+    /// A candidate has 0 ranks.
     #[error("candidate {candidate} of the plan has 0 ranks, expected 1 or more")]
     NoRanks {
         /// The index.
         candidate: usize,
     },
-    /// A cluster with numbers out of range.
+    /// A number of the cluster is out of range.
     #[error("the plan's cluster: {0}")]
     Cluster(#[from] crate::cluster::ClusterError),
 }
 
 impl Plan {
-    /// The plan as JSON: equal plans give equal bytes.
+    /// Prints the plan as JSON. Equal plans give equal bytes.
     ///
     /// # Errors
     /// If a number is not finite.
@@ -266,10 +265,11 @@ impl Plan {
         Ok(text)
     }
 
-    /// Reads a plan that a person may have edited.
+    /// Reads a plan, which a person may have edited.
     ///
     /// # Errors
-    /// Text that is no plan, another version, a chosen candidate that is not there.
+    /// If the text is not a plan, has another version, or chooses a candidate that does not
+    /// exist.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         let value: serde_json::Value = serde_json::from_str(text)?;
         match value.get("version") {
@@ -281,7 +281,7 @@ impl Plan {
             }
             Some(_) => {}
         }
-        // From the text once more: its errors name a line.
+        // Parse the text again, because its errors name a line.
         let plan: Self = serde_json::from_str(text)?;
         let candidates = plan.candidates.len();
         if let Some(chosen) = plan.chosen.filter(|chosen| *chosen >= candidates) {

@@ -1,4 +1,4 @@
-//! What the planner sees of a data graph.
+//! What the planner knows about a data graph.
 
 mod check;
 
@@ -9,7 +9,7 @@ use crate::words::types::share;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Runs of columns that [`Workload::column_nonzeros`] counts at most.
+/// Most column runs that [`Workload::column_nonzeros`] counts.
 pub const COLUMN_RUNS: u32 = 256;
 
 /// How the numbers of a [`Workload`] were obtained.
@@ -18,24 +18,24 @@ pub const COLUMN_RUNS: u32 = 256;
 pub enum Origin {
     /// Counted on real data.
     Measured,
-    /// Written down by the user; what is missing is estimated.
+    /// Declared by the user; missing numbers are estimated.
     Declared,
 }
 
-/// What one part of a partition holds.
+/// The load of one part of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartLoad {
     /// Vertices owned by the part.
     pub inner: u64,
     /// Vertices outside the part with an edge into it (the halo).
     pub halo: u64,
-    /// Stored edges into the part's inner vertices, self loops not counted.
+    /// Stored edges into the part's inner vertices, without self loops.
     pub edges: u64,
     /// Training vertices owned by the part.
     pub train: u64,
-    /// Non-zero input features owned by the part (all of them if dense).
+    /// Non-zero input features owned by the part (all features if dense).
     pub feature_nonzeros: u64,
-    /// What of it needs nothing of other parts; estimated if it was not counted.
+    /// The load that needs nothing from other parts; estimated if it was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
 }
@@ -44,14 +44,14 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 
-/// A partition as far as a planner needs it.
+/// A partition, as far as the planner needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSummary {
     /// `metis`, `metis-edges`, `hash` or `range`.
     pub partitioner: String,
     /// Replication factor: the sum of the halos over the number of vertices.
     pub alpha: f64,
-    /// One load a part, in rank order.
+    /// One load per part, in rank order.
     pub parts: Vec<PartLoad>,
     /// `messages[i][j]`: rows that part `i` owns and part `j` reads. Empty if declared.
     pub messages: Vec<Vec<u64>>,
@@ -78,30 +78,30 @@ spelling!(Partitioner {
     Range => "range",
 });
 
-/// How much of a rank's rows and edges lies within the rank.
+/// How many of a rank's rows and edges depend on no other rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
-    /// Own vertices with no edge from another rank's vertex: the first rows.
+    /// Own vertices with no edge from another rank's vertex; they are the first rows.
     pub interior: u64,
-    /// Stored edges into these.
+    /// Stored edges into interior vertices.
     pub interior_edges: u64,
     /// Stored edges from other ranks' vertices.
     pub halo_edges: u64,
 }
 
-/// What a model must know about its data graph.
+/// What a model needs to know about its data graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphFacts {
-    /// Input features of a vertex.
+    /// Input features per vertex.
     pub features: u32,
-    /// Classes, or labels of a vertex.
+    /// Classes, or labels per vertex.
     pub classes: u32,
-    /// Types of edges; 0 if they have none.
+    /// Edge types; 0 if edges have none.
     pub relations: u32,
 }
 
 impl GraphFacts {
-    /// What a model is checked with where its data is not at hand.
+    /// Stand-in for checking a model without its data.
     pub const PLACEHOLDER: Self = Self {
         features: 16,
         classes: 4,
@@ -118,38 +118,39 @@ pub struct Workload {
     pub origin: Origin,
     /// Number of vertices.
     pub vertices: u64,
-    /// Number of stored edges, self loops not counted.
+    /// Number of stored edges, without self loops.
     pub edges: u64,
-    /// Input features of a vertex.
+    /// Input features per vertex.
     pub features: u32,
     /// Non-zero input features over all vertices; `vertices * features` if dense.
     pub feature_nonzeros: u64,
-    /// Non-zeros in runs of consecutive feature columns, which [`share`] cuts evenly; at most
-    /// [`COLUMN_RUNS`] of them, none if columns are taken to be equally full.
+    /// Non-zeros per run of consecutive feature columns; [`share`] divides the columns evenly
+    /// into at most [`COLUMN_RUNS`] runs. Empty if all columns are assumed equally full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub column_nonzeros: Vec<u64>,
-    /// Classes (or labels of a vertex, if it can have several).
+    /// Classes (or labels per vertex, if a vertex can have several).
     pub classes: u32,
-    /// Types of edges; 0 if they have none.
+    /// Edge types; 0 if edges have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub relations: u32,
     /// Training, validation and test vertices.
     pub split: [u64; 3],
     /// Largest in-degree.
     pub max_degree: u64,
-    /// Largest out-degree, if that is more.
+    /// Largest out-degree, if it exceeds `max_degree`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_out_degree: u64,
-    /// `degree_histogram[k]`: vertices with in-degree in `[2^(k-1), 2^k)`; entry 0 counts degree 0.
+    /// `degree_histogram[k]`: vertices with an in-degree in `[2^(k-1), 2^k)`; entry 0 counts
+    /// degree 0.
     pub degree_histogram: Vec<u64>,
-    /// Replication factor that METIS leaves by number of parts, where known.
+    /// Known replication factors of METIS partitions, by number of parts.
     pub replication: BTreeMap<u32, f64>,
-    /// Measured partitions by number of parts, one for each partitioner.
+    /// Measured partitions by number of parts, one per partitioner.
     pub partitions: BTreeMap<u32, Vec<PartitionSummary>>,
 }
 
 impl Workload {
-    /// What a model must know of the graph.
+    /// What a model needs to know about the graph.
     pub fn facts(&self) -> GraphFacts {
         GraphFacts {
             features: self.features,
@@ -158,14 +159,14 @@ impl Workload {
         }
     }
 
-    /// The measured partition into that many parts by that partitioner.
+    /// The measured partition into `parts` parts by `partitioner`.
     pub fn partition(&self, parts: u32, partitioner: &str) -> Option<&PartitionSummary> {
         let known = self.partitions.get(&parts)?;
         known.iter().find(|p| p.partitioner == partitioner)
     }
 
-    /// Adds a measured partition, in place of that by the same partitioner. What METIS leaves where it
-    /// balances vertices is also what [`Workload::replication`] says.
+    /// Adds a measured partition and replaces an earlier one by the same partitioner. The
+    /// factor of METIS balanced by vertices is also stored in [`Workload::replication`].
     pub fn add_partition(&mut self, parts: u32, summary: PartitionSummary) {
         if summary.partitioner == Partitioner::Metis.name() {
             self.replication.insert(parts, summary.alpha);
@@ -200,7 +201,7 @@ impl Workload {
             .ceil() as u64
     }
 
-    /// Whether the input features are stored as non-zeros: at most a quarter of them are.
+    /// Whether input features are stored as non-zeros: at most a quarter are non-zero.
     pub fn sparse_features(&self) -> bool {
         self.feature_nonzeros * 4 <= self.vertices * u64::from(self.features)
     }

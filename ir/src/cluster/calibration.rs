@@ -1,4 +1,4 @@
-//! How much of its peak a device reaches, by class of kernel.
+//! Calibration: how much of its peak a device reaches, by kernel class.
 
 use super::{ClusterError, DeviceKind, Measured};
 use crate::program::work::KernelClass;
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How a number was obtained, from the firmest to the loosest.
+/// How a number was obtained, from most to least certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Measured, on this machine and this graph.
+    /// Measured on this machine and this graph.
     Measured,
     /// From a built-in profile of the device or link.
     Profile,
-    /// From statistics that were written down, or estimated from such.
+    /// From declared statistics, or estimated from them.
     Declared,
 }
 
-/// The shares of a device's peaks that a class of kernels reaches.
+/// The fractions of a device's peaks that a kernel class reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Efficiency {
-    /// Share of the peak operations a second.
+    /// Fraction of the peak operations per second.
     pub compute: f64,
-    /// Share of the peak memory bandwidth, for bytes as [`crate::program::work`] counts them; above 1
-    /// where a cache serves repeated reads.
+    /// Fraction of the peak memory bandwidth, for bytes as [`crate::program::work`] counts
+    /// them; above 1 if a cache serves repeated reads.
     pub memory: f64,
 }
 
@@ -36,21 +36,21 @@ pub struct Efficiency {
 pub struct Calibration {
     /// Where the numbers come from.
     pub basis: Basis,
-    /// The factor by which a time may be off, up or down.
+    /// Factor by which a time may be off, up or down.
     pub spread: f64,
-    /// Share of a link's peak bandwidth.
+    /// Fraction of a link's peak bandwidth.
     pub link_efficiency: f64,
-    /// Time between the starts of two messages that a rank sends to different ranks.
+    /// Time between the starts of two messages from one rank to different ranks.
     pub message_gap: Seconds,
-    /// By class; classes that are missing take the built-in numbers of a GPU.
+    /// By class; missing classes use the built-in numbers of a GPU.
     pub efficiency: BTreeMap<KernelClass, Efficiency>,
-    /// Costs that `gnnc calibrate` measured; where there are any, efficiencies do not matter.
+    /// Costs that `gnnc calibrate` measured; if present, they replace the efficiencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
 }
 
 impl Calibration {
-    /// Built-in numbers, rough: see `docs/cost-model.md` for where each comes from.
+    /// Rough built-in numbers; `docs/cost-model.md` gives the source of each.
     pub fn profile(kind: DeviceKind) -> Self {
         let efficiency = KernelClass::ALL
             .into_iter()
@@ -78,7 +78,7 @@ impl Calibration {
     /// Checks that every number is in range.
     ///
     /// # Errors
-    /// The first that is not, with its key.
+    /// The first number that is not, with its key.
     pub fn check(&self) -> Result<(), ClusterError> {
         let not_positive = |key: String, found: f64| {
             Err(ClusterError::NotPositive {
@@ -119,7 +119,7 @@ impl Calibration {
     }
 }
 
-/// Efficiency by class where nothing was measured.
+/// Efficiency by class, for machines that were not measured.
 fn built_in(kind: DeviceKind, class: KernelClass) -> Efficiency {
     let (compute, memory) = match (kind, class) {
         (DeviceKind::Gpu, KernelClass::Gemm) => (0.7, 0.8),

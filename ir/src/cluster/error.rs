@@ -1,4 +1,4 @@
-//! What can be wrong with the description of a cluster.
+//! Errors in cluster descriptions.
 
 use thiserror::Error;
 
@@ -23,17 +23,17 @@ pub enum ClusterError {
         /// The version that can be read.
         expected: i64,
     },
-    /// A key that means nothing.
+    /// An unknown key.
     #[error("unknown key `{key}`; expected one of {}{}", list(.expected), did_you_mean(.suggestion))]
     UnknownKey {
         /// The key, with its tables.
         key: String,
-        /// Keys that may stand there.
+        /// Keys allowed there.
         expected: Vec<String>,
-        /// The one that was probably meant.
+        /// The key that was probably meant.
         suggestion: Option<String>,
     },
-    /// A key that must be there.
+    /// A missing key.
     #[error("`{key}` is missing; {help}")]
     MissingKey {
         /// The key, with its tables.
@@ -82,7 +82,7 @@ pub enum ClusterError {
         found: String,
         /// Names that are built in.
         known: Vec<String>,
-        /// The one that was probably meant.
+        /// The name that was probably meant.
         suggestion: Option<String>,
     },
     /// A cluster that is not built in.
@@ -93,7 +93,7 @@ pub enum ClusterError {
     UnknownCluster {
         /// The name.
         found: String,
-        /// The one that was probably meant.
+        /// The name that was probably meant.
         suggestion: Option<String>,
     },
     /// Devices that do not fill the nodes evenly.
@@ -115,15 +115,15 @@ pub enum ClusterError {
         key: String,
         /// Its value.
         found: u64,
-        /// The most that it may be.
+        /// The limit.
         limit: u64,
     },
-    /// A cluster beyond any that can be priced.
+    /// More devices than can be planned for.
     #[error("found {found} devices, expected at most {limit}")]
     TooManyDevices {
         /// Devices of all nodes.
         found: u64,
-        /// The most that there may be.
+        /// The limit.
         limit: u64,
     },
 }

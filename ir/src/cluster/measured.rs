@@ -1,4 +1,4 @@
-//! What a machine was measured to need for what instructions ask of it.
+//! Costs of instructions measured on a machine.
 
 use super::parse::Section;
 use super::{ClusterError, quoted};
@@ -19,36 +19,37 @@ pub struct Measured {
     pub machine: String,
     /// The day, as in 2026-01-31.
     pub date: String,
-    /// By how many ranks ran at once, ascending.
+    /// Costs by number of ranks running at once, ascending.
     pub costs: Vec<Costs>,
 }
 
-/// What is counted, as a number that changes when [`TERMS`] count something else: costs of other counts are not to be used.
+/// Version of what [`TERMS`] count. Costs measured for another version are not used.
 const COUNTS: u32 = 5;
 
 fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
 
-/// Costs while a number of ranks compute at once.
+/// Costs while `ranks` ranks compute at once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
-    /// How many.
+    /// Number of ranks.
     pub ranks: u32,
-    /// What the run of a list takes besides its instructions.
+    /// Overhead of running an instruction list, besides its instructions.
     pub around: Seconds,
-    /// What a rank waits for ranks that have as much to do, over what it is busy: no two run evenly.
+    /// Waiting time over busy time among ranks with equal work: no two ranks run evenly.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: f64,
-    /// By group of instructions (see [`GROUPS`]), and by the name of one that communicates (see [`MESSAGES`]): then what it takes
-    /// on one rank, packing and adding up included, once all ranks are there.
+    /// Costs by group of instructions (see [`GROUPS`]) and by name of a communicating
+    /// instruction (see [`MESSAGES`]). The latter is the time on one rank once all ranks have
+    /// arrived, including packing and adding.
     pub groups: BTreeMap<String, TermCosts>,
 }
 
 impl Measured {
-    /// The costs for a number of ranks: those of the largest number that was measured and is
-    /// not larger, else the smallest.
+    /// The costs for a number of ranks: those of the largest measured number up to `ranks`, or
+    /// else of the smallest.
     pub fn of(&self, ranks: u32) -> Option<&Costs> {
         let fitting = self.costs.iter().rev().find(|costs| costs.ranks <= ranks);
         fitting.or(self.costs.first())
@@ -57,7 +58,7 @@ impl Measured {
     /// Checks that no cost is negative or infinite.
     ///
     /// # Errors
-    /// The first that is, with its key.
+    /// The first cost that is, with its key.
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for costs in &self.costs {
             let place = format!("calibration.measured.ranks.{}", costs.ranks);
@@ -79,7 +80,7 @@ impl Measured {
         Ok(())
     }
 
-    /// The tables of a cluster file.
+    /// Prints the tables of a cluster file.
     pub(super) fn to_toml(&self) -> String {
         let mut text = format!(
             "\n[calibration.measured]\nmachine = {}\ndate = {}\ncounts = {COUNTS}\n",
@@ -93,7 +94,7 @@ impl Measured {
             groups,
         } in &self.costs
         {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(
                 text,
                 "\n# seconds while {ranks} ranks run\n[calibration.measured.ranks.{ranks}]\naround = {:e}\nwaiting = {waiting}\n",
@@ -111,14 +112,15 @@ impl Measured {
 }
 
 impl Costs {
-    /// What a group takes whatever is asked for: of messages, the hand-over. None if it was not measured.
+    /// Fixed seconds per instruction of a group (for messages, the hand-over). `None` if it was
+    /// not measured.
     pub fn launch(&self, group: &str) -> Option<f64> {
         let terms = self.groups.get(group)?;
         Some(terms.get(TERMS[0]).copied().unwrap_or(0.0))
     }
 
-    /// The seconds of what an instruction asks for, with its share of the waiting for ranks that have as much to do if it
-    /// computes; none if its group was not measured.
+    /// Seconds of an instruction with this demand. If it computes, they include its share of
+    /// waiting for ranks with equal work. `None` if its group was not measured.
     pub fn seconds(&self, demand: &Demand) -> Option<f64> {
         let terms = self.groups.get(demand.group)?;
         let costs = TERMS.iter().zip(demand.terms);

@@ -1,4 +1,4 @@
-//! Cluster files to clusters.
+//! Parser of cluster files.
 
 use super::measured;
 use super::profile::{device_profile, host_profile, link_profile};
@@ -75,7 +75,7 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
                 help,
             })
         }
-        // Never used, but every cluster has both.
+        // A single device never uses a link, but every cluster has both.
         None => link_profile(if key == "inside" { "pcie4" } else { "10gb" }),
     };
     let cluster = Cluster {
@@ -176,7 +176,7 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
     })
 }
 
-/// What is said of the host, or else what is known of that of the device's profile.
+/// The host: what the file says, or else the host of the device's profile.
 fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
     let device = root.section("device")?;
     let profile = device.map(|device| device.text("profile")).transpose()?;
@@ -292,14 +292,14 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
     Ok(calibration)
 }
 
-/// A table of the file and where it is.
+/// A table of the file, and its path.
 pub(super) struct Section<'a> {
     path: String,
     table: &'a Table,
 }
 
 impl<'a> Section<'a> {
-    /// Where the table is.
+    /// Path of the table.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -372,7 +372,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The position of a text among the allowed ones.
+    /// Index of a text among the allowed ones.
     fn choice(&self, key: &str, allowed: &[&'static str]) -> Result<Option<usize>, ClusterError> {
         let Some(found) = self.text(key)? else {
             return Ok(None);
@@ -419,7 +419,7 @@ impl<'a> Section<'a> {
     pub(super) fn count(&self, key: &str) -> Result<Option<u32>, ClusterError> {
         match self.table.get(key) {
             None => Ok(None),
-            // A whole number however it is written: `1e3` is 1000.
+            // Whole numbers may be written as floats: `1e3` is 1000.
             Some(Value::Float(x)) if x.fract() == 0.0 => whole(&self.key(key), *x).map(Some),
             Some(Value::Integer(n)) if *n <= 0 => Err(ClusterError::NotPositive {
                 key: self.key(key),
@@ -437,7 +437,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A count that is written as a float without a fraction.
+/// Reads a count written as a float without a fraction.
 fn whole(key: &str, found: f64) -> Result<u32, ClusterError> {
     if found <= 0.0 {
         return Err(ClusterError::NotPositive {
@@ -454,7 +454,7 @@ fn whole(key: &str, found: f64) -> Result<u32, ClusterError> {
     Ok(found as u32)
 }
 
-/// Line and column, from 1, of a byte.
+/// Line and column, both from 1, of a byte offset.
 fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.matches('\n').count() + 1;

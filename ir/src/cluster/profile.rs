@@ -1,4 +1,4 @@
-//! Data sheets: devices, links and whole machines that need not be described.
+//! Data sheets of built-in devices, links and machines.
 
 use super::{Calibration, Cluster, ClusterError, Device, DeviceKind, Host, Link, SharedBy};
 use crate::words::spelling::closest;
@@ -12,32 +12,32 @@ pub struct DeviceRow {
     pub name: &'static str,
     /// What it is.
     pub kind: DeviceKind,
-    /// Peak 32-bit operations a second, in units of 1e12.
+    /// Peak 32-bit operations per second, in units of 1e12.
     teraflops: f64,
-    /// Peak dense TF32 operations a second, in units of 1e12; 0 if there are none.
+    /// Peak dense TF32 operations per second, in units of 1e12; 0 if unsupported.
     tf32_teraflops: f64,
-    /// Peak memory bandwidth in units of 1e9 bytes a second.
+    /// Peak memory bandwidth, in units of 1e9 bytes per second.
     gigabytes_per_second: f64,
     /// Memory in MiB.
     mebibytes: u64,
-    /// Shortest kernel in microseconds.
+    /// Time of the shortest kernel in microseconds.
     floor: f64,
     /// Link inside a node in built-in clusters.
     inside: &'static str,
     /// Link between nodes in built-in clusters.
     between: &'static str,
-    /// Whether each device of a node has a network card of its own there.
+    /// Whether each device of a node has its own network card in those clusters.
     own_card: bool,
-    /// Gigabytes a second that copies to and from the host reach; 0 where the device is a host.
+    /// Gigabytes per second reached by copies to and from the host; 0 if the device is a host.
     host: f64,
-    /// Memory of such a node's host in GiB.
+    /// Host memory of a node, in GiB.
     host_gibibytes: u64,
 }
 
-/// Built-in devices. Peaks from the vendors' data sheets, memory as the driver reports it;
-/// `cpu-core` is one core of a server with AVX-512. Copies to the host reach about 0.8 to 0.9 of PCIe x16 of
-/// generation 3, 4 or 5 (15.75, 31.5, 63 GB/s); host memory is that of common servers (g4dn.12xlarge for T4,
-/// DGX-1, DGX A100, DGX H100).
+/// Built-in devices. Peaks are from the vendors' data sheets; memory is what the driver
+/// reports. `cpu-core` is one core of a server with AVX-512. Copies to the host reach about 0.8
+/// to 0.9 of PCIe x16 of generation 3, 4 or 5 (15.75, 31.5, 63 GB/s). Host memory is that of
+/// common servers (g4dn.12xlarge for T4, DGX-1, DGX A100, DGX H100).
 #[rustfmt::skip]
 pub const DEVICES: &[DeviceRow] = &[
     row("cpu-core", DeviceKind::Cpu, 0.213,  0.0,   14.0,   8_192, 2.0, "shared-memory", "25gb", false,  0.0,     0),
@@ -51,9 +51,9 @@ pub const DEVICES: &[DeviceRow] = &[
     row("H200",     DeviceKind::Gpu, 67.0, 494.7, 4800.0, 143_771, 4.0, "nvlink4", "400gb", true,  55.0, 2_048),
 ];
 
-/// Built-in links: name, gigabytes a second in each direction, latency in microseconds, who
-/// shares it. PCIe and NVLink (all links of a GPU together) as specified, networks 1/8 of
-/// their bit rate, `shared-memory` as measured between processes on two cores.
+/// Built-in links: name, gigabytes per second in each direction, latency in microseconds,
+/// scope. PCIe and NVLink (all links of a GPU together) as specified; networks at 1/8 of their
+/// bit rate; `shared-memory` as measured between processes on two cores.
 pub const LINKS: &[(&str, f64, f64, SharedBy)] = &[
     ("shared-memory", 17.0, 10.0, SharedBy::Node),
     ("pcie3", 15.75, 10.0, SharedBy::Rank),
@@ -70,7 +70,7 @@ pub const LINKS: &[(&str, f64, f64, SharedBy)] = &[
     ("400gb", 50.0, 10.0, SharedBy::Node),
 ];
 
-/// Names of built-in clusters, for help texts; every device profile with any number works.
+/// Names of built-in clusters for help texts. Any number of any device profile works.
 pub const CLUSTERS: &[&str] = &[
     "cpu", "t4x4", "p100x4", "v100x8", "a5000x4", "a100x8", "h100x8", "h200x8",
 ];
@@ -87,10 +87,10 @@ const fn row(
     }
 }
 
-/// A built-in device; `A100` is the one with 80 GB. Case does not matter.
+/// A built-in device; `A100` has 80 GB. Ignores case.
 ///
 /// # Errors
-/// A name that is not built in.
+/// If the name is not built in.
 pub fn device_profile(name: &str) -> Result<Device, ClusterError> {
     device_row(name).map(device).ok_or_else(|| {
         let known = DEVICES.iter().map(|row| row.name);
@@ -103,10 +103,10 @@ pub fn device_profile(name: &str) -> Result<Device, ClusterError> {
     })
 }
 
-/// A built-in link. Case does not matter.
+/// A built-in link. Ignores case.
 ///
 /// # Errors
-/// A name that is not built in.
+/// If the name is not built in.
 pub fn link_profile(name: &str) -> Result<Link, ClusterError> {
     let wanted = name.to_lowercase();
     let known = LINKS.iter().map(|row| row.0);
@@ -164,7 +164,7 @@ pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
     Ok(cluster)
 }
 
-/// The host of a node of built-in devices; none of processors and of what is not built in.
+/// The host of a node with built-in devices; `None` for processors and unknown devices.
 pub fn host_profile(name: &str) -> Option<Host> {
     device_row(name).and_then(host)
 }

@@ -64,7 +64,7 @@ fn what_is_written_is_read_back() {
     }
 }
 
-/// Names may hold anything that a string of TOML may.
+/// Names may hold anything that a TOML string may hold.
 #[test]
 fn names_are_written_as_toml() {
     let described = include_str!("../../../examples/clusters/described.toml");
@@ -78,7 +78,8 @@ fn names_are_written_as_toml() {
     assert_eq!(Cluster::parse(&cluster.to_toml()), Ok(cluster));
 }
 
-/// A whole number in a cluster file has 63 bits: what is read can be written and read again.
+/// Whole numbers in a cluster file have 63 bits, so that every number read can be written and
+/// read again.
 #[test]
 fn more_memory_than_there_is_is_refused() {
     let described = include_str!("../../../examples/clusters/described.toml");
@@ -260,7 +261,7 @@ proptest! {
     }
 }
 
-/// The host is that of the device's profile, what is said of it, or unknown.
+/// The host comes from the device's profile or from the file, or is unknown.
 #[test]
 fn hosts_are_known_or_described() {
     let file = |lines: &str| Cluster::parse(&format!("version = 1\n{lines}"));

@@ -1,4 +1,4 @@
-//! What a plan chooses among, each with its name in files and on the command line.
+//! The choices in a plan, each with its name in files and on the command line.
 
 use crate::graph::model;
 use crate::words::spelling::spelling;
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Vertices by part, boundary rows exchanged; on one rank, no communication.
+    /// Vertices by part, with exchanged boundary rows; on one rank, no communication.
     Graph,
-    /// Layers by stage, chunks of vertices passing through.
+    /// Layers by stage; chunks of vertices pass through.
     Pipeline,
-    /// Stages of groups that split the graph.
+    /// A pipeline whose stages are groups of ranks that divide the graph.
     Hybrid,
     /// Columns by slice.
     Tensor,
-    /// Columns by slice, all transforms before all aggregations.
+    /// Columns by slice, with all transforms before all aggregations.
     TensorDecoupled,
-    /// First layer by slice of the features, the others by part.
+    /// First layer by slice of the features, other layers by part.
     PushPull,
     /// Blocks of rows broadcast in turn.
     Broadcast,
-    /// The same, left out while stale copies are fresh enough.
+    /// Broadcast that skips blocks while stale copies are fresh enough.
     SkipBroadcast,
-    /// Different placements of different layers.
+    /// Different placements for different layers.
     Mixed,
-    /// Sampled neighbourhoods, each by the owner of its seeds.
+    /// Sampled neighborhoods; the owner of the seeds computes each.
     Minibatch,
-    /// The model visits the features.
+    /// The model moves to the features.
     ModelMigration,
 }
 
-/// A change of the model or its gradients that a plan makes.
+/// A change to the model or its gradients that a plan makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relaxation {
@@ -42,17 +42,17 @@ pub enum Relaxation {
     StaleEmbeddings,
     /// Weights of an earlier step.
     StaleWeights,
-    /// Sampled neighbours.
+    /// Sampled neighbors.
     Sample,
 }
 
-/// How what sums over edges, or the input features, lie over the ranks.
+/// Layout over the ranks of sums over edges, or of the input features.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// Every rank computes its own rows, for which it reads rows of other ranks.
+    /// Every rank computes its own rows and reads rows of other ranks.
     #[default]
     Rows,
     /// Every rank computes all rows of its slice of the columns (or heads).
@@ -65,29 +65,29 @@ pub enum Layout {
 pub enum AlphaBasis {
     /// Counted on a partition of the graph, or exact (one part).
     Measured,
-    /// Written down for this number of parts.
+    /// Declared for this number of parts.
     Declared,
-    /// Between or beyond numbers of parts for which it is known.
+    /// Interpolated or extrapolated from known numbers of parts.
     Interpolated,
-    /// From degrees and a formula.
+    /// From a formula over the degrees.
     Estimated,
 }
 
-/// What a plan is best at.
+/// What a plan optimizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
     /// The shortest epoch.
     #[default]
     Time,
-    /// The smallest peak memory of the worst rank.
+    /// The smallest peak memory on the rank that needs most.
     Memory,
     /// The fewest bytes sent.
     Bytes,
 }
 
 impl Relaxation {
-    /// The permission that it needs.
+    /// The permission that the relaxation needs.
     pub fn permission(self) -> model::Relaxation {
         match self {
             Self::Decouple => model::Relaxation::Decouple,

@@ -1,50 +1,50 @@
-//! Two plans side by side.
+//! Comparison of two plans.
 
 use super::{Candidate, Layout, Plan};
 use crate::words::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Something that both plans say, differently.
+/// A fact that two plans state differently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What it is about.
+    /// Name of the fact.
     pub what: String,
-    /// What each plan says.
+    /// What each plan states.
     pub says: [String; 2],
 }
 
-/// What both plans expect of a candidate, or of one kind of its instructions.
+/// What two plans expect of one candidate, or of one kind of its instructions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     /// The candidate, or the name of the instructions.
     pub name: String,
-    /// Time of an epoch; none where the plan does not have it.
+    /// Time of an epoch; `None` if a plan lacks it.
     pub seconds: [Option<Seconds>; 2],
-    /// Bytes sent in an epoch; none for instructions.
+    /// Bytes sent in an epoch; `None` for instructions.
     pub bytes: [Option<Bytes>; 2],
-    /// Peak memory; none for instructions.
+    /// Peak memory; `None` for instructions.
     pub memory: [Option<Bytes>; 2],
-    /// Whether each is the plan's choice.
+    /// Whether it is each plan's choice.
     pub chosen: [bool; 2],
 }
 
-/// Two plans side by side.
+/// The differences of two plans.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanDiff {
-    /// Whether the plans say the same in everything but the wording of reasons.
+    /// Whether the plans are equal, except for the wording of reasons.
     pub equal: bool,
-    /// What they were made for and what they choose, where that differs.
+    /// Differences in what the plans were made for and in what they choose.
     pub changes: Vec<Change>,
-    /// The choice of each beside that of the other.
+    /// The two choices side by side.
     pub choice: Option<Pair>,
-    /// The choices' epochs by kind of instruction, the largest difference first.
+    /// The choices' epochs by kind of instruction, largest difference first.
     pub breakdown: Vec<Pair>,
-    /// Candidates in the order of the first plan, then those of the second alone.
+    /// Candidates in the order of the first plan, then those found only in the second.
     pub candidates: Vec<Pair>,
 }
 
-/// Lays a plan beside another.
+/// Compares two plans.
 pub fn diff(a: &Plan, b: &Plan) -> PlanDiff {
     let choices = [a.choice(), b.choice()];
     let changes = changes(a, b);
@@ -100,7 +100,7 @@ fn changes(a: &Plan, b: &Plan) -> Vec<Change> {
         .collect()
 }
 
-/// Where a mixture has its tensors.
+/// Layouts of a mixed placement, as text.
 fn layouts(choice: Option<&Candidate>) -> String {
     let Some(parameters) = choice.map(|c| &c.parameters) else {
         return "none".to_owned();

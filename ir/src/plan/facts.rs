@@ -1,43 +1,44 @@
-//! What the reasons of a plan are made of, as numbers.
+//! The numbers behind the reasons in a plan.
 
 use crate::words::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What all ranks send in an epoch, by what it is. Rows are those that all ranks read together in one
-/// exchange or redistribution, in multiples of the vertices of the graph.
+/// Bytes that all ranks send in an epoch, by kind. Row counts are the rows that all ranks
+/// together read in one exchange or redistribution, divided by the graph's vertices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
-    /// By halo exchanges and reductions.
+    /// Bytes of halo exchanges and reductions.
     pub halo: Bytes,
-    /// By redistributions.
+    /// Bytes of redistributions.
     pub redistribute: Bytes,
-    /// By all-reductions.
+    /// Bytes of all-reduces.
     pub all_reduce: Bytes,
-    /// Rows of a halo exchange: the replication factor; ranks - 1 where everything is sent.
+    /// Rows per halo exchange: the replication factor, or ranks - 1 if everything is sent.
     pub halo_rows: f64,
-    /// Rows of a redistribution between rows and columns: (ranks - 1) / ranks.
+    /// Rows per redistribution between rows and columns: (ranks - 1) / ranks.
     pub redistribute_rows: f64,
 }
 
-/// What rests in the memory of the hosts.
+/// What is offloaded to the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Memory of a device that was planned with.
+    /// Device memory assumed in planning.
     pub device: Bytes,
-    /// Memory of the host in the node where most rests.
+    /// Host memory on the node that holds most.
     pub memory: Bytes,
-    /// Copied from the hosts in an epoch, all ranks together.
+    /// Bytes copied from hosts per epoch, all ranks together.
     pub fetched: Bytes,
-    /// Copied to the hosts in an epoch, all ranks together.
+    /// Bytes copied to hosts per epoch, all ranks together.
     pub stored: Bytes,
-    /// Most chunks of rows that an instruction runs over, where what it works on does not fit by itself.
+    /// Most chunks that an instruction runs in, if its operands do not fit as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
 }
 
-/// A candidate beside the best one: its numbers divided by the best's; none where that has 0.
+/// A candidate relative to the best one: its numbers divided by the best's; `None` if the
+/// best's is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Against {
@@ -47,18 +48,18 @@ pub struct Against {
     pub bytes: Option<f64>,
     /// Peak memory.
     pub memory: Option<f64>,
-    /// What most of the further time goes to.
+    /// What takes most of the additional time.
     pub main: Main,
 }
 
-/// What time goes to.
+/// A component of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Main {
-    /// Communication that nothing hides.
+    /// Communication that nothing overlaps.
     ExposedCommunication,
     /// Waiting for other ranks.
     Bubble,
-    /// Computing.
+    /// Computation.
     Compute,
 }

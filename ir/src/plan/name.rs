@@ -1,4 +1,4 @@
-//! What candidates are called.
+//! Names of candidates.
 
 use super::{Candidate, Parameters, Partitioner, Placement};
 
@@ -9,11 +9,11 @@ impl Candidate {
     }
 }
 
-/// Placement, ranks (stages x ranks of each), the runs of layers of a stage if there are several, and partitioner,
-/// chunks if there are several, and when exchanges
-/// are left out, the storage if it is not of 32 bits, and whether tensors rest on the host: `graph x 8 metis`,
-/// `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`, `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
-/// `graph x 1 + host`.
+/// Name of a candidate: placement, ranks (stages x ranks of each), turns if there are several,
+/// partitioner, chunks if there are several, the rule for skipping, storage unless 32-bit, and
+/// `host` if tensors are offloaded. Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid
+/// 4x2 metis / 16`, `pipeline 4x1 in 2 turns / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8
+/// metis bf16`, `graph x 1 + host`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
@@ -22,7 +22,7 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     if let Some(turns) = parameters.turns {
         name = format!("{name} x {turns} virtual");
     }
-    // Where copies are kept, whole blocks are of rows in order and cuts are METIS's unless something else is said.
+    // Default with copies: METIS for `cut`, else consecutive rows (`range`).
     let usual = parameters.skip.map(|skipping| match skipping.cut {
         true => Partitioner::Metis,
         false => Partitioner::Range,

@@ -1,10 +1,10 @@
-//! Where a plan comes from: the model's file and the graph's statistics.
+//! Sources of a plan: the model's file and the graph's statistics.
 
 use crate::workload::{Origin, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The statistics of the graph that was planned for.
+/// Statistics of the graph that was planned for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSummary {
@@ -16,14 +16,14 @@ pub struct WorkloadSummary {
     pub vertices: u64,
     /// Number of stored edges.
     pub edges: u64,
-    /// Input features of a vertex.
+    /// Input features per vertex.
     pub features: u32,
     /// Classes.
     pub classes: u32,
 }
 
-/// Where a plan comes from, so that it can be run: files as they were named, relative to the
-/// folder that `gnnc plan` ran in.
+/// Sources of a plan, so that it can be run. Paths are as given, relative to the folder in
+/// which `gnnc plan` ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSource {
@@ -31,10 +31,10 @@ pub struct PlanSource {
     pub model: String,
     /// [`crate::graph::model::Model::fingerprint`] in hexadecimal.
     pub fingerprint: String,
-    /// Parameters that were set.
+    /// Parameters set on the command line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, f64>,
-    /// The graph file that was used in place of the model's.
+    /// The graph file used instead of the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
 }

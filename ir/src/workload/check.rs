@@ -1,35 +1,35 @@
-//! Whether the numbers of a [`Workload`] can be those of a graph.
+//! Plausibility checks of a [`Workload`].
 
 use super::{COLUMN_RUNS, Origin, PartitionSummary, Workload};
 use std::fmt::Display;
 
-/// Vertices of a graph, at most.
+/// Most vertices in a graph.
 pub const MAX_VERTICES: u64 = u32::MAX as u64 - 1;
-/// Edges of a graph, at most.
+/// Most edges in a graph.
 pub const MAX_EDGES: u64 = 1_000_000_000_000_000;
-/// Features or classes, at most.
+/// Most features or classes.
 pub const MAX_WIDTH: u32 = 1 << 20;
-/// Types of edges, at most: their numbers have 16 bits.
+/// Most edge types: their numbers have 16 bits.
 pub const MAX_RELATIONS: u32 = 65_535;
 
-/// How far a replication factor may be from the halos that it stands for.
+/// Tolerance between a replication factor and the halos that it summarizes.
 const TOLERANCE: f64 = 1e-6;
 
-/// A number of a workload that cannot be.
+/// An impossible number in a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` is {found}, expected {expected}")]
 pub struct WorkloadError {
-    /// The field, as in `partitions.4[0].parts[1].inner`.
+    /// The field, such as `partitions.4[0].parts[1].inner`.
     pub field: String,
-    /// What is there.
+    /// The number found.
     pub found: String,
-    /// What could be there.
+    /// What was expected.
     pub expected: String,
 }
 
 type Checked = Result<(), WorkloadError>;
 
-/// An error unless `holds`.
+/// Returns an error unless `holds`.
 fn expect(
     holds: bool,
     field: impl Display,
@@ -47,11 +47,11 @@ fn expect(
 }
 
 impl Workload {
-    /// Checks every number by itself and against the others, so that no plan stands on a
-    /// graph that cannot be.
+    /// Checks every number alone and against the others, so that no plan rests on an impossible
+    /// graph.
     ///
     /// # Errors
-    /// The first number that is wrong.
+    /// The first wrong number.
     pub fn check(&self) -> Checked {
         let Self {
             vertices,
@@ -116,7 +116,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The non-zeros of runs of columns.
+    /// Checks the non-zeros of column runs.
     fn check_columns(&self) -> Result<(), WorkloadError> {
         let found = self.column_nonzeros.len() as u64;
         let most = u64::from(self.features.min(COLUMN_RUNS));
@@ -131,7 +131,8 @@ impl Workload {
         expect(found == 0 || sum == all, "column_nonzeros", sum, expected)
     }
 
-    /// The histogram and the largest degree; against the edges where they were counted.
+    /// Checks the histogram and the largest degree; also against the edges if they were
+    /// counted.
     fn check_degrees(&self) -> Checked {
         let (vertices, histogram) = (self.vertices, &self.degree_histogram);
         expect(
@@ -167,7 +168,7 @@ impl Workload {
                 .map(|(k, &count)| degree(k) * u128::from(count))
                 .sum()
         };
-        // Entry 33 is the last one where a degree fits the number of vertices.
+        // Entry 33 is the last one whose degrees fit the number of vertices.
         let low = edges(&|k| (1u128 << k.min(64)) >> 1);
         let high = edges(&|k| (1u128 << k.min(64)) - 1);
         expect(
@@ -256,14 +257,15 @@ impl Workload {
     }
 }
 
-/// Edges of a graph, at most: one of each type from a vertex to another. Repeated edges and self loops are not stored.
+/// Most edges in a graph: one of each type between each ordered pair of vertices. Repeated
+/// edges and self loops are not stored.
 pub fn most_edges(vertices: u64, relations: u32) -> u64 {
     let pairs = vertices.saturating_mul(vertices.saturating_sub(1));
     let all = pairs.saturating_mul(u64::from(relations.max(1)));
     all.min(MAX_EDGES)
 }
 
-/// A vertex lies in the halo of at most all parts but its own.
+/// Checks that a vertex lies in at most `parts - 1` halos.
 fn check_alpha(field: &str, parts: u32, alpha: f64) -> Checked {
     let most = f64::from(parts) - 1.0;
     expect(
@@ -274,7 +276,7 @@ fn check_alpha(field: &str, parts: u32, alpha: f64) -> Checked {
     )
 }
 
-/// Rows that parts send add up to the halos of those that read them.
+/// Checks that the rows that parts send add up to their readers' halos.
 fn check_messages(field: &str, summary: &PartitionSummary) -> Checked {
     let (messages, loads) = (&summary.messages, &summary.parts);
     if messages.is_empty() {
