@@ -1,14 +1,17 @@
-//! A program: what every rank does, read by the simulator and by the executor.
+//! Programs: what every rank runs. The simulator and the executor both read them.
 //!
-//! One instruction list serves all ranks; how large a buffer is on one of them follows
-//! from its [`RankSizes`]. Loops over layers stay loops. Only [`Instr::HaloExchange`],
-//! [`Instr::HaloReduce`], [`Instr::AllReduce`] and [`Instr::Redistribute`] communicate: as one
-//! instruction, or as a [`Instr::Begin`] and a [`Instr::Finish`] with others in between; and
-//! [`Instr::Send`] and [`Instr::Receive`], between the stages of a pipeline, each of which has a program
-//! of its own. [`Instr::Move`] copies between a rank's memory and its host's, and has halves too.
+//! All ranks share one instruction list; [`RankSizes`] determine how large a buffer is on each.
+//! Loops over layers stay loops.
 //!
-//! Where columns are cut, ranks have slices of different widths: then every rank has a list of
-//! its own, equal to the others' but for columns, strides and widths.
+//! These instructions communicate: [`Instr::HaloExchange`], [`Instr::HaloReduce`],
+//! [`Instr::AllReduce`] and [`Instr::Redistribute`], as one instruction or as a
+//! [`Instr::Begin`] and a [`Instr::Finish`] with others in between; and [`Instr::Send`] and
+//! [`Instr::Receive`] between the stages of a pipeline, each of which has its own program.
+//! [`Instr::Move`] copies between the memories of a rank and its host, and can be split in
+//! halves too.
+//!
+//! With a column layout, ranks may hold slices of different widths. Each rank then has its own
+//! list; the lists differ only in columns, strides and widths.
 
 use crate::graph::ParamSpec;
 use crate::kernel::{End, Kernel};
@@ -55,11 +58,11 @@ pub struct BufferId(pub u32);
 #[serde(transparent)]
 pub struct KernelId(pub u32);
 
-/// How many rows a buffer or a kernel has on a rank.
+/// Number of rows of a buffer or kernel on a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// The same on every rank.
+    /// The same number on every rank.
     Fixed(u32),
     /// The rank's own vertices.
     Inner,
@@ -73,79 +76,82 @@ pub enum Extent {
     All,
     /// All edges of the graph.
     AllEdges(EdgeSet),
-    /// Stored non-zeros of the rank's own feature rows.
+    /// Stored non-zeros of the features of the rank's own vertices.
     FeatureNonzeros,
-    /// Stored non-zeros of the rank's feature columns, of all vertices.
+    /// Stored non-zeros of the rank's feature columns, over all vertices.
     SliceNonzeros,
-    /// The rows of one of so many chunks, now of this one and now of that.
+    /// The rows of one chunk at a time, out of this many chunks.
     Run(Even, u32),
-    /// The edges of the rows of one of so many chunks; likewise.
+    /// The edges of the rows of one chunk at a time, out of this many chunks.
     EdgeRun(Even, u32),
 }
 
-/// What a buffer is for.
+/// Purpose of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Dense input features, filled before `setup`: all columns of own vertices, or the rank's
-    /// slice of the columns of all vertices, as the extent says.
+    /// Dense input features, filled before `setup`. The extent says which: all columns of own
+    /// vertices, or the rank's slice of the columns of all vertices.
     Features,
-    /// Values of the sparse input features, filled before `setup`; likewise.
+    /// Values of the sparse input features, filled before `setup`. The extent says which, as
+    /// for `Features`.
     FeatureValues,
     /// In- or out-degree over the whole graph, filled before `setup`.
     Degree(EdgeSet, End),
-    /// For every edge the local row of its other end, as integers, filled before `setup`: by destination and
-    /// own rows, or rows of the whole graph, as the extent says.
+    /// For each edge, the local row of its other end, as an integer, filled before `setup`. The
+    /// extent says which: edges by destination into own rows, or edges of the whole graph.
     EdgeEnds(Grouped),
-    /// For every edge, grouped by source, its place among those by destination; likewise.
+    /// For each edge, in order by source, its position in the order by destination; filled
+    /// before `setup`.
     EdgePlaces(EdgeSet),
-    /// The type of each edge of a graph with so many types, filled before `setup`.
+    /// The type of each edge of a graph with this many types, filled before `setup`.
     Relation(u32),
-    /// The number of edges of its type into its vertex, for each edge of such a graph, filled before `setup`.
+    /// For each edge of a graph with this many types, the number of edges of its type into its
+    /// destination; filled before `setup`.
     RelationDegree(u32),
-    /// A table of numbers, one a slot.
+    /// A table with one number per slot.
     Table(u32),
-    /// Parameter `n`; slots are the iterations of a repeated layer.
+    /// Parameter `n`; each slot is an iteration of a repeated layer.
     Param(u32),
-    /// Optimizer state `k` of parameter `n`, 0 at the start.
+    /// Optimizer state `k` of parameter `n`; starts at 0.
     State(u32, u32),
     /// Written by `setup`, read in every epoch.
     Static,
-    /// History number `n`: rows of an earlier epoch, written by `setup`, then by [`Instr::Remember`], or
-    /// by exchanges that may be left out. Belongs to checkpoints.
+    /// History number `n`: rows of an earlier epoch. Written by `setup`, then by
+    /// [`Instr::Remember`] or by exchanges that may be skipped. Part of checkpoints.
     History(u32),
-    /// Results of an epoch that the caller reads: loss, or counts of correct vertices.
+    /// Results of an epoch for the caller: loss, or counts of correct vertices.
     Result,
-    /// Lives within one run of `step` or `eval`.
+    /// Live within one run of `step` or `eval`.
     Temp,
 }
 
-/// A block of floats on every rank. A slot begins at a multiple of four bytes.
+/// A block of floats on every rank. Slots start at multiples of four bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     /// Name of the tensor, for traces.
     pub name: String,
     /// Rows.
     pub extent: Extent,
-    /// Elements of a row.
+    /// Elements per row.
     pub columns: u32,
-    /// Tensors of this size that lie one after the other.
+    /// Number of equal tensors stored one after the other.
     pub slots: u32,
-    /// What it is for.
+    /// Purpose.
     pub role: Role,
-    /// How its elements lie in memory.
+    /// Storage format of its elements.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
 }
 
-/// A buffer's slot: `(base + (iteration if in_loop)) mod slots`.
+/// A slot of a buffer: `(base + (iteration if in_loop)) mod slots`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ref {
     /// The buffer.
     pub buffer: BufferId,
     /// First slot.
     pub base: u32,
-    /// Whether the index of the enclosing loop is added.
+    /// Whether to add the index of the enclosing loop.
     pub in_loop: bool,
 }
 
@@ -154,50 +160,50 @@ pub struct Ref {
 pub struct Matrix {
     /// The buffer.
     pub at: Ref,
-    /// First element.
+    /// Position of the first element.
     pub offset: u32,
     /// Elements from one row to the next.
     pub stride: u32,
 }
 
-/// Which vertices of other ranks have rows on a rank.
+/// Which rows of other ranks a rank holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Halo {
     /// The sources of edges into the rank's own vertices.
     #[default]
     Boundary,
-    /// All of them, so that blocks of rows travel whole.
+    /// All other vertices, so that blocks of rows are sent whole.
     Everything,
 }
 
-/// What every rank runs.
+/// The program of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// Number of ranks; 1 has no communication.
+    /// Number of ranks; with 1 there is no communication.
     pub ranks: u32,
-    /// The rank that runs this; it matters only where columns are cut.
+    /// The rank that runs this program; relevant only with a column layout.
     #[serde(default)]
     pub rank: u32,
-    /// Which rows of other ranks a rank has.
+    /// Which rows of other ranks each rank holds.
     #[serde(default)]
     pub halo: Halo,
     /// Trainable tensors.
     pub params: Vec<ParamSpec>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
-    /// Those of them that lie in the memory of the rank's host, ascending: only [`Instr::Move`] uses them.
+    /// Buffers in the memory of the rank's host, ascending. Only [`Instr::Move`] uses them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<BufferId>,
-    /// Kernels, each once.
+    /// Kernels, without duplicates.
     pub kernels: Vec<Kernel>,
     /// Tables that buffers refer to.
     pub tables: Vec<Vec<f32>>,
     /// Run once, before the first epoch.
     pub setup: Vec<Instr>,
-    /// One training epoch.
+    /// Run once per training epoch.
     pub step: Vec<Instr>,
-    /// A forward pass without dropout that ends in the metrics.
+    /// Run once per evaluation: a forward pass without dropout that ends in the metrics.
     pub eval: Vec<Instr>,
     /// The loss after `step`.
     pub loss: Option<BufferId>,
@@ -205,20 +211,20 @@ pub struct Program {
     pub metrics: Option<BufferId>,
     /// The logits after `eval`.
     pub logits: Option<Ref>,
-    /// Whether input features are read as non-zeros.
+    /// Whether input features are stored as non-zeros.
     pub sparse_features: bool,
-    /// The stage that runs this, where layers are divided into stages or vertices into chunks.
+    /// The stage that runs this, if layers are divided into stages or vertices into chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
 }
 
 impl Extent {
-    /// Whether these are rows of the whole graph, on every rank.
+    /// Whether these are rows of the whole graph, held by every rank.
     pub fn of_whole_graph(self) -> bool {
         matches!(self, Self::All | Self::AllEdges(_))
     }
 
-    /// The edges that a kernel with these rows walks.
+    /// The edges that a kernel over these rows walks.
     pub fn edges(self, set: EdgeSet) -> Self {
         match self {
             Self::All | Self::AllEdges(_) => Self::AllEdges(set),
@@ -237,7 +243,7 @@ impl Ref {
         }
     }
 
-    /// The slot at an iteration of the enclosing loop.
+    /// The slot in an iteration of the enclosing loop.
     pub fn slot(&self, iteration: u32, slots: u32) -> u32 {
         let index = self.base + if self.in_loop { iteration } else { 0 };
         index % slots.max(1)
@@ -245,7 +251,7 @@ impl Ref {
 }
 
 impl Program {
-    /// The kind of rows of the sparse features whose values a buffer holds.
+    /// Rows of the sparse features whose values are in a buffer.
     pub fn sparse_rows(&self, values: Ref) -> Extent {
         match self.buffer(values.buffer).extent {
             Extent::SliceNonzeros => Extent::All,
@@ -253,12 +259,12 @@ impl Program {
         }
     }
 
-    /// A buffer.
+    /// The buffer with an id.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
     }
 
-    /// The number of the history that the copies of an exchange lie in.
+    /// Number of the history that holds an exchange's copies.
     pub fn history(&self, skip: &Skip) -> Option<usize> {
         match self.buffers.get(skip.copies.buffer.0 as usize)?.role {
             Role::History(number) => Some(number as usize),
@@ -266,12 +272,12 @@ impl Program {
         }
     }
 
-    /// Whether a buffer lies in the memory of the rank's host.
+    /// Whether a buffer is in the memory of the rank's host.
     pub fn is_hosted(&self, id: BufferId) -> bool {
         self.hosted.binary_search(&id).is_ok()
     }
 
-    /// A kernel.
+    /// The kernel with an id.
     pub fn kernel(&self, id: KernelId) -> &Kernel {
         &self.kernels[id.0 as usize]
     }

@@ -1,4 +1,5 @@
-//! What instructions read and write, as finely as needed to tell which of them may change places.
+//! Reads and writes of instructions, precise enough to tell which instructions may be
+//! reordered.
 
 use crate::kernel::{At, Body, End, Kernel};
 use crate::program::instr::{Operand, Use};
@@ -7,30 +8,30 @@ use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Program, Ref, Verti
 /// Rows of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// All that there are.
+    /// All rows.
     All,
     /// The rank's own vertices.
     Own,
-    /// Vertices of other ranks, behind the own ones.
+    /// Vertices of other ranks, stored after the own ones.
     Halo,
     /// The vertices of a chunk, or the edges into them.
     Rows(Chunk),
-    /// Those that are new to a chunk; see [`Moved::New`].
+    /// The rows that are new to a chunk; see [`Moved::New`].
     New(End, Chunk),
-    /// All that a reduction of a chunk's edges to an end reads.
+    /// All rows that a reduction of a chunk's edges to an end reads.
     Near(End, Chunk),
 }
 
-/// One use of a buffer by an instruction.
+/// One instruction's use of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The buffer.
     pub buffer: BufferId,
-    /// The slot; all of them if none.
+    /// The slot; `None` means all.
     pub slot: Option<Ref>,
     /// The rows.
     pub rows: Touched,
-    /// Whether they are written.
+    /// Whether the rows are written.
     pub writes: bool,
 }
 
@@ -44,20 +45,20 @@ impl Touched {
         }
     }
 
-    /// Whether some row may be in both.
+    /// Whether a row may be in both.
     pub fn meets(self, other: Self) -> bool {
         match (self, other) {
             (Self::Own, Self::Halo) | (Self::Halo, Self::Own) => false,
-            // A part of the own rows.
+            // The chunk holds own rows only.
             (Self::Rows(chunk), Self::Halo) | (Self::Halo, Self::Rows(chunk))
                 if chunk.even.is_some_and(|even| even.rows == Vertices::Inner) =>
             {
                 false
             }
-            // Chunks of one cut.
+            // Two chunks of the same division into chunks.
             (Self::Rows(a), Self::Rows(b)) if a.at(0) == b.at(0) => a == b,
             (Self::New(e, a), Self::New(f, b)) if e == f => a == b,
-            // What is new to a chunk, no chunk before it reads, nor is it a part of one.
+            // Rows new to a chunk are neither in an earlier chunk nor read by one.
             (Self::New(e, new), Self::Near(f, read)) | (Self::Near(f, read), Self::New(e, new))
                 if e == f =>
             {
@@ -74,7 +75,7 @@ impl Touched {
 }
 
 impl Access {
-    /// Whether two uses must keep their order: one of them writes what the other touches.
+    /// Whether two uses must keep their order: one writes what the other touches.
     pub fn meets(&self, other: &Self, program: &Program) -> bool {
         (self.writes || other.writes)
             && self.buffer == other.buffer
@@ -92,13 +93,13 @@ impl Access {
     }
 }
 
-/// Whether two instructions with these accesses must keep their order.
+/// Whether two instructions with these uses must keep their order.
 pub fn ordered(a: &[Access], b: &[Access], program: &Program) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.meets(y, program)))
 }
 
-/// The uses of buffers by an instruction; of a loop, those by its body in any iteration. Of the halves of a
-/// communication see [`halves`].
+/// The uses of buffers by an instruction; for a loop, by its body in any iteration. For halves
+/// of a communication, see [`halves`].
 pub fn accesses(instr: &Instr, program: &Program) -> Vec<Access> {
     let mut found = Vec::new();
     collect(instr, program, &mut found);
@@ -121,14 +122,14 @@ fn collect(instr: &Instr, program: &Program, found: &mut Vec<Access>) {
     }
 }
 
-/// The use of an operand, the rows of kernels' operands looked up.
+/// The use of an operand; looks up the rows of kernel operands.
 fn access(operand: Operand, program: &Program) -> Access {
     let Operand { at, writes, rows } = operand;
     let kernel = |launch: &Launch| program.kernels.get(launch.kernel.0 as usize);
     let rows = match rows {
         Use::Rows(rows) | Use::Matrix { rows, .. } => rows,
         Use::Slots => Touched::All,
-        // Of what is grouped as the rows are, those of the rows.
+        // The lists follow the order of the rows, so a chunk uses the part for its rows.
         Use::Ends(launch) => launch.chunk.map_or(Touched::All, Touched::Rows),
         Use::Shared(other) => shared(at, other, program),
         Use::Input(launch, n) => kernel(launch)
@@ -146,7 +147,7 @@ fn access(operand: Operand, program: &Program) -> Access {
     }
 }
 
-/// Of the rows of one end of a copy, those that the other end has too.
+/// Rows of one end of a copy that the other end has too.
 fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
     let extent = |at: Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
     match (extent(at), extent(other)) {
@@ -162,7 +163,7 @@ fn launched(kernel: &Kernel, launch: &Launch, at: At) -> Touched {
     }
 }
 
-/// What of it is found by rows of the program's buffers: those that hold a chunk at a time are used whole.
+/// Widens uses of buffers that hold one chunk at a time to all rows.
 fn of_runs(found: &mut [Access], program: &Program) {
     for access in found {
         let buffer = program.buffers.get(access.buffer.0 as usize);
@@ -174,8 +175,9 @@ fn of_runs(found: &mut [Access], program: &Program) {
     }
 }
 
-/// The uses by the two halves of a communication: the whole's, but that a reduction of halos needs own rows only when
-/// it adds to them. Between its halves everything has to be left alone that both of them use.
+/// The uses by the two halves of a communication. Both have those of the whole, except that the
+/// first half of a halo reduction does not use own rows: only the second half adds to them.
+/// Between the halves, nothing may disturb what they use.
 pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     let finish = accesses(instr, program);
     let mut begin = finish.clone();
@@ -191,12 +193,12 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
     let by_source = matches!(body, Body::Gather { to: End::Src, .. });
     let grouped = matches!(body, Body::Gather { .. });
     match at {
-        // Of a sum by type a row is a type.
+        // The rows of a sum by type are types.
         _ if matches!(body, Body::TypeSum { .. }) => Touched::All,
-        // The row of a kernel over edges is an edge, unless edges are reduced.
+        // The rows of a kernel over edges are edges, unless edges are reduced.
         At::Row if !edges => over(extent),
         At::Row if grouped && !by_source => over(extent),
-        // Kernels over own edges end in own vertices.
+        // Own edges end in own vertices.
         At::Dst if by_source => match extent {
             Extent::All | Extent::AllEdges(_) => Touched::All,
             _ => Touched::Own,
@@ -212,23 +214,23 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
     let (rows, reach) = (Touched::of(chunk), chunk.reach());
     match at {
         At::Row => rows,
-        // Edges into rows that need no other rank begin in own rows, and all edges end in own rows.
+        // Interior rows have edges only from own rows, and all own edges end in own rows.
         At::Src if !by_source && reach == Some(Vertices::Inner) && chunk.index == 0 => Touched::Own,
         At::Dst if by_source && reach.is_some() => Touched::Own,
-        // What is near a chunk of rows is known to nobody.
+        // The neighbors of a chunk of rows are not known here.
         At::Src if chunk.even.is_some() && !by_source => Touched::All,
         At::Dst if chunk.even.is_some() && by_source => Touched::All,
         At::Src if by_source => rows,
         At::Dst if by_source => Touched::Near(End::Src, chunk),
         At::Src => Touched::Near(End::Dst, chunk),
         At::Dst => rows,
-        // Edges lie by destination.
+        // Edges are stored by destination.
         At::Edge if !by_source => Touched::Rows(chunk),
         At::Edge | At::One | At::List => Touched::All,
     }
 }
 
-/// The rows that a kernel or product over `extent` runs over.
+/// The rows that a kernel or product over `extent` covers.
 pub(in crate::program) fn over(extent: Extent) -> Touched {
     match extent {
         Extent::Inner => Touched::Own,

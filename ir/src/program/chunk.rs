@@ -1,4 +1,4 @@
-//! Chunks: what is computed for all vertices, a run of consecutive vertices after the other.
+//! Chunks: runs of consecutive vertices that are computed one after the other.
 
 use super::{Extent, Instr, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
@@ -8,41 +8,43 @@ use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// One of several chunks that the vertices are cut into, in order, so that each has about as many edges
-/// into its vertices. Which vertices these are is known where the graph is. Or, if [`Chunk::even`] says so,
-/// so that each has as many rows.
+/// One chunk of the vertices. Chunks follow the vertex order and have about equally many edges
+/// into their vertices; which vertices these are is known only with the graph. With
+/// [`Chunk::even`], chunks have equally many rows instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Which one, from 0.
+    /// Index, from 0.
     pub index: u32,
-    /// How many there are: the same everywhere in a program, of those that are cut by edges.
+    /// Number of chunks. All chunks by edges in a program have the same number.
     pub of: u32,
-    /// How they are cut, if by rows.
+    /// How rows are divided, for chunks by rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub even: Option<Even>,
 }
 
-/// A cut into chunks of as many rows, of which the last ones may have fewer or none. Where edges of the rows are
-/// walked, a chunk ends earlier if it would have too many edges: of `2 n` chunks, none has more than about the
-/// `n`-th part of the rows or of the edges, and how long the longest may be follows from how many rows, edges and edges of one
-/// vertex there are. Of [`Grain::Reach`] there are two chunks, as long as they happen to be.
+/// A division into chunks with equally many rows; the last ones may have fewer or none. If the
+/// rows' edges are walked, a chunk ends early when it would get too many edges: with `2 n`
+/// chunks, none has much more than `1 / n` of the rows or edges. Its maximum size follows from
+/// the numbers of rows and edges and from the largest degree. [`Grain::Reach`] always gives two
+/// chunks, of any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Even {
-    /// The rows that are cut.
+    /// The rows that are divided.
     pub rows: Vertices,
-    /// What no chunk cuts in two.
+    /// Rows that are never separated.
     pub grain: Grain,
-    /// The edges that are walked, by the end that the rows are, if any are.
+    /// The walked edges, grouped by the end to which the rows belong; `None` if no edges are
+    /// walked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edges: Option<Grouped>,
 }
 
-/// Edges one vertex after the other.
+/// Edges in order of their vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grouped {
-    /// Which edges.
+    /// The edges.
     pub set: EdgeSet,
-    /// Which end they are grouped by.
+    /// The end that they are grouped by.
     pub by: End,
 }
 
@@ -50,34 +52,34 @@ pub struct Grouped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vertices {
-    /// The rank's own.
+    /// The rank's own vertices.
     Inner,
-    /// Own ones, then halo vertices.
+    /// Own vertices, then halo vertices.
     Local,
-    /// Those of the whole graph.
+    /// Vertices of the whole graph.
     All,
 }
 
-/// Rows that stay together, counted from the first one.
+/// Rows that stay in one chunk, counted from the first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grain {
-    /// As many as make pieces of memory begin where kernels may read several floats at once.
+    /// As many rows as it takes for chunks to start at addresses suitable for vector loads.
     Lines,
-    /// The blocks of a column reduction, so that partial sums are the same.
+    /// The blocks of a column reduction, so that partial sums do not change.
     Sums,
-    /// The blocks of a transposed product; likewise.
+    /// The blocks of a transposed product, so that partial sums do not change.
     Products,
-    /// Rows that need other ranks, or do not. Of own rows, chunk 0 has those that no edge of another rank's vertex
-    /// leads to, and chunk 1 the others; of own and halo rows, chunk 0 has the own ones.
+    /// Splits rows by whether they need other ranks. Of own rows, chunk 0 has the interior and
+    /// chunk 1 the rest. Of own and halo rows, chunk 0 has the own rows and chunk 1 the halo.
     Reach,
 }
 
-/// Rows whose elements always take a multiple of 64 bytes, also in 16 bits.
+/// With this many rows, elements take a multiple of 64 bytes even in 16 bits.
 const LINE_ROWS: u64 = 32;
 
 impl Vertices {
-    /// Those that an extent stands for, if it does.
+    /// The vertices of an extent; `None` if its rows are not vertices.
     pub fn of(extent: Extent) -> Option<Self> {
         match extent {
             Extent::Inner => Some(Self::Inner),
@@ -87,7 +89,7 @@ impl Vertices {
         }
     }
 
-    /// The extent of all of them.
+    /// The extent with all of these rows.
     pub fn extent(self) -> Extent {
         match self {
             Self::Inner => Extent::Inner,
@@ -98,13 +100,13 @@ impl Vertices {
 }
 
 impl Even {
-    /// The chunk of a number, of so many.
+    /// Chunk `index` of `of`.
     pub fn chunk(self, index: u32, of: u32) -> Chunk {
         let even = Some(self);
         Chunk { index, of, even }
     }
 
-    /// Rows of the first of so many chunks, which is the longest.
+    /// Rows of the longest of `of` chunks, which is the first (except with [`Grain::Reach`]).
     pub fn longest(&self, of: u32, sizes: &RankSizes) -> u64 {
         let total = sizes.rows(self.rows.extent());
         let grain = match self.grain {
@@ -121,7 +123,7 @@ impl Even {
             .map_or(total, |rows| rows.min(total))
     }
 
-    /// Rows of the first chunk, where rows are cut by whether they need other ranks.
+    /// Rows of the first chunk with [`Grain::Reach`].
     fn near(&self, sizes: &RankSizes) -> u64 {
         match self.rows {
             Vertices::Inner => sizes.reach.interior.min(sizes.inner),
@@ -130,7 +132,7 @@ impl Even {
         }
     }
 
-    /// Into how many parts rows and edges are cut by themselves.
+    /// Into how many parts rows, and separately edges, are divided.
     fn parts(&self, of: u32) -> u64 {
         let of = u64::from(of.max(1));
         if self.edges.is_some() {
@@ -140,21 +142,21 @@ impl Even {
         }
     }
 
-    /// Edges that no chunk has more of; 0 where none are walked.
+    /// Most edges in a chunk; 0 if none are walked.
     pub fn most_edges(&self, of: u32, sizes: &RankSizes) -> u64 {
         let Some(Grouped { set, .. }) = self.edges else {
             return 0;
         };
         let total = sizes.rows(self.rows.extent().edges(set));
         let loops = u64::from(set == EdgeSet::Looped);
-        // Rows are not cut apart.
+        // Rows of one grain stay together.
         let together = LINE_ROWS.saturating_mul(sizes.max_degree.saturating_add(loops));
         let each = total.div_ceil(self.parts(of));
         each.saturating_add(together).min(total)
     }
 
-    /// Elements of a buffer that holds what belongs to a chunk's edges: they begin where those of all would begin
-    /// within a line.
+    /// Elements of a buffer for the edges of a chunk. Includes room to align them within a
+    /// cache line as in the buffer for all edges.
     pub fn room_for_edges(&self, of: u32, sizes: &RankSizes) -> u64 {
         match self.most_edges(of, sizes) {
             0 => 0,
@@ -162,8 +164,8 @@ impl Even {
         }
     }
 
-    /// First rows of the chunks and one past the last row; `first` has the first edge of each row, if edges are
-    /// walked.
+    /// First rows of the chunks, and one past the last row. `first` has the first edge of each
+    /// row, if edges are walked.
     pub fn bounds(&self, of: u32, sizes: &RankSizes, first: &[u64]) -> Vec<u64> {
         let total = sizes.rows(self.rows.extent());
         if self.grain == Grain::Reach {
@@ -192,27 +194,27 @@ impl Even {
     }
 }
 
-/// The rows that a redistribution moves. Every rank knows all of these sets.
+/// The rows that a redistribution moves. Every rank can derive them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
-    /// All of them.
+    /// All rows.
     #[default]
     All,
     /// The vertices of a chunk.
     Rows(Chunk),
-    /// The vertices of a chunk, and those at the other end of their edges, that no chunk before has:
-    /// what a reduction of the chunk's edges to that end reads first.
+    /// The vertices of a chunk and the other ends of their edges, without those of earlier
+    /// chunks: the rows that a reduction of the chunk's edges to that end is the first to read.
     New(End, Chunk),
 }
 
 impl Moved {
-    /// Whether no row stays.
+    /// Whether all rows are moved.
     pub fn is_all(&self) -> bool {
         *self == Self::All
     }
 
-    /// The chunk, if it is not all rows.
+    /// The chunk; `None` if all rows are moved.
     pub fn chunk(&self) -> Option<Chunk> {
         match self {
             Self::All => None,
@@ -222,14 +224,14 @@ impl Moved {
 }
 
 impl Chunk {
-    /// An even share of so many; the shares of all chunks add up to it.
+    /// An even share of `total`; the shares of all chunks add up to it.
     pub fn share(&self, total: u64) -> u64 {
         let (of, index) = (u128::from(self.of.max(1)), u128::from(self.index));
         let before = |n: u128| (u128::from(total) * n / of) as u64;
         before(index + 1) - before(index)
     }
 
-    /// The rows of the chunk, if it is one of rows alone.
+    /// The rows of the chunk; `None` if they depend on edges.
     pub fn rows(&self, sizes: &RankSizes) -> Option<Range<u64>> {
         let even = self.even.filter(|even| even.edges.is_none())?;
         let total = sizes.rows(even.rows.extent());
@@ -246,18 +248,19 @@ impl Chunk {
         Some(bound(self.index)..bound(self.index + 1))
     }
 
-    /// The same chunk of another number.
+    /// The chunk with another index.
     pub fn at(&self, index: u32) -> Self {
         Self { index, ..*self }
     }
 
-    /// The rows of a chunk of [`Grain::Reach`].
+    /// The rows that are divided, if the grain is [`Grain::Reach`].
     pub fn reach(&self) -> Option<Vertices> {
         let even = self.even.filter(|even| even.grain == Grain::Reach)?;
         Some(even.rows)
     }
 
-    /// About what a chunk has of a rank's rows and edges: an even share, or what needs other ranks or does not.
+    /// Approximate rows and edges of a chunk on a rank: an even share, or exact counts with
+    /// [`Grain::Reach`].
     pub fn sizes(&self, sizes: &RankSizes) -> RankSizes {
         if let Some(rows) = self.reach() {
             return self.near_or_far(rows, sizes);
@@ -280,7 +283,7 @@ impl Chunk {
 }
 
 impl Chunk {
-    /// The rows and edges that need nothing of other ranks, or the others.
+    /// The rows and edges that need no other rank (chunk 0), or the others (chunk 1).
     fn near_or_far(&self, rows: Vertices, sizes: &RankSizes) -> RankSizes {
         let reach = sizes.reach;
         let (inner, halo, edges) = match (rows, self.index) {
@@ -303,7 +306,7 @@ impl Chunk {
 }
 
 impl Instr {
-    /// Restricts what can be restricted to a chunk of rows.
+    /// Restricts an instruction that supports it to a chunk of rows.
     pub fn set_chunk(&mut self, to: Chunk) {
         match self {
             Self::Launch(launch) => launch.chunk = Some(to),
@@ -323,7 +326,7 @@ mod tests {
     use super::*;
     use crate::program::Reach;
 
-    /// Chunks of rows lie one after the other, none longer than the first, and cut no block in two.
+    /// Chunks of rows are consecutive, none is longer than the first, and none splits a grain.
     #[test]
     fn even_chunks_cover_all_rows() {
         for total in [0u64, 1, 31, 32, 33, 1000, 5000, 40_000] {
@@ -361,7 +364,7 @@ mod tests {
         }
     }
 
-    /// What needs other ranks and what does not are all rows and edges, whether there are some of both or not.
+    /// The near and far chunks add up to all rows and edges, even if one of them is empty.
     #[test]
     fn near_and_far_rows_are_all() {
         let sizes = RankSizes {
@@ -403,7 +406,8 @@ mod tests {
         }
     }
 
-    /// Chunks of rows with their edges cover all rows, and none is longer than said, wherever edges are many.
+    /// Chunks of rows with edges cover all rows, and none exceeds its limits, wherever edges
+    /// concentrate.
     #[test]
     fn chunks_have_few_rows_and_few_edges() {
         for (rows, heavy) in [(0u64, 0), (33, 5), (2000, 0), (2000, 7), (2000, 300)] {

@@ -13,7 +13,7 @@ impl Program {
         }
     }
 
-    /// The instructions of a phase, to change.
+    /// The instructions of a phase, mutable.
     pub fn list_mut(&mut self, phase: Phase) -> &mut Vec<Instr> {
         match phase {
             Phase::Setup => &mut self.setup,

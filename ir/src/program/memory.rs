@@ -1,7 +1,7 @@
-//! Where the buffers of a program lie in a rank's memory.
+//! Layout of a program's buffers in a rank's memory.
 //!
-//! The executor allocates what [`layout`] says and the simulator reports it, so a predicted
-//! peak is the allocated one.
+//! The executor allocates what [`layout`] returns, and the simulator reports it, so the
+//! predicted buffer memory is the allocated one.
 
 mod lifetime;
 
@@ -12,29 +12,30 @@ use crate::kernel::{Body, COLUMN_BLOCK};
 use crate::program::instr;
 use crate::program::{BufferId, Chunk, Extent, Instr, Product, Program, RankSizes};
 
-/// Floats that every offset is a multiple of: 64 bytes.
+/// Alignment of every offset, in floats: 64 bytes.
 pub const ALIGN: u64 = 16;
 
-/// Rows of a block of a transposed product are at least this many.
+/// Least rows per block of a transposed product.
 const PRODUCT_BLOCK: u64 = 512;
-/// Blocks of a transposed product are at most this many.
+/// Most blocks of a transposed product.
 const PRODUCT_BLOCKS: u64 = 32;
 
-/// Temporary buffers beyond which only one order of placing them is tried: the time grows with their square.
+/// Number of temporary buffers beyond which only one placement order is tried, because time
+/// grows with its square.
 const MANY: usize = 500;
 
-/// Where everything lies in a rank's memory.
+/// Position of every buffer in a rank's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// First float of each buffer.
     pub offsets: Vec<u64>,
     /// First float of the partial sums of column reductions and transposed products.
     pub scratch: u64,
-    /// Bytes of the buffers that lie in the memory of the host, in which their offsets are.
+    /// Bytes of the buffers in host memory; their offsets are relative to it.
     pub host_bytes: u64,
     /// Bytes of the buffers that live as long as the program.
     pub persistent_bytes: u64,
-    /// Bytes of everything.
+    /// Bytes in total.
     pub total_bytes: u64,
 }
 
@@ -43,28 +44,28 @@ pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
     Lives::of(program).layout(sizes)
 }
 
-/// Bytes of the buffers that lie in the memory of the host.
+/// Bytes of the buffers in host memory.
 pub fn host_bytes(program: &Program, sizes: &RankSizes) -> u64 {
     let hosted = program.hosted.iter();
     let floats = hosted.map(|id| aligned(program.buffer(*id).words(sizes)));
     floats.fold(0, u64::saturating_add).saturating_mul(4)
 }
 
-/// The lifetimes of a program's buffers. They are found once and serve ranks of any size.
+/// The lifetimes of a program's buffers. They do not depend on the rank's sizes.
 #[derive(Clone, Debug)]
 pub struct Lives<'a> {
     program: &'a Program,
     lifetimes: Vec<Lifetime>,
 }
 
-/// Where temporary buffers lie: their first floats, and the end of all.
+/// Placed temporary buffers: their first floats, and the end of the last one.
 #[derive(Default)]
 struct Placed {
     top: u64,
     offsets: Vec<(usize, u64)>,
 }
 
-/// What an order of placing buffers begins with.
+/// Placement order of buffers.
 #[derive(Clone, Copy)]
 enum First {
     Largest,
@@ -74,7 +75,7 @@ enum First {
 }
 
 impl<'a> Lives<'a> {
-    /// Of a program.
+    /// Computes the lifetimes of a program.
     pub fn of(program: &'a Program) -> Self {
         Self {
             program,
@@ -87,8 +88,8 @@ impl<'a> Lives<'a> {
         self.program
     }
 
-    /// Places the buffers on a rank. Temporary buffers share memory where their
-    /// lifetimes allow it. A size beyond 64 bits is given as the largest there is.
+    /// Places the buffers on a rank. Temporary buffers share memory if their lifetimes allow
+    /// it. Sizes saturate at 64 bits.
     pub fn layout(&self, sizes: &RankSizes) -> Layout {
         let floats = self.floats(sizes);
         let mut offsets = vec![0; floats.len()];
@@ -120,8 +121,8 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Bytes that no layout of the buffers can do without: buffers that live as long as the program, temporary
-    /// ones that live at the same time, and partial sums.
+    /// Lower bound on the bytes of any layout: buffers that live as long as the program,
+    /// temporary buffers that are live at the same time, and partial sums.
     pub fn least(&self, sizes: &RankSizes) -> u64 {
         let floats = self.floats(sizes);
         let (_, most) = self.fullest(&|id| floats[id]);
@@ -129,7 +130,7 @@ impl<'a> Lives<'a> {
         fixed.saturating_add(most).saturating_mul(4)
     }
 
-    /// Whether [`layout`](Self::layout) takes no more than so many bytes, found faster.
+    /// Whether [`layout`](Self::layout) needs at most `bytes`, but faster.
     pub fn fits(&self, sizes: &RankSizes, bytes: u64) -> bool {
         let floats = self.floats(sizes);
         let (_, most) = self.fullest(&|id| floats[id]);
@@ -139,8 +140,8 @@ impl<'a> Lives<'a> {
         within(most) && within(self.tightest(&floats, enough).top)
     }
 
-    /// The first position at which most of a measure lives, of buffers that do not live as long as the program,
-    /// and how much that is.
+    /// The first position at which temporary buffers have the largest total `measure`, and that
+    /// total.
     pub fn fullest(&self, measure: &dyn Fn(usize) -> u64) -> (u32, u64) {
         let stretches = || {
             let during = self.lifetimes.iter().enumerate();
@@ -150,7 +151,7 @@ impl<'a> Lives<'a> {
             })
         };
         let end = stretches().filter_map(|(_, s)| s.map(|s| s.1)).max();
-        // By position: what begins to live there, and what has ceased to.
+        // By position: what becomes live, and what was live up to the one before.
         let mut changes = vec![(0u128, 0u128); end.map_or(0, |end| end as usize + 2)];
         for (id, stretch) in stretches() {
             if let Some((first, last)) = stretch {
@@ -174,7 +175,7 @@ impl<'a> Lives<'a> {
         buffers.map(|buffer| aligned(buffer.words(sizes))).collect()
     }
 
-    /// Floats of what lives as long as the program, and of partial sums.
+    /// Floats of persistent buffers and of partial sums.
     fn fixed(&self, floats: &[u64], sizes: &RankSizes) -> u64 {
         let all = self.lifetimes.iter().zip(floats);
         let always = all.filter(|(lifetime, _)| **lifetime == Lifetime::Always);
@@ -190,7 +191,8 @@ impl<'a> Lives<'a> {
         aligned(floats.max().unwrap_or(0))
     }
 
-    /// Places temporary buffers in several orders, until they take no more than `enough`; the tightest result.
+    /// Places temporary buffers in several orders, stops once they need at most `enough`
+    /// floats, and returns the tightest result.
     fn tightest(&self, floats: &[u64], enough: u64) -> Placed {
         let lives = |id: &usize| {
             let during = matches!(self.lifetimes[*id], Lifetime::During(_));
@@ -217,7 +219,7 @@ impl<'a> Lives<'a> {
         best.unwrap_or_default()
     }
 
-    /// Buffers in an order.
+    /// Sorts buffers in a placement order.
     fn sorted(&self, ids: &[usize], floats: &[u64], order: First) -> Vec<usize> {
         let key = |id: usize| {
             let (floats, life) = (floats[id], &self.lifetimes[id]);
@@ -237,16 +239,16 @@ impl<'a> Lives<'a> {
         keyed.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Places each buffer at the lowest offset where it meets no other.
+    /// Places each buffer at the lowest free offset.
     fn first_fit(&self, order: Vec<usize>, floats: &[u64]) -> Placed {
-        /// A buffer that has its place.
+        /// A placed buffer.
         struct Lies {
             begin: u64,
             end: u64,
             life: [(u32, u32); 3],
             id: usize,
         }
-        // By offset.
+        // Sorted by offset.
         let mut placed: Vec<Lies> = Vec::with_capacity(order.len());
         let mut top = 0;
         for id in order {
@@ -276,26 +278,26 @@ impl<'a> Lives<'a> {
     }
 }
 
-/// The next multiple of [`ALIGN`].
+/// Rounds up to a multiple of [`ALIGN`].
 fn aligned(floats: u64) -> u64 {
     floats.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)
 }
 
-/// Rows of each block of a transposed product over `rows` rows; a block's product is a
-/// partial sum, and partial sums are added in order. Never depends on threads.
+/// Rows per block of a transposed product over `rows` rows. Each block gives a partial sum, and
+/// partial sums are added in order. Never depends on threads.
 pub fn product_block(rows: u64) -> u64 {
     rows.div_ceil(PRODUCT_BLOCKS)
         .next_multiple_of(64)
         .max(PRODUCT_BLOCK)
 }
 
-/// Rows that are summed at once.
+/// Rows summed at a time.
 fn at_once(chunk: Option<Chunk>, rows: Extent, sizes: &RankSizes) -> u64 {
     let longest = chunk.and_then(|chunk| chunk.even.map(|even| even.longest(chunk.of, sizes)));
     longest.unwrap_or(sizes.rows(rows))
 }
 
-/// Floats that the largest set of partial sums of one instruction takes.
+/// Floats of partial sums in the instruction that has most.
 fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64 {
     let one = |instr: &Instr| match instr {
         Instr::Launch(launch) => match program.kernels.get(launch.kernel.0 as usize) {

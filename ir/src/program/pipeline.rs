@@ -1,50 +1,50 @@
-//! Stages, chunks and what is kept from one epoch to a later one (GNNPipe, section 3).
+//! Stages, chunks and histories (GNNPipe, section 3).
 //!
-//! A program with a [`Pipeline`] is that of one stage: all ranks of a group run it, each on its part of
-//! the vertices, which is cut into chunks. The same chunk is worked on by a whole group at once. A stage may
-//! hold several runs of layers, which chunks go through one after the other: so stages are a ring, in which the last
-//! one hands its rows to the next run of the first one.
+//! A program with a [`Pipeline`] is the program of one stage. All ranks of a group run it, each
+//! on its part of the vertices, which is divided into chunks; the group works on one chunk at a
+//! time. A stage may hold several runs of layers (virtual stages), so stages form a ring: the
+//! last one hands rows to the next run of the first one.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a program stands in a pipeline. Rank `r` of `M` is in stage `r / W`, `W = M / stages`, and has
-/// part `r % W` of the vertices: groups are runs of consecutive ranks, which lie inside a node where they
-/// can. All communication but [`Instr::Send`](super::Instr::Send) and
-/// [`Instr::Receive`](super::Instr::Receive) is among the ranks of a group.
+/// Position of a program in a pipeline. Rank `r` of `M` is in stage `r / W`, where `W = M /
+/// stages`, and has part `r % W` of the vertices. Groups are runs of consecutive ranks and lie
+/// inside a node if possible. All communication except [`Instr::Send`](super::Instr::Send) and
+/// [`Instr::Receive`](super::Instr::Receive) stays in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pipeline {
     /// Number of stages.
     pub stages: u32,
-    /// This program's, from 0.
+    /// Stage of this program, from 0.
     pub stage: u32,
-    /// Chunks that every part is cut into.
+    /// Chunks per part.
     pub chunks: u32,
-    /// Whether the order of the chunks is drawn anew for every epoch, the same on all ranks.
+    /// Whether every epoch draws a new order of chunks, the same on all ranks.
     pub shuffle: bool,
-    /// Epochs after which [`Instr::Remember`](super::Instr::Remember) keeps new values: in those that are
-    /// a multiple of it, counted from 1. At least 1.
+    /// Epochs between updates of histories: [`Instr::Remember`](super::Instr::Remember) stores
+    /// new rows in epochs that are a multiple of it, counted from 1. At least 1.
     pub interval: u32,
 }
 
 impl Pipeline {
-    /// Ranks of a group, of so many in all.
+    /// Ranks per group.
     pub fn width(&self, ranks: u32) -> u32 {
         (ranks / self.stages.max(1)).max(1)
     }
 }
 
-/// A stage beside this one in the ring of all stages.
+/// A neighbor of this stage in the ring of stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbour {
-    /// The stage after this one; the first one after the last one.
+    /// The next stage; the first one follows the last.
     Next,
-    /// The stage before this one; the last one before the first one.
+    /// The previous stage; the last one precedes the first.
     Previous,
 }
 
 impl Neighbour {
-    /// That of a stage of so many; none where there is no other one.
+    /// The neighbor of `stage`; `None` if there is only one stage.
     pub fn of(self, stage: u32, stages: u32) -> Option<u32> {
         let step = match self {
             Self::Next => 1,
@@ -53,7 +53,7 @@ impl Neighbour {
         (stages > 1).then(|| (stage + step) % stages)
     }
 
-    /// The rank of the same part in that stage; none where there is no other stage.
+    /// The rank with the same part in the neighboring stage; `None` if there is only one stage.
     pub fn rank(self, pipeline: &Pipeline, ranks: u32, rank: u32) -> Option<u32> {
         let width = pipeline.width(ranks);
         let stage = self.of(pipeline.stage, pipeline.stages)?;
@@ -81,7 +81,7 @@ mod tests {
             shuffle: true,
             interval: 1,
         };
-        // Three ranks a stage.
+        // Three ranks per stage.
         for with in [Neighbour::Next, Neighbour::Previous] {
             assert_eq!(with.rank(&pipeline, 6, 4), Some(1));
         }

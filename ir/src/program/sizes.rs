@@ -1,16 +1,16 @@
-//! How many rows of each kind a rank has.
+//! Number of rows of each kind on a rank.
 
 use super::Extent;
 use crate::words::types::EdgeSet;
 use crate::workload::Reach;
 use serde::{Deserialize, Serialize};
 
-/// How large one rank's share of the data is.
+/// Size of one rank's share of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSizes {
     /// Own vertices.
     pub inner: u64,
-    /// Training vertices among them.
+    /// Training vertices among the own vertices.
     #[serde(default)]
     pub train: u64,
     /// Halo vertices.
@@ -19,7 +19,7 @@ pub struct RankSizes {
     pub edges: u64,
     /// Non-zeros of own feature rows.
     pub feature_nonzeros: u64,
-    /// Non-zeros of the rank's feature columns, of all vertices.
+    /// Non-zeros of the rank's feature columns, over all vertices.
     #[serde(default)]
     pub slice_nonzeros: u64,
     /// Vertices of the whole graph.
@@ -28,10 +28,10 @@ pub struct RankSizes {
     /// Stored edges of the whole graph.
     #[serde(default)]
     pub all_edges: u64,
-    /// Stored edges that begin or end in the vertex of the graph where most do.
+    /// Most stored edges into, or out of, a single vertex of the graph.
     #[serde(default)]
     pub max_degree: u64,
-    /// What of it needs nothing of other ranks.
+    /// Rows and edges that need no other rank.
     #[serde(default)]
     pub reach: Reach,
 }

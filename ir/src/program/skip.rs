@@ -1,5 +1,5 @@
-//! Exchanges in which ranks may leave out their rows while copies of them are fresh enough (SANCUS,
-//! section 3.3). The rows of a rank are a *block*; epochs count from 0.
+//! Exchanges in which ranks may skip sending while copies of their rows are fresh enough
+//! (SANCUS, section 3.3). The rows of a rank are a *block*; epochs count from 0.
 
 use super::Ref;
 use super::skipping::wrong;
@@ -12,43 +12,44 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rule {
-    /// All ranks in the same epochs: when copies would else be older than so many.
+    /// All ranks in the same epochs, when copies would otherwise be older than this many
+    /// epochs.
     Fixed(u32),
-    /// The same, with turns that are spread over the epochs.
+    /// As `Fixed`, with the ranks' turns spread over the epochs.
     Adaptive(u32),
-    /// When the block is further from what was sent last than a distance, or, if an age is given, when
-    /// copies would else be older.
+    /// When the block is farther than a distance from what was sent last, or (with an age) when
+    /// copies would otherwise be older than that.
     Gap(Distance, Option<u32>),
 }
 
-/// A length in a knob.
+/// A length in a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length(pub f32);
 
-/// How far a block may be from what was sent last.
+/// Bound on the distance of a block from what was sent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Distance {
-    /// What distances are measured by.
+    /// Norm of the distance.
     pub norm: Norm,
-    /// The largest, from 0.
+    /// Largest distance, 0 or more.
     pub most: Length,
 }
 
-/// What the distance of a block from what was sent last (Frobenius) is divided by.
+/// Divisor of the Frobenius distance between a block and what was sent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Norm {
     /// The norm of the block.
     Relative,
-    /// Nothing.
+    /// 1.
     Absolute,
-    /// The root of the number of elements: root mean square.
+    /// The square root of the number of elements (root mean square).
     Rms,
 }
 
 impl Norm {
     const ALL: [Self; 3] = [Self::Relative, Self::Absolute, Self::Rms];
 
-    /// The rule that measures by it, as it is written.
+    /// Name of the rule that uses this norm.
     fn rule(self) -> &'static str {
         match self {
             Self::Relative => "gap",
@@ -57,8 +58,8 @@ impl Norm {
         }
     }
 
-    /// A distance from the squares of it and of the block's norm, summed over so many elements; 0 where the
-    /// block is what was sent.
+    /// Distance from the sums of squares of the difference and of the block, over this many
+    /// elements; 0 if the block equals what was sent.
     pub fn distance(self, distance: f64, norm: f64, elements: u64) -> f64 {
         let by = match self {
             Self::Relative => norm,
@@ -73,7 +74,7 @@ impl Norm {
 }
 
 impl Distance {
-    /// A share of the block's norm.
+    /// A bound relative to the block's norm.
     pub fn relative(most: f32) -> Self {
         let (norm, most) = (Norm::Relative, Length(most));
         Self { norm, most }
@@ -94,38 +95,38 @@ impl PartialOrd for Length {
     }
 }
 
-/// How an exchange may be left out.
+/// A skippable exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skip {
-    /// When it is not.
+    /// When ranks send.
     pub rule: Rule,
-    /// Where the newest copies are kept: as many columns as the buffer that is exchanged, a slot for
-    /// each iteration of the enclosing loop, halo rows; and own rows where the rule compares with what
-    /// was sent last.
+    /// Where the newest copies are kept. Has the columns of the exchanged buffer, one slot per
+    /// iteration of the enclosing loop, and halo rows; also own rows if the rule compares with
+    /// what was sent last.
     pub copies: Ref,
 }
 
-/// How gradients by rows that may be copies come back to the rows' owners: as the rows went, those of blocks that
-/// were left out do not.
+/// The way back for gradients of rows that may be copies: only gradients of blocks that were
+/// sent return to the owners.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Returned {
-    /// The exchange of the rows, in the same iteration of a loop.
+    /// The exchange of the rows, in the same iteration of the loop.
     pub of: Skip,
-    /// Where gradients by rows of blocks that were left out are kept, in halo rows; all others are 0.
+    /// Where gradients of rows of skipped blocks are kept, in halo rows; all other rows are 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Ref>,
 }
 
 impl Default for Rule {
-    /// Copies of at most one epoch, turns spread.
+    /// Copies of at most one epoch, with turns spread.
     fn default() -> Self {
         Self::Adaptive(1)
     }
 }
 
 impl Rule {
-    /// Whether a rank sends its block in the epoch that is `epoch` after the first one with copies; none
-    /// where values decide. The same as what clocks say, in closed form.
+    /// Whether a rank sends its block in epoch `epoch`, counted from the first one with copies;
+    /// `None` if values decide. A closed form of [`Rule::too_old`] on clocks.
     pub fn decided(self, epoch: u64, block: u32) -> Option<bool> {
         match self {
             Self::Fixed(age) => Some(epoch.is_multiple_of(u64::from(age) + 1)),
@@ -135,24 +136,24 @@ impl Rule {
         }
     }
 
-    /// Whether copies of a block that was sent `age` epochs ago (none if never) have to be sent anew for
-    /// their age, in the epoch that is `epoch` after the first one with copies.
+    /// Whether a block must be sent again because of its age. The block was sent `age` epochs
+    /// ago (`None` if never); `epoch` counts from the first one with copies.
     pub fn too_old(self, epoch: u64, block: u32, age: Option<u64>) -> bool {
         let (Some(age), Some(oldest)) = (age, self.oldest()) else {
             return age.is_none();
         };
-        // Turns are spread by the first of them.
+        // The first turns set the spread.
         let early = matches!(self, Self::Adaptive(_)) && epoch <= oldest;
         age > oldest || early && self.turn(epoch, block)
     }
 
-    /// Whether it is a block's turn, where turns are spread.
+    /// Whether it is the block's turn, if turns are spread.
     fn turn(self, epoch: u64, block: u32) -> bool {
         let period = self.period();
         u64::from(block) % period == epoch % period
     }
 
-    /// The age that copies may reach; none if there is no bound.
+    /// Largest age of copies; `None` if unbounded.
     pub fn oldest(self) -> Option<u64> {
         match self {
             Self::Fixed(age) | Self::Adaptive(age) => Some(age.into()),
@@ -160,7 +161,7 @@ impl Rule {
         }
     }
 
-    /// The distance that copies may have; none if it is not looked at.
+    /// Largest distance of copies; `None` if the rule ignores it.
     pub fn limit(self) -> Option<f64> {
         match self {
             Self::Gap(limit, _) => Some(limit.most.0.into()),
@@ -168,7 +169,7 @@ impl Rule {
         }
     }
 
-    /// What distances are measured by.
+    /// Norm of distances.
     pub fn norm(self) -> Norm {
         match self {
             Self::Gap(limit, _) => limit.norm,
@@ -176,8 +177,8 @@ impl Rule {
         }
     }
 
-    /// In the long run each block is sent once in so many epochs; 1 where values decide, since nobody
-    /// knows before.
+    /// Mean number of epochs between sends of a block; 1 if values decide, because nobody knows
+    /// in advance.
     pub fn period(self) -> u64 {
         match self {
             Self::Fixed(age) | Self::Adaptive(age) => u64::from(age) + 1,
@@ -185,12 +186,12 @@ impl Rule {
         }
     }
 
-    /// Floats with which a rank tells each other one what it decided.
+    /// Floats with which a rank tells every other rank its decision.
     pub fn flags(self) -> u64 {
         u64::from(self.limit().is_some())
     }
 
-    /// What speaks against a rule that is none the less possible.
+    /// A warning about a legal but doubtful rule.
     pub fn warning(self) -> Option<String> {
         let relative = self.norm() == Norm::Relative;
         let limit = self.limit().filter(|limit| relative && *limit >= 1.0)?;
@@ -259,7 +260,8 @@ impl From<Rule> for String {
 mod tests {
     use super::*;
 
-    /// What clocks decide, epoch by epoch; `B` for a block that is sent, else the age that is read.
+    /// Decisions by clocks, epoch by epoch: `B` for a block that is sent, else the age of the
+    /// copies read.
     fn turns(rule: Rule, blocks: u32, epochs: u64) -> Vec<String> {
         let mut sent: Vec<Option<u64>> = vec![None; blocks as usize];
         let one = |epoch: u64, sent: &mut Vec<Option<u64>>| {
@@ -301,8 +303,8 @@ mod tests {
         }
     }
 
-    /// The share of the rounds of the first rule is `ceil(epochs / (age + 1)) / epochs`; each block's
-    /// turn comes once in a period.
+    /// Rule `Fixed` sends in `ceil(epochs / (age + 1)) / epochs` of all rounds; with
+    /// `Adaptive`, each block's turn comes once per period.
     #[test]
     fn shares_are_what_the_closed_form_says() {
         for age in 0..5u32 {
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn distances_are_measured_by_their_norm() {
-        // 4 elements, a difference of 6 and a norm of 3.
+        // Four elements, a difference of 6 and a norm of 3.
         let found = Norm::ALL.map(|norm| norm.distance(36.0, 9.0, 4));
         assert_eq!(found, [2.0, 6.0, 3.0]);
         assert_eq!(Norm::ALL.map(|norm| norm.distance(0.0, 0.0, 0)), [0.0; 3]);

@@ -1,37 +1,37 @@
-//! What SANCUS leaves out of exchanges, and what it does to gradients: a rule and its endings, as one writes them.
+//! The rule by which SANCUS skips exchanges, with its endings, as users write it.
 
 use super::skip::{Length, Rule};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a placement leaves out of its exchanges.
+/// How a placement skips exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Skipping {
     /// When a rank sends its rows.
     pub rule: Rule,
-    /// Whether these are only the rows that a reader has edges from (section 4: `rows = needed`), those of the
-    /// cut, and not all.
+    /// Whether a rank sends each reader only the rows that it has edges from (section 4: `rows
+    /// = needed`), not all.
     pub cut: bool,
-    /// Whether gradients by rows of blocks that were left out are dropped (section 5: `stale_grad = stop`): those
-    /// that are left are those of the loss with copies held constant.
+    /// Whether gradients of rows of skipped blocks are dropped (section 5: `stale_grad =
+    /// stop`). The remaining gradients are those of the loss with copies held constant.
     pub stop: bool,
-    /// How long the gradient of what an activation or the loss reads may be, of all ranks together (section 3.2, step
-    /// 1 of the backward pass); none if it is not clipped.
+    /// Bound on the gradient of what an activation or the loss reads, over all ranks together
+    /// (section 3.2, step 1 of the backward pass); `None` does not clip.
     pub clip: Option<Length>,
 }
 
-/// What is written behind a rule where only rows of the cut are sent.
+/// Ending: send only the rows of the cut.
 const CUT: &str = "/cut";
 
-/// What is written behind that where gradients of copies are dropped.
+/// Ending: drop gradients of copies.
 const STOP: &str = "/stop";
 
-/// What is written behind that, before a length, where gradients of embeddings are clipped.
+/// Ending, followed by a length: clip gradients of embeddings.
 const CLIP: &str = "/clip:";
 
-/// How texts of rules look.
+/// Syntax of rules.
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, such as \
                          adaptive:1 or gap:0.01 (EPOCHS is the largest age of copies, at least 0; \
                          DISTANCE is relative, at least 0; gap-absolute and gap-rms use other norms); append /cut \
@@ -40,7 +40,7 @@ pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DIST
                          clip the gradients of embeddings (LENGTH is the norm over all ranks' rows, above 0)";
 
 impl Skipping {
-    /// How long the gradient of one rank's rows may be: the same on all of them.
+    /// Bound on the gradient of one rank's rows, the same on all ranks.
     pub fn most_of_block(self, ranks: u32) -> Option<f32> {
         let share = |Length(most)| f64::from(most) / f64::from(ranks).sqrt();
         self.clip.map(|most| share(most) as f32)
@@ -88,19 +88,19 @@ impl FromStr for Skipping {
     }
 }
 
-/// Says that a text is no rule.
+/// Error for a text that is not a rule.
 pub(super) fn wrong(text: &str) -> String {
     format!("found the rule `{text}`, expected {RULES}")
 }
 
-/// A length that gradients may have.
+/// Parses the bound on gradients.
 fn length(text: &str) -> Option<Length> {
     let most: Option<f32> = text.parse().ok();
     most.filter(|most| most.is_finite() && *most > 0.0)
         .map(Length)
 }
 
-/// A text without an ending, and whether it had that.
+/// Strips an ending; also returns whether it was there.
 fn ending<'a>(text: &'a str, ending: &str) -> (&'a str, bool) {
     let without = text.strip_suffix(ending);
     (without.unwrap_or(text), without.is_some())
@@ -166,7 +166,8 @@ mod tests {
         }
     }
 
-    /// The worked example: blocks of length 1 on 4 ranks are halved by a bound of 1, and are as long as that together.
+    /// The worked example: on 4 ranks, a bound of 1 halves blocks of length 1, and together
+    /// they have length 1.
     #[test]
     fn bounds_of_blocks_add_up_to_the_whole_bound() {
         let of = |text: &str, ranks| text.parse::<Skipping>().unwrap().most_of_block(ranks);

@@ -1,7 +1,7 @@
-//! Programs as text: printed by [`Program`](super::Program)'s `Display`, read by its `FromStr`. Reading what was printed gives
-//! the same program.
+//! Text form of programs: [`Program`](super::Program)'s `Display` prints it, its `FromStr`
+//! reads it. Reading a printed program gives the same program.
 //!
-//! A listing has a head and five sections, of which empty ones are left out:
+//! A listing has a head and five sections; empty sections are omitted:
 //!
 //! ```text
 //! program 2 ranks, rank 0
@@ -30,9 +30,10 @@
 //!   }
 //! ```
 //!
-//! `b2` is slot 0 of buffer 2, `b2[1]` slot 1, and `b2[i+1]` the slot after that of the loop's index. A matrix that
-//! does not fill its slot is `b2@OFFSET/STRIDE`. `#` begins a comment. An instruction may stand behind its place in the
-//! list, as [`Listing`] prints it and as traces and errors name it.
+//! `b2` is slot 0 of buffer 2, `b2[1]` slot 1, and `b2[i+1]` the slot after the one of the
+//! loop's index. A matrix that does not fill its slot is `b2@OFFSET/STRIDE`. `#` starts a
+//! comment. An instruction may follow its place in the list, as [`Listing`] prints it; traces
+//! and errors name instructions by these places.
 
 mod kernel;
 mod lex;

@@ -1,12 +1,12 @@
-//! Launches that do not depend on each other and treat every number of their operands alike, one after the other,
-//! such as the updates of all parameters. A device may do them in one launch.
+//! Groups of independent element-wise launches, such as the updates of all parameters. A device
+//! may run a group in one launch.
 
 use super::{BufferId, Extent, Instr, Launch, Program, Ref};
 use crate::program::instr;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Several launches: those of consecutive instructions of a list.
+/// Several launches from consecutive instructions of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together<'a> {
     /// The instructions.
@@ -15,19 +15,19 @@ pub struct Together<'a> {
     pub launches: Vec<Once<'a>>,
 }
 
-/// A launch in an iteration of the loop around it, or in iteration 0.
+/// A launch in one iteration of the enclosing loop, or in iteration 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Once<'a> {
-    /// The place of its instruction in the list.
+    /// Position of its instruction in the list.
     pub at: usize,
-    /// What is launched.
+    /// The launch.
     pub launch: &'a Launch,
-    /// The index of the loop.
+    /// Iteration of the loop.
     pub iteration: u32,
 }
 
 impl<'a> Together<'a> {
-    /// The launches of each kernel that read the same numbers of the moment, which can be one.
+    /// Groups the launches by kernel and scalars; a device can run each group at once.
     pub fn by_kernel(&self) -> Vec<Vec<Once<'a>>> {
         let mut found: Vec<Vec<Once>> = Vec::new();
         for once in &self.launches {
@@ -47,7 +47,8 @@ impl<'a> Together<'a> {
     }
 }
 
-/// All of them in a list, loops and chunks in it left out; each has at least two launches.
+/// All groups of at least two launches in a list. Does not look inside loops, except loops over
+/// a single element-wise launch.
 pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     let mut found: Vec<Together> = Vec::new();
     let mut before = Uses::default();
@@ -80,7 +81,8 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     found
 }
 
-/// Buffers that launches use, whatever slots: there may be hundreds of updates, each of buffers of its own.
+/// Buffers that launches use, in any slot. A set, because there may be hundreds of updates,
+/// each with its own buffers.
 #[derive(Default)]
 struct Uses {
     read: BTreeSet<BufferId>,
@@ -102,7 +104,8 @@ impl Uses {
     }
 }
 
-/// The launch of an instruction that treats every number alike, and how often it is run, one time like the other.
+/// The launch of an instruction if it is element-wise, and how often it runs with no iteration
+/// depending on another.
 fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
     let (launch, count) = if let Instr::Launch(launch) = instr {
         (launch, 1)
@@ -115,7 +118,7 @@ fn flat<'a>(instr: &'a Instr, program: &Program) -> Option<(&'a Launch, u32)> {
     };
     let kernel = program.kernels.get(launch.kernel.0 as usize)?;
     let fixed = matches!(launch.rows, Extent::Fixed(_)) && launch.chunk.is_none();
-    // Iterations write slots of their own, and what is written is read only where it is.
+    // Each iteration writes its own slots, and these are read only in that iteration.
     let apart = |out: &Ref| {
         let slots = program.buffers.get(out.buffer.0 as usize);
         let slots = slots.map_or(0, |buffer| buffer.slots);
@@ -222,7 +225,7 @@ mod tests {
             launch(1, 2, false),
             launch(0, 1, false),
         ];
-        // The third reads what the first wrote, the fourth writes what the third reads.
+        // The third launch reads what the first wrote; the fourth writes what the third reads.
         assert_eq!(found(&list, &program()), [(0..2, 2)]);
         let apart = [
             launch(0, 0, false),
@@ -236,7 +239,7 @@ mod tests {
 
     #[test]
     fn iterations_that_meet_and_other_kernels_stay_apart() {
-        // One slot for all iterations, and fewer slots than iterations.
+        // One slot for all iterations, or fewer slots than iterations.
         assert_eq!(found(&[repeat(3, launch(0, 0, false))], &program()), []);
         assert_eq!(found(&[repeat(4, launch(0, 0, true))], &program()), []);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What every rank does when: predicted by the simulator or measured by the executor, in one
-//! form, so that both can be looked at with the same tools and laid side by side.
+//! Traces: what every rank does, and when. Predictions of the simulator and measurements of the
+//! executor share one form, so the same tools show them and compare them.
 
 mod chrome;
 mod diff;
@@ -18,7 +18,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Once, before the first epoch.
+    /// Runs once, before the first epoch.
     Setup,
     /// A training epoch.
     Step,
@@ -26,74 +26,74 @@ pub enum Phase {
     Eval,
 }
 
-/// What an instruction keeps busy.
+/// A resource that an instruction occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
-    /// Arithmetic and the memory it reads.
+    /// Computation, including its memory accesses.
     Compute,
     /// Copies within a rank.
     Copy,
-    /// Messages between ranks, their packing included.
+    /// Messages between ranks, including packing.
     Network,
-    /// Copies between a rank and its host. The first half of one that is cut in halves lasts until the copy
-    /// is over, whatever else runs meanwhile; the second is the wait for it.
+    /// Copies between a rank and its host. The first half of a split copy lasts until the copy
+    /// is complete, whatever runs meanwhile; the second half is the wait for it.
     Host,
 }
 
-/// Where the times of a trace come from.
+/// Source of a trace's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A clock.
+    /// Measured by a clock.
     #[default]
     Measured,
-    /// The simulator.
+    /// Predicted by the simulator.
     Predicted,
 }
 
-/// One instruction on one rank. Waiting for other ranks is part of an instruction that
-/// communicates. One that is cut in halves is two events of one name: a copy, which sends, and then,
-/// on the network, the wait and the unpacking; in between its messages are under way.
+/// One instruction on one rank. An instruction that communicates includes waiting for other
+/// ranks. A split one is two events with one name: a copy, which sends, and then a network
+/// event, which waits and unpacks. Its messages are in flight in between.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The rank.
     pub rank: u32,
     /// The instruction list.
     pub phase: Phase,
-    /// The epoch, from 1; that of the last one for `eval`.
+    /// The epoch, from 1; for `eval`, the epoch before it.
     pub epoch: u64,
-    /// Place in the list, through loop bodies: `3.1`.
+    /// Position in the list, including loop bodies: `3.1`.
     pub at: String,
-    /// Iteration of the enclosing loops, counted through; 0 outside.
+    /// Iteration over all enclosing loops; 0 outside loops.
     pub iteration: u32,
     /// The instruction's name.
     pub name: String,
-    /// What it keeps busy.
+    /// The resource that it occupies.
     pub resource: Resource,
-    /// Begin in microseconds since the trace began.
+    /// Start in microseconds since the start of the trace.
     pub begin_us: f64,
-    /// End in microseconds since the trace began.
+    /// End in microseconds since the start of the trace.
     pub end_us: f64,
     /// Payload bytes that it sent.
     pub bytes_sent: u64,
-    /// The stage of the rank; 0 where there are none. Ranks of a stage run the same list.
+    /// The stage of the rank; 0 without stages. Ranks of a stage run the same list.
     pub stage: u32,
-    /// The rank of another stage that rows go to or come from; the n-th message that a rank waits for
-    /// is the n-th that the other sends to it.
+    /// The rank of another stage that receives or sends the rows. The n-th message that a rank
+    /// waits for is the n-th that the other sends to it.
     pub peer: Option<Peer>,
-    /// Why it sent its block, or left it out, where values decide.
+    /// Why it sent or skipped its block, if values decide.
     pub decision: Option<Decision>,
 }
 
-/// What a rule by distance decided of a rank's own block.
+/// A decision about a rank's own block, by a rule by distance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Whether the block was sent.
     pub sent: bool,
-    /// How far it was from what was sent last; none if nothing was.
+    /// Distance from what was sent last; `None` if nothing was.
     pub gap: Option<f32>,
-    /// How far it may be.
+    /// Largest distance that need not be sent.
     pub bound: f64,
 }
 
@@ -101,29 +101,29 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peer {
-    /// The rank that it goes to.
+    /// The receiving rank.
     To(u32),
-    /// The rank that it comes from.
+    /// The sending rank.
     From(u32),
 }
 
-/// Events in the order in which they began on each rank, rank after rank.
+/// Events by rank, then in the order in which they started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// Whether they happened or are expected to.
+    /// Whether times are measured or predicted.
     pub kind: Kind,
     /// Name of the model.
     pub model: String,
     /// Name of the data graph.
     pub graph: String,
-    /// Ranks of the program; events of the first ones alone may have been kept.
+    /// Ranks of the program; the trace may hold events of only the first ones.
     pub ranks: u32,
     /// The events.
     pub events: Vec<Event>,
 }
 
 impl Phase {
-    /// Every phase, in the order in which they run.
+    /// Every phase, in run order.
     pub const ALL: [Self; 3] = [Self::Setup, Self::Step, Self::Eval];
 
     /// The name in traces and reports.
@@ -137,11 +137,11 @@ impl Phase {
 }
 
 impl Resource {
-    /// Every resource, in the order of their lines in a trace.
+    /// Every resource, in the order of their rows in a trace viewer.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Copy, Self::Network, Self::Host];
 
-    /// What an instruction keeps busy: the network if it is no work of its rank alone. Of the halves of
-    /// a communication, the first only packs.
+    /// The resource that an instruction occupies: the network if it involves other ranks. The
+    /// first half of a communication only packs, so it is a copy.
     pub fn of(instr: &Instr, program: &Program) -> Self {
         match instr {
             Instr::Move(_) => return Self::Host,

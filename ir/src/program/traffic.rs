@@ -1,4 +1,4 @@
-//! The bytes that a program sends, read off its instructions.
+//! Bytes that a program sends, derived from its instructions.
 
 mod host;
 
@@ -13,31 +13,31 @@ use std::ops::Range;
 /// Payload bytes sent by all ranks together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// By halo exchanges.
+    /// Bytes of halo exchanges.
     pub halo_exchange: u64,
-    /// By halo reductions.
+    /// Bytes of halo reductions.
     pub halo_reduce: u64,
-    /// By all-reductions.
+    /// Bytes of all-reduces.
     pub all_reduce: u64,
-    /// By splits, joins, replications and reductions of rows.
+    /// Bytes of splits, joins, replications and reductions of rows.
     pub redistribute: u64,
-    /// Between the stages of a pipeline.
+    /// Bytes between the stages of a pipeline.
     pub stage_message: u64,
-    /// By all instructions.
+    /// Bytes of all instructions.
     pub total_bytes: u64,
 }
 
-/// Who reads whose rows.
+/// How many rows ranks read from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Own rows of each rank that others read, counted once for each of these.
+    /// For each rank, its own rows that others read, counted once per reader.
     pub rows: Vec<u64>,
-    /// Pairs of a rank and one that reads some of its rows.
+    /// Pairs of an owner and a rank that reads some of its rows.
     pub pairs: u64,
 }
 
 impl Reads {
-    /// From the number of rows that each rank reads of one, for each rank.
+    /// Counts reads, given for each owner the number of rows that each rank reads.
     pub fn of<'a>(readers: impl Iterator<Item = &'a [u64]>) -> Self {
         let mut all = Self::default();
         for rows in readers {
@@ -47,16 +47,16 @@ impl Reads {
         all
     }
 
-    /// Rows that ranks read and do not own, all ranks together.
+    /// Rows that ranks read without owning them, all ranks together.
     pub fn total(&self) -> u64 {
         self.rows.iter().sum()
     }
 }
 
-/// The bytes that instructions send: of a pipeline, those of the ranks of one stage, on which `reads`
-/// and `sizes` are then. `sizes` has one entry a rank (none will do where nothing is
-/// redistributed). Of exchanges that may be left out these are the bytes of an epoch in the long run, or, where
-/// values decide, if nothing is.
+/// The bytes that instructions send. For a pipeline, `reads` and `sizes` cover the ranks of one
+/// stage, and so does the result. `sizes` has one entry per rank (it may be empty if nothing is
+/// redistributed). A skippable exchange counts its mean per epoch, or, if values decide, its
+/// full bytes.
 pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[RankSizes]) -> Traffic {
     let mut sum = Traffic::default();
     for instr in instrs {
@@ -67,12 +67,12 @@ pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[Rank
     sum
 }
 
-/// Whether a block of rows is sent: of the exchange with these copies, in which iteration of the
-/// enclosing loop, and whose.
+/// Whether a block is sent: given the exchange with these copies, the iteration of the
+/// enclosing loop, and the block's rank.
 pub type Sent<'a> = dyn Fn(&Skip, u32, u32) -> bool + 'a;
 
-/// Bytes by which what instructions send in one epoch is more (or less) than [`traffic`] says, where ranks may
-/// leave out their rows and `sent` says which of them do not.
+/// Bytes that instructions send in one epoch beyond what [`traffic`] says (may be negative),
+/// given which blocks are `sent`.
 pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -> i64 {
     let mut more = 0;
     let mut add = |buffer, skip: &Skip, count| {
@@ -92,7 +92,7 @@ pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -
     more
 }
 
-/// Visits the exchanges that may be left out, with the number of iterations in which they run.
+/// Visits the skippable exchanges, with the number of iterations that each runs.
 pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
         if let Instr::HaloExchange(instr::HaloExchange { buffer, skip }) = instr {
@@ -101,7 +101,7 @@ pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
     });
 }
 
-/// Visits the ways back of what such exchanges bring, with the number of iterations in which they run.
+/// Visits the ways back of skippable exchanges, with the number of iterations that each runs.
 pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
         if let Instr::HaloReduce(instr::HaloReduce { buffer, skip }) = instr {
@@ -110,7 +110,7 @@ pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned,
     });
 }
 
-/// Visits instructions, those in halves once.
+/// Visits instructions; split ones once.
 fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u32)) {
     for instr in instrs {
         if let Instr::Repeat(instr::Repeat { count, body, .. }) = instr {
@@ -121,19 +121,19 @@ fn for_each_whole(instrs: &[Instr], times: u32, visit: &mut dyn FnMut(&Instr, u3
     }
 }
 
-/// Of the bytes of an exchange, those of an epoch in the long run.
+/// Mean bytes of an exchange per epoch.
 pub(in crate::program) fn exchanged(bytes: u64, skip: Option<&Skip>) -> u64 {
     bytes.div_ceil(skip.map_or(1, |skip| skip.rule.period()))
 }
 
-/// Floats that are worth a message of their own in an all-reduction: sending and waking cost
-/// more than so many additions.
+/// Floats worth a message of their own in an all-reduce: sending and waking cost more than this
+/// many additions.
 const CHUNK: u64 = 4096;
 
-/// The floats of an all-reduced message of `floats` that a rank sums for all; of a short
-/// message the first ranks sum `CHUNK` floats each, the others none, so that a thousand
-/// ranks do not send each other a million messages of a few floats. Chunks lie one after
-/// the other, and those that are not empty differ by at most one float.
+/// The floats of an all-reduced message of `floats` that a rank sums for all. Of a short
+/// message, the first ranks sum at most `CHUNK` floats each and the others none, so that a
+/// thousand ranks do not exchange a million messages of a few floats. Chunks are consecutive,
+/// and the non-empty ones differ by at most one float.
 pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
     let owners = floats.div_ceil(CHUNK).clamp(1, u64::from(ranks.max(1)));
     let rank = u64::from(rank).min(owners);
@@ -150,8 +150,8 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Floats that rank `from` sends to rank `to` in a redistribution of a tensor of `heads x width`
-/// columns by rows.
+/// Floats that rank `from` sends to rank `to` in a redistribution, given the `heads x width`
+/// columns that the tensor has by rows.
 pub fn redistribute_floats(
     how: Redistribute,
     (heads, width): (u32, u32),
@@ -198,19 +198,19 @@ pub fn redistribute_total(
     }
 }
 
-/// Bytes of a row of a buffer.
+/// Bytes per row of a buffer.
 pub(in crate::program) fn row_bytes(program: &Program, at: Ref) -> u64 {
     let buffer = program.buffer(at.buffer);
     u64::from(buffer.columns) * buffer.storage.bytes()
 }
 
 impl Traffic {
-    /// Adds what others send.
+    /// Adds the bytes of `other`.
     pub fn include(&mut self, other: Self) {
         self.add(other, 1);
     }
 
-    /// Adds what others send, so many times.
+    /// Adds the bytes of `other`, `times` times.
     pub(in crate::program) fn add(&mut self, other: Self, times: u64) {
         self.halo_exchange += times * other.halo_exchange;
         self.halo_reduce += times * other.halo_reduce;
@@ -279,7 +279,8 @@ mod tests {
                 assert_eq!(pairs.map(floats).sum::<u64>(), total, "{how:?}");
             }
         }
-        // 16 rows, each rank keeps its own share: the closed form if all divides.
+        // With 16 rows, each rank keeps its own share: the closed form if everything divides
+        // evenly.
         let even = [RankSizes {
             inner: 4,
             ..RankSizes::default()
@@ -336,7 +337,8 @@ mod tests {
         assert_eq!(traffic.total_bytes, (15 * 15 + 48) * 4);
     }
 
-    /// Two ranks of 3 and 1 rows, an exchange in a loop of 5: rank 0's 3 rows are sent in even epochs.
+    /// Ranks with 3 rows and 1 row, and an exchange in a loop of 5: rank 0's 3 rows are sent in
+    /// even epochs.
     #[test]
     fn what_is_left_out_is_known_epoch_by_epoch() {
         use crate::program::Skip;
@@ -391,11 +393,11 @@ mod tests {
             [0, 1, 2].map(|e| bytes("adaptive:1", e, false)),
             [(80, 160), (80, 40), (80, 120)]
         );
-        // Rows go back as they came, without a word about it.
+        // Rows return as they came, without flags.
         assert_eq!(bytes("adaptive:1", 1, true), (160, 80));
         assert_eq!(bytes("gap:0.1", 1, true), (360, 360));
         assert_eq!(bytes("fixed:0", 7, false), (160, 160));
-        // One float each way in each iteration.
+        // One float each way per iteration.
         assert_eq!(
             [0, 1].map(|e| bytes("gap:0.1", e, false)),
             [(200, 200), (200, 200)]

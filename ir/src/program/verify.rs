@@ -1,4 +1,4 @@
-//! Checks that a program fits its data, so that running it touches only its own memory.
+//! Checks that a program fits its data, so that it touches only its own memory when it runs.
 
 mod buffers;
 mod chunk;
@@ -23,24 +23,25 @@ use std::sync::Arc;
 
 pub use error::ProgramError;
 
-/// What one rank has of the data graph, as far as its program depends on it.
+/// A rank's data, as far as its program depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankData {
     /// The rank.
     pub rank: u32,
-    /// How many rows of each kind it has.
+    /// Number of rows of each kind.
     pub sizes: RankSizes,
-    /// Columns of the input features; as many as the program says, where that is not known.
+    /// Columns of the input features; `None` accepts whatever the program says.
     pub features: Option<u32>,
-    /// Types of edges; 0 where edges have none.
+    /// Edge types; 0 if edges have none.
     pub relations: u32,
-    /// Chunks by edges that the whole graph is cut into; as many as the program says, where that is not known.
+    /// Chunks by edges in the whole graph; `None` accepts whatever the program says.
     pub chunks: Option<u32>,
 }
 
 impl RankData {
-    /// A rank of some graph, whose features have so many columns if that is known. What a program does must fit the data of every graph;
-    /// this one has no two sizes alike, but for those that one rank alone has to have.
+    /// A rank of an example graph with `features` feature columns, if known. A program must fit
+    /// the data of every graph, so no two sizes here are equal unless a single rank forces them
+    /// to be.
     pub fn typical(program: &Program, features: Option<u32>) -> Self {
         let relations = program.buffers.iter().find_map(|buffer| match buffer.role {
             Role::Relation(types) | Role::RelationDegree(types) => Some(types),
@@ -81,8 +82,8 @@ impl RankData {
     }
 }
 
-/// A program that was found to fit the data of one rank: running it there touches only its own memory. Sessions take
-/// nothing else.
+/// A program that fits the data of one rank: it touches only its own memory there. Sessions
+/// accept nothing else.
 #[derive(Clone, Debug)]
 pub struct VerifiedProgram(Arc<Program>);
 
@@ -90,21 +91,21 @@ impl VerifiedProgram {
     /// Checks a program.
     ///
     /// # Errors
-    /// The first thing that does not fit, and the instruction that it is about.
+    /// The first problem, and the instruction that it concerns.
     pub fn new(program: Arc<Program>, data: &RankData) -> Result<Self, ProgramError> {
         verify(&program, data)?;
         Ok(Self(program))
     }
 
-    /// A program that was not checked, for tests of what stands behind these checks.
+    /// Wraps a program without checking it, for tests of later checks.
     ///
     /// # Safety
-    /// Whoever runs it stops at the first access outside of its memory.
+    /// Whoever runs it must stop at the first access outside its memory.
     pub unsafe fn new_unchecked(program: Arc<Program>) -> Self {
         Self(program)
     }
 
-    /// The program, to share.
+    /// The program, shareable.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0
     }
@@ -121,7 +122,7 @@ impl Deref for VerifiedProgram {
 /// Checks everything that executors rely on, for one rank.
 ///
 /// # Errors
-/// The first thing that does not fit, and the instruction that it is about.
+/// The first problem, and the instruction that it concerns.
 pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     let check = Check { program, data };
     check.hosted()?;
@@ -142,7 +143,7 @@ pub(in crate::program) struct Check<'a> {
 
 pub(in crate::program) type Checked = Result<(), String>;
 
-/// The place of an instruction of a list, behind that of the list: `step 3.1`.
+/// Extends the place of a list by an instruction's index: `step 3.1`.
 fn inside(above: &str, index: usize) -> String {
     let separator = if above.contains(' ') { '.' } else { ' ' };
     format!("{above}{separator}{index}")
@@ -169,7 +170,7 @@ impl Check<'_> {
         instr.check(self)
     }
 
-    /// A product, and the kernel that finishes it.
+    /// Checks a product and its finishing kernel.
     pub(in crate::program) fn product(&self, one: &MatMul) -> Checked {
         let sizes = &self.data.sizes;
         self.cut(one.chunk, one.rows)?;
@@ -181,7 +182,7 @@ impl Check<'_> {
             Product::Nt => ((columns, inner), (rows, columns)),
             Product::Tn => ((rows, columns), (inner, columns)),
         };
-        // Of what holds a chunk at a time, its rows.
+        // A buffer that holds one chunk at a time has that chunk's rows.
         let here = |m: &Matrix, size: (u64, u64)| match self.runs(m.at) {
             Some(rows) => (rows, size.1),
             None => size,
@@ -209,7 +210,7 @@ impl Check<'_> {
         }
     }
 
-    /// A tensor by local rows, whose halo is exchanged.
+    /// Checks a tensor by local rows whose halo is exchanged.
     pub(in crate::program) fn halo(&self, at: Ref) -> Checked {
         self.at_least("buffer", at, 0)?;
         self.moved_rows("buffer", at)?;
@@ -264,7 +265,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Rows of a buffer that holds a chunk at a time.
+    /// Rows of a buffer that holds one chunk at a time; `None` for other buffers.
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
         matches!(extent, Extent::Run(..) | Extent::EdgeRun(..))
@@ -307,7 +308,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a buffer begins with the rank's own rows.
+    /// Checks that a buffer starts with the rank's own rows.
     fn rows(&self, what: &str, at: Ref) -> Checked {
         self.at_least(what, at, 0)?;
         self.extent(what, at, false)

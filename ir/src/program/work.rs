@@ -1,11 +1,10 @@
-//! What one instruction costs a rank: floating-point operations and bytes, counted from its
+//! Cost of one instruction on a rank: floating-point operations and bytes, counted from its
 //! specification.
 //!
-//! Bytes are those that the loop nest asks for: a row that is gathered once for every edge
-//! counts once for every edge, whatever a cache makes of it; how far a device stays behind its
-//! peak bandwidth for such traffic is the calibration's business. Fused values are not
-//! counted. A fused multiply-add counts two operations, exponentials and dropout draws
-//! [`TRANSCENDENTAL`].
+//! Bytes are what the loop nest requests: a row gathered once per edge counts once per edge,
+//! whatever caches save. How far a device falls short of its peak bandwidth on such traffic is
+//! up to calibration. Fused values are not counted. A fused multiply-add counts as two
+//! operations; exponentials and dropout draws count as [`TRANSCENDENTAL`].
 
 mod class;
 mod counts;
@@ -24,19 +23,19 @@ use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
 use crate::program::{Extent, Instr, Launch, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 
-/// Operations that an exponential, a logarithm or a dropout draw counts.
+/// Operations counted for an exponential, a logarithm or a dropout draw.
 pub const TRANSCENDENTAL: f64 = 8.0;
-/// Bytes of a float.
+/// Bytes per float.
 pub(in crate::program) const FLOAT: u64 = 4;
-/// Bytes of a vertex or edge index.
+/// Bytes per vertex or edge index.
 pub(in crate::program) const INDEX: u64 = 4;
-/// Bytes of a row offset.
+/// Bytes per row offset.
 pub(in crate::program) const OFFSET: u64 = 8;
 
 /// The cost of one instruction on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// Which efficiency applies.
+    /// The class whose efficiency applies.
     pub class: KernelClass,
     /// Floating-point operations.
     pub flops: Flops,
@@ -46,13 +45,13 @@ pub struct Work {
     pub written: Bytes,
 }
 
-/// The cost of an instruction on a rank of the given sizes; `None` for loops and for
-/// instructions that communicate.
+/// The cost of an instruction on a rank of these sizes; `None` for loops and for instructions
+/// that communicate.
 pub fn work(program: &Program, instr: &Instr, sizes: &RankSizes) -> Option<Work> {
     Counts::of(program, instr).work(sizes)
 }
 
-/// Bytes of an element of a buffer.
+/// Bytes per element of a buffer.
 pub(in crate::program) fn element(program: &Program, at: Ref) -> u64 {
     program.buffer(at.buffer).storage.bytes()
 }
@@ -66,13 +65,13 @@ pub(in crate::program) fn copy(read: u64, written: u64) -> Work {
     }
 }
 
-/// Rows and non-zeros of the sparse features whose values a buffer holds.
+/// Rows and non-zeros of the sparse features whose values are in a buffer.
 pub(in crate::program) fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
     let rows = sizes.rows(program.sparse_rows(values));
     (rows, program.buffer(values.buffer).slot_elements(sizes))
 }
 
-/// The sizes that an instruction works on: those of a chunk where it runs over one.
+/// The sizes that an instruction works on: those of its chunk, if it has one.
 fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
     match instr.chunk() {
         Some(chunk) => chunk.sizes(sizes),
@@ -80,7 +79,8 @@ fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
     }
 }
 
-/// Bytes of labels (an integer a vertex, or a float a class) and of the split (a byte a vertex).
+/// Bytes of labels (an integer per vertex, or a float per class) and of the split (a byte per
+/// vertex).
 pub(in crate::program) fn label_bytes(loss: Loss, vertices: u64, classes: u32) -> u64 {
     let per_vertex = match loss {
         Loss::CrossEntropy => INDEX,
@@ -89,7 +89,8 @@ pub(in crate::program) fn label_bytes(loss: Loss, vertices: u64, classes: u32) -
     vertices * (per_vertex + 1)
 }
 
-/// Adds what a fused element-wise kernel reads and writes besides the product's own matrices.
+/// Adds what a fused element-wise kernel reads and writes in addition to the product's own
+/// matrices.
 pub(in crate::program) fn add_finish(
     total: &mut Work,
     counted: &Counted,
@@ -127,7 +128,7 @@ pub(in crate::program) fn launch_work(
         .iter()
         .map(|o| nest.output_bytes(kernel, o))
         .sum();
-    // The softmax is written, then read and written again to be divided by the sum.
+    // The softmax is written, then read and rewritten to divide by the sum.
     let (again, class) = match &kernel.body {
         Body::EdgeSoftmax { .. } => (written, KernelClass::EdgeSoftmax),
         Body::Gather { to: End::Dst, .. } => (0, KernelClass::Spmm),
@@ -159,7 +160,8 @@ pub(in crate::program) fn launch_work(
 struct Nest {
     /// Rows of the outer loop (vertices for kernels over edges).
     rows: u64,
-    /// Edges walked, self loops included (their indices are stored too); 0 for kernels over rows.
+    /// Edges walked, including self loops (whose indices are stored too); 0 for kernels over
+    /// rows.
     edges: u64,
 }
 
@@ -182,18 +184,18 @@ impl Nest {
         }
     }
 
-    /// Bytes that input `n` of the kernel is read for.
+    /// Bytes read for input `n` of the kernel.
     fn load_bytes(&self, kernel: &Kernel, n: u16) -> u64 {
         let Some(operand) = kernel.inputs.get(n as usize) else {
             return 0;
         };
         let bytes = distinct(kernel, operand) * operand.storage.bytes();
-        // The vertex that edges are grouped by is read once for all of its edges.
+        // The vertex that edges are grouped by is read once for all its edges.
         let grouped = match &kernel.body {
             Body::Gather { to, .. } => *to,
             _ => End::Dst,
         };
-        // All of a table is read once; from a vertex's own row one place for each edge.
+        // A table is read once as a whole; a vertex's own row is read at one place per edge.
         if let Some(picked) = operand.picked {
             return match operand.at {
                 At::One => bytes * u64::from(picked.count),
@@ -238,7 +240,7 @@ impl Nest {
         rows * floats * operand.storage.bytes()
     }
 
-    /// Bytes of offsets, indices and permutation that walking the edges reads.
+    /// Bytes of offsets, indices and permutation read while walking the edges.
     fn structure_bytes(&self, kernel: &Kernel, loads: &[u16]) -> u64 {
         if kernel.body.edge_set().is_none() {
             return 0;
@@ -253,7 +255,7 @@ impl Nest {
                 let permuted = *to == End::Src && reads(At::Edge);
                 offsets + self.edges * INDEX * (1 + u64::from(permuted))
             }
-            // The edges of a type are listed.
+            // The edges of each type are listed.
             Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.edges * INDEX,
             Body::EdgeSoftmax { .. } => {
                 offsets
@@ -296,7 +298,7 @@ impl Nest {
     }
 }
 
-/// Different floats of one row that an operand's steps reach.
+/// Distinct floats of one row that an operand's steps reach.
 fn distinct(kernel: &Kernel, operand: &Operand) -> u64 {
     let heads = if operand.head_step == 0 {
         1

@@ -1,4 +1,4 @@
-//! Which uses of rows may change places.
+//! Tests of which uses may be reordered.
 
 use super::*;
 use crate::program::instr;
@@ -141,7 +141,8 @@ fn slots_of_a_buffer_are_apart() {
     assert!(meets(access(1, false, false), all));
 }
 
-/// Of own and halo rows, and of interior and boundary rows, one part is left alone by what uses the other.
+/// Own and halo rows are disjoint, and so are interior and boundary rows: uses of one do not
+/// order uses of the other.
 #[test]
 fn sums_of_halo_rows_go_before_own_rows_are_here() {
     use crate::program::{Even, Grain};

@@ -1,4 +1,4 @@
-//! When the contents of buffers matter, whatever the sizes of a rank.
+//! Lifetimes of buffers; they do not depend on a rank's sizes.
 
 use crate::program::instr;
 use crate::program::{Buffer, BufferId, Instr, Program, Ref, Role};
@@ -8,18 +8,19 @@ use crate::program::{Buffer, BufferId, Instr, Program, Ref, Role};
 pub enum Lifetime {
     /// From before `setup` to the end.
     Always,
-    /// First and last instruction in `setup`, `step` and `eval`, counted through all three with loop bodies
-    /// counted once; none where the buffer is never touched.
+    /// First and last instruction in each of `setup`, `step` and `eval`; `None` if the buffer
+    /// is unused there. Positions run through all three lists, and loop bodies count once.
     During([Option<(u32, u32)>; 3]),
 }
 
 impl Lifetime {
-    /// Whether two buffers may never share memory.
+    /// Whether two lifetimes overlap, so that the buffers cannot share memory.
     pub fn meets(&self, other: &Self) -> bool {
         meet(&self.stretches(), &other.stretches())
     }
 
-    /// First and last position in each list; of a list that does not touch it, positions that meet none.
+    /// First and last position in each list; an empty interval if the list never uses the
+    /// buffer.
     pub(super) fn stretches(&self) -> [(u32, u32); 3] {
         match self {
             Self::Always => [(0, u32::MAX); 3],
@@ -27,7 +28,7 @@ impl Lifetime {
         }
     }
 
-    /// From the first position to the last one; none if it is never touched.
+    /// From the first to the last position over all lists; `None` if the buffer is never used.
     pub(super) fn hull(&self) -> Option<(u32, u32)> {
         let Self::During(stretches) = self else {
             return Some((0, u32::MAX));
@@ -37,7 +38,7 @@ impl Lifetime {
         Some((first.0, all.next_back().unwrap_or(first).1))
     }
 
-    /// How many positions it takes.
+    /// Number of positions.
     pub(super) fn length(&self) -> u64 {
         match self {
             Self::Always => u64::MAX,
@@ -49,7 +50,7 @@ impl Lifetime {
     }
 }
 
-/// Whether some of the stretches of two buffers meet in one of the lists.
+/// Whether the intervals of two buffers overlap in a list.
 pub(super) fn meet(a: &[(u32, u32); 3], b: &[(u32, u32); 3]) -> bool {
     let one = |n: usize| a[n].0 <= b[n].1 && b[n].0 <= a[n].1;
     one(0) || one(1) || one(2)
@@ -79,7 +80,7 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
         }
     }
     let lifetime = |(n, (buffer, stretches)): (u32, (&Buffer, _))| match buffer.role {
-        // Not a matter of this memory.
+        // Hosted buffers take no memory on the rank.
         _ if program.is_hosted(BufferId(n)) => Lifetime::During([None; 3]),
         Role::Temp => Lifetime::During(stretches),
         _ => Lifetime::Always,
@@ -88,18 +89,19 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
     (0..).zip(buffers).map(lifetime).collect()
 }
 
-/// The first position of `setup`, `step` and `eval` in lifetimes.
+/// First positions of `setup`, `step` and `eval`.
 pub fn begins(program: &Program) -> [u32; 3] {
     let mut begin = 0;
     [&program.setup, &program.step, &program.eval].map(|list| {
-        // One position apart, so that what is kept to the end of a phase meets nothing after it.
+        // Leave a gap, so that a buffer kept to the end of a phase does not overlap the next
+        // phase.
         let own = begin;
         begin += positions(list).max(1) + 1;
         own
     })
 }
 
-/// Positions that a list takes in lifetimes: bodies of loops are counted once.
+/// Number of positions in a list; loop bodies count once.
 pub fn positions(list: &[Instr]) -> u32 {
     let one = |instr: &Instr| match instr {
         Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
@@ -115,7 +117,7 @@ pub fn positions(list: &[Instr]) -> u32 {
 struct Touch {
     buffer: usize,
     at: u32,
-    /// Whether the instruction needs what was there before.
+    /// Whether the instruction reads the buffer's previous contents.
     reads: bool,
     in_loop: bool,
     /// The innermost loop around it.
@@ -127,7 +129,7 @@ struct Touch {
 struct Loop {
     first: u32,
     last: u32,
-    /// Loops around it.
+    /// Number of enclosing loops.
     depth: usize,
     around: Option<usize>,
 }
@@ -137,25 +139,25 @@ struct Walk {
     next: u32,
     inside: Option<usize>,
     loops: Vec<Loop>,
-    /// In order.
+    /// In program order.
     touches: Vec<Touch>,
 }
 
-/// What is known of a buffer's touches in a list.
+/// Summary of a list's touches of a buffer.
 #[derive(Clone, Copy)]
 struct Use {
-    /// The first one.
+    /// The first touch.
     first: Touch,
-    /// Whether none of them is of a slot that depends on the iteration.
+    /// Whether no touch addresses a slot by iteration.
     fixed: bool,
-    /// Loops that are around all of them.
+    /// Number of loops that enclose all touches.
     common: usize,
-    /// What it lives for, if that is known.
+    /// The interval in which the buffer is live, as far as known.
     stretch: Option<(u32, u32)>,
 }
 
 impl Walk {
-    /// Walks through a list whose first position is given.
+    /// Walks a list whose first position is `begin`.
     fn list(&mut self, list: &[Instr], begin: u32) {
         *self = Self {
             next: begin,
@@ -183,7 +185,7 @@ impl Walk {
                 self.loops[id].last = last.max(self.loops[id].first);
                 continue;
             }
-            // What a product writes, its finishing kernel may read.
+            // A product's finishing kernel may read what the product wrote.
             let produced = match instr {
                 Instr::MatMul(instr::MatMul { a, b, out, .. })
                     if ![a.at.buffer, b.at.buffer].contains(&out.at.buffer) =>
@@ -205,7 +207,7 @@ impl Walk {
         }
     }
 
-    /// The loop at a depth around a place within another one, if that is so deep.
+    /// The loop at `depth` that encloses the loop `inside`, if it is nested that deeply.
     fn at_depth(&self, inside: Option<usize>, depth: usize) -> Option<usize> {
         let mut at = inside?;
         if self.loops[at].depth < depth {
@@ -217,7 +219,7 @@ impl Walk {
         Some(at)
     }
 
-    /// How many loops are around both of two places.
+    /// Number of loops that enclose both places.
     fn common(&self, a: Option<usize>, b: Option<usize>) -> usize {
         let same = |depth: &usize| {
             let at = self.at_depth(a, *depth);
@@ -226,11 +228,11 @@ impl Walk {
         (0..).take_while(same).count()
     }
 
-    /// From the first to the last position where each buffer's contents matter.
+    /// First and last position at which each buffer's contents matter.
     ///
-    /// A buffer that only one loop's body touches, that is written before it is read there and
-    /// that is the same in every iteration lives within an iteration. Any other use inside a
-    /// loop may reach over to another iteration, so it extends over the loop.
+    /// A buffer lives within one iteration if a single loop's body uses it, writes it before
+    /// reading it, and uses the same slot in every iteration. Any other use inside a loop may
+    /// carry data between iterations, so it extends over the loop.
     fn stretches(
         &self,
         buffers: usize,

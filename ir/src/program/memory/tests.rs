@@ -88,7 +88,8 @@ fn a_chain_takes_two_buffers() {
 
 #[test]
 fn loops_hold_what_crosses_an_iteration() {
-    // 0 crosses iterations (read first), 1 lives within one, 2 is indexed, 3 is read after.
+    // Buffer 0 crosses iterations (read first), 1 lives within one, 2 is indexed, 3 is read
+    // after the loop.
     let indexed = Ref {
         buffer: BufferId(2),
         base: 0,
@@ -106,7 +107,7 @@ fn loops_hold_what_crosses_an_iteration() {
         launch(&[at(3)], &[at(4)]),
     ];
     let lives = lifetimes(&program(&[1; 5], step));
-    // Phases are apart: `step` starts at 2.
+    // Phases do not overlap: `step` starts at 2.
     let want = [(2, 6), (3, 5), (3, 6), (3, 7), (7, 7)];
     for (life, want) in lives.iter().zip(want) {
         assert_eq!(*life, Lifetime::During([None, Some(want), None]));
@@ -157,7 +158,8 @@ fn phases_share_memory() {
 }
 
 proptest! {
-    /// Runs random programs on memory that remembers its writer: no read may see another's.
+    /// Runs random programs on memory that records its writers: no read may see another
+    /// buffer's value.
     #[test]
     fn no_value_is_overwritten_while_it_is_needed(
         columns in prop::collection::vec(0u32..40, 8),

@@ -1,4 +1,4 @@
-//! Kernels and their expressions, written and read.
+//! Text form of kernels and their expressions.
 
 use super::TextError;
 use super::parse::Reader;
@@ -88,7 +88,7 @@ impl Text for Kernel {
     }
 }
 
-/// What stands between the name of a body and its shape.
+/// The attributes between the name of a body and its shape.
 fn attributes(body: &Body) -> String {
     let over = |over: &Over| match over {
         Over::Rows => String::new(),
@@ -108,7 +108,7 @@ fn attributes(body: &Body) -> String {
     }
 }
 
-/// Reads the name of a body and its attributes; its expressions are empty.
+/// Reads the name of a body and its attributes; leaves its expressions empty.
 fn body(from: &mut Reader<'_>) -> Result<Body, TextError> {
     use crate::kernel::End;
     let (value, finish) = (Expr::default(), Expr::default());
@@ -195,7 +195,7 @@ fn finish_mut(body: &mut Body) -> Option<&mut Expr> {
     }
 }
 
-/// An operand: its row, then what differs from a dense one of the kernel's shape.
+/// Prints an operand: its row, then its differences from a dense one of the kernel's shape.
 fn operand_text(operand: &Operand, kernel: &Kernel) -> String {
     let dense = Operand::dense(operand.at, kernel.heads, kernel.width);
     let mut text = operand.at.text();
@@ -252,7 +252,7 @@ fn operand(from: &mut Reader<'_>, heads: u32, width: u32) -> Result<Operand, Tex
     Ok(operand)
 }
 
-/// Reads a word that is a name and a number.
+/// Reads a word made of a name and a number.
 fn index(from: &mut Reader<'_>, name: &str) -> Result<u16, TextError> {
     let expected = format!("`{name}` and a number");
     let number = from.numbered(name, &expected)?;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Why a text is no program.
+/// Why a text is not a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// Line, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The text found.
     pub found: String,
-    /// What should.
+    /// The text expected.
     pub expected: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Token<'a> {
     Word(&'a str),
     /// A number, or the place of an instruction.
     Number(&'a str),
-    /// What stands between quotes, with `\"` and `\\` as they are written.
+    /// Text between quotes, with `\"` and `\\` not yet unescaped.
     Quoted(&'a str),
     /// A mark, such as `(` or `->`.
     Mark(&'a str),
@@ -54,7 +54,7 @@ const MARKS: &[&str] = &[
 /// All tokens of a text, each with its line.
 ///
 /// # Errors
-/// A character that begins no token, or a quote that does not end.
+/// If a character starts no token, or a quote does not end.
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, TextError> {
     let mut tokens = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -73,7 +73,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, TextError> {
     Ok(tokens)
 }
 
-/// The token that a text begins with, and its length.
+/// The first token of a text, and its length.
 fn token(text: &str) -> Option<(Token<'_>, usize)> {
     let first = text.chars().next()?;
     if first == '"' {
@@ -94,7 +94,7 @@ fn token(text: &str) -> Option<(Token<'_>, usize)> {
     Some((Token::Mark(mark), mark.len()))
 }
 
-/// Bytes up to the closing quote, which is not behind a backslash.
+/// Bytes up to the closing quote; a quote after a backslash does not close.
 fn quoted(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -107,7 +107,7 @@ fn quoted(text: &str) -> Option<usize> {
     None
 }
 
-/// A digit sequence with dots, an exponent and signs behind its `e`.
+/// Length of a number: digits with dots, an exponent, and a sign after its `e`.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let part = |at: usize| match bytes[at] {
@@ -119,7 +119,8 @@ fn number_length(text: &str) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Letters and digits, with dots, dashes, underscores and plus signs between them.
+/// Length of a word: letters and digits, with dots, dashes, underscores and plus signs between
+/// them.
 fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let plain = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);

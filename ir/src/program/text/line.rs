@@ -1,11 +1,11 @@
-//! Launches and matrices of a listing, written and read.
+//! Text form of launches and matrices.
 
 use super::TextError;
 use super::parse::Reader;
 use super::words::Text;
 use crate::program::{Matrix, Program, Ref};
 
-/// The text of what may be there, behind something.
+/// Prints an optional value after `before`; nothing if it is `None`.
 pub(in crate::program) fn after<T: Text>(before: &str, what: Option<&T>) -> String {
     what.map_or(String::new(), |what| format!("{before}{}", what.text()))
 }
@@ -15,7 +15,7 @@ pub(in crate::program) fn words<T: Text>(list: &[T]) -> String {
     texts.join(" ")
 }
 
-/// A matrix; what fills the rows of its slot is its slot.
+/// Prints a matrix: just its slot, if it fills the rows of the slot.
 pub(in crate::program) fn matrix(matrix: &Matrix, program: &Program) -> String {
     let at = matrix.at.text();
     match (matrix.offset, Some(matrix.stride)) == (0, columns(matrix.at, program)) {
@@ -29,7 +29,7 @@ fn columns(at: Ref, program: &Program) -> Option<u32> {
     buffer.map(|buffer| buffer.columns)
 }
 
-/// Reads what stands behind a comma, if there is one.
+/// Reads a value after a comma, if there is a comma.
 pub(in crate::program) fn optional<T>(
     from: &mut Reader<'_>,
     read: impl FnOnce(&mut Reader<'_>) -> Result<T, TextError>,

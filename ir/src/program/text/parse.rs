@@ -1,4 +1,4 @@
-//! Reads a listing.
+//! Parser of listings.
 
 use super::lex::{TextError, Token, tokens};
 use super::words::Text;
@@ -8,22 +8,22 @@ use crate::words::storage::Storage;
 use crate::words::types::Type;
 use std::str::FromStr;
 
-/// Loops in loops, and halves of halves, that a text may have.
+/// Limit on nested loops and halves.
 const DEPTH: u32 = 16;
 
-/// The tokens of a listing, and what was read of it.
+/// The tokens of a listing, and the program read so far.
 pub(crate) struct Reader<'a> {
     tokens: Vec<(usize, Token<'a>)>,
     at: usize,
     depth: u32,
-    /// The program as far as it was read.
+    /// The program read so far.
     pub(in crate::program) program: Program,
 }
 
 impl FromStr for Program {
     type Err = TextError;
 
-    /// Reads a listing; what it says is not checked to make sense.
+    /// Reads a listing. Does not check that the program makes sense.
     fn from_str(text: &str) -> Result<Self, TextError> {
         let mut reader = Reader {
             tokens: tokens(text)?,
@@ -42,17 +42,17 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at).map(|(_, token)| *token)
     }
 
-    /// Passes over a token.
+    /// Skips a token.
     pub(in crate::program) fn advance(&mut self) {
         self.at += 1;
     }
 
-    /// That something else should stand at the next token.
+    /// Error: the next token should be something else.
     pub(in crate::program) fn wrong(&self, expected: &str) -> TextError {
         self.wrong_at(self.at, expected)
     }
 
-    /// That something else should stand in place of the token before.
+    /// Error: the previous token should be something else.
     pub(in crate::program) fn wrong_before(&self, expected: &str) -> TextError {
         self.wrong_at(self.at.saturating_sub(1), expected)
     }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a word or mark if it stands here.
+    /// Skips a word or mark if it is next; returns whether it was.
     pub(in crate::program) fn skip(&mut self, text: &str) -> bool {
         let here =
             matches!(self.next(), Some(Token::Word(found) | Token::Mark(found)) if found == text);
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         here
     }
 
-    /// Passes over a word or mark that has to stand here.
+    /// Skips a word or mark that must be next.
     pub(in crate::program) fn expect(&mut self, text: &str) -> Result<(), TextError> {
         match self.skip(text) {
             true => Ok(()),
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The word that stands here.
+    /// The next token, if it is a word.
     pub(in crate::program) fn next_word(&self) -> Option<&'a str> {
         match self.next() {
             Some(Token::Word(word)) => Some(word),
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(word)
     }
 
-    /// Reads one of several words, for what it stands for.
+    /// Reads one of several words and returns its value.
     pub(in crate::program) fn named<T: Copy>(
         &mut self,
         names: &[(&str, T)],
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok(*value)
     }
 
-    /// Whether a number stands here.
+    /// Whether a number is next.
     pub(in crate::program) fn at_number(&self) -> bool {
         matches!(self.next(), Some(Token::Number(_)))
     }
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         number.map_err(|_| self.wrong_before(EXPECTED))
     }
 
-    /// Reads a text in quotes.
+    /// Reads a quoted text.
     pub(in crate::program) fn quoted(&mut self) -> Result<String, TextError> {
         let Some(Token::Quoted(text)) = self.next() else {
             return Err(self.wrong("a text in quotes"));
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         Ok(plain)
     }
 
-    /// Reads a word that is a letter and a number.
+    /// Reads a word made of a letter and a number.
     pub(in crate::program) fn numbered(
         &mut self,
         letter: &str,
@@ -167,13 +167,13 @@ impl<'a> Reader<'a> {
         number.ok_or_else(|| self.wrong_before(expected))
     }
 
-    /// Whether a word that is a letter and a number stands here.
+    /// Whether a word made of a letter and a number is next.
     pub(in crate::program) fn at_numbered(&self, letter: &str) -> bool {
         let number = self.next_word().and_then(|word| word.strip_prefix(letter));
         number.is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
     }
 
-    /// Reads what stands in round brackets.
+    /// Reads something in parentheses.
     pub(in crate::program) fn in_brackets<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, TextError>,
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         Ok(inside)
     }
 
-    /// Reads what is one level deeper.
+    /// Reads something one nesting level deeper.
     pub(in crate::program) fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, TextError>,
@@ -300,7 +300,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a section of numbered things, whose numbers count up; `read` appends one and says how many there are.
+    /// Reads a section of items numbered from 0. `read` appends one and returns how many there
+    /// are.
     fn list(
         &mut self,
         letter: &str,

@@ -12,7 +12,7 @@ pub fn instruction(instr: &Instr, program: &Program) -> String {
     instr.print(program)
 }
 
-/// A program whose instructions stand behind their places, by which traces and errors name them.
+/// A program printed with each instruction's place, by which traces and errors name it.
 pub struct Listing<'a>(pub &'a Program);
 
 impl fmt::Display for Listing<'_> {
@@ -27,10 +27,11 @@ impl fmt::Display for Program {
     }
 }
 
-/// Columns of a line, where it can be broken.
+/// Width of a line, if it can be broken.
 const WIDTH: usize = 99;
 
-/// A text whose long lines go on in deeper ones. Between tokens, not inside of quotes, a line break means nothing.
+/// Breaks long lines and indents the continuation. Line breaks between tokens, outside quotes,
+/// mean nothing.
 fn folded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -47,7 +48,8 @@ fn folded(text: &str) -> String {
     out
 }
 
-/// The last space of a line that is too long, behind its margin, before a column and outside of quotes.
+/// The last space before `column` in a line that is too long, after its margin and outside
+/// quotes.
 fn break_before(line: &str, column: usize, margin: usize) -> Option<usize> {
     if line.chars().count() <= column {
         return None;

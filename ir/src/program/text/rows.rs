@@ -1,4 +1,4 @@
-//! Rows, chunks and buffers of a listing.
+//! Text form of rows, chunks and buffers.
 
 use super::TextError;
 use super::parse::Reader;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::program::Program;
 
-/// Every instruction, kernel, role and form of an operand once, as it is printed.
+/// Every instruction, kernel, role and operand form once, as printed.
 const ALL: &str = include_str!("tests/all.prog");
 
 #[test]
@@ -87,7 +87,7 @@ fn what_is_no_listing_is_refused_at_its_line() {
     }
 }
 
-/// Neither nesting nor large numbers take the stack or memory.
+/// Neither nesting nor large numbers exhaust the stack or memory.
 #[test]
 fn hostile_listings_are_refused() {
     let deep = format!(

@@ -1,4 +1,4 @@
-//! The parts of a line, each with how it is written and how it is read.
+//! Text form of the parts of a line.
 
 use super::TextError;
 use super::parse::Reader;
@@ -10,7 +10,7 @@ use crate::words::scalar::{Binary, Unary};
 use crate::words::storage::Storage;
 use crate::words::types::{EdgeSet, Rows, Type};
 
-/// What has a text form.
+/// A value with a text form.
 pub(crate) trait Text: Sized {
     /// Appends the text.
     fn print(&self, out: &mut String);
@@ -18,7 +18,7 @@ pub(crate) trait Text: Sized {
     /// Reads what [`Text::print`] wrote.
     ///
     /// # Errors
-    /// The first token that does not fit.
+    /// The first token that does not match.
     fn parse(from: &mut Reader<'_>) -> Result<Self, TextError>;
 
     /// The text.
@@ -29,9 +29,9 @@ pub(crate) trait Text: Sized {
     }
 }
 
-/// Values that are one word each.
+/// Types whose values are one word each.
 pub(crate) trait Named: Copy + PartialEq + 'static {
-    /// All of them with their words.
+    /// All values, with their words.
     const NAMES: &'static [(&'static str, Self)];
 }
 

@@ -1,7 +1,7 @@
-//! Traces as files: the Trace Event Format, which Chrome and Perfetto show.
+//! Trace files in the Trace Event Format, which Chrome and Perfetto display.
 //!
-//! A rank is a process, a resource one of its threads. `otherData` says what the file is, so
-//! that it can be read back; whatever else a tool added is passed over.
+//! Each rank is a process, and each resource one of its threads. `otherData` identifies the
+//! file, so that it can be read back; data added by other tools is ignored.
 
 use super::{Decision, Event, Kind, Peer, Phase, Resource, Trace};
 use crate::words::json::explain;
@@ -9,32 +9,32 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// The version of the files.
+/// Version of trace files.
 const VERSION: u64 = 1;
 const FORMAT: &str = "gnnc-trace";
-/// What to do about a file that is no trace.
+/// Remedy for a file that is not a trace.
 const REMEDY: &str =
     "make one with `gnnc train MODEL --trace FILE` or `gnnc plan MODEL --trace FILE`";
 
-/// A file that is no trace of gnnc's.
+/// A file that is not a trace of gnnc.
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// Not JSON.
     #[error("the trace is not JSON: {0}; {REMEDY}")]
     Json(#[from] serde_json::Error),
-    /// JSON of something else.
+    /// JSON that is not a trace of gnnc.
     #[error("the file is not a trace of gnnc: `otherData.format` is not \"{FORMAT}\"; {REMEDY}")]
     Foreign,
-    /// Written by another version.
+    /// A trace of another version.
     #[error("the trace has version {found}, this gnnc reads version {VERSION}; {REMEDY}")]
     Version {
         /// The version that was found.
         found: String,
     },
-    /// A head or an event that lacks something.
+    /// An incomplete head or event.
     #[error("{place} of the trace: {message}; {REMEDY}")]
     Event {
-        /// Which entry.
+        /// The entry.
         place: String,
         /// What is wrong with it.
         message: String,
@@ -49,7 +49,7 @@ struct Head {
     ranks: u32,
 }
 
-/// An entry `ph = "X"` of `traceEvents`.
+/// A `traceEvents` entry with `ph = "X"`.
 #[derive(Deserialize)]
 struct Entry {
     name: String,
@@ -76,7 +76,7 @@ struct Args {
 }
 
 impl Trace {
-    /// The trace in the Trace Event Format; equal traces give equal bytes.
+    /// Prints the trace in the Trace Event Format. Equal traces give equal bytes.
     pub fn chrome_json(&self) -> String {
         let mut entries = self.names();
         entries.extend(self.events.iter().map(|event| {
@@ -115,7 +115,7 @@ impl Trace {
         format!("{file}\n")
     }
 
-    /// The names of ranks and resources, for the tools that show them.
+    /// Names of ranks and resources, for display tools.
     fn names(&self) -> Vec<Value> {
         let mut ranks: Vec<u32> = self.events.iter().map(|e| e.rank).collect();
         ranks.sort_unstable();
@@ -136,8 +136,8 @@ impl Trace {
     /// Reads a trace that [`Trace::chrome_json`] wrote.
     ///
     /// # Errors
-    /// Text that is no JSON, a file of another program or version, entries without what gnnc
-    /// writes, times that are no numbers or run backwards.
+    /// If the text is not JSON, is a file of another program or version, lacks what gnnc writes
+    /// in an entry, or has times that are not numbers or run backwards.
     pub fn from_chrome_json(text: &str) -> Result<Self, TraceError> {
         let mut file: Value = serde_json::from_str(text)?;
         let head = file.get("otherData").cloned().unwrap_or_default();

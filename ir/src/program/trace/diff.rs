@@ -1,4 +1,4 @@
-//! Two traces side by side.
+//! Comparison of two traces.
 
 use super::wait::{list, waits};
 use super::{Event, Phase, Resource, Trace};
@@ -6,63 +6,63 @@ use crate::words::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One instruction in both traces. Times are of one rank (the mean over ranks) in one run of
-/// the list (the median over epochs), all iterations together, without waiting.
+/// One instruction in both traces. Times are per rank (mean over ranks) and per run of the list
+/// (median over epochs), over all iterations, without waiting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The instruction list.
     pub phase: Phase,
-    /// Place in the list.
+    /// Position in the list.
     pub at: String,
     /// The instruction's name.
     pub name: String,
-    /// What it keeps busy.
+    /// The resource that it occupies.
     pub resource: Resource,
-    /// How often a rank runs it.
+    /// Runs per rank.
     pub runs: u64,
-    /// Time in each trace; none if it is not there.
+    /// Time in each trace; `None` if it is missing there.
     pub seconds: [Option<Seconds>; 2],
-    /// Bytes that all ranks send, in each trace.
+    /// Bytes sent by all ranks, in each trace.
     pub bytes: [u64; 2],
 }
 
-/// What a run of an instruction list takes in both traces.
+/// Time of one run of an instruction list, in both traces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
     /// The instruction list.
     pub phase: Phase,
-    /// Runs of the list in each trace (epochs).
+    /// Runs of the list (epochs) in each trace.
     pub runs: [u64; 2],
-    /// From the first begin to the last end.
+    /// From the first start to the last end.
     pub seconds: [Seconds; 2],
-    /// Compute, copies, network and host, each as [`Resource::ALL`]; without waiting.
+    /// Time per resource, in the order of [`Resource::ALL`], without waiting.
     pub resources: [[Seconds; 2]; 4],
-    /// Waiting for other ranks, in instructions that communicate.
+    /// Time waiting for other ranks in instructions that communicate.
     pub waiting: [Seconds; 2],
-    /// Between instructions: what begins no earlier than the one before has ended.
+    /// Time between instructions: from the end of one to the start of the next.
     pub between: [Seconds; 2],
-    /// Bytes that all ranks send.
+    /// Bytes sent by all ranks.
     pub bytes: [u64; 2],
 }
 
-/// Two traces side by side.
+/// The differences of two traces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceDiff {
     /// By list.
     pub totals: Vec<Total>,
-    /// By instruction, the largest disagreement first.
+    /// By instruction, largest difference first.
     pub rows: Vec<Row>,
 }
 
 impl Row {
-    /// The time in the second trace beyond that in the first; a missing one counts 0.
+    /// Time in the second trace minus time in the first; a missing time counts as 0.
     pub fn beyond(&self) -> f64 {
         let [a, b] = self.seconds.map(|s| s.map_or(0.0, |s| s.0));
         b - a
     }
 }
 
-/// Lays a trace beside another.
+/// Compares two traces.
 pub fn diff(a: &Trace, b: &Trace) -> TraceDiff {
     let sides = [Side::new(a), Side::new(b)];
     let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
@@ -124,7 +124,7 @@ fn total(phase: Phase, sides: &[Side; 2]) -> Option<Total> {
     })
 }
 
-/// List, place and name.
+/// List, position and name.
 type Key<'a> = (Phase, &'a str, &'a str);
 
 /// Seconds by epoch, summed over ranks.
@@ -159,7 +159,7 @@ struct Phased {
     bytes: u64,
 }
 
-/// One trace, added up.
+/// One trace, summed up.
 struct Side<'a> {
     ranks: u64,
     /// Wall times of the runs of each list, in seconds.
@@ -223,7 +223,7 @@ fn walls(events: &[Event]) -> BTreeMap<Phase, Vec<f64>> {
     walls
 }
 
-/// The median; 0 of nothing.
+/// The median; 0 if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What must hold of traces, their files and their differences.
+//! Tests of traces, their files and their differences.
 
 use super::*;
 use crate::words::units::Seconds;
@@ -21,7 +21,7 @@ fn event(rank: u32, epoch: u64, at: &str, resource: Resource, span: (f64, f64)) 
     }
 }
 
-/// Two ranks, the second of which computes twice as long, for as many epochs.
+/// A trace of two ranks, the second of which computes twice as long.
 fn trace(epochs: u64, factor: f64) -> Trace {
     let mut events = Vec::new();
     for rank in 0..2 {
@@ -115,7 +115,8 @@ fn a_diff_is_by_instruction_and_resource_without_waiting() {
     };
     assert_eq!(total.runs, [1, 3]);
     let near = |a: Seconds, micros: f64| assert!((a.0 * 1e6 - micros).abs() < 1e-6, "{a} {micros}");
-    // The first rank computes 4 and waits as long, the second computes 8; the exchange takes 1.
+    // The first rank computes for 4 and waits for 4; the second computes for 8; the exchange
+    // takes 1.
     for (side, factor) in [(0, 4.0), (1, 8.0)] {
         near(total.seconds[side], 2.0 * factor + 2.0);
         near(total.resources[0][side], 1.5 * factor);
@@ -152,7 +153,7 @@ fn instructions_of_one_trace_alone_stay_visible() {
     assert!(diff(&Trace::default(), &Trace::default()).totals.is_empty());
 }
 
-/// Two stages: the second waits for rows of the first, which takes as long as the message is on its way.
+/// Two stages: the second waits until the first has sent its rows.
 #[test]
 fn waiting_for_another_stage_ends_when_it_sends() {
     let passing = |rank: u32, at: &str, peer, span| Event {
@@ -167,7 +168,7 @@ fn waiting_for_another_stage_ends_when_it_sends() {
         passing(0, "3", Peer::To(1), (20.0, 21.0)),
         passing(1, "0", Peer::From(0), (0.0, 15.0)),
         event(1, 1, "1", Resource::Compute, (15.0, 30.0)),
-        // Was there before.
+        // The rows had already arrived.
         passing(1, "2", Peer::From(0), (30.0, 31.0)),
     ];
     let staged = Trace {

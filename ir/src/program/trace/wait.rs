@@ -1,19 +1,20 @@
-//! What events of a trace wait for.
+//! Waiting times of the events of a trace.
 
 use super::{Event, Peer, Phase, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The part of an event that is spent on waiting for other ranks.
+/// The time that an event spends waiting for other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wait<'a> {
-    /// Microseconds from its begin until the last rank of its stage begins the same, or until the rows
-    /// of another stage are sent; 0 of what does not communicate.
+    /// Microseconds from its start until the last rank of its stage starts the same
+    /// instruction, or until another stage has sent the rows; 0 for events without
+    /// communication.
     pub micros: f64,
-    /// What sent the rows that it receives of another stage.
+    /// The event that sent the rows, if it receives them from another stage.
     pub sender: Option<&'a Event>,
 }
 
-/// That of each event.
+/// The wait of each event.
 pub fn waits(events: &[Event]) -> Vec<Wait<'_>> {
     let (arrivals, mut senders) = (arrivals(events), senders(events));
     let of = |event: &Event| {
@@ -44,13 +45,13 @@ pub(super) fn list(event: &Event) -> (Phase, u64) {
     (event.phase, event.epoch)
 }
 
-/// The run of an instruction that an event belongs to, on whichever rank of its stage.
+/// The run of an instruction that an event belongs to, the same on all ranks of a stage.
 fn run(event: &Event) -> (Phase, u64, u32, &str, u32) {
     let Event { stage, at, .. } = event;
     (event.phase, event.epoch, *stage, at, event.iteration)
 }
 
-/// What sends each message from stage to stage, by list, sender and receiver.
+/// The events that send messages between stages, by list, sender and receiver.
 type Senders<'a> = BTreeMap<((Phase, u64), u32, u32), VecDeque<&'a Event>>;
 
 fn senders(events: &[Event]) -> Senders<'_> {
@@ -64,7 +65,7 @@ fn senders(events: &[Event]) -> Senders<'_> {
     found
 }
 
-/// When the last rank of a stage arrives at each instruction that communicates.
+/// When the last rank of a stage starts each instruction that communicates.
 fn arrivals(events: &[Event]) -> BTreeMap<(Phase, u64, u32, &str, u32), f64> {
     let mut arrivals = BTreeMap::new();
     let meets = |e: &&Event| e.resource == Resource::Network && e.peer.is_none();

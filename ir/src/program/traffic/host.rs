@@ -1,8 +1,9 @@
-//! The bytes that ranks copy from their hosts and to them.
+//! Bytes that ranks copy to and from their hosts.
 
 use crate::program::{Chunk, Extent, Instr, Program, RankSizes, Ref};
 
-/// Bytes that instructions move between a rank of these sizes and its host: to the rank, and from it.
+/// Bytes that instructions copy between a rank of these sizes and its host: to the rank, and
+/// from it.
 pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2] {
     let mut all = [0u64; 2];
     for instr in instrs {
@@ -27,7 +28,7 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
     all
 }
 
-/// Words of 4 bytes of an [`Instr::Move`]: the rows that both buffers have, or those of a chunk.
+/// Four-byte words of an [`Instr::Move`]: the rows that both buffers have, or those of a chunk.
 pub fn move_words(
     program: &Program,
     (from, to): (Ref, Ref),
@@ -38,7 +39,7 @@ pub fn move_words(
     let row = u64::from(from.row_words());
     match chunk.map(|chunk| (chunk, chunk.rows(sizes))) {
         Some((_, Some(rows))) => (rows.end - rows.start).saturating_mul(row),
-        // Which rows these are is known where the graph is; all chunks together have all of them.
+        // Which rows these are depends on the graph; all chunks together have all of them.
         Some((chunk, None)) => {
             let whole = match (from.extent, to.extent) {
                 (Extent::Run(..) | Extent::EdgeRun(..), whole) | (whole, _) => whole,

@@ -1,4 +1,4 @@
-//! Checks of buffers: each fits what it is for.
+//! Checks that each buffer fits its role.
 
 use super::features::element;
 use super::storage::always_floats;
@@ -60,7 +60,7 @@ impl Check<'_> {
                     Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
                     None => false,
                 },
-                // Copies are looked at with the exchanges that they belong to.
+                // Copies are checked with their exchanges.
                 Role::History(_) => {
                     let by_rows = matches!(buffer.extent, Extent::Inner | Extent::Local);
                     self.program.pipeline.is_none() || buffer.slots == 1 && by_rows

@@ -7,7 +7,8 @@ use crate::program::trace::Phase;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, Instr, Launch, Moved, Ref, Role};
 
 impl Check<'_> {
-    /// A launch over a chunk writes rows of its own: of the whole graph, or of a cut of its rows.
+    /// Checks that a launch over a chunk writes its own rows: rows of the whole graph, or of a
+    /// division of its rows.
     pub(super) fn chunk(&self, launch: &Launch, kernel: &Kernel) -> Checked {
         let Some(chunk) = launch.chunk else {
             return Ok(());
@@ -32,7 +33,7 @@ impl Check<'_> {
         }
     }
 
-    /// The ends of edges that a launch reads elsewhere than where the graph is kept are those of its chunk.
+    /// Checks that edge lists passed to a launch are those of its chunk.
     pub(super) fn lists(&self, launch: &Launch, kernel: &Kernel) -> Checked {
         let Some(set) = kernel.body.edge_set().filter(|_| !launch.lists.is_empty()) else {
             return match launch.lists.is_empty() {
@@ -63,7 +64,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Nothing but copies of what has a role writes a buffer.
+    /// Checks that only copies of a buffer with `role` write a buffer.
     fn filled_from(&self, id: BufferId, role: Role, extent: Extent) -> Checked {
         let window = self.program.buffers.get(id.0 as usize);
         if !window.is_some_and(|buffer| matches!(buffer.extent, Extent::EdgeRun(..))) {
@@ -89,12 +90,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Rows that are moved.
+    /// Checks the rows of a redistribution.
     pub(in crate::program) fn moved(&self, moved: Moved) -> Checked {
         moved.chunk().map_or(Ok(()), |chunk| self.known(chunk))
     }
 
-    /// A chunk of rows is one of these rows.
+    /// Checks that a chunk divides the rows that an instruction runs over.
     pub(super) fn cut(&self, chunk: Option<Chunk>, rows: Extent) -> Checked {
         let Some(chunk) = chunk else {
             return Ok(());
@@ -117,7 +118,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether some kernel walks the edges by which rows are cut, so that ranks know where they begin.
+    /// Whether some kernel walks the edges by which rows are divided, so that ranks know the
+    /// boundaries.
     pub(super) fn walks(&self, even: Even) -> bool {
         let Some(Grouped { set, by }) = even.edges else {
             return true;
@@ -148,7 +150,7 @@ impl Check<'_> {
     }
 }
 
-/// Visits the launches of a list, those that finish products and those of loops too.
+/// Visits the launches of a list, including those in products and loops.
 fn each_launch(list: &[Instr], visit: &mut dyn FnMut(&Launch)) {
     for instr in list {
         instr.launch().into_iter().for_each(&mut *visit);

@@ -1,25 +1,25 @@
-//! Why a program does not fit its data.
+//! The error for a program that does not fit its data.
 
 use crate::program::text::instruction;
 use crate::program::{Instr, Program};
 use std::fmt;
 
-/// What is wrong with a program, and where: a line of its listing.
+/// What is wrong with a program, and where (a line of its listing).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramError {
-    /// The place of an instruction, such as `step 3.1`, and its line, if one is to blame.
+    /// The place of the instruction at fault, such as `step 3.1`, and its line.
     at: Option<(String, String)>,
     what: String,
 }
 
 impl ProgramError {
-    /// That something is wrong.
+    /// An error without a place.
     pub fn new(what: impl Into<String>) -> Self {
         let what = what.into();
         Self { at: None, what }
     }
 
-    /// That an instruction is to blame.
+    /// Adds the instruction at fault.
     pub fn at(self, place: &str, instr: &Instr, program: &Program) -> Self {
         let at = Some((place.to_owned(), instruction(instr, program)));
         Self { at, ..self }

@@ -1,4 +1,4 @@
-//! Checks of features and of parameters that ranks have shards of.
+//! Checks of features and of sharded parameters.
 
 use super::Check;
 use crate::graph::op::Slice;
@@ -6,14 +6,14 @@ use crate::graph::{Element, ParamSpec, Shard};
 use crate::kernel::Axis;
 use crate::program::{Buffer, Extent, Ref, Role};
 
-/// Whether a buffer holds one element of a stack if its parameter is one.
+/// Whether a buffer holds one element, if its parameter is an element of a stack.
 pub(super) fn element(spec: &ParamSpec, buffer: &Buffer) -> bool {
     let within = |element: Element| element.index < element.of && buffer.slots == 1;
     spec.element.is_none_or(within)
 }
 
 impl Check<'_> {
-    /// Whether a parameter's shard, if it has one, is this rank's and fits its buffer.
+    /// Whether a parameter's shard, if any, is this rank's and fits its buffer.
     pub(super) fn shard(&self, spec: &ParamSpec, extent: Extent) -> bool {
         spec.shard.is_none_or(|Shard { blocks, slice }| {
             let own = Slice::new(slice.axis, slice.of, self.program.ranks, self.data.rank);
@@ -21,7 +21,7 @@ impl Check<'_> {
         })
     }
 
-    /// Rows of the sparse features whose values a buffer holds, and their columns if these are known.
+    /// Rows and columns (if known) of the sparse features whose values are in a buffer.
     pub(in crate::program) fn sparse(&self, values: Ref) -> Result<(u64, Option<u64>), String> {
         self.at_least("values", values, 0)?;
         let extent = self.program.buffer(values.buffer).extent;
@@ -37,7 +37,7 @@ impl Check<'_> {
         Ok((rows, self.feature_columns(extent)?))
     }
 
-    /// Non-zeros of the sparse features whose values a buffer holds.
+    /// Non-zeros of the sparse features whose values are in a buffer.
     pub(in crate::program) fn stored(&self, values: Ref) -> u64 {
         let sizes = &self.data.sizes;
         match self.program.sparse_rows(values) {
@@ -46,7 +46,7 @@ impl Check<'_> {
         }
     }
 
-    /// Columns of the features in rows of an extent; none where that is not known.
+    /// Feature columns in rows of an extent; `None` if unknown.
     pub(super) fn feature_columns(&self, extent: Extent) -> Result<Option<u64>, String> {
         let whole = self.data.features;
         let columns = match extent {

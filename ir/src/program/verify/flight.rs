@@ -1,4 +1,4 @@
-//! Checks of communications in halves: what is under way is left alone.
+//! Checks of split communications: nothing disturbs data in flight.
 
 use super::{ProgramError, inside};
 use crate::program::access::{Access, accesses, ordered};
@@ -7,11 +7,11 @@ use crate::program::trace::Phase;
 use crate::program::{Instr, Program, Transfer};
 use std::collections::BTreeSet;
 
-/// Checks that every half has its other half in the same list, and that nothing in between writes
-/// what both halves read or touches what both write.
+/// Checks that every half has its other half in the same list, and that no instruction in
+/// between disturbs what the two use.
 ///
 /// # Errors
-/// The first half that is alone or is disturbed.
+/// The first half that is alone or disturbed.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let mut tags = BTreeSet::new();
     for phase in Phase::ALL {
@@ -20,7 +20,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// What is under way.
+/// A communication in flight.
 struct Flight<'a> {
     place: String,
     instr: &'a Instr,

@@ -1,10 +1,10 @@
-//! Checks of what lies in the memory of the host.
+//! Checks of buffers in host memory.
 
 use super::{Check, Checked};
 use crate::program::{BufferId, Chunk, Even, Extent, Instr, Ref, Role, Vertices};
 
 impl Check<'_> {
-    /// The list of buffers on the host is in order and names what may lie there.
+    /// Checks that the hosted buffers are in order and may lie on the host.
     pub(super) fn hosted(&self) -> Checked {
         let hosted = &self.program.hosted;
         if !hosted.windows(2).all(|pair| pair[0] < pair[1]) {
@@ -44,7 +44,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Nothing but a move uses what lies on the host.
+    /// Checks that only moves use hosted buffers.
     pub(super) fn here(&self, instr: &Instr) -> Checked {
         let what = match instr {
             Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
@@ -65,7 +65,7 @@ impl Check<'_> {
         }
     }
 
-    /// One end is here and the other on the host, with rows of one kind.
+    /// Checks that one end is on the rank and the other on the host, with rows of one kind.
     pub(in crate::program) fn host_move(
         &self,
         from: Ref,
@@ -113,7 +113,7 @@ impl Check<'_> {
         }
     }
 
-    /// The rows of a chunk are copied whole.
+    /// Checks that rows of a chunk are copied whole.
     fn host_chunk(&self, ends: [Ref; 2], chunk: Chunk) -> Checked {
         let known = chunk.index < chunk.of && chunk.even.is_some_and(|even| self.walks(even));
         let Some(even) = chunk.even.filter(|_| known) else {

@@ -1,15 +1,15 @@
-//! Checks of chunks that are worked on one after the other, and of what goes between stages and epochs.
+//! Checks of chunks, of messages between stages, and of histories.
 
 use super::{Check, Checked, ProgramError};
 use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Extent, Instr, Program, Ref, Role, StageMessage};
 
-/// Checks that a program with chunks, messages between stages or histories is that of a stage, and that the
-/// bodies of chunks hold only what can be done for some rows.
+/// Checks that a program with chunks, messages between stages or histories belongs to a stage,
+/// and that bodies of chunks hold only instructions that can run on some of the rows.
 ///
 /// # Errors
-/// The first instruction that is out of place.
+/// The first instruction out of place.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     for phase in Phase::ALL {
         for (index, instr) in program.list(phase).iter().enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// What only programs of stages have.
+/// Whether only programs of stages may have the instruction.
 fn staged(instr: &Instr) -> bool {
     matches!(
         instr,
@@ -53,7 +53,7 @@ fn staged(instr: &Instr) -> bool {
     )
 }
 
-/// What holds inside and outside of chunks.
+/// Checks rules that hold inside and outside chunks.
 fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
     if staged(instr) && program.pipeline.is_none() {
         return Err(format!(
@@ -70,7 +70,7 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
     Ok(())
 }
 
-/// Stages hold tensors by rows.
+/// Checks that an instruction works on tensors by rows, as stages hold them.
 fn by_rows(program: &Program, instr: &Instr) -> Checked {
     if instr.over_whole_graph() {
         return Err(format!(
@@ -81,7 +81,7 @@ fn by_rows(program: &Program, instr: &Instr) -> Checked {
     Ok(())
 }
 
-/// What can be done for some rows.
+/// Checks that an instruction can run on some of the rows.
 fn some_rows(program: &Program, instr: &Instr) -> Checked {
     if !instr.fits_chunks(program) {
         return Err(format!(
@@ -93,7 +93,7 @@ fn some_rows(program: &Program, instr: &Instr) -> Checked {
 }
 
 impl Check<'_> {
-    /// Rows of own vertices that go between stages.
+    /// Checks a message with rows of own vertices between stages.
     pub(in crate::program) fn stage_message(&self, stage_message: &StageMessage) -> Checked {
         let tensor = |at: &Ref| {
             self.at_least("a tensor", *at, 0)?;
@@ -106,7 +106,7 @@ impl Check<'_> {
         stage_message.tensors.iter().try_for_each(tensor)
     }
 
-    /// Rows that are kept for later epochs.
+    /// Checks rows that are kept for later epochs.
     pub(in crate::program) fn remember(&self, from: Ref, history: Ref) -> Checked {
         self.rows("what is kept", from)?;
         self.rows("the history", history)?;

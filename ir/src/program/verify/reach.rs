@@ -5,7 +5,7 @@ use crate::kernel::Walk;
 use crate::kernel::{At, Body, Kernel, Operand};
 use crate::program::{Extent, Launch, Role};
 
-/// Rows of each kind.
+/// Number of rows of each kind.
 #[derive(Default)]
 pub(super) struct Reach {
     pub(super) row: u64,
@@ -15,7 +15,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// As many of every kind.
+    /// The same number of every kind.
     pub(super) fn all(rows: u64) -> Self {
         Self {
             row: rows,
@@ -50,7 +50,7 @@ impl Reach {
         })
     }
 
-    /// Elements up to the last one of the first row.
+    /// Elements of the first row up to the last one touched.
     pub(super) fn one(operand: &Operand, heads: u32, width: u32) -> u64 {
         let step = |count: u32, step: u32| u64::from(count.saturating_sub(1)) * u64::from(step);
         let places = operand
@@ -65,7 +65,7 @@ impl Reach {
 }
 
 impl Check<'_> {
-    /// Checks that the numbers that pick a place are below the places that there are.
+    /// Checks that the numbers that pick a place are below the number of places.
     pub(super) fn picked(&self, what: &str, operand: &Operand, launch: &Launch) -> Checked {
         let Some(picked) = operand.picked else {
             return Ok(());
@@ -81,7 +81,7 @@ impl Check<'_> {
         }
     }
 
-    /// How many rows of each kind a launch touches.
+    /// Number of rows of each kind that a launch touches.
     pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
         let sizes = &self.data.sizes;
         let (inner, local) = match launch.rows.of_whole_graph() {

@@ -8,7 +8,7 @@ use crate::program::{Extent, Matrix, Ref};
 use crate::words::types::share;
 
 impl Check<'_> {
-    /// A redistribution of a tensor of `heads x width` columns by rows.
+    /// Checks a redistribution of a tensor that has `heads x width` columns by rows.
     pub(in crate::program) fn redistribute(
         &self,
         how: Redistribute,
@@ -28,7 +28,8 @@ impl Check<'_> {
         let (source, target) = if to_all { (own, all) } else { (all, own) };
         self.matrix("the operand", from, source)?;
         self.at_least("the result", to, target.0.saturating_mul(target.1))?;
-        // Rows of different kinds, hence two buffers, which share no memory while both are in use.
+        // The rows differ in kind, so these are two buffers, and they share no memory while
+        // both are live.
         self.extent("the operand", from.at, !to_all)?;
         self.extent("the result", to, to_all)?;
         self.stored_as(
@@ -58,14 +59,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Columns of this rank's slice.
+    /// Columns in this rank's slice.
     fn slice(&self, slice: Slice, heads: u32, width: u32) -> Result<u64, String> {
         let (of, other) = match slice.axis {
             Axis::Heads => (heads, width),
             Axis::Width => (width, heads),
         };
         let expected = Slice::new(slice.axis, of, self.program.ranks, self.data.rank);
-        // Where a slice begins is known from the rank: one program serves ranks whose slices are equal.
+        // The start of a slice follows from the rank: ranks with equal slices share a program.
         match (slice.of, slice.len) == (of, expected.len) {
             true => Ok(u64::from(slice.len) * u64::from(other)),
             false => Err(format!(
@@ -80,7 +81,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a buffer has rows of all vertices, or that it begins with the rank's own.
+    /// Checks that a buffer has rows of all vertices, or that it starts with the rank's own.
     pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
         match (self.program.buffer(at.buffer).extent, all) {
             (Extent::All, true) | (Extent::Inner | Extent::Local, false) => Ok(()),

@@ -1,11 +1,10 @@
-//! Checks of exchanges that may be left out.
+//! Checks of skippable exchanges.
 
 use crate::program::traffic::{for_each_returned, for_each_skip};
 use crate::program::{Extent, Program, Ref, Returned, Skip};
 use std::collections::BTreeSet;
 
-/// Checks that every exchange that may be left out stands in `step`, and has copies of
-/// its own that fit it.
+/// Checks that every skippable exchange is in `step` and has its own, matching copies.
 ///
 /// # Errors
 /// The first one that does not.

@@ -1,10 +1,10 @@
-//! Checks of how tensors lie in memory.
+//! Checks of storage formats.
 
 use super::{Check, Checked};
 use crate::program::{Ref, Role};
 use crate::words::storage::Storage;
 
-/// Whether a buffer of this role has to be of 32-bit floats.
+/// Whether a buffer of this role must hold 32-bit floats.
 pub(super) fn always_floats(role: Role) -> bool {
     match role {
         Role::FeatureValues
@@ -22,7 +22,7 @@ pub(super) fn always_floats(role: Role) -> bool {
 }
 
 impl Check<'_> {
-    /// A tensor that lies in memory as something expects it.
+    /// Checks that a tensor has the expected storage format.
     pub(super) fn stored_as(&self, what: &str, at: Ref, expected: Storage) -> Checked {
         let buffer = self.program.buffer(at.buffer);
         match buffer.storage == expected {
@@ -34,17 +34,17 @@ impl Check<'_> {
         }
     }
 
-    /// A tensor of 32-bit floats.
+    /// Checks that a tensor holds 32-bit floats.
     pub(in crate::program) fn floats(&self, what: &str, at: Ref) -> Checked {
         self.stored_as(what, at, Storage::F32)
     }
 
-    /// A tensor whose rows are moved.
+    /// Checks that the rows of a tensor can be moved: they are whole words.
     pub(in crate::program) fn moved_rows(&self, what: &str, at: Ref) -> Checked {
         self.in_words(what, at, &[self.program.buffer(at.buffer).columns])
     }
 
-    /// Numbers of elements of a tensor that are whole words of four bytes.
+    /// Checks that numbers of elements of a tensor are whole four-byte words.
     pub(in crate::program) fn in_words(&self, what: &str, at: Ref, elements: &[u32]) -> Checked {
         let buffer = self.program.buffer(at.buffer);
         let in_word = buffer.storage.in_word();
@@ -57,7 +57,7 @@ impl Check<'_> {
         })
     }
 
-    /// The factors of a product and its result.
+    /// Checks the storage of a product's factors and result.
     pub(super) fn factors(&self, [a, b, out]: [Ref; 3]) -> Checked {
         let storage = |at: Ref| self.program.buffer(at.buffer).storage;
         self.stored_as("b", b, storage(a))?;

@@ -1,4 +1,4 @@
-//! Checks of buffers that hold the rows of a chunk at a time: what reads them finds the chunk that it means.
+//! Checks of buffers that hold one chunk at a time: readers find the chunk that they expect.
 
 use super::ProgramError;
 use crate::kernel::{At, Kernel, Operand, Walk};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Checks the instructions of all lists.
 ///
 /// # Errors
-/// The first that reads rows that are not here.
+/// The first instruction that reads absent rows.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let runs = |buffer: &crate::program::Buffer| {
         matches!(buffer.extent, Extent::Run(..) | Extent::EdgeRun(..))
@@ -32,20 +32,20 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// The chunk that each slot of each buffer holds, if it is one.
+/// The chunk in each slot of each such buffer, if there is one.
 type Held = BTreeMap<Ref, Chunk>;
 
 struct Windows<'a> {
     program: &'a Program,
 }
 
-/// How an instruction uses an operand.
+/// An instruction's use of an operand.
 struct Use {
     at: Ref,
     writes: bool,
     /// Whether row `n` of the operand belongs to row `n` of the instruction.
     by_rows: bool,
-    /// Elements from a row to the next.
+    /// Elements from one row to the next.
     stride: u32,
 }
 
@@ -90,7 +90,7 @@ impl Windows<'_> {
         }
     }
 
-    /// An instruction uses rows of a chunk of the cut that a buffer is for.
+    /// Checks that an instruction uses rows of a chunk that the buffer is divided into.
     fn fits(&self, one: &Use, chunk: Option<Chunk>) -> Result<(), String> {
         let buffer = self.program.buffer(one.at.buffer);
         let name = &buffer.name;
@@ -115,7 +115,7 @@ impl Windows<'_> {
         }
     }
 
-    /// What an instruction reads, then what it writes.
+    /// The reads of an instruction, then its writes.
     fn uses(&self, instr: &Instr) -> Vec<Use> {
         let mut uses = Vec::new();
         instr.operands(&mut |operand| {
@@ -141,7 +141,7 @@ impl Windows<'_> {
                 stride,
             });
         });
-        // What a product wrote, the kernel that finishes it may read.
+        // A product's finishing kernel may read what the product wrote.
         if let Instr::MatMul(instr::MatMul { a, b, out, .. }) = instr.whole() {
             let factors = [a.at, b.at];
             uses.retain(|one| one.writes || one.at != out.at || factors.contains(&one.at));
@@ -149,7 +149,8 @@ impl Windows<'_> {
         uses
     }
 
-    /// Whether row `n` of a kernel's operand belongs to row `n` of its launch, and the elements from a row to the next.
+    /// Whether row `n` of a kernel's operand belongs to row `n` of its launch, and the elements
+    /// from one row to the next.
     fn kernel_operand<'k>(
         &'k self,
         launch: &Launch,
@@ -169,7 +170,7 @@ impl Windows<'_> {
             (Walk::Edges, false) => operand.at == At::Dst,
             (Walk::EdgesByDestination, false) => matches!(operand.at, At::Row | At::Dst),
             (Walk::EdgesBySource, false) => matches!(operand.at, At::Row | At::Src),
-            // Edges lie by destination.
+            // Edges are stored by destination.
             (Walk::Rows | Walk::EdgesBySource, true) => false,
             (Walk::Edges, true) => matches!(operand.at, At::Row | At::Edge),
             (Walk::EdgesByDestination, true) => operand.at == At::Edge,

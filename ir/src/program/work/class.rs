@@ -15,7 +15,7 @@ pub enum KernelClass {
     Spmm,
     /// Reductions over the edges out of a vertex.
     SpmmT,
-    /// Values of edges (g-SDDMM and element-wise).
+    /// Values per edge (g-SDDMM and element-wise).
     Edges,
     /// Softmax by destination.
     EdgeSoftmax,

@@ -1,4 +1,4 @@
-//! What there is to count of an instruction before the sizes of a rank are known.
+//! Counts of an instruction that do not depend on a rank's sizes.
 
 use super::{TRANSCENDENTAL, Work, launched};
 use crate::kernel::expr::{Expr, Value};
@@ -6,7 +6,7 @@ use crate::kernel::{Body, Kernel};
 use crate::program::{Instr, Program, RankSizes};
 use crate::words::scalar::Pace;
 
-/// An instruction, with what is to count of it whatever the sizes of the rank that runs it.
+/// An instruction with its size-independent counts.
 #[derive(Clone, Debug)]
 pub struct Counts<'a> {
     pub(in crate::program) program: &'a Program,
@@ -15,7 +15,7 @@ pub struct Counts<'a> {
 }
 
 impl<'a> Counts<'a> {
-    /// Looks through the expressions of the kernel of an instruction, if it has one.
+    /// Counts the expressions of the instruction's kernel, if it has one.
     pub fn of(program: &'a Program, instr: &'a Instr) -> Self {
         let launch = instr.launch();
         Self {
@@ -30,7 +30,7 @@ impl<'a> Counts<'a> {
         self.instr
     }
 
-    /// The cost on a rank of the given sizes, as [`work`](super::work).
+    /// The cost on a rank of these sizes; see [`work`](super::work).
     pub fn work(&self, sizes: &RankSizes) -> Option<Work> {
         self.instr.work(self, &launched(self.instr, sizes))
     }
@@ -42,9 +42,9 @@ pub(in crate::program) struct Counted<'a> {
     pub kernel: &'a Kernel,
     /// The inputs that it loads.
     pub loads: Vec<u16>,
-    /// Operations of the expressions inside of the inner loop, each evaluated once.
+    /// Operations of the expressions in the inner loop, each evaluated once.
     pub inner: f64,
-    /// Those of what follows the inner loop.
+    /// Operations after the inner loop.
     pub finish: f64,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// The inputs that a kernel's expressions load, each once, ascending.
+/// The inputs that a kernel's expressions load, ascending, without duplicates.
 pub(super) fn loads(kernel: &Kernel) -> Vec<u16> {
     let values = kernel.body.exprs().into_iter().flat_map(|e| &e.values);
     let mut found: Vec<u16> = values
@@ -87,7 +87,7 @@ pub(super) fn loads(kernel: &Kernel) -> Vec<u16> {
     found
 }
 
-/// Operations for one evaluation of an expression.
+/// Operations in one evaluation of an expression.
 fn operations(expr: &Expr) -> f64 {
     expr.values
         .iter()

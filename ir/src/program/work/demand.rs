@@ -1,8 +1,9 @@
-//! What an instruction asks of a machine, as counts that a measured cost each belongs to.
+//! Demand of an instruction on a machine: counts, each with its own measured cost.
 //!
-//! [`super::work`] counts operations and bytes, which peaks and efficiencies turn into times.
-//! A calibrated machine knows more: what a row, an edge, a vector of operations costs in each
-//! group of kernels, and a cache line by how much memory it is picked from.
+//! [`super::work`] counts operations and bytes, which peaks and efficiencies turn into times. A
+//! calibrated machine knows more: in each group of kernels, the cost of a row, an edge or a
+//! vector of operations, and the cost of a cache line by the size of the memory that it comes
+//! from.
 
 mod vectors;
 
@@ -14,11 +15,12 @@ use vectors::Vectors;
 /// Number of [`TERMS`].
 pub const TERM_COUNT: usize = 24;
 
-/// What is counted, as cluster files name it. Bytes, cache lines and waits are divided among sizes of
-/// the memory that they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, and in proportion between. For bytes that is
-/// everything that the instruction touches, for lines and waits the matrix that rows are picked from.
-/// `vector` has vectors of 16 floats in products and of 4 elsewhere, `lane` what is loaded float by float, `wait` instructions
-/// that stand still for values of edges (rows of a product's operand that begin somewhere else).
+/// Names of the counts in cluster files. Bytes, cache lines and waits are split by the size of
+/// the memory they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, with interpolation
+/// between. For bytes, that memory is everything the instruction touches; for lines and waits,
+/// it is the matrix that rows are picked from. `vector` counts vectors of 16 floats in products
+/// and of 4 elsewhere; `lane` counts data loaded float by float; `wait` counts instructions
+/// stalled on values of edges (in products, on rows of an operand with scattered starts).
 pub const TERMS: [&str; TERM_COUNT] = [
     "launch",
     "row",
@@ -46,7 +48,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
     "wait_256m",
 ];
 
-/// Groups of instructions that share costs.
+/// Groups of instructions with shared costs.
 pub const GROUPS: [&str; 25] = [
     "gemm-nn-thin",
     "gemm-nt-thin",
@@ -75,7 +77,7 @@ pub const GROUPS: [&str; 25] = [
     "loss",
 ];
 
-/// Instructions that communicate; each is a group of its own.
+/// Instructions that communicate; each is its own group.
 pub const MESSAGES: [&str; 9] = [
     "halo-exchange",
     "halo-reduce",
@@ -101,29 +103,31 @@ const STREAM: usize = 9;
 const LINE: usize = 14;
 const WAIT: usize = 19;
 
-/// Floats of a vector of a product, and bytes of a cache line.
+/// Floats per vector in a product, and bytes per cache line.
 const LANES: u64 = 16;
 const CACHE_LINE: u64 = 64;
-/// Columns up to which a product is cut differently, and the vectors of its result that are in registers at a time.
+/// Columns up to which products use another blocking, and vectors of the result kept in
+/// registers at a time.
 const NARROW: u64 = 64;
 const TILE: f64 = 24.0;
-/// Logarithms of the sizes that memory is divided among.
+/// Base-2 logarithms of the memory sizes.
 const LEVELS: [f64; 5] = [15.0, 19.0, 22.0, 25.0, 28.0];
 
-/// What an instruction asks for.
+/// The demand of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// One of [`GROUPS`] or [`MESSAGES`].
     pub group: &'static str,
-    /// Beside [`TERMS`].
+    /// Counts in the order of [`TERMS`].
     pub terms: [f64; TERM_COUNT],
 }
 
 impl Demand {
-    /// What a message asks of a rank that sends so many bytes, or that receives them of another stage. `strips` of rows
-    /// are picked or added up one by one (see `super::strips`); a `launch` is the hand-over from rank to rank, of which there is none
-    /// if what is received was there before. Then it `lay` among so many bytes that the stage sends, and is read from memory as
-    /// large as they are. Nothing if nothing is sent.
+    /// Demand of a message on a rank that sends `bytes`, or that receives them from another
+    /// stage. `strips` pieces of rows are picked or added one by one (see `super::strips`).
+    /// `launch` is the hand-over between ranks; received data that is already there needs none.
+    /// Such data `lay` in this many bytes that the stage sends, which sets the size of the
+    /// memory it is read from. All counts are 0 if `bytes` is.
     pub fn message(
         group: &'static str,
         bytes: u64,
@@ -138,7 +142,7 @@ impl Demand {
         };
         if bytes > 0 {
             (terms.counts[LAUNCH], terms.counts[ROW]) = (f64::from(launch), strips);
-            // Read there, and written here.
+            // Read there, written here.
             terms.spread(STREAM, bytes as f64, lay.unwrap_or(bytes));
             terms.stream(bytes);
         }
@@ -149,9 +153,9 @@ impl Demand {
     }
 }
 
-/// What an instruction asks of a rank of the given sizes, or of a share of it: `sizes` are what it runs
-/// over and `held` what the rank has, which rows are picked from. `None` for loops and for instructions that
-/// communicate.
+/// Demand of an instruction on a rank, or on a share of it: `sizes` are what it runs over, and
+/// `held` is what the rank holds and rows are picked from. `None` for loops and for
+/// instructions that communicate.
 pub fn demand(
     program: &Program,
     instr: &Instr,
@@ -172,7 +176,7 @@ pub fn demand(
     })
 }
 
-/// Counts, with the bytes of everything that the instruction touches.
+/// Counts, with the bytes of everything the instruction touches.
 pub(in crate::program) struct Terms {
     counts: [f64; TERM_COUNT],
     reach: u64,
@@ -180,14 +184,14 @@ pub(in crate::program) struct Terms {
 }
 
 impl Terms {
-    /// Bytes in order.
+    /// Counts sequential bytes.
     fn stream(&mut self, bytes: u64) {
         self.spread(STREAM, bytes as f64, self.reach);
     }
 
-    /// `rows` of `row` bytes, picked from `reach` bytes in no order.
+    /// Counts `rows` rows of `row` bytes, picked from `reach` bytes in random order.
     fn pick(&mut self, rows: u64, row: u64, reach: u64) {
-        // A row that lines are not cut into begins anywhere in them.
+        // If lines do not divide into rows, a row may start anywhere in a line.
         let lines = match (row % CACHE_LINE, row) {
             (0, _) => (row / CACHE_LINE) as f64,
             (_, row) if CACHE_LINE.is_multiple_of(row) => 1.0,
@@ -196,13 +200,14 @@ impl Terms {
         self.spread(LINE, rows as f64 * lines, reach);
     }
 
-    /// Instructions that stand still until what was picked from `reach` bytes is there: a processor looks a number of
-    /// instructions ahead, so the more of them an edge takes, the fewer edges it waits for at a time.
+    /// Counts instructions that stall until data picked from `reach` bytes arrives. A processor
+    /// looks a fixed number of instructions ahead, so the more instructions an edge takes, the
+    /// fewer edges are in flight.
     fn wait(&mut self, instructions: f64, reach: u64) {
         self.spread(WAIT, instructions, reach);
     }
 
-    /// Divides an amount among the sizes of memory.
+    /// Splits an amount over memory sizes.
     fn spread(&mut self, first: usize, amount: f64, reach: u64) {
         let size = (reach.max(1) as f64).log2();
         let last = LEVELS.len() - 1;
@@ -218,7 +223,8 @@ impl Terms {
         }
     }
 
-    /// `a` and the other one that is as long are streamed, each with the bytes of an element.
+    /// Counts a product. `a` and the other equally long matrix are streamed; each comes with
+    /// its bytes per element.
     pub(in crate::program) fn product(
         &mut self,
         product: Product,
@@ -231,14 +237,15 @@ impl Terms {
         };
         self.counts[ROW] = rows as f64;
         self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
-        // What is packed or added up again: one matrix of `inner` rows.
+        // The matrix with `inner` rows is packed or summed again.
         self.counts[EDGE] = (inner * columns.div_ceil(LANES)) as f64;
         self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
         self.stream(rows * (a * inner + other * columns));
-        // Each row of `a` begins somewhere else.
+        // The rows of `a` have scattered starts.
         self.wait(rows as f64, self.reach);
         if columns <= NARROW {
-            // One factor of each multiply-add is a scalar; the smaller matrix is read once for each tile of rows.
+            // One factor of each multiply-add is a scalar; the smaller matrix is read once per
+            // tile of rows.
             self.counts[LANE] = (rows * inner) as f64;
             let width = columns.div_ceil(LANES);
             let lines = (rows * inner * width * width) as f64 / TILE;
@@ -251,14 +258,14 @@ impl Terms {
         };
         let [thin, narrow, wide] = groups;
         match columns {
-            // What is loaded is used once: loads take longer than operations.
+            // Loaded data is used once: loads take longer than operations.
             _ if columns <= LANES => thin,
             _ if columns <= NARROW => narrow,
             _ => wide,
         }
     }
 
-    /// The kernel that finishes a product.
+    /// Counts a product's finishing kernel.
     pub(in crate::program) fn finish(
         &mut self,
         program: &Program,
@@ -273,7 +280,7 @@ impl Terms {
         self.counts[EXP] += rows * vectors.exp;
     }
 
-    /// Dropout of the non-zeros of so many rows.
+    /// Counts dropout of the non-zeros of some rows.
     pub(in crate::program) fn sparse_dropout(
         &mut self,
         (rows, nonzeros): (u64, u64),
@@ -284,7 +291,7 @@ impl Terms {
         "copy"
     }
 
-    /// Non-zeros of so many rows as a matrix of so many bytes.
+    /// Counts expanding the non-zeros of some rows to a matrix of `written` bytes.
     pub(in crate::program) fn densify(
         &mut self,
         (rows, nonzeros): (u64, u64),
@@ -296,7 +303,7 @@ impl Terms {
         "copy"
     }
 
-    /// Of `rows` vertices, of which `meant` count.
+    /// Counts a loss over `rows` vertices, of which `meant` are trained on.
     pub(in crate::program) fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
         let classes = u64::from(classes);
         self.counts[ROW] = rows as f64;
@@ -366,14 +373,14 @@ impl Terms {
             } => "row-reduce",
             Body::RowReduce { .. } => "sddmm",
             Body::ColReduce { .. } => "col-reduce",
-            // Rows of edges are picked and added, as those that edges bring to a source.
+            // Rows of edges are picked and added, as in a sum to sources.
             Body::TypeSum { .. } => "spmm-t-edges",
             Body::EdgeSoftmax { .. } => "edge-softmax",
         }
     }
 
-    /// What is read and written: in a stream, or picked row by row.
-    /// An edge takes so many `instructions`.
+    /// Counts reads and writes, sequential or picked row by row. Each edge takes `instructions`
+    /// instructions.
     fn operands(&mut self, program: &Program, launch: &Launch, nest: &Nest, instructions: f64) {
         let kernel = program.kernel(launch.kernel);
         let grouped = match &kernel.body {
@@ -405,7 +412,7 @@ impl Terms {
                     let row = once / times.max(1);
                     let all = bytes(program, *at, &self.held);
                     self.pick(times, row, all);
-                    // Edges' values are each picked once, so no cache has them.
+                    // Each edge value is picked once, so no cache holds it.
                     if operand.at == At::Edge {
                         self.wait(times as f64 * instructions, all);
                     }
@@ -419,12 +426,12 @@ impl Terms {
     }
 }
 
-/// Bytes of one slot of a buffer.
+/// Bytes per slot of a buffer.
 fn bytes(program: &Program, at: Ref, sizes: &RankSizes) -> u64 {
     program.buffer(at.buffer).slot_bytes(sizes)
 }
 
-/// Bytes of everything that an instruction touches, each once.
+/// Distinct bytes that an instruction touches.
 fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     let (mut refs, writes) = instr.accesses();
     refs.extend(writes);
@@ -442,7 +449,8 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     buffers + structure
 }
 
-/// The group of a reduction over edges: whether it picks rows of vertices, values of edges, or both.
+/// Group of a reduction over edges, by what it picks: rows of vertices, values of edges, or
+/// both.
 fn reduction(kernel: &Kernel, to: End) -> &'static str {
     let loaded = loads(kernel);
     let reads = |at: At| {

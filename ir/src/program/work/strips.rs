@@ -2,8 +2,8 @@
 
 use crate::program::{Instr, Program};
 
-/// Pieces of rows that lie apart in the memory of a rank that sends so many bytes, where it picks or adds up each for
-/// itself: rows that other ranks read, and slices of the columns of rows. 0 where whole blocks are sent.
+/// Separate pieces of rows that a rank sending `bytes` picks or adds one by one: rows that
+/// other ranks read, or column slices of rows. 0 if whole blocks are sent.
 pub fn strips(program: &Program, instr: &Instr, bytes: u64) -> u64 {
     let Some(each) = instr.strip_bytes(program) else {
         return 0;
@@ -85,7 +85,7 @@ mod tests {
         let large = Demand::message("halo-exchange", 1 << 25, 0.0, false, None);
         assert_eq!(large.terms.iter().sum::<f64>(), f64::from(1 << 26));
         assert_eq!(of(&large, "stream_32m"), f64::from(1 << 26));
-        // Read among 4 MiB that came before it.
+        // Read among 4 MiB that arrived before.
         let lay = Demand::message("receive", 1 << 15, 0.0, false, Some(1 << 22));
         let counts = ["launch", "stream_32k", "stream_4m"].map(|name| of(&lay, name));
         assert_eq!(counts, [0.0, 32768.0, 32768.0]);

@@ -1,41 +1,41 @@
-//! How many vectors the loops of a generated kernel work on, as a processor's code generator cuts them.
+//! Vector operations in the loops of a generated kernel, as the CPU code generator blocks them.
 
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::flatten::{elementwise, flatten};
 use crate::kernel::{Axis, Body, Kernel, Operand};
 use crate::words::scalar::{Binary, Pace};
 
-/// Floats of a vector.
+/// Floats per vector.
 const LANES: u64 = 4;
-/// Vectors of a reduction that are in registers at a time.
+/// Vectors of a reduction kept in registers at a time.
 const TILE: u64 = 8;
-/// Instructions of an edge besides those that its vectors need: its ends, addresses, the loop.
+/// Instructions per edge apart from its vectors: its ends, addresses, the loop.
 const AROUND: f64 = 4.0;
-/// Instructions that loading a vector lane by lane takes beyond those of a load in one.
+/// Extra instructions for loading a vector lane by lane.
 const LANE_BY_LANE: f64 = 6.0;
 
-/// What a kernel does for one row or edge of its inner loop, and once a row after that.
+/// Work of a kernel per row or edge of its inner loop, and once per row after it.
 pub(super) struct Vectors {
-    /// Vectors of a row or edge, times loads and simple operations.
+    /// Vectors times loads and simple operations, per row or edge.
     pub vector: f64,
-    /// Vectors that are loaded lane by lane.
+    /// Vectors loaded lane by lane.
     pub lane: f64,
     /// Vectors times divisions and roots.
     pub slow: f64,
-    /// Vectors times draws of random numbers.
+    /// Vectors times random draws.
     pub draw: f64,
-    /// Vectors times exponentials and their kind.
+    /// Vectors times exponentials and similar functions.
     pub exp: f64,
-    /// The same of what follows a reduction: simple operations, slow ones, draws, exponentials.
+    /// The same after a reduction: simple operations, slow ones, draws, exponentials.
     pub finish: [f64; 4],
 }
 
 impl Vectors {
-    /// Those of a kernel.
+    /// Counts a kernel's vectors.
     pub fn of(kernel: &Kernel) -> Self {
         let kernel = &flatten(kernel);
         let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
-        // A reduction over columns gives a number a head.
+        // A reduction over columns gives one number per head.
         let (count, finished, across) = match &kernel.body {
             Body::RowReduce { axis, .. } => {
                 let kept = match axis {
@@ -68,13 +68,13 @@ impl Vectors {
             loads.filter(|o| is_scattered(kernel, o, across)).count() as f64
         };
         let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
-        // Exponentials of a single head's edges are computed of several edges at a time.
+        // With a single head, exponentials are computed for several edges at a time.
         let weighs = match &kernel.body {
             Body::EdgeSoftmax { .. } if heads == 1 => 1.0 / LANES as f64,
             Body::EdgeSoftmax { .. } => count as f64,
             _ => 0.0,
         };
-        // Rows of element-wise code are one long row.
+        // Rows of element-wise code form one long row.
         let count = match elementwise(kernel) {
             Some(width) => f64::from(width) / LANES as f64,
             None => count as f64,
@@ -95,14 +95,14 @@ impl Vectors {
         }
     }
 
-    /// Instructions of an edge, about: how many edges a processor looks ahead.
+    /// Approximate instructions per edge, which limit how many edges a processor looks ahead.
     pub fn instructions(&self) -> f64 {
         AROUND + self.vector + LANE_BY_LANE * self.lane
     }
 }
 
-/// Vectors that `heads` of `width` columns each are cut into, and whether these hold columns of several heads:
-/// narrow heads lie side by side, as many as registers hold.
+/// Vectors for `heads` heads of `width` columns, and whether vectors hold columns of several
+/// heads: narrow heads are packed side by side, as many as fit in registers.
 fn cut(heads: u64, width: u64) -> (u64, bool) {
     let group = (TILE * LANES / width.max(1)).min(heads);
     match (heads, group) {
@@ -115,7 +115,7 @@ fn cut(heads: u64, width: u64) -> (u64, bool) {
     }
 }
 
-/// Whether the lanes of a vector of an operand lie neither side by side nor all in one place.
+/// Whether the lanes of an operand's vector are neither contiguous nor all equal.
 fn is_scattered(kernel: &Kernel, operand: &Operand, across: bool) -> bool {
     let (width, head, column) = (kernel.width, operand.head_step, operand.column_step);
     match (across, width) {
@@ -127,7 +127,7 @@ fn is_scattered(kernel: &Kernel, operand: &Operand, across: bool) -> bool {
     }
 }
 
-/// Operations and loads of one evaluation that a processor does every cycle.
+/// Loads and operations in one evaluation that a processor issues every cycle.
 fn cheap(expr: &Expr) -> f64 {
     let all = expr
         .values
@@ -136,7 +136,7 @@ fn cheap(expr: &Expr) -> f64 {
     all.count() as f64
 }
 
-/// Divisions and roots.
+/// Divisions and roots in one evaluation.
 fn slow(expr: &Expr) -> f64 {
     let is_slow = |value: &&Value| match value {
         Value::Unary(function, _) => function.pace() == Pace::Divide,
@@ -146,13 +146,13 @@ fn slow(expr: &Expr) -> f64 {
     expr.values.iter().filter(is_slow).count() as f64
 }
 
-/// Random numbers that decide what is dropped.
+/// Random draws in one evaluation.
 fn draws(expr: &Expr) -> f64 {
     let is_draw = |value: &&Value| matches!(value, Value::Mask(_));
     expr.values.iter().filter(is_draw).count() as f64
 }
 
-/// Exponentials and their kind.
+/// Exponentials and similar functions in one evaluation.
 fn exponentials(expr: &Expr) -> f64 {
     let is_exponential = |value: &&Value| match value {
         Value::Unary(function, _) => function.pace() == Pace::Exponential,
@@ -167,8 +167,8 @@ mod tests {
     use crate::kernel::{At, Mask, Over};
     use crate::words::scalar::Unary;
 
-    /// As `passes` of the code generator: narrow heads lie side by side, as many as eight vectors hold; wide ones are cut
-    /// by themselves.
+    /// Matches `passes` of the code generator: narrow heads are packed, as many as eight
+    /// vectors hold; wide ones are split on their own.
     #[test]
     fn heads_are_cut_as_code_is_generated() {
         let cases = [
@@ -187,7 +187,8 @@ mod tests {
         }
     }
 
-    /// A map over rows of one element is code for one long row, unless it draws a random number for each.
+    /// A map over rows of one element is code for one long row, unless it draws a random number
+    /// per element.
     #[test]
     fn element_wise_rows_are_one_long_row() {
         let element = Operand::dense(At::Row, 1, 1);

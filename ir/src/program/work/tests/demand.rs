@@ -1,4 +1,4 @@
-//! What instructions ask of a calibrated machine, counted by hand.
+//! Demands on a calibrated machine, counted by hand.
 
 use super::*;
 use crate::kernel::Mask;
@@ -6,7 +6,7 @@ use crate::program::instr;
 use crate::program::{Matrix, Product};
 use crate::words::scalar::Unary;
 
-/// Counts of the terms that are named, and of no others.
+/// The named counts; all others are 0.
 fn named(terms: &[(&str, f64)]) -> [f64; TERM_COUNT] {
     let count = |name: &str| terms.iter().find(|(of, _)| *of == name);
     for (name, _) in terms {
@@ -15,7 +15,7 @@ fn named(terms: &[(&str, f64)]) -> [f64; TERM_COUNT] {
     TERMS.map(|name| count(name).map_or(0.0, |(_, count)| *count))
 }
 
-/// The root of a value, dropped or not.
+/// The root of a value, with dropout.
 fn dropped_root(value: Value) -> Expr {
     Expr {
         values: vec![
@@ -27,7 +27,8 @@ fn dropped_root(value: Value) -> Expr {
     }
 }
 
-/// Roots and draws of a kernel of eight columns with one mask, over all that [`SIZES`] have or beside a product.
+/// Roots and draws of a kernel with eight columns and one mask, over everything in [`SIZES`] or
+/// fused with a product.
 fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
     let mask = Mask {
         p: 0.5,
@@ -81,7 +82,8 @@ fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
     (count("slow").unwrap(), count("draw").unwrap())
 }
 
-/// Logits of vertices without a label to learn are not looked at; their gradient is written as zeros.
+/// Logits of vertices outside the training set are not read; their gradient is written as
+/// zeros.
 #[test]
 fn a_loss_costs_by_training_vertex() {
     let program = Program {
@@ -108,7 +110,7 @@ fn a_loss_costs_by_training_vertex() {
     assert_eq!(found.terms, named(&expected));
 }
 
-/// A draw takes longer than a root: they are counted apart, wherever they stand.
+/// A draw takes longer than a root, so they are counted apart everywhere.
 #[test]
 fn draws_are_counted_by_themselves() {
     let map = || Body::Map {
@@ -127,7 +129,7 @@ fn draws_are_counted_by_themselves() {
     };
     let after = gather(load(0), dropped_root(Value::Acc));
     assert_eq!(roots_and_draws(after, At::Src, false), (20.0, 20.0));
-    // Of 40 edges.
+    // Two vectors for each of 40 edges.
     let before = gather(dropped_root(Value::Load(0)), acc());
     assert_eq!(roots_and_draws(before, At::Src, false), (80.0, 80.0));
 }
