@@ -1,7 +1,7 @@
-//! What is reported about the user's text: a code, a place, a sentence, a remedy.
+//! Diagnostics about the user's text: a code, a place, a message, a remedy.
 //!
-//! Every stage that reads text returns its diagnostics as values; they are rendered in one
-//! place (`render`, `to_json`) and never abort a stage.
+//! Every stage that reads text returns diagnostics as values and never aborts. `render` and
+//! `to_json` print them.
 
 mod codes;
 mod render;
@@ -11,7 +11,7 @@ pub use render::{Position, position, render, to_json};
 
 use serde::{Deserialize, Serialize};
 
-/// As many diagnostics of one text are shown; who has more mends these first.
+/// Most diagnostics shown for one text; fix these first.
 pub const MAX_SHOWN: usize = 100;
 
 /// A range of bytes of the source text.
@@ -25,30 +25,30 @@ pub struct Span {
     pub end: usize,
 }
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// There is no result.
+    /// Prevents a result.
     Error,
-    /// There is a result, but probably not the one that was meant.
+    /// Allows a result, but probably not the intended one.
     Warning,
 }
 
-/// One thing to tell the user.
+/// One message to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// A code of [`CODES`], such as `E0201`.
     pub code: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// What was found and what was expected.
     pub message: String,
-    /// Where, if it has a place in the text.
+    /// The place, if it has one in the text.
     pub span: Option<Span>,
-    /// Further places, each with a sentence.
+    /// Further places, each with a message.
     pub labels: Vec<(Span, String)>,
-    /// What to do about it.
+    /// How to fix it.
     pub help: Option<String>,
 }
 
@@ -65,7 +65,8 @@ impl Span {
 }
 
 impl Diagnostic {
-    /// A diagnostic without a place. Codes that start with `W` are warnings, all others errors.
+    /// A diagnostic without a place. Codes that start with `W` are warnings; all others are
+    /// errors.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         let severity = match code.starts_with('W') {
             true => Severity::Warning,
@@ -112,12 +113,12 @@ impl Diagnostic {
     }
 }
 
-/// Whether a list holds an error.
+/// Whether a list contains an error.
 pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(Diagnostic::is_error)
 }
 
-/// Orders diagnostics by place and drops those that say the same at the same place.
+/// Sorts diagnostics by place and removes duplicates.
 pub fn tidy(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.sort_by_key(|d| d.span.map_or((usize::MAX, 0), |s| (s.start, s.end)));
     let mut kept: Vec<Diagnostic> = Vec::with_capacity(diagnostics.len());

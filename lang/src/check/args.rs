@@ -1,4 +1,4 @@
-//! The arguments of a function and the kinds of values that it takes.
+//! Typed access to the arguments of a function.
 
 use super::builtins::Builtin;
 use super::elaborator::Elaborator;
@@ -8,16 +8,16 @@ use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use gnnc_ir::words::types::{EdgeSet, Rows};
 use std::ops::RangeInclusive;
 
-/// Widest head of a tensor, most heads, most rows of a parameter.
+/// Limit on the width of a head, the heads of a tensor, and the rows of a parameter.
 pub const MAX_SIZE: f64 = 1_048_576.0;
 
 /// The arguments of a function in the order of its parameters.
 pub struct Args<'a> {
     /// The function.
     pub builtin: &'static Builtin,
-    /// The values and where they stand; `None` where an argument is left out.
+    /// The values and their places; `None` for omitted arguments.
     pub values: Vec<Option<(Value<'a>, Span)>>,
-    /// Names of the arguments that are nothing but a name.
+    /// Names of the arguments that are a bare name.
     pub names: Vec<Option<&'a str>>,
     /// The call.
     pub span: Span,
@@ -34,17 +34,17 @@ impl<'a> Args<'a> {
         self.values[k].as_ref().map(|(value, _)| value)
     }
 
-    /// Where argument `k` stands.
+    /// Place of argument `k`; the call if it is omitted.
     pub fn span_of(&self, k: usize) -> Span {
         self.values[k].as_ref().map_or(self.span, |(_, span)| *span)
     }
 
-    /// The name that argument `k` is, if it is nothing else.
+    /// The name, if argument `k` is a bare name.
     pub fn name(&self, k: usize) -> Option<&'a str> {
         self.names.get(k).copied().flatten()
     }
 
-    /// Argument `k` and where it stands.
+    /// Argument `k` and its place.
     pub fn pair(&self, k: usize) -> (Value<'a>, Span) {
         self.values[k].clone().unwrap_or((Value::Poison, self.span))
     }
@@ -74,7 +74,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// Reports a vertex tensor where an edge tensor is needed, or the reverse.
+    /// Reports a vertex tensor in place of an edge tensor, or the reverse.
     pub fn wrong_domain(&mut self, what: &str, found: Tensor, span: Span) -> Value<'a> {
         let message = format!("{what}, found {}", self.ty(found));
         let help =
@@ -116,7 +116,7 @@ impl<'a> Elaborator<'a, '_> {
         self.out_of_range(args, k, number, "a whole number", &range)
     }
 
-    /// Argument `k` as a width, a number of heads or of rows.
+    /// Argument `k` as a width, or as a number of heads or rows.
     pub fn size(&mut self, args: &Args<'a>, k: usize) -> Option<u32> {
         self.count_in(args, k, 1.0..=MAX_SIZE)
     }

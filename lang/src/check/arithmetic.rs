@@ -62,7 +62,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// A function of two numbers, or of two tensors' elements.
+    /// Applies a function to two numbers, or element-wise to two tensors.
     pub fn combine(
         &mut self,
         op: Binary,
@@ -109,7 +109,7 @@ impl<'a> Elaborator<'a, '_> {
         self.finite(result, span)
     }
 
-    /// A number that has come out of a calculation.
+    /// Checks that a calculated number is finite.
     pub fn finite(&mut self, value: Value<'a>, span: Span) -> Value<'a> {
         let fine = match &value {
             Value::Number(n) => n.is_finite(),
@@ -125,7 +125,7 @@ impl<'a> Elaborator<'a, '_> {
         Value::Poison
     }
 
-    /// A number or a table of numbers.
+    /// The value, if it is a number or a table of numbers.
     fn numbers(&mut self, value: Value<'a>, span: Span) -> Option<Value<'a>> {
         match value {
             Value::Number(_) | Value::Table(_) => Some(value),
@@ -137,7 +137,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// A tensor; numbers become constants.
+    /// Converts to a tensor; numbers become constants.
     pub fn tensor_from(&mut self, value: Value<'a>, span: Span) -> Option<Tensor> {
         let value = match value {
             Value::Number(n) => self.emit(Op::Const(n as f32), &[], span),
@@ -154,7 +154,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// A number that is the same in every iteration of a repeat.
+    /// The value as a number known at compile time and equal in all iterations of a repeat.
     pub fn compile_time(&mut self, value: &Value<'a>, span: Span) -> Option<f64> {
         match value {
             Value::Number(n) => Some(*n),
@@ -181,12 +181,12 @@ impl<'a> Elaborator<'a, '_> {
                 self.wrong_kind(b, "a value known at compile time", span);
                 None
             }
-            // Values of different kinds, such as `norm == none` for a number, differ.
+            // Values of different kinds, such as a number in `norm == none`, are unequal.
             _ => Some(false),
         }
     }
 
-    /// Reports a value of another kind than was expected.
+    /// Reports a value of the wrong kind.
     pub fn wrong_kind(&mut self, found: &Value<'a>, expected: &str, span: Span) -> Value<'a> {
         let report = match found {
             Value::Poison => return Value::Poison,
@@ -206,7 +206,8 @@ impl<'a> Elaborator<'a, '_> {
         Value::Poison
     }
 
-    /// Reports a value where one of some words is expected; `hidden` is the word that a variable of its name hides.
+    /// Reports a value in place of one of some words. `hidden` is the word that a variable of
+    /// the same name shadows.
     pub fn wrong_word(
         &mut self,
         found: &Value<'a>,
@@ -223,7 +224,7 @@ impl<'a> Elaborator<'a, '_> {
         Value::Poison
     }
 
-    /// A value in messages.
+    /// Describes a value in messages.
     pub fn describe(&self, value: &Value<'a>) -> String {
         match value {
             Value::Poison => "something with an error".to_owned(),

@@ -1,26 +1,26 @@
-//! Arguments to parameters.
+//! Binding of arguments to parameters.
 
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Call, Expr};
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 
-/// What can be called, as far as passing arguments is concerned.
+/// A callable, as far as passing arguments is concerned.
 pub struct Signature<'a> {
-    /// What is called, for messages.
+    /// Its name in messages.
     pub name: &'a str,
-    /// Parameters, each with whether it must be given.
+    /// Parameters, each with whether it is required.
     pub params: Vec<(&'a str, bool)>,
-    /// Whether any number of further arguments may follow.
+    /// Whether further arguments may follow.
     pub variadic: bool,
 }
 
-/// Arguments in the order of the parameters; further ones come behind.
+/// Arguments in the order of the parameters, then further ones.
 pub type Bound<'a> = Vec<Option<&'a Expr>>;
 
-/// Finds the argument of every parameter. `piped` is the value on the left of `|>`.
+/// Finds the argument of every parameter. `piped` is the value to the left of `|>`.
 ///
 /// # Errors
-/// Arguments that do not exist (`E0204`), are missing (`E0205`) or too many (`E0206`).
+/// Arguments that do not exist (`E0204`), are missing (`E0205`) or are too many (`E0206`).
 pub fn bind<'a>(
     signature: &Signature,
     piped: Option<&'a Expr>,
@@ -73,7 +73,7 @@ pub fn bind<'a>(
         }
         bound[at] = Some(value);
     }
-    // A misspelt name explains what is missing.
+    // A misspelled name explains a missing one.
     if errors.is_empty() {
         for ((param, needed), value) in signature.params.iter().zip(&bound) {
             if *needed && value.is_none() {

@@ -1,4 +1,4 @@
-//! The functions of the language, in one table.
+//! The built-in functions of the language, in one table.
 
 use gnnc_ir::Unary;
 
@@ -66,9 +66,9 @@ pub struct Builtin {
     pub name: &'static str,
     /// Its parameters in order.
     pub params: &'static [Formal],
-    /// Whether any number of further arguments may follow.
+    /// Whether further arguments may follow.
     pub variadic: bool,
-    /// What it does, in a line.
+    /// One-line description.
     pub doc: &'static str,
 }
 
@@ -77,7 +77,7 @@ pub struct Builtin {
 pub struct Formal {
     /// Its name.
     pub name: &'static str,
-    /// Its default as it is written; `None` if it must be given.
+    /// Its default as source text; `None` if it is required.
     pub default: Option<&'static str>,
 }
 
@@ -136,7 +136,7 @@ const AGGREGATE: &[Formal] = &[
     opt("self_loops", "false"),
 ];
 
-/// Every function, in the order of the reference.
+/// Every function, in the order of the language reference.
 #[rustfmt::skip]
 pub const BUILTINS: &[Builtin] = &[
     row("relu",            Function::Unary(Unary::Relu),      &[X],                            "`max(x, 0)`"),
@@ -175,26 +175,26 @@ pub const BUILTINS: &[Builtin] = &[
     row("bce_with_logits", Function::BceWithLogits, LOSS,                                                  "the loss for several labels per vertex: mean binary cross-entropy"),
 ];
 
-/// Words with a meaning of their own where no variable has their name.
+/// Words with a meaning of their own, unless a variable shadows them.
 pub const WORDS: &[&str] = &[
     "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
 ];
 
-/// What every layer and model can read of the data graph: tensors `[V x 1]`, one of `[E x 1]`, and the number of
-/// types of edges.
+/// Values of the data graph that every layer and model can read: `[V x 1]` tensors, one `[E x
+/// 1]` tensor, and the number of edge types.
 pub const GRAPH_VALUES: &[&str] = &["in_degree", "out_degree", "relation_degree", "relations"];
 
-/// Variables that every model starts with: the input features, the number of classes and of
+/// Variables defined in every model: the input features, the number of classes, the number of
 /// features.
 pub const MODEL_VARIABLES: &[&str] = &["x", "classes", "features"];
 
-/// The function of a name.
+/// The function with a name.
 pub fn builtin(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|entry| entry.name == name)
 }
 
 impl Builtin {
-    /// `name(a, b = default)`.
+    /// The signature: `name(a, b = default)`.
     pub fn signature(&self) -> String {
         let mut params: Vec<String> = self
             .params

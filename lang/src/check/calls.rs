@@ -1,4 +1,4 @@
-//! Names and calls: what a name stands for, and the layers that are called.
+//! Names and calls: resolves names and calls layers.
 
 use super::bind::{Bound, Signature, bind};
 use super::builtins::{GRAPH_VALUES, WORDS, builtin};
@@ -33,7 +33,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// What the data graph has of a name. `None`: it has nothing, which has been reported.
+    /// The value of the data graph with this name; `None` after reporting that there is none.
     fn of_graph(&mut self, name: &str, span: Span) -> Option<Value<'a>> {
         let set = self.frame().edges;
         let input = match name {
@@ -48,7 +48,7 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.emit(Op::Input(input), &[], span))
     }
 
-    /// The number of types of edges. `None`: they have none, which has been reported.
+    /// The number of edge types; `None` after reporting that edges have no types.
     pub fn relations(&mut self, name: &str, span: Span) -> Option<u32> {
         if self.facts.relations > 0 {
             return Some(self.facts.relations);
@@ -60,7 +60,7 @@ impl<'a> Elaborator<'a, '_> {
         None
     }
 
-    /// The edges of the layer, which have types. `None`: they have none, which has been reported.
+    /// The edges of the layer, with their types; `None` after reporting that they have none.
     pub fn typed_edges(&mut self, name: &str, span: Span) -> Option<Relations> {
         let count = self.relations(name, span)?;
         if self.frame().edges == EdgeSet::Plain {
@@ -73,7 +73,7 @@ impl<'a> Elaborator<'a, '_> {
         None
     }
 
-    /// The layer of a name: the standard library does not see the layers of the file.
+    /// The layer with a name. The standard library does not see the layers of the file.
     fn layer(&mut self, name: &str) -> Option<Layer<'a>> {
         let own = match self.frame().standard {
             true => None,
@@ -99,7 +99,8 @@ impl<'a> Elaborator<'a, '_> {
             Some(Value::Poison) => return Value::Poison,
             Some(Value::Layer(layer)) => (Some(*layer), None),
             Some(Value::Word(word)) => (None, builtin(word)),
-            // A variable that holds no function does not hide the function of its name.
+            // A variable that does not hold a function does not shadow a function of the same
+            // name.
             _ => match self.layer(name) {
                 Some(layer) => (Some(layer), None),
                 None => (None, builtin(name)),
@@ -121,7 +122,7 @@ impl<'a> Elaborator<'a, '_> {
             (None, None, Some(value)) => {
                 self.wrong_kind(&value, "a function or a layer", call.callee.span())
             }
-            // Reported with the names.
+            // The check of names has reported it.
             (None, None, None) => Value::Poison,
         }
     }

@@ -1,11 +1,11 @@
-//! Layers that call each other in a circle.
+//! Detection of layers that call each other in a cycle.
 
 use crate::diagnostic::Diagnostic;
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, LayerItem, Module, Stmt, StmtKind};
 use petgraph::algo::{has_path_connecting, tarjan_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// Reports every circle and returns the names of the layers in one.
+/// Reports every cycle and returns the names of the layers in cycles.
 pub fn check(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Vec<String> {
     let layers: Vec<&LayerItem> = module.layers().collect();
     let mut graph = DiGraph::<usize, ()>::new();
@@ -57,7 +57,7 @@ fn walk(graph: &DiGraph<usize, ()>, circle: &[NodeIndex]) -> Vec<NodeIndex> {
     let first = circle[0];
     let mut path = vec![first];
     let mut seen = vec![first];
-    // Depth first over the set; every vertex of it can reach the first.
+    // Depth-first over the set; every vertex in it can reach the first.
     while let Some(&at) = path.last() {
         let mut next: Vec<NodeIndex> = graph.neighbors(at).filter(|n| circle.contains(n)).collect();
         next.sort();
@@ -78,7 +78,7 @@ fn walk(graph: &DiGraph<usize, ()>, circle: &[NodeIndex]) -> Vec<NodeIndex> {
     path
 }
 
-/// Names that a layer mentions where a layer could stand.
+/// Names that a layer mentions where a layer may be meant.
 fn mentioned(layer: &LayerItem) -> Vec<&str> {
     let mut names = Vec::new();
     for param in &layer.params {
@@ -87,7 +87,7 @@ fn mentioned(layer: &LayerItem) -> Vec<&str> {
         }
     }
     block(&layer.body, &mut names);
-    // A parameter hides the layer of its name.
+    // A parameter shadows a layer of the same name.
     names.retain(|name| !layer.params.iter().any(|p| p.name.name == *name));
     names
 }

@@ -1,4 +1,4 @@
-//! The walk over a model that builds its operator graph: calls, statements, variables.
+//! Builds the operator graph by walking over the model: calls, statements, variables.
 
 use super::builtins::{MODEL_VARIABLES, builtin};
 use super::calls::MAX_CALLS;
@@ -17,16 +17,16 @@ use gnnc_ir::words::types::{EdgeSet, Rows, Type};
 use gnnc_ir::workload::GraphFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Deepest nesting of expressions over all layer calls.
+/// Deepest nesting of expressions, across all layer calls.
 const MAX_DEPTH: u32 = 400;
 
-/// Expressions that are evaluated before a model counts as too large.
+/// Most expressions evaluated before a model counts as too large.
 const MAX_STEPS: u32 = 2_000_000;
 
-/// Nodes of a model.
+/// Most nodes in a model.
 const MAX_NODES: usize = 100_000;
 
-/// Diagnostics that are kept; more say nothing new.
+/// Most diagnostics kept; further ones rarely say anything new.
 const MAX_REPORTS: usize = 1_000;
 
 /// Most columns (heads times width) of a tensor.
@@ -35,16 +35,16 @@ pub const MAX_COLUMNS: u32 = 1 << 24;
 pub struct Elaborator<'a, 'd> {
     pub module: &'a Module,
     pub facts: GraphFacts,
-    /// Layers that call each other in a circle.
+    /// Layers that call each other in a cycle.
     pub circular: Vec<String>,
     pub graph: Graph,
     /// Indices of the scopes of `graph`, by path.
     scopes: BTreeMap<String, u32>,
-    /// The repeat that is being elaborated.
+    /// The repeat being elaborated.
     pub looped: Option<Loop>,
-    /// The model and the layers that are being called.
+    /// The model and the layers being called.
     pub frames: Vec<Frame<'a>>,
-    /// Dropouts so far.
+    /// Number of dropouts so far.
     pub sites: u32,
     pub param_names: BTreeSet<String>,
     pub loss: Option<(Loss, Tensor, Tensor)>,
@@ -54,17 +54,17 @@ pub struct Elaborator<'a, 'd> {
     pub stopped: bool,
 }
 
-/// A model or a layer that is being elaborated.
+/// A model or layer being elaborated.
 pub struct Frame<'a> {
     pub name: String,
     /// `gin_conv_2/linear_1`; empty for the model.
     pub path: String,
     pub edges: EdgeSet,
     pub standard: bool,
-    /// The call, in the text of the frame before.
+    /// Place of the call, in the text of the calling frame.
     pub call: Span,
     pub vars: Vec<(String, Value<'a>)>,
-    /// Calls so far, by layer.
+    /// Number of calls so far, by layer.
     pub calls: BTreeMap<String, u32>,
 }
 
@@ -183,7 +183,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         parameters
     }
 
-    /// The model or layer that is being elaborated.
+    /// The model or layer being elaborated.
     pub fn frame(&mut self) -> &mut Frame<'a> {
         let innermost = self.frames.len() - 1;
         &mut self.frames[innermost]
@@ -202,7 +202,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             .map(|(_, value)| value.clone())
     }
 
-    /// Elaborates statements up to a `return`, whose value is the result.
+    /// Elaborates statements up to a `return`; its value is the result.
     pub fn stmts(&mut self, block: &'a Block<Stmt>) -> Option<Value<'a>> {
         for stmt in &block.body {
             match &stmt.kind {
@@ -224,14 +224,14 @@ impl<'a, 'd> Elaborator<'a, 'd> {
                 StmtKind::Loss(value) if self.frames.len() == 1 && self.looped.is_none() => {
                     self.loss_stmt(value);
                 }
-                // Reported with the names: it cannot stand here.
+                // Not allowed here; the check of names has reported it.
                 StmtKind::Return(_) | StmtKind::Loss(_) => {}
             }
         }
         None
     }
 
-    /// Whether no repeat of the innermost layer itself is being elaborated.
+    /// Whether the innermost frame has no repeat of its own in progress.
     fn looped_here(&self) -> bool {
         self.looped
             .as_ref()
@@ -265,7 +265,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         }
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub fn eval(&mut self, expr: &'a Expr) -> Value<'a> {
         self.depth += 1;
         self.charge(1);
@@ -282,7 +282,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         value
     }
 
-    /// Counts work that is out of proportion to the text against the limit.
+    /// Counts work that is disproportionate to the length of the text toward the limit.
     pub fn charge(&mut self, steps: usize) {
         self.steps = self.steps.saturating_add(steps as u32);
     }
@@ -350,13 +350,13 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         }
     }
 
-    /// Adds an operator to the model, or to the body of the repeat that is being elaborated.
+    /// Adds an operator to the model, or to the body of the repeat being elaborated.
     pub fn emit(&mut self, op: Op, inputs: &[Tensor], span: Span) -> Value<'a> {
         let path = self.frame().path.clone();
         self.emit_in(&path, op, inputs, span)
     }
 
-    /// As [`Self::emit`], in the scope of a layer instance.
+    /// Like [`Self::emit`], in the scope of a layer instance.
     pub fn emit_in(&mut self, path: &str, op: Op, inputs: &[Tensor], span: Span) -> Value<'a> {
         let inside = self.looped.is_some();
         let mut ids = Vec::with_capacity(inputs.len());
@@ -392,8 +392,8 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         }
     }
 
-    /// Reports a diagnostic whose places are in the text of the layer that is being elaborated.
-    /// What happens in a standard layer is reported where the file calls it.
+    /// Reports a diagnostic with places in the text of the current layer. Inside a standard
+    /// layer, reports it at the call in the file instead.
     pub fn report(&mut self, mut diagnostic: Diagnostic) {
         if self.diagnostics.len() >= MAX_REPORTS {
             return;

@@ -1,4 +1,4 @@
-//! The functions of the language: from arguments to operators.
+//! Lowers calls of built-in functions to operators.
 
 use super::args::{Args, MAX_SIZE};
 use super::bind::Bound;
@@ -25,7 +25,7 @@ impl<'a> Elaborator<'a, '_> {
             .unwrap_or(Value::Poison)
     }
 
-    /// The values of a call's arguments. `None`: one is wrong and has been reported.
+    /// The values of a call's arguments; `None` after reporting a wrong one.
     fn arguments(
         &mut self,
         builtin: &'static Builtin,
@@ -50,7 +50,7 @@ impl<'a> Elaborator<'a, '_> {
         })
     }
 
-    /// `None`: something is wrong and has been reported.
+    /// Applies the function; `None` after reporting an error.
     fn apply(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
         let span = args.span;
         match args.builtin.function {
@@ -222,7 +222,7 @@ impl<'a> Elaborator<'a, '_> {
         None
     }
 
-    /// The edge-level form of an aggregation: messages from the sources, reduced.
+    /// The edge-level form of an aggregation: reduces messages from the sources.
     fn aggregate(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
         let h = self.tensor(args, 0)?;
         let reduce = self.choice(args, 1, &aggregations())?;

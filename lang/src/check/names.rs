@@ -1,5 +1,5 @@
-//! Names, arguments and the places of statements: what can be said of every layer and model
-//! without knowing a shape.
+//! Checks of names, arguments and the placement of statements: everything that does not depend
+//! on shapes.
 
 use super::bind::{Signature, bind};
 use super::builtins::{BUILTINS, Builtin, GRAPH_VALUES, MODEL_VARIABLES, WORDS, builtin};
@@ -51,7 +51,7 @@ pub fn check(module: &Module, diagnostics: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The parameters of a layer, for passing arguments.
+/// The parameters of a layer, for binding arguments.
 pub fn layer_signature(layer: &LayerItem) -> Signature<'_> {
     let params = layer
         .params
@@ -64,7 +64,7 @@ pub fn layer_signature(layer: &LayerItem) -> Signature<'_> {
     }
 }
 
-/// The parameters of a function, for passing arguments.
+/// The parameters of a function, for binding arguments.
 pub fn builtin_signature(builtin: &Builtin) -> Signature<'static> {
     let params = builtin.params.iter().map(|p| (p.name, p.default.is_none()));
     Signature {
@@ -104,7 +104,7 @@ enum Place {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Given by the graph.
+    /// Provided by the graph.
     Input,
     Param,
     Let,
@@ -116,7 +116,7 @@ struct Local {
     span: Span,
     kind: Kind,
     read: bool,
-    /// Repeats around its definition.
+    /// Number of repeats around its definition.
     repeats: u32,
 }
 
@@ -159,7 +159,7 @@ impl Walker<'_> {
         });
     }
 
-    /// Walks the statements of a block; variables that it defines end with it.
+    /// Walks the statements of a block; variables defined in it go out of scope at its end.
     fn stmts(&mut self, block: &Block<Stmt>, place: Place) {
         let outer = self.locals.len();
         let mut finished: Option<Span> = None;
@@ -302,7 +302,7 @@ impl Walker<'_> {
         }
         let name = call.callee.name.as_str();
         if let Some(local) = self.locals.iter_mut().rev().find(|l| l.name == name) {
-            // Whether it holds a function is known when the layer is elaborated.
+            // Whether it holds a function becomes known only when the layer is elaborated.
             local.read = true;
             return;
         }
@@ -337,7 +337,7 @@ impl Walker<'_> {
     }
 }
 
-/// The layer of a name: of the file, else of the standard library.
+/// The layer with a name: from the file, or else from the standard library.
 pub fn find_layer<'a>(module: &'a Module, name: &str) -> Option<&'a LayerItem> {
     let standard = || standard::module().layers().find(|l| l.name.name == name);
     module
@@ -346,7 +346,7 @@ pub fn find_layer<'a>(module: &'a Module, name: &str) -> Option<&'a LayerItem> {
         .or_else(standard)
 }
 
-/// Whether a name has a meaning where no variable has it.
+/// Whether a name has a meaning of its own if no variable shadows it.
 pub fn is_word(name: &str) -> bool {
     WORDS.contains(&name) || GRAPH_VALUES.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Trainable tensors: their start values, names and weight decay.
+//! Trainable tensors: start values, names and weight decay.
 
 use super::args::Args;
 use super::elaborator::{Elaborator, MAX_COLUMNS};
@@ -9,14 +9,14 @@ use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::words::types::{Rows, Type};
 
-/// How a parameter starts, before its fans are known.
+/// Start of a parameter, before its fans are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Start {
     /// Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio, 2010).
     Glorot,
-    /// Uniform within `1 / sqrt(fan_in)`: the usual default of a linear layer.
+    /// Uniform within `1 / sqrt(fan_in)`, the usual default for linear layers.
     Kaiming,
-    /// As it is.
+    /// Independent of fans.
     Fixed(Init),
 }
 
@@ -118,7 +118,7 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.emit_in(&path, Op::Binary(Binary::Add), &[*product, bias], args.span))
     }
 
-    /// Declares a parameter and reads it; in a repeat, one for each iteration.
+    /// Declares a parameter and reads it; in a repeat, declares one per iteration.
     fn create(
         &mut self,
         path: &str,
@@ -157,7 +157,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// A parameter name that no other has: `name`, else with the next free number at its end.
+    /// A unique parameter name: `name`, or else `name` with the next free number appended.
     fn fresh(&mut self, name: String) -> String {
         if self.param_names.insert(name.clone()) {
             return name;
@@ -190,7 +190,7 @@ impl<'a> Elaborator<'a, '_> {
         })
     }
 
-    /// `none`, which leaves it to the optimizer, or a number.
+    /// `none`, which means the optimizer's decay, or a number.
     fn decay(&mut self, args: &Args<'a>, k: usize) -> Option<Option<f64>> {
         match args.value(k) {
             None => Some(None),

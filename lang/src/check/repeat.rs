@@ -1,4 +1,4 @@
-//! `repeat`: a body that is elaborated once and becomes a scan.
+//! `repeat`: elaborates the body once and turns it into a scan.
 
 use super::elaborator::Elaborator;
 use super::value::{Tensor, Value};
@@ -13,28 +13,28 @@ use std::rc::Rc;
 /// Most iterations of a repeat.
 const MAX_COUNT: f64 = 65_536.0;
 
-/// Ends of a range, at most.
+/// Largest bound of a range.
 const MAX_BOUND: f64 = 1e9;
 
-/// The body of a repeat while it is being elaborated.
+/// The body of a repeat during elaboration.
 pub struct Loop {
-    /// Its operators. Arguments are numbered in the order of their discovery until the end.
+    /// Its operators. Arguments are numbered in the order of discovery until `finish`.
     pub graph: Graph,
     /// Number of iterations.
     pub count: u32,
-    /// The number of frames (model and layers) around the body.
+    /// Number of frames (model and layers) around the body.
     pub frame: usize,
     /// Indices of the scopes of `graph`, by path.
     pub scopes: BTreeMap<String, u32>,
-    /// Where each argument comes from, and its node.
+    /// Source and node of each argument.
     args: Vec<(Source, NodeId)>,
-    /// The nodes of arguments that are asked for again.
+    /// Nodes of arguments that can be reused.
     known: BTreeMap<Source, NodeId>,
-    /// Tables of the model that the body reads.
+    /// Tables that the body reads.
     tables: Vec<(Rc<[f64]>, NodeId)>,
 }
 
-/// Where an argument of the body comes from: a node of the model.
+/// Source of a body's argument: a node of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Carry(NodeId),
@@ -42,19 +42,19 @@ enum Source {
     Stacked(NodeId),
 }
 
-/// A variable that the body changes.
+/// A variable that the body assigns.
 struct Carry {
     name: String,
     /// Its position in the frame's variables.
     var: usize,
     /// Its value before the repeat; `None` if it cannot be carried.
     start: Option<NodeId>,
-    /// Where the body first changes it.
+    /// First assignment in the body.
     span: Span,
 }
 
 impl Loop {
-    /// Nodes so far.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.graph.nodes.len()
     }
@@ -74,7 +74,7 @@ impl Loop {
         self.graph.nodes.push(node);
         let id = NodeId(self.graph.nodes.len() as u32 - 1);
         self.args.push((source, id));
-        // Two variables that start as the same tensor are two carries.
+        // Two variables that start as the same tensor are separate carries.
         if !matches!(source, Source::Carry(_)) {
             self.known.insert(source, id);
         }
@@ -121,7 +121,7 @@ impl Loop {
 }
 
 impl<'a> Elaborator<'a, '_> {
-    /// The node of a tensor where operators are being added.
+    /// The node of a tensor in the graph that operators are being added to.
     pub fn import(&mut self, tensor: Tensor) -> NodeId {
         match &mut self.looped {
             Some(looped) if !tensor.inside => {
@@ -131,7 +131,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// A number for each iteration as a tensor of the body.
+    /// A number per iteration, as a tensor in the body.
     pub fn table(&mut self, values: &Rc<[f64]>) -> Value<'a> {
         self.charge(values.len() / 16);
         let Some(looped) = &mut self.looped else {
@@ -222,7 +222,7 @@ impl<'a> Elaborator<'a, '_> {
         }
     }
 
-    /// The values of the loop variable.
+    /// Values of the loop variable.
     fn iterations(&mut self, repeat: &'a Repeat, span: Span) -> Option<Rc<[f64]>> {
         let from = self.whole(&repeat.from);
         let to = self.whole(&repeat.to);
@@ -300,7 +300,7 @@ impl<'a> Elaborator<'a, '_> {
         carries
     }
 
-    /// The values of the carries at the end of the body, in the body's graph.
+    /// Values of the carries at the end of the body, in the body's graph.
     fn carry_results(&mut self, carries: &[Carry]) -> Option<Vec<NodeId>> {
         let mut results = Vec::new();
         let mut fine = true;
@@ -341,7 +341,7 @@ impl<'a> Elaborator<'a, '_> {
     }
 }
 
-/// Variables that a body assigns to, in order; those that it defines itself cannot be assigned.
+/// Variables that a body assigns, in order, except those that it defines itself.
 fn assignments<'a>(body: &'a Block<Stmt>, found: &mut Vec<(&'a str, Span)>) {
     for stmt in &body.body {
         match &stmt.kind {

@@ -1,4 +1,4 @@
-//! Settings blocks: reading values with their kinds and ranges, and the `train` block.
+//! Settings blocks: reads values, checks their kinds and ranges. Includes the `train` block.
 
 use super::bind::{Signature, bind};
 use crate::diagnostic::{Diagnostic, Span};
@@ -7,7 +7,7 @@ use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
 
-/// Counts fit a double exactly up to here.
+/// Largest count that a double holds exactly.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
 
 /// The `train` block of a module, or the defaults.
@@ -61,12 +61,12 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
 pub struct Reader<'a, 'd> {
     block: &'a Block<Setting>,
     diagnostics: &'d mut Vec<Diagnostic>,
-    /// Whether there are keys that do not exist: misspelt ones explain what is missing.
+    /// Whether there are unknown keys; a misspelled key explains a missing one.
     unknown: bool,
 }
 
 impl<'a, 'd> Reader<'a, 'd> {
-    /// The settings of `block`; keys outside `keys` and repeated ones are reported.
+    /// Reads the settings of `block`; reports unknown and repeated keys.
     pub fn new(
         block: &'a Block<Setting>,
         what: &str,
@@ -136,7 +136,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// Whether a key is given, whose only value is a word.
+    /// Whether a key is present. Its only legal value is `word`.
     pub fn word(&mut self, key: &str, word: &str) -> bool {
         let Some(value) = self.get(key) else {
             return false;
@@ -148,7 +148,7 @@ impl<'a, 'd> Reader<'a, 'd> {
                 .unwrap_or(false)
     }
 
-    /// Reports a number that is more than what the other settings leave room for, and why.
+    /// Reports a number larger than the other settings allow, and why.
     pub fn at_most(&mut self, key: &str, found: u64, most: u64, why: &str) {
         if let Some(value) = self.get(key).filter(|_| found > most) {
             let message = format!("`{key}` must be at most {most}, found {found}");
@@ -157,7 +157,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// `{ 2: 0.96, 4: 1.95 }`; `values` says which are possible for a key.
+    /// Reads `{ 2: 0.96, 4: 1.95 }`; `values` gives the range for each key.
     pub fn map(
         &mut self,
         key: &str,
@@ -331,7 +331,7 @@ impl<'a, 'd> Reader<'a, 'd> {
     }
 }
 
-/// The value of a number, with or without a minus.
+/// The value of a number literal, with optional minus.
 fn literal(value: &Expr) -> Option<f64> {
     match &value.kind {
         ExprKind::Number(number, _) => Some(*number),
@@ -343,7 +343,7 @@ fn literal(value: &Expr) -> Option<f64> {
     }
 }
 
-/// What an expression is, for messages.
+/// Describes an expression in messages.
 fn describe(value: &Expr) -> String {
     match &value.kind {
         ExprKind::Number(..) => "a number".to_owned(),

@@ -1,4 +1,4 @@
-//! Graph items: where the data of a model comes from, and what its statistics say.
+//! Graph items: the source of a model's data, and its declared statistics.
 
 use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
@@ -28,8 +28,8 @@ const STATISTICS: &[&str] = &[
 ];
 
 impl Module {
-    /// Where the data of the model comes from; `None` if the model or its graph is missing or
-    /// wrong, which [`super::elaborate`] reports.
+    /// The source of the model's data. `None` if the model or its graph is missing or wrong,
+    /// which [`super::elaborate`] reports.
     pub fn graph_source(&self) -> Option<GraphSource> {
         source(self.model_graph()?, &mut Vec::new())
     }
@@ -117,7 +117,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         column_nonzeros: Vec::new(),
         classes,
         relations: relations.unwrap_or(0) as u32,
-        // Without a word on it, all vertices are trained on.
+        // By default, all vertices are training vertices.
         split: [
             split[0].unwrap_or(vertices),
             split[1].unwrap_or(0),
@@ -131,21 +131,22 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     })
 }
 
-/// Replication factors of so many parts: a vertex lies in the halo of at most all parts but its own.
+/// Range of replication factors for this many parts: a vertex is in the halo of every part but
+/// its own at most.
 fn replicas(parts: f64) -> RangeInclusive<f64> {
     0.0..=parts - 1.0
 }
 
-/// A largest in-degree where none is declared: that of a power law with exponent 2.5,
-/// `mean * vertices^(1 / 1.5)` over the mean of the law, at most the vertices.
+/// Estimates the largest in-degree from a power law with exponent 2.5: `mean * vertices^(1 /
+/// 1.5)` over the mean of the law, at most the number of vertices.
 fn likely_max_degree(vertices: u64, edges: u64) -> u64 {
     let mean = edges as f64 / vertices as f64;
     let largest = mean / 3.0 * (vertices as f64).powf(1.0 / 1.5);
     (largest.round() as u64).clamp(u64::from(edges > 0), vertices)
 }
 
-/// A degree histogram with the declared number of vertices, mean and largest degree: buckets
-/// `[2^(k-1), 2^k)` with weights in a geometric progression whose ratio meets the mean.
+/// Estimates a degree histogram from the number of vertices, the mean and the largest degree.
+/// Bucket weights `[2^(k-1), 2^k)` form a geometric progression whose ratio matches the mean.
 fn likely_histogram(vertices: u64, edges: u64, max_degree: u64) -> Vec<u64> {
     if max_degree == 0 || edges == 0 {
         return vec![vertices];
@@ -187,7 +188,7 @@ fn likely_histogram(vertices: u64, edges: u64, max_degree: u64) -> Vec<u64> {
         .into_iter()
         .map(|s| (s * vertices as f64).round() as u64);
     histogram.extend(exact);
-    // Rounding goes to the fullest bucket, so that all vertices are counted.
+    // The fullest bucket absorbs rounding errors, so that all vertices are counted.
     let total: u64 = histogram.iter().sum();
     if let Some(fullest) = histogram.iter_mut().max() {
         *fullest = (*fullest + vertices).saturating_sub(total);

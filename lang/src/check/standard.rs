@@ -1,12 +1,12 @@
-//! The standard library: layers in the language itself.
+//! The standard library: layers written in the language itself.
 
 use crate::syntax::{Module, parse};
 use std::sync::OnceLock;
 
-/// The text of the standard library.
+/// Source text of the standard library.
 pub const TEXT: &str = include_str!("../std.gir");
 
-/// The standard library, read once.
+/// The standard library, parsed once.
 pub fn module() -> &'static Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     MODULE.get_or_init(|| parse(TEXT).0)

@@ -1,4 +1,4 @@
-//! What an expression stands for while a model is elaborated.
+//! Values of expressions during elaboration.
 
 use crate::syntax::ast::LayerItem;
 use gnnc_ir::graph::NodeId;
@@ -7,19 +7,19 @@ use std::rc::Rc;
 /// The value of an expression.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// Something wrong that has been reported; whatever is made of it is wrong too, in silence.
+    /// An error that has been reported; anything computed from it is silently poisoned too.
     Poison,
     /// A tensor of the operator graph.
     Tensor(Tensor),
-    /// A number that the compiler knows.
+    /// A number known at compile time.
     Number(f64),
-    /// A number for each iteration of the repeat around it.
+    /// A number per iteration of the enclosing repeat.
     Table(Rc<[f64]>),
     /// `true` or `false`.
     Bool(bool),
     /// A word such as `sum`, a string, or the name of a function.
     Word(String),
-    /// A layer as an argument.
+    /// A layer passed as an argument.
     Layer(Layer<'a>),
     /// `uniform(bound)`, a start value.
     Uniform(f64),
@@ -28,13 +28,13 @@ pub enum Value<'a> {
 /// A node of the operator graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Whether it is a node of the body of the repeat, not of the model.
+    /// Whether the node is in the body of the repeat, not in the model.
     pub inside: bool,
     /// The node.
     pub id: NodeId,
 }
 
-/// A layer and where it is defined.
+/// A layer and its origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a> {
     /// The layer.

@@ -5,7 +5,7 @@
 pub struct Code {
     /// The code, such as `E0201`; a leading `W` marks a warning.
     pub code: &'static str,
-    /// What it means, in a line.
+    /// One-line meaning.
     pub meaning: &'static str,
 }
 

@@ -1,11 +1,11 @@
-//! Diagnostics as text for people and as JSON for programs.
+//! Diagnostics as text for people, and as JSON for programs.
 
 use super::{Diagnostic, MAX_SHOWN, Severity, Span};
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A place in a text, as editors count: both numbers start at 1.
+/// A place in a text; both numbers start at 1, as in editors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Line.
@@ -19,7 +19,7 @@ pub fn position(text: &str, byte: usize) -> Position {
     Lines::of(text).position(byte)
 }
 
-/// The lines of a text, for many places.
+/// The lines of a text, indexed for repeated lookups.
 struct Lines<'a> {
     text: &'a str,
     /// First byte of each line.
@@ -46,7 +46,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The first [`MAX_SHOWN`] diagnostics, before all others those that are errors.
+/// The first [`MAX_SHOWN`] diagnostics; errors take precedence over warnings.
 fn shown(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
     let errors = diagnostics.iter().filter(|d| d.is_error()).count();
     let mut warnings = MAX_SHOWN.saturating_sub(errors);
@@ -61,8 +61,8 @@ fn shown(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
     wanted.take(MAX_SHOWN).collect()
 }
 
-/// Diagnostics as text, each with the lines it speaks of; of very many the first [`MAX_SHOWN`] and how
-/// many more there are. `file` is the name to print.
+/// Renders diagnostics as text with the source lines that they refer to. Prints the first
+/// [`MAX_SHOWN`] and the number of others. `file` is the name to print.
 pub fn render(diagnostics: &[Diagnostic], file: &str, text: &str, colour: bool) -> String {
     let mut out = String::new();
     let shown = shown(diagnostics);
@@ -80,8 +80,9 @@ pub fn render(diagnostics: &[Diagnostic], file: &str, text: &str, colour: bool) 
     out
 }
 
-/// Diagnostics as a JSON array: `code`, `severity`, `message`, `file`, `start` and `end`
-/// (byte, line, column; null without a place), `labels`, `help`. Of very many, the first [`MAX_SHOWN`].
+/// Renders diagnostics as a JSON array: `code`, `severity`, `message`, `file`, `start` and
+/// `end` (byte, line, column; null without a place), `labels`, `help`. Includes the first
+/// [`MAX_SHOWN`].
 pub fn to_json(diagnostics: &[Diagnostic], file: &str, text: &str) -> Value {
     let lines = Lines::of(text);
     let place = |byte: usize| {
@@ -138,7 +139,7 @@ fn with_source(
     if !labels.iter().any(|(at, _)| inside(at)) {
         labels.push((span, "here"));
     }
-    // Out of order, lines would be shown twice.
+    // Out of order, lines would appear twice.
     labels.sort_by_key(|(at, _)| *at);
     for (at, message) in labels {
         let ink = if inside(&at) { ink } else { Color::Blue };
@@ -166,7 +167,7 @@ fn without_source(d: &Diagnostic) -> String {
     format!("[{}] {word}: {}\n{help}", d.code, d.message)
 }
 
-/// The reports of ariadne end some lines in spaces; golden files should not.
+/// Removes trailing spaces that ariadne leaves, for golden files.
 fn trim_lines(text: &str) -> String {
     text.lines()
         .map(|line| format!("{}\n", line.trim_end()))

@@ -1,12 +1,12 @@
 //! The syntax tree of a `.gir` file.
 //!
-//! Comments and blank lines are part of the tree, so that a formatted file loses nothing;
-//! places are too, but two trees that differ only in places are equal.
+//! The tree includes comments and blank lines, so that formatting a file loses nothing. It also
+//! includes places, but trees that differ only in places are equal.
 
 use crate::diagnostic::Span;
 use gnnc_ir::kernel::End;
 
-/// A place in the text. All places are equal to each other, so that trees compare by content.
+/// A place in the text. All places compare equal, so that trees compare by content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loc(pub Span);
 
@@ -16,12 +16,12 @@ impl PartialEq for Loc {
     }
 }
 
-/// A name and where it stands.
+/// A name and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ident {
     /// The name.
     pub name: String,
-    /// Where.
+    /// Its place.
     pub loc: Loc,
 }
 
@@ -34,10 +34,10 @@ pub struct Notes {
     pub after: Option<String>,
 }
 
-/// What stands between braces.
+/// A block in braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block<T> {
-    /// The comment behind the opening brace, with its `#`.
+    /// The comment after the opening brace, with its `#`.
     pub open: Option<String>,
     /// The content.
     pub body: Vec<T>,
@@ -48,20 +48,20 @@ pub struct Block<T> {
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module {
-    /// Graphs, layers, models and training settings in the order of the text.
+    /// Graphs, layers, models and training settings, in source order.
     pub items: Vec<Item>,
     /// Comment lines at the end of the file.
     pub tail: Vec<String>,
 }
 
-/// Something that a file defines.
+/// A top-level definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Comments.
     pub notes: Notes,
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
-    /// Where.
+    /// Its place.
     pub loc: Loc,
 }
 
@@ -78,14 +78,14 @@ pub enum ItemKind {
     Train(Block<Setting>),
 }
 
-/// A data graph: statistics, or the file that holds it.
+/// A data graph: its statistics, or a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphItem {
     /// Its name.
     pub name: Ident,
-    /// The file as written, relative to the `.gir` file; `None` if only statistics are known.
+    /// The file as written, relative to the `.gir` file; `None` if there are only statistics.
     pub path: Option<String>,
-    /// Statistics, or options of reading.
+    /// Statistics, or options for reading the file.
     pub settings: Block<Setting>,
 }
 
@@ -107,7 +107,7 @@ pub struct LayerItem {
     pub name: Ident,
     /// Its parameters.
     pub params: Vec<Param>,
-    /// Whether its edges include one self loop for each vertex (`on edges + loops`).
+    /// Whether its edges include one self loop per vertex (`on edges + loops`).
     pub loops: bool,
     /// Its statements.
     pub body: Block<Stmt>,
@@ -118,9 +118,9 @@ pub struct LayerItem {
 pub struct ModelItem {
     /// Its name.
     pub name: Ident,
-    /// Its parameters; all have defaults in a correct file.
+    /// Its parameters; in a correct file, all have defaults.
     pub params: Vec<Param>,
-    /// The graph it is trained on.
+    /// The graph that it is trained on.
     pub graph: Ident,
     /// Its statements.
     pub body: Block<Stmt>,
@@ -131,7 +131,7 @@ pub struct ModelItem {
 pub struct Param {
     /// Its name.
     pub name: Ident,
-    /// Its value where none is given.
+    /// Its default value.
     pub default: Option<Expr>,
 }
 
@@ -140,9 +140,9 @@ pub struct Param {
 pub struct Stmt {
     /// Comments.
     pub notes: Notes,
-    /// What it is.
+    /// Its kind.
     pub kind: StmtKind,
-    /// Where.
+    /// Its place.
     pub loc: Loc,
 }
 
@@ -179,9 +179,9 @@ pub struct Repeat {
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// Where.
+    /// Its place.
     pub loc: Loc,
 }
 
@@ -198,7 +198,7 @@ pub enum ExprKind {
     Name(String),
     /// `-a` or `not a`
     Unary(UnaryOp, Box<Expr>),
-    /// `a + b` and the like
+    /// `a + b` and similar
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `f(a, k = b)`
     Call(Call),
@@ -212,16 +212,16 @@ pub enum ExprKind {
     List(Vec<Expr>),
     /// `{ k: v }`, in settings
     Map(Vec<(Expr, Expr)>),
-    /// What could not be read; it has been reported.
+    /// Unreadable input, already reported.
     Error,
 }
 
 /// A call of a function or a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What is called.
+    /// The callee.
     pub callee: Ident,
-    /// The arguments; positional ones come first.
+    /// The arguments, positional ones first.
     pub args: Vec<Arg>,
 }
 
@@ -272,7 +272,7 @@ pub enum BinaryOp {
     Div,
 }
 
-/// How tightly operators bind, loosest first.
+/// Binding strengths of operators, loosest first.
 pub(super) mod binding {
     pub const PIPE: u8 = 1;
     pub const OR: u8 = 2;
@@ -286,7 +286,7 @@ pub(super) mod binding {
 }
 
 impl BinaryOp {
-    /// The operator as it is written.
+    /// The operator in source text.
     pub fn text(self) -> &'static str {
         match self {
             Self::Or => "or",
@@ -304,7 +304,7 @@ impl BinaryOp {
         }
     }
 
-    /// How tightly it binds.
+    /// Its binding strength.
     pub(super) fn binding(self) -> u8 {
         match self {
             Self::Or => binding::OR,
@@ -317,7 +317,7 @@ impl BinaryOp {
 }
 
 impl Ident {
-    /// Where the name stands.
+    /// Place of the name.
     pub fn span(&self) -> Span {
         self.loc.0
     }
@@ -332,7 +332,7 @@ impl Expr {
         }
     }
 
-    /// Where the expression stands.
+    /// Place of the expression.
     pub fn span(&self) -> Span {
         self.loc.0
     }

@@ -1,4 +1,4 @@
-//! The parser's place in the tokens: looking, moving on, and what was expected instead.
+//! The parser's position in the tokens: lookahead, advancing, and reports of unexpected tokens.
 
 use super::ast::{Ident, Loc};
 use super::parser::{Brackets, MAX_ERRORS, Parsed, Parser};
@@ -20,12 +20,12 @@ impl Parser<'_> {
         self.tokens[self.at].span
     }
 
-    /// The place of the token before this one.
+    /// The place of the previous token.
     pub(super) fn last(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
 
-    /// Moves on; the last token, `End`, stays.
+    /// Advances, but never past the last token, `End`.
     pub(super) fn bump(&mut self) -> Span {
         let span = self.span();
         let Brackets { braces, others } = &mut self.open;
@@ -56,7 +56,7 @@ impl Parser<'_> {
         None
     }
 
-    /// Expects the closing bracket of what was opened at `open`.
+    /// Expects the closing bracket for the bracket opened at `open`.
     pub(super) fn expect_close(&mut self, kind: TokenKind, open: Span) -> Parsed<Span> {
         if self.peek() == kind {
             return Some(self.bump());
@@ -93,7 +93,7 @@ impl Parser<'_> {
         None
     }
 
-    /// The text of the token here if it is a name.
+    /// The text of the current token, if it is a name.
     pub(super) fn word(&self) -> &str {
         match self.peek() {
             TokenKind::Ident => &self.text[self.span().start..self.span().end],

@@ -1,4 +1,4 @@
-//! The parser: expressions, by binding strength.
+//! Expression parser, by binding strength.
 
 use super::MAX_DEPTH;
 use super::ast::{Arg, BinaryOp, Call, Expr, ExprKind, UnaryOp, binding};
@@ -7,7 +7,7 @@ use super::token::TokenKind;
 use crate::diagnostic::{Diagnostic, Span};
 use gnnc_ir::kernel::End;
 
-/// An expression and the height of its tree, so that no tree is too deep to walk.
+/// An expression and the height of its tree; bounding the height keeps every tree safe to walk.
 type Tree = (Expr, u32);
 
 impl Parser<'_> {
@@ -21,7 +21,7 @@ impl Parser<'_> {
         self.nested(|parser| parser.operators(min))
     }
 
-    /// Goes one level deeper.
+    /// Runs `read` one nesting level deeper.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Parsed<Tree>) -> Parsed<Tree> {
         self.depth += 1;
         let tree = match self.depth > MAX_DEPTH {
@@ -158,7 +158,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `if c { a } else { b }`, or `else if ..`.
+    /// Parses `if c { a } else { b }`, or `else if ..`.
     fn condition(&mut self) -> Parsed<Tree> {
         let start = self.bump();
         let (condition, first) = self.tree(binding::PIPE)?;
@@ -191,7 +191,7 @@ impl Parser<'_> {
         None
     }
 
-    /// The arguments of a call, and the height of the tallest.
+    /// Parses the arguments of a call; also returns the height of the tallest.
     fn args(&mut self) -> Parsed<(Vec<Arg>, u32)> {
         let open = self.bump();
         let (mut args, mut tallest, mut named) = (Vec::new(), 0, false);
@@ -254,7 +254,7 @@ impl Parser<'_> {
         self.grown(ExprKind::Map(entries), open.to(self.last()), tallest)
     }
 
-    /// A node above trees of a height.
+    /// Builds a node above trees of height `below`.
     fn grown(&mut self, kind: ExprKind, span: Span, below: u32) -> Parsed<Tree> {
         if below >= MAX_DEPTH {
             return self.too_deep();
@@ -262,7 +262,7 @@ impl Parser<'_> {
         Some((Expr::new(kind, span), below + 1))
     }
 
-    /// The content of a string token.
+    /// The contents of a string token.
     pub(super) fn string(&mut self, span: Span) -> String {
         let text = &self.text[span.start..span.end];
         let inner = text[1..].strip_suffix('"').unwrap_or(&text[1..]);

@@ -1,4 +1,4 @@
-//! The parser: items and statements. It never fails; what it cannot read it reports and leaves out.
+//! Parser of items and statements. It never fails: it reports what it cannot read and skips it.
 
 use super::ast::{
     Block, Expr, ExprKind, GraphItem, Ident, Item, ItemKind, LayerItem, Loc, ModelItem, Module,
@@ -8,10 +8,10 @@ use super::token::{Token, TokenKind, lex};
 use super::trivia::{Comments, newline_before};
 use crate::diagnostic::{self, Diagnostic, Span};
 
-/// Errors after which a text is read on in silence: what follows is rarely of use.
+/// Most errors reported; the parser reads on silently, because later errors rarely help.
 pub(super) const MAX_ERRORS: usize = 100;
 
-/// Reads a text. The module holds everything that could be read.
+/// Parses a text. The module holds everything that could be read.
 pub fn parse(text: &str) -> (Module, Vec<Diagnostic>) {
     let lexed = lex(text);
     let comments = Comments::new(text, lexed.comments);
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> (Module, Vec<Diagnostic>) {
     (module, diagnostics)
 }
 
-/// What could not be read has been reported.
+/// `None` after reporting unreadable input.
 pub(super) type Parsed<T> = Option<T>;
 
 pub(super) struct Parser<'a> {
@@ -45,13 +45,13 @@ pub(super) struct Parser<'a> {
     comments: Comments<'a>,
     pub(super) diagnostics: Vec<Diagnostic>,
     pub(super) depth: u32,
-    /// Brackets that are open here.
+    /// Currently open brackets.
     pub(super) open: Brackets,
-    /// Brackets that were open where the innermost block began.
+    /// Brackets open at the start of the innermost block.
     level: Brackets,
 }
 
-/// Numbers of open brackets.
+/// Counts of open brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Brackets {
     pub(super) braces: usize,
@@ -200,8 +200,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `{`, entries, `}`. An entry that cannot be read is skipped. Comments between the start
-    /// of the item and its brace go to `notes`.
+    /// Parses `{`, entries, `}`; skips unreadable entries. Comments between the start of the
+    /// item and its brace go to `notes`.
     fn braces<T: Noted>(
         &mut self,
         notes: &mut Notes,
@@ -293,7 +293,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The value of a statement; one that cannot be read becomes [`ExprKind::Error`], so that
+    /// Parses the value of a statement. An unreadable one becomes [`ExprKind::Error`], so that
     /// the name it defines stays known.
     fn value(&mut self) -> Expr {
         let start = self.span();
@@ -339,7 +339,7 @@ impl Parser<'_> {
         Some((var, from, self.expr()?, inclusive))
     }
 
-    /// Goes on at the body of a repeat whose header, on one line, cannot be read.
+    /// Skips an unreadable header of a repeat on one line, and continues at its body.
     fn skip_to_body(&mut self, start: Span) -> Parsed<(Ident, Expr, Expr, bool)> {
         while self.peek() != TokenKind::LBrace {
             if self.peek() == TokenKind::End || newline_before(self.text, self.span().start) {
@@ -355,7 +355,7 @@ impl Parser<'_> {
         Some((var, error(), error(), true))
     }
 
-    /// Moves to the next item, at least one token after `start`.
+    /// Skips to the next item, at least one token after `start`.
     fn skip_to_item(&mut self, start: Span) {
         if self.span() == start {
             self.bump();
@@ -366,7 +366,7 @@ impl Parser<'_> {
         self.open = Brackets::default();
     }
 
-    /// Moves to the next statement or setting of this block.
+    /// Skips to the next statement or setting of this block.
     fn skip_to_entry(&mut self) {
         let stops = |p: &Self| match p.peek() {
             TokenKind::End => true,
@@ -385,7 +385,7 @@ impl Parser<'_> {
         self.peek() == TokenKind::Ident && newline_before(self.text, self.span().start)
     }
 
-    /// Whether an item starts here: its word at the start of a line, followed by its name.
+    /// Whether an item starts here: its keyword at the start of a line, followed by its name.
     fn at_item(&self) -> bool {
         let follows = match self.word() {
             "graph" | "layer" | "model" => TokenKind::Ident,

@@ -1,4 +1,4 @@
-//! The formatter: the one true form of a file.
+//! The formatter, which gives every file one canonical form.
 
 use super::ast::{
     Arg, Block, Call, Expr, ExprKind, GraphItem, ItemKind, Module, Notes, Param, Setting, Stmt,
@@ -7,13 +7,13 @@ use super::ast::{
 use gnnc_ir::kernel::End;
 use std::fmt::Write;
 
-/// Columns that a line may have before it is broken.
+/// Columns before a line is broken.
 const LINE: usize = 100;
 
-/// Prints a module in its one form: an item, a blank line, an item; two spaces a level; one
-/// statement or setting a line; lines of at most 100 columns where an expression can be
-/// broken. Comments are kept. `parse(&print(&m))` is `m` for every module that was read
-/// without errors; what could not be read is printed as `_`.
+/// Formats a module: blank lines between items, two spaces per level, one statement or setting
+/// per line, and at most 100 columns where an expression can be broken. Keeps comments.
+/// `parse(&print(&m))` is `m` for every module read without errors; unreadable parts print as
+/// `_`.
 pub fn print(module: &Module) -> String {
     let mut printer = Printer {
         out: String::new(),
@@ -69,7 +69,7 @@ impl Printer {
         self.block(&graph.settings, Self::setting);
     }
 
-    /// `layer name(params) on edges `, broken if it is long.
+    /// Prints `layer name(params) on edges `, broken if it is long.
     fn head(&mut self, start: &str, params: &[Param], on: &str) {
         let flat: Vec<String> = params.iter().map(param).collect();
         let line = format!("{start}({}) {on}", flat.join(", "));
@@ -173,8 +173,8 @@ impl Printer {
     }
 }
 
-/// An expression that starts at column `column`: on one line if it fits, else broken at its
-/// outermost joint, the continuation indented deeper than `indent`.
+/// Prints an expression that starts at column `column`: on one line if it fits, or else broken
+/// at its outermost operator, with the continuation indented deeper than `indent`.
 fn fitted(expr: &Expr, min: u8, column: usize, indent: usize) -> String {
     let text = flat(expr, min);
     if column + text.len() <= LINE || needs_parentheses(expr, min) {
@@ -273,7 +273,7 @@ fn enclosed(open: &str, rows: Vec<String>, close: &str, indent: usize) -> String
     out + &" ".repeat(indent) + close
 }
 
-/// An expression on one line, in parentheses if it binds more loosely than `min`.
+/// Prints an expression on one line, in parentheses if it binds more loosely than `min`.
 fn flat(expr: &Expr, min: u8) -> String {
     let text = match &expr.kind {
         ExprKind::Number(_, text) | ExprKind::Name(text) => text.clone(),
@@ -331,7 +331,7 @@ fn flat(expr: &Expr, min: u8) -> String {
 
 fn needs_parentheses(expr: &Expr, min: u8) -> bool {
     let strength = match &expr.kind {
-        // An `if` could stand bare, but its end would be hard to see.
+        // A bare `if` is legal, but its end would be hard to see.
         ExprKind::Pipe(..) | ExprKind::If(..) => binding::PIPE,
         ExprKind::Binary(op, ..) => op.binding(),
         ExprKind::Unary(UnaryOp::Not, _) => binding::NOT,

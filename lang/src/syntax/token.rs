@@ -98,7 +98,7 @@ pub struct Token {
     pub span: Span,
 }
 
-/// Tokens, comments, and what no token starts with.
+/// Tokens, comments, and errors.
 pub struct Lexed {
     /// Tokens without comments; the last one is `End`.
     pub tokens: Vec<Token>,
@@ -108,7 +108,7 @@ pub struct Lexed {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Cuts a text into tokens. Bad characters are reported and left out.
+/// Splits a text into tokens. Reports and skips bad characters.
 pub fn lex(text: &str) -> Lexed {
     let mut out = Lexed {
         tokens: Vec::new(),
@@ -178,7 +178,7 @@ impl Lexed {
 }
 
 impl TokenKind {
-    /// The token in messages.
+    /// Names the token in messages.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Comment => "a comment",

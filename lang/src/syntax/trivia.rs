@@ -1,4 +1,4 @@
-//! Comments and blank lines: which of them belongs to which part of the tree.
+//! Attaches comments and blank lines to parts of the tree.
 
 use super::ast::Notes;
 use crate::diagnostic::Span;
@@ -20,8 +20,8 @@ impl<'a> Comments<'a> {
         }
     }
 
-    /// Takes the comments before the token at `start`, with blank lines as empty strings.
-    /// `first`: nothing stands before it in its block, so that a blank line means nothing.
+    /// Takes the comments before the token at `start`, with blank lines as empty strings. If
+    /// `first` (the token is the first in its block), leading blank lines are dropped.
     pub fn before(&mut self, start: usize, first: bool) -> Vec<String> {
         let mut lines = Vec::new();
         while let Some(span) = self.pending(start) {
@@ -54,8 +54,8 @@ impl<'a> Comments<'a> {
         }
     }
 
-    /// Takes the comment on the line that `end` is on, if no token (the next is at `next`)
-    /// stands in between.
+    /// Takes the comment on the line of `end`, unless a token (the next is at `next`) comes
+    /// before it.
     pub fn after(&mut self, end: usize, next: usize) -> Option<String> {
         let span = self.pending(next)?;
         if span.start < end || self.text[end..span.start].contains('\n') {
@@ -73,7 +73,7 @@ impl<'a> Comments<'a> {
     }
 }
 
-/// Whether a line break stands between a byte and what is before it.
+/// Whether a line break precedes a byte, with only white space between.
 pub fn newline_before(text: &str, at: usize) -> bool {
     let before = &text[..at];
     before[before.trim_end().len()..].contains('\n') || before.trim_end().is_empty()
@@ -84,7 +84,7 @@ fn blank_before(text: &str, at: usize) -> bool {
     before[before.trim_end().len()..].matches('\n').count() > 1
 }
 
-/// A comment in its one form: no spaces at its end, one between `#` and a word.
+/// A comment in canonical form: no trailing spaces, one space between `#` and a word.
 fn tidy(comment: &str) -> String {
     let text = comment.trim_end();
     match text[1..].chars().next() {
